@@ -41,11 +41,11 @@ from .issues.annotate import settled as settled, speakers as speakers
 from .issues.evidence import assessed as assessed, COUNT as COUNT, CRITICAL as CRITICAL, issue_table as issue_table
 from .issues.evidence import kind_question as kind_question, LOWEST_SCORE as LOWEST_SCORE, NOT_ASSESSED as NOT_ASSESSED
 from .issues.evidence import probable as probable, SCORE as SCORE, WHY as WHY, WORST as WORST
-from .issues.issue_prompts import IssuePromptBuilder as IssuePromptBuilder, SHIPPED_SHOTS as SHIPPED_SHOTS, Shot as Shot
-from .issues.issue_prompts import shots_of as shots_of, verdict_of as verdict_of
+from .issues.issue_prompts import IssuePromptBuilder as IssuePromptBuilder, read_verdict as read_verdict
+from .issues.issue_prompts import read_verdicts as read_verdicts, SHIPPED_SHOTS as SHIPPED_SHOTS, Shot as Shot
+from .issues.issue_prompts import shots_of as shots_of, Verdict as Verdict, verdict_of as verdict_of
 from .issues.source import DetectedIssues as DetectedIssues, IssueCounts as IssueCounts, Issues as Issues
 from .issues.source import IssueSettings as IssueSettings, turns_of as turns_of
-from .issues.verdict_parser import read_verdict as read_verdict, read_verdicts as read_verdicts, Verdict as Verdict
 from .learned_rubric.assertion_pool import only as only, PrivateNames as PrivateNames, questions_of as questions_of
 from .learned_rubric.assertion_pool import rubric_of as rubric_of, write_pool as write_pool
 from .learned_rubric.assertion_pool import WriterOptions as WriterOptions, WritingSettings as WritingSettings

@@ -13,8 +13,15 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
-from accord.methods.issues.issue_prompts import IssuePromptBuilder, template, told_taxonomy
-from accord.methods.issues.verdict_parser import NO_VERDICT, Verdict, read_verdict, read_verdicts
+from accord.methods.issues.issue_prompts import (
+    NO_VERDICT,
+    IssuePromptBuilder,
+    Verdict,
+    read_verdict,
+    read_verdicts,
+    template,
+    told_taxonomy,
+)
 from accord.models import (
     NOT_ASKED,
     OUT_OF_BUDGET,

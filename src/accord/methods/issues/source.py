@@ -30,8 +30,7 @@ from accord.evidence import (
 from accord.formats import REPEAT
 from accord.methods.issues.annotate import annotate, judged_turns
 from accord.methods.issues.evidence import LOWEST_SCORE, SCORE, WORST, assessed, issue_table, kind_question, probable
-from accord.methods.issues.issue_prompts import SHIPPED_SHOTS, IssuePromptBuilder
-from accord.methods.issues.verdict_parser import NO_VERDICT
+from accord.methods.issues.issue_prompts import NO_VERDICT, SHIPPED_SHOTS, IssuePromptBuilder
 from accord.models import (
     FINDER,
     HF,
