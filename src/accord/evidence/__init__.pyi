@@ -23,8 +23,7 @@ from .rubric_answers import answer_table as answer_table, ask_rubric as ask_rubr
 from .rubric_answers import RubricAnswers as RubricAnswers
 from .source import Arrays as Arrays, GatheredEvidence as GatheredEvidence, joined as joined
 from .source import LearnedEvidence as LearnedEvidence, LearnedSource as LearnedSource, make_source as make_source
-from .source import measure_all as measure_all, Source as Source, SourceContext as SourceContext
-from .source import SourceCounts as SourceCounts, sources as sources, SourceSettings as SourceSettings
-from .source import SourceState as SourceState, Training as Training
+from .source import measure_all as measure_all, Source as Source, SourceContext as SourceContext, sources as sources
+from .source import SourceSettings as SourceSettings, SourceState as SourceState, Training as Training
 from .table import by_row as by_row, Column as Column, columns_from as columns_from, EvidenceTable as EvidenceTable
 from .table import MEANING as MEANING, Note as Note
