@@ -109,7 +109,8 @@ def passages_of(sample: Sample) -> Passages | None:
     if conversation.documents:
         documents = ChatMessage("user", documents_of(conversation.documents))
         given_all = LikelihoodRequest((documents, *messages), tuple(index + 1 for index in reply_places))
-    return given_all, given_turns, tuple(LikelihoodRequest((messages[index],), (0,)) for index in reply_places)
+    alone = tuple(LikelihoodRequest((messages[index],), (0,)) for index in reply_places)
+    return Passages(given_all, given_turns, alone)
 
 
 def _role(role: str, replies: set[str]) -> str:

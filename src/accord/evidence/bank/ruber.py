@@ -245,21 +245,13 @@ class Referenced(ByEmbedder):
         return np.asarray(pooled / (np.linalg.norm(pooled) or 1.0))
 
 
-class Ruber:
+class Ruber(Unreferenced):
     """Mean of RUBER's referenced and unreferenced part."""
-
-    def __init__(self, folder: str) -> None:
-        self._unreferenced = Unreferenced(folder)
-
-    @property
-    def made_with(self) -> str:
-        """Embedder and digest of the models."""
-        return self._unreferenced.made_with
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """Return the mean, 0 to 1; `None` without documents."""
-        unreferenced = self._unreferenced(reply, history, sources)
-        referenced = Referenced(self._unreferenced.embedder.name)(reply, history, sources)
+        unreferenced = super().__call__(reply, history, sources)
+        referenced = Referenced(self.embedder.name)(reply, history, sources)
         return None if unreferenced is None or referenced is None else (unreferenced + (1 + referenced) / 2) / 2
 
 

@@ -25,7 +25,6 @@ from accord.methods.learned_rubric.assertion_writer import (
     PROMPTS,
     SHOWN,
     Assertion,
-    DistinctAssertions,
     RubricPromptBuilder,
     WrittenAssertions,
     deduplicate,
@@ -215,10 +214,8 @@ def write_pool(
     source = _SourceText.of(studied.samples, guidance)
     reasons = {side: [r for result in results if result.side is side for r in result.reasons] for side in Polarity}
     purpose = f"written {name}".strip()
-    parts = [
-        _write_class(pool, writing, *class_and_reasons, source, purpose, write) for class_and_reasons in reasons.items()
-    ]
-    pool.assertions = [class_and_reasons for part in (yield from together(parts)) for class_and_reasons in part]
+    parts = [_write_class(pool, writing, side, some, source, purpose, write) for side, some in reasons.items()]
+    pool.assertions = [assertion for part in (yield from together(parts)) for assertion in part]
     pool.check()
     return pool
 
@@ -235,14 +232,12 @@ def _write_class(
     pool.left_out += written.left_out
     public = pool.without_private(written.assertions, source)
     if write is not None:
-        distinct = DistinctAssertions(public)
+        distinct = WrittenAssertions(public)
     elif settings.deduplicate == "model":
         distinct = yield from _to_writer(deduplicate(public, guidance), purpose, settings.reasons)
     else:
         vectors = yield [Request(EMBEDDER, EmbeddingText(settings.embedder, assertion.text)) for assertion in public]
-        distinct = deduplicate_by_cosine(
-            public, np.array(vectors) if public else np.zeros((0, 1)), settings.min_similarity
-        )
+        distinct = deduplicate_by_cosine(public, np.array(vectors), settings.min_similarity)
     pool.failed(distinct.failures)
     pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=distinct.repeated)
     return distinct.assertions
@@ -327,10 +322,7 @@ class PrivateNames:
         """Return the private details in a text, in order."""
         identifiers = [match[0].strip() for match in _IDENTIFIERS.finditer(text)]
         text = text.replace("’", "'")
-        return [
-            *identifiers,
-            *(match[0] for match in _WORD.finditer(text) if self._names(match[0], text[: match.start()])),
-        ]
+        return identifiers + [m[0] for m in _WORD.finditer(text) if self._names(m[0], text[: m.start()])]
 
     def _names(self, word: str, before: str) -> bool:
         """Return True for a name: capitalized inside a sentence, or never seen in lower case."""
@@ -400,11 +392,6 @@ def asking(rubric: Rubric, questions: Iterable[str]) -> Rubric:
     return rubric.model_copy(update={"questions": chosen, "main": chosen[0].id})
 
 
-def seen_in(train: Training) -> list[str]:
-    """Return the ids of the training conversations."""
-    return [sample.conversation.id for sample in train.samples]
-
-
 def checked_pool(pool: Rubric, train: Training) -> Rubric:
     """Return a user's pool with the main question; `BadInput` if a judge cannot answer its assertions."""
     if not pool.assertions:
@@ -418,7 +405,13 @@ def checked_pool(pool: Rubric, train: Training) -> Rubric:
             raise BadInput(f"assertion {question.id!r} of {pool.name!r} has no ordered options for a judge")
         if question.id == main.id:
             raise BadInput(f"assertion {question.id!r} of {pool.name!r} has the id of the main question. Rename it")
-    return rubric_of(pool.assertions, main, pool.name, pool.instructions, [*pool.learned_on, *seen_in(train)])
+    return rubric_of(
+        pool.assertions,
+        main,
+        pool.name,
+        pool.instructions,
+        [*pool.learned_on, *(sample.conversation.id for sample in train.samples)],
+    )
 
 
 def checked_given(name: str, given: Rubric, main: Question) -> Rubric:

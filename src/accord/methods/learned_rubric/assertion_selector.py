@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,10 +50,10 @@ FEWEST = 2
 
 @dataclass(frozen=True)
 class RatingClasses:
-    """Rows of the evidence table with a good or bad mean rating.
+    """Targets with a good or bad mean rating.
 
     Attributes:
-        row: (n,) rows.
+        row: (n,) indices of the targets.
         good: (n,) mask of good ones.
         undecided: (m,) rows with a mean between bad and good.
         contradicted: Number of rows with both good and bad ratings.
@@ -106,8 +106,7 @@ def verdicts(
     return RatingClasses(rows[decided], is_good, rows[~decided], int(((lowest <= low) & (highest >= high)).sum()))
 
 
-@dataclass(frozen=True)
-class ClassifiedSamples:
+class ClassifiedSamples(NamedTuple):
     """Samples that annotators rated good or bad, their (n,) mask, and the number with contradicting labels."""
 
     samples: Sequence[Sample]
@@ -158,8 +157,7 @@ MOST_WEIGHT = 100_000
 """Maximum sum of weights, so that sums of thousandths fit into 32 bits."""
 
 
-@dataclass(frozen=True)
-class TrainingSide:
+class TrainingSide(NamedTuple):
     """A pool with (P,) names of its assertions and (C,) groups of its conversations."""
 
     names: Sequence[str]

@@ -237,11 +237,12 @@ class Assertion:
 
 @dataclass
 class WrittenAssertions:
-    """Assertions in the order written, dropped ones by reason, and failed prompts."""
+    """Assertions in the order written, dropped ones by reason, number of duplicates, and failed prompts."""
 
     assertions: list[Assertion] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
+    repeated: int = 0
 
     def add(self, text: str, side: Polarity, reasons: tuple[AssertionReason, ...], most: int) -> None:
         """Keep an assertion unless it is too long, too short, a duplicate, or beyond the maximum."""
@@ -320,21 +321,12 @@ _REPEATS = ListForm(
 )
 
 
-@dataclass
-class DistinctAssertions:
-    """Distinct assertions, number of duplicates, and failed prompts."""
-
-    assertions: list[Assertion] = field(default_factory=list)
-    repeated: int = 0
-    failures: list[Failure] = field(default_factory=list)
-
-
-def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) -> PromptFlow[DistinctAssertions]:
+def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) -> PromptFlow[WrittenAssertions]:
     """Drop assertions of one class that repeat an earlier one according to the model; their reasons move to it.
 
     Assertions of a failed prompt are kept, and the failure is recorded.
     """
-    distinct = DistinctAssertions()
+    distinct = WrittenAssertions()
     for start in range(0, len(assertions), SHOWN):
         new = assertions[start : start + SHOWN]
         together = [*distinct.assertions, *new]
@@ -354,7 +346,7 @@ def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) 
 
 def deduplicate_by_cosine(
     assertions: Sequence[Assertion], vectors: NDArray[np.floating], alike: float = ALIKE
-) -> DistinctAssertions:
+) -> WrittenAssertions:
     """Drop assertions whose unit embeddings, (n, d), have a cosine of at least `alike` with an earlier one."""
     repeats: dict[int, int] = {}
     distinct_places: list[int] = []
@@ -364,7 +356,7 @@ def deduplicate_by_cosine(
             repeats[place] = distinct_places[int(cosines.argmax())]
         else:
             distinct_places.append(place)
-    return DistinctAssertions(_merged(assertions, repeats), len(repeats))
+    return WrittenAssertions(_merged(assertions, repeats), repeated=len(repeats))
 
 
 def _repeats(entries: Sequence[dict[str, Any]], kept: int, count: int) -> dict[int, int]:

@@ -7,8 +7,7 @@ the training side only. Measuring asks the judge about the selected assertions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field
@@ -34,7 +33,6 @@ from accord.methods.learned_rubric.assertion_pool import (
     checked_pool,
     questions_of,
     rubric_of,
-    seen_in,
     write_pool,
 )
 from accord.methods.learned_rubric.assertion_selector import FEWEST, AssertionSelector, ClassifiedSamples, verdicts
@@ -63,8 +61,7 @@ class LearnedRubricSettings(WritingSettings, SelectionSettings):
     )
 
 
-@dataclass(frozen=True)
-class _LearnedValue:
+class _LearnedValue(NamedTuple):
     """Fitted selector, selected rubric, and whole pool."""
 
     selector: AssertionSelector
@@ -162,17 +159,17 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         decided = ClassifiedSamples.of(train, self.settings)  # check inputs before any request
         self._given(train.question)
         written, path = WrittenPool(), self.settings.pool
-        pool = None if path is None else checked_pool(load_rubric(path, self.context.folder), train)
-        writing = None
-        if pool is None:
+        if path is not None:
+            pool = checked_pool(load_rubric(path, self.context.folder), train)
+            yield [Request(JUDGE, ModelQuery())]
+        else:
             [writer] = yield [Request(WRITER, ModelQuery())]
             writing = WriterOptions.by(writer, self.settings, self.context.folder)
-        yield [Request(JUDGE, ModelQuery())]
-        if writing is not None:
+            yield [Request(JUDGE, ModelQuery())]
             written = yield from write_pool(writing, decided)
             questions = questions_of(written.assertions, train.question.id)
-            pool = rubric_of(questions, train.question, "pool", writing.guidance.instructions(), seen_in(train))
-        assert pool is not None
+            seen = (sample.conversation.id for sample in train.samples)
+            pool = rubric_of(questions, train.question, "pool", writing.guidance.instructions(), seen)
         fit = yield from fit_pool(written, pool, train, self.settings)
         source = self.having(_LearnedValue(fit.selector, fit.rubric, fit.everything))
         source.fit_ = fit
