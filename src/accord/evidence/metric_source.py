@@ -238,11 +238,7 @@ class Metrics(Source):
         return SourceState({"names": list(self.names)})
 
     def restored(self, state: SourceState) -> Self:
-        """Restore the metrics that the evaluator learned from.
-
-        Raises:
-            ValueError: The card has no list of names.
-        """
+        """Restore the metrics that the evaluator learned from; `ValueError` if the card has no list of names."""
         self.names = _NAMES.validate_python(state.card["names"], strict=True)
         return self
 

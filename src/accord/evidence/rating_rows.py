@@ -86,10 +86,9 @@ class Ratings:
 
 
 def options_of(question: Question) -> NDArray[np.float64]:
-    """Return the (K,) options of an ordered question as numbers; for a real-valued scale, its steps.
+    """Return the (K,) options of an ordered question as numbers, or the steps of a real-valued scale.
 
-    Raises:
-        BadInput: The question has a nominal scale.
+    `BadInput` if the question has a nominal scale.
     """
     if question.scale.kind is ScaleKind.NOMINAL:
         raise BadInput(
@@ -100,11 +99,7 @@ def options_of(question: Question) -> NDArray[np.float64]:
 
 
 def ratings(evidence: EvidenceTable, labels: Labels, question: Question) -> Ratings:
-    """Return the ratings of `question` whose target has evidence.
-
-    Raises:
-        BadInput: A label is outside the question's scale.
-    """
+    """Return the ratings of `question` whose target has evidence; `BadInput` if a label is outside its scale."""
     options = options_of(question)
     on_question = labels.on(question.id)
     rows = evidence.rows_of(label.target for label in on_question)
@@ -162,10 +157,8 @@ def in_pairs(evidence: EvidenceTable, labels: Labels, question: Question) -> tup
 def differences(evidence: EvidenceTable, pairs: Sequence[Pair]) -> EvidenceTable:
     """Return one row per pair: the evidence of the first minus that of the second, present where both are.
 
-    Pairs that share a conversation, directly or through other pairs, form one group, which folds never split.
-
-    Raises:
-        BadInput: A side of a pair has no evidence.
+    Pairs that share a conversation, directly or through others, form one group, which folds never split. `BadInput` if
+    a side of a pair has no evidence.
     """
     single = evidence.expected()
     sides = [single.rows_of(pair[side] for pair in pairs) for side in (0, 1)]

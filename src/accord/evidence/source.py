@@ -232,11 +232,7 @@ class Source(ABC):
         return ()
 
     def asking(self, questions: Sequence[str]) -> Source:
-        """Return this source with some of `questions` only, given by id.
-
-        Raises:
-            BadInput: The columns cannot be measured separately.
-        """
+        """Return this source with some of `questions` only, by id; `BadInput` if it measures its columns together."""
         raise BadInput(f"source {self.name!r} measures its columns together; its questions cannot be asked one by one")
 
     def keep_only(self, columns: Sequence[Column]) -> Source | None:
@@ -300,12 +296,7 @@ sources: Registry[type[Source]] = Registry(
 
 
 def make_source(name: str, settings: Mapping[str, Any], context: SourceContext) -> Source:
-    """Return a source by its registered name.
-
-    Raises:
-        UnknownName: No source has this name.
-        BadInput: A setting does not exist, or has an invalid value.
-    """
+    """Return a source by its registered name; `BadInput` if a setting does not exist, or has an invalid value."""
     kind = sources.get(name)
     made = kind(validate(kind.settings_type, dict(settings), f"sources: {name}"), context)
     made.name = name

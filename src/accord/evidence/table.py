@@ -48,11 +48,7 @@ _COLUMNS = TypeAdapter(list[Column])
 
 
 def columns_from(rows: Iterable[Any]) -> tuple[Column, ...]:
-    """Return saved columns, validated; inverse of `dataclasses.asdict`.
-
-    Raises:
-        ValueError: A row is not a column, or two columns have the same name.
-    """
+    """Return saved columns, validated; inverse of `dataclasses.asdict`. `ValueError` for two columns of one name."""
     columns = tuple(_COLUMNS.validate_json(json.dumps(list(rows))))
     if len({column.name for column in columns}) < len(columns):
         raise ValueError("two columns have the same name")
@@ -195,8 +191,7 @@ class EvidenceTable:
     def align(self, columns: Sequence[Column]) -> EvidenceTable:
         """Return the table with these columns only, in their order; differences are centered.
 
-        Raises:
-            BadInput: A column is missing, or has another signature.
+        `BadInput` if a column is missing, or has another signature.
         """
         if tuple(columns) == self.columns and not any(column.centre for column in columns):
             return self

@@ -94,11 +94,7 @@ class Relatedness:
 
     @classmethod
     def learn(cls, pairs: Sequence[Pair], embedder: str = DEFAULT, seed: int = 0) -> Relatedness:
-        """Learn from the replies of a log.
-
-        Raises:
-            BadInput: Fewer than `FEWEST` contexts.
-        """
+        """Learn from the replies of a log; `BadInput` for fewer than `FEWEST` contexts."""
         contexts = {(pair.asked, tuple(sorted(pair.documents))) for pair in pairs}
         if len(contexts) < FEWEST or len({pair.fold for pair in pairs}) < FOLDS:
             raise BadInput(f"{len(pairs)} replies; RUBER needs at least {FEWEST} contexts. Import more conversations")
@@ -134,11 +130,7 @@ class Relatedness:
 
     @classmethod
     def load(cls, folder: Path) -> Relatedness:
-        """Invert `save`.
-
-        Raises:
-            BadInput: The folder holds no models, or damaged ones.
-        """
+        """Invert `save`; `BadInput` if the folder holds no models, or damaged ones."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 

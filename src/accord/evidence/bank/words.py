@@ -169,11 +169,7 @@ _FEWEST, _SHARE = 16, 0.08
 
 
 def named_language(code: str) -> Language:
-    """Return a language by its code.
-
-    Raises:
-        UnknownName: The code is unknown.
-    """
+    """Return a language by its code; `UnknownName` if it is unknown."""
     if code not in LANGUAGES:
         raise UnknownName("language", code, LANGUAGES)
     return LANGUAGES[code]

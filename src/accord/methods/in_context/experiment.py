@@ -415,11 +415,7 @@ def at_random(recipe: Recipe, tasks: Sequence[TaskPrompt]) -> Choose:
 
 
 def check_examples(train: RatedExamples, groups: Sequence[str], k: int) -> None:
-    """Check, before any request, that the examples allow learning.
-
-    Raises:
-        BadInput: Too few examples, too many of one context, or all with one score.
-    """
+    """Check that there are enough examples, of enough contexts and not all with one score; `BadInput` otherwise."""
     count, needed = len(train), max(FEWEST_EXAMPLES, k + 2)
     if count < needed:
         exclusions = ", ".join(f"{number} {reason}" for reason, number in train.left_out.items())

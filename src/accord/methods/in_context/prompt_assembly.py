@@ -102,10 +102,7 @@ class Recipe:
     def choose(self, query: Query, left_out: Collection[int] = ()) -> Nodes:
         """Return the sets to ask with, heaviest first (algorithm 2), without the examples `left_out`.
 
-        A selector with retrieval adds, for each prompt, the set that it retrieves.
-
-        Raises:
-            BadInput: Too few examples are left for a set.
+        A selector with retrieval adds, for each prompt, the set that it retrieves. `BadInput` if too few are left.
         """
         weights, nodes = self.selector.weights(query, self.prepared), self.nodes
         if left_out:
@@ -180,11 +177,7 @@ class Recipe:
 
 
 def recipe_from(state: SourceState) -> Recipe:
-    """Return the recipe of a saved state.
-
-    Raises:
-        BadInput: The state is damaged, or a file was edited after learning.
-    """
+    """Return the recipe of a saved state; `BadInput` if it is damaged, or a file was edited after learning."""
     missing = next((name for name in (PROMPTS_FILE, DEMONSTRATIONS_FILE) if name not in state.files), None)
     if missing is not None:
         raise BadInput(f"{missing} of the evaluator is missing; {FIT_AGAIN}")

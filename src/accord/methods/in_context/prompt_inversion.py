@@ -81,11 +81,7 @@ class _File(FrozenModel):
 
 
 def load_tasks(path: str | Path) -> list[TaskPrompt]:
-    """Read task prompts: `prompts: [{text: TEXT}, ...]`, or a file that `fit in-context` wrote, edited or not.
-
-    Raises:
-        BadInput: The file cannot be read, has unknown keys, or has no prompt.
-    """
+    """Read task prompts, `prompts: [{text: TEXT}, ...]`, or an edited file of `fit in-context`."""
     return _prompts_in(load_yaml(Path(path)), str(path))
 
 
@@ -139,11 +135,7 @@ def invert(
 ) -> PromptFlow[list[TaskPrompt]]:
     """Write task prompts from draws of examples; replies without a prompt are counted in `counts`.
 
-    A draw shows as many of its examples as fit into `context`.
-
-    Raises:
-        BadInput: The user's inversion prompt has an unknown placeholder.
-        BudgetReached: The budget is spent; the same call continues from there.
+    A draw shows as many of its examples as fit into `context`; `own` replaces the inversion prompt.
     """
     requests = [
         _fitting(wording, [examples[place] for place in draw], own, context, repeat)

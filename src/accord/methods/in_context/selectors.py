@@ -127,11 +127,7 @@ class Pairs:
 
 
 def random_nodes(rng: np.random.Generator, examples: Sequence[int], prompts: int, k: int, each: int) -> Nodes:
-    """Draw ℓ·`each` (ζ) random ordered sets of k distinct examples, ordered by prompt; all orders are equally likely.
-
-    Raises:
-        BadInput: Fewer than k examples.
-    """
+    """Draw ℓ·`each` (ζ) ordered sets of k distinct examples, ordered by prompt; all orders are equally likely."""
     if len(examples) < k:
         raise BadInput(
             f"{k} demonstrations need at least {k} examples; got {len(examples)}. Lower in-context: demonstrations"
@@ -154,13 +150,10 @@ def pair_draws(
 ) -> tuple[Indices, Nodes]:
     """Draw the pairs to observe: for every input and each of ℓ prompts, `each` (γ) random sets of k demonstrations.
 
-    An input gets no example of its own group; `together` inputs share a set.
+    An input gets no example of its own group; `together` inputs share a set. `BadInput` if k examples are not left.
 
     Returns:
         (P,) input of each pair, and its node; P = n·ℓ·γ.
-
-    Raises:
-        BadInput: Fewer than k examples are outside the group of some input.
     """
     _, group = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
     query: list[int] = []
@@ -299,11 +292,7 @@ class Selector(ABC):
         """Return (N,) W_v of each node for an input, in [0, 1]."""
 
     def check(self) -> None:
-        """Check, before any request, that training is possible.
-
-        Raises:
-            MissingExtra: A package is not installed.
-        """
+        """Check, before any request, that training is possible; `MissingExtra` if a package is not installed."""
         return
 
     def prepare(self, nodes: Nodes) -> PreparedNodes:
@@ -330,11 +319,7 @@ selectors: Registry[Callable[[int, TowerSettings], Selector]] = Registry(
 
 
 def make_selector(name: str, seed: int = 0, **towers: Any) -> Selector:
-    """Return a selector by name, with the seed of its draws and its `TowerSettings`.
-
-    Raises:
-        UnknownName: No selector has this name.
-    """
+    """Return a selector by name, with the seed of its draws and its `TowerSettings`."""
     made = selectors.get(name)(seed, TowerSettings(**towers))
     made.name = name
     return made

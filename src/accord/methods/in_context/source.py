@@ -90,11 +90,7 @@ class InContext(LearnedSource[Recipe]):
 
     @property
     def recipe(self) -> Recipe:
-        """Learned prompts, demonstrations and selector.
-
-        Raises:
-            NotFitted: Nothing was learned yet.
-        """
+        """Learned prompts, demonstrations and selector; `NotFitted` before `learn`."""
         return self.learned
 
     # --- learning -------------------------------------------------------------------------------------------------
@@ -121,9 +117,7 @@ class InContext(LearnedSource[Recipe]):
     def learn(self, train: Training) -> Flow[LearnedEvidence]:
         """Learn prompts and a selector, with out-of-sample answers about the examples.
 
-        Raises:
-            BadInput: Too few examples, all with one score, no prompt, or no score in any reply.
-            BudgetReached: The budget is spent; the same call continues from there.
+        `BadInput` for too few examples, all with one score, no prompt, or no score in any reply.
         """
         settings = self.settings
         for name in selectors.names() if settings.selector == AUTO else [settings.selector]:
@@ -151,9 +145,7 @@ class InContext(LearnedSource[Recipe]):
     def examine(self, test: Training) -> Flow[Self]:
         """Return this source with its answers about the held-out side, and those of the baselines.
 
-        Raises:
-            NotFitted: The source was not learned in this process.
-            BudgetReached: The budget is spent; the same call continues from there.
+        `NotFitted` if the source was not learned in this process.
         """
         training, recipe = self._training, self.learned_
         if training is None or recipe is None:
@@ -254,11 +246,7 @@ class InContext(LearnedSource[Recipe]):
         return replace(recipe_state, card={**recipe_state.card, "findings": self.describe()})
 
     def restored(self, state: SourceState) -> Self:
-        """Return this source with a saved state.
-
-        Raises:
-            BadInput: The state is damaged, or was edited.
-        """
+        """Return this source with a saved state; `BadInput` if it is damaged, or was edited."""
         recipe, findings = recipe_from(state), state.card.get("findings")
         return self._with(recipe, InContextFindings.from_json(findings) if findings else None, None)
 

@@ -108,11 +108,7 @@ def ends(question: Question) -> tuple[float, float]:
 def examples_of(
     question: Question, samples: Iterable[Sample], labels: Labels, level: str | None, private: Private
 ) -> RatedExamples:
-    """Return the rated samples in order, without private and empty ones.
-
-    Raises:
-        BadInput: Turns and whole conversations have ratings and no level is given, or a label is outside the scale.
-    """
+    """Return the rated samples in order, without private and empty ones; `BadInput` for a label outside the scale."""
     ratings: dict[Target, list[float]] = {}
     for label in labels.on(question.id):
         assert label.value is not None
@@ -137,11 +133,7 @@ def examples_of(
 
 
 def level_of(targets: Iterable[Target], level: str | None, dimension: str) -> str:
-    """Return the rated level: turns or whole conversations.
-
-    Raises:
-        BadInput: Both have ratings, and no level is given.
-    """
+    """Return the rated level: turns or whole conversations; `BadInput` if both have ratings and none is given."""
     if level is not None:
         return level
     kinds = {DIALOGUE if target.turn is None else TURN for target in targets}
@@ -187,11 +179,7 @@ def contexts_of(examples: Sequence[RatedExample], group_of: Callable[[Target], s
 
 
 def private_by(patterns: Sequence[str], marked: str | None) -> Private:
-    """Return a test for private conversations: text that matches a pattern, or a true metadata entry.
-
-    Raises:
-        BadInput: A pattern is not a regular expression.
-    """
+    """Return a test for private conversations: text that matches a pattern, or a true metadata entry."""
     try:
         forbidden = [re.compile(pattern, re.IGNORECASE) for pattern in patterns]
     except re.error as error:
@@ -302,12 +290,7 @@ class PromptTemplate:
     def inversion(self, examples: Sequence[RatedExample], own: str | None = None) -> str:
         """Return the request for a task prompt (tables 8 and 10): scored examples, then the instruction.
 
-        Args:
-            examples: Scored examples.
-            own: The user's text that replaces Accord's.
-
-        Raises:
-            BadInput: The text has an unknown placeholder.
+        The user's text `own` replaces Accord's; `BadInput` if it has an unknown placeholder.
         """
         low, high = map(plain, ends(self.question))
         text = template(f"invert-{self.level}") if own is None else Template(own)

@@ -242,11 +242,7 @@ def train(shape: TowerShape, tables: Arrays, settings: TowerSettings, seed: int)
 
 
 def _jax() -> tuple[Any, Any]:
-    """Return JAX and Optax.
-
-    Raises:
-        MissingExtra: One of them is not installed.
-    """
+    """Return JAX and Optax; `MissingExtra` if one of them is not installed."""
     try:
         import jax
         import optax
@@ -348,11 +344,7 @@ class TowerSelector(Selector):
         self.parts = frozenset(parts) if self.towers.layers else frozenset(parts) & {"scores"}
 
     def check(self) -> None:
-        """Check that JAX is installed.
-
-        Raises:
-            MissingExtra: JAX is not installed.
-        """
+        """Check that JAX is installed; `MissingExtra` otherwise."""
         _jax()
 
     def fit(self, library: ExampleLibrary, pairs: Pairs | None = None) -> Self:

@@ -141,11 +141,7 @@ class IssuePromptBuilder:
         return {"style": self.style, "hash": self.hash, "taxonomy": self.taxonomy.model_dump(mode="json")}
 
     def shown(self, sample: Sample) -> Sample:
-        """Return a turn with as many earlier turns as fit into the context.
-
-        Raises:
-            BadInput: Taxonomy and examples leave too little room.
-        """
+        """Return a turn with as many earlier turns as fit into the context; `BadInput` if too few tokens are left."""
         if self.context is None:
             return sample
         bare = self.of_turn(Sample(Conversation("", (Turn("user", ""),)), 0))

@@ -216,11 +216,7 @@ class Issues(Source):
         return GatheredEvidence(len(detected.annotations), 0, Counter(detected.counts.unassessed), detected.counts)
 
     def detect(self, conversations: Sequence[Conversation]) -> Flow[DetectedIssues]:
-        """Return the annotations of some conversations; a finder is asked about turns without one.
-
-        Raises:
-            BudgetReached: The budget is spent; annotations so far are stored.
-        """
+        """Return the annotations of some conversations; a finder is asked about turns without one."""
         counts = IssueCounts()
         guidance, name = None, ""
         if self.settings.by == "chat":
@@ -274,11 +270,7 @@ class Issues(Source):
         return missing
 
     def _guidance(self, finder: ModelInfo) -> IssuePromptBuilder:
-        """Return the prompts for a chat model; a model fine-tuned by Accord gets those of its training.
-
-        Raises:
-            BadInput: A fine-tuned model learned another taxonomy.
-        """
+        """Return the prompts for a chat model; a model fine-tuned by Accord gets those of its training."""
         made = self.context.folder / finder.name.removeprefix(HF) / MADE
         if finder.name.startswith(HF) and made.is_file():
             training = read_json_file(made)["guidance"]
@@ -296,11 +288,7 @@ class Issues(Source):
         return IssuePromptBuilder(self.taxonomy, is_remote, shots, together=together, context=finder.context)
 
     def _recorded(self) -> Flow[str]:
-        """Return the signature of the imported annotations.
-
-        Raises:
-            BadInput: No annotations of that model were imported, or several sets.
-        """
+        """Return the signature of the imported annotations; `BadInput` unless the model has exactly one set."""
         [makers] = yield [Request(STORE, StoreRead(lambda store: IssueAnnotations(store).makers()))]
         named = [name for name in makers if f"|model:{self.settings.model}|" in name and REPEAT not in name]
         if len(named) != 1:
@@ -355,10 +343,7 @@ class Issues(Source):
 def translated(labels: Labels, source: Taxonomy, to_: Taxonomy) -> Labels:
     """Return the labels with kinds of one taxonomy as kinds of another (SODA-EVAL, appendix A).
 
-    If several kinds correspond to one, a label of any kind counts.
-
-    Raises:
-        UnknownName: The source taxonomy names no counterparts in the other one.
+    If several kinds correspond to one, a label of any kind counts. `UnknownName` without counterparts in the other one.
     """
     names = {name: other for kind, other in source.counterparts(to_.name).items() for name in (kind, ISSUE + kind)}
     unchanged: list[Label] = []
@@ -407,8 +392,7 @@ def _why(result: Unannotated) -> str:
 def _worst(prompt: Prompt) -> Reply:
     """Return the reply with the most follow-up requests.
 
-    A reply about a dialogue is unreadable, so that each turn needs its own request. A reply about a turn has a loss,
-    which repeats the request, and an issue of an unknown kind, which adds one. A reply with kinds is not a list.
+    One about a dialogue is unreadable. One about a turn has a loss, which repeats the request, and an unknown kind.
     """
     issue = {"type": "an unknown kind", "comment": "", "quote": ""}
     return Reply(json.dumps({"issues": [issue, None], "comment": "", "score": 3}))

@@ -95,11 +95,7 @@ class WriterOptions:
 
     @classmethod
     def by(cls, writer: ModelInfo, settings: WritingSettings, folder: Path = Path()) -> WriterOptions:
-        """Return the options of a writer; relative paths in the settings start from `folder`.
-
-        Raises:
-            BadInput: A file is unusable.
-        """
+        """Return the options of a writer; relative paths start from `folder`. `BadInput` if a file is unusable."""
         task = None if settings.task is None else load_task(folder / settings.task)
         prompts = None if settings.prompts is None else load_prompts(folder / settings.prompts)
         return cls(settings, RubricPromptBuilder(task, prompts, by_schema=not in_process(writer.name)), writer.context)
@@ -190,17 +186,13 @@ Write = Callable[[Sequence[AssertionReason], Polarity, RubricPromptBuilder], Pro
 def write_pool(
     writing: WriterOptions, studied: ClassifiedSamples, name: str = "", write: Write | None = None
 ) -> Flow[WrittenPool]:
-    """Write a pool of assertions from conversations with good and bad ratings.
+    """Write a pool of assertions from conversations with good and bad ratings; `BadInput` if none was written.
 
     Args:
         writing: Options of the writer.
         studied: The conversations.
         name: System name for progress messages.
-        write: Alternative function that writes the assertions of one class from its reasons, without de-duplication.
-
-    Raises:
-        BadInput: No assertion was written, or a conversation does not fit into the model's context.
-        BudgetReached: The budget is spent; the same flow continues from there.
+        write: Alternative function that writes the assertions of one class, without de-duplication.
     """
     guidance, most = writing.guidance, writing.settings.reasons
     show = windowed(guidance, writing.context, most)

@@ -198,11 +198,7 @@ class AssertionSelector:
         cuts(question, self.settings)
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
-        """Select assertions, and set the threshold and its window.
-
-        Raises:
-            BadInput: No question was answered, or there are too few good or bad conversations.
-        """
+        """Select assertions, and set the threshold and its window; `BadInput` for too few good or bad conversations."""
         side, settings = self.training_side(evidence, labels), self.settings
         pool, budgets = side.pool, [AssertionBudget(*pair) for pair in settings.budgets]
         alphas = settings.alphas if settings.policy == RUBICON else (0.0,)

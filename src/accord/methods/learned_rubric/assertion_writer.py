@@ -187,11 +187,7 @@ def extraction_prompt(shown: Sample, side: Polarity, guidance: RubricPromptBuild
 
 
 def windowed(guidance: RubricPromptBuilder, context: int | None, most: int = MOST) -> Show:
-    """Return a function that shortens conversations so that a prompt and its answer fit into `context` tokens.
-
-    Raises:
-        BadInput: The prompt leaves too little room.
-    """
+    """Return a function that shortens conversations so that a prompt and its answer fit into `context` tokens."""
     if context is None:
         return lambda sample: sample
     bare = extraction_prompt(Sample(Conversation("", ())), Polarity.DSAT, guidance, most)

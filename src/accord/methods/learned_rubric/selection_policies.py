@@ -363,9 +363,7 @@ def stratified(groups: Sequence[str], good: Flags, seed: int, folds: int = FOLDS
     """Return the (C,) fold of each conversation: whole groups, good and bad ones dealt separately.
 
     The number of folds is the largest one, up to `folds`, that leaves good and bad conversations outside each fold.
-
-    Raises:
-        BadInput: One class belongs to a single group.
+    `BadInput` if one class belongs to a single group.
     """
     names = np.asarray(groups, dtype=str)
     folds = min(folds, *(len(set(names[each])) for each in (good, ~good)))

@@ -150,11 +150,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         """Write a pool, have it judged, and select from it.
 
         Evidence of the good and bad conversations comes from assertions selected without them, in the folds that chose
-        α and the budget.
-
-        Raises:
-            BadInput: Too few good or bad conversations, no assertion, or an unusable file.
-            BudgetReached: The budget is spent; the same flow continues from there.
+        α and the budget. `BadInput` for too few good or bad conversations, no assertion, or an unusable file.
         """
         decided = ClassifiedSamples.of(train, self.settings)  # check inputs before any request
         self._given(train.question)
@@ -176,12 +172,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         return LearnedEvidence(source, (yield from _seen(fit)))
 
     def examine(self, test: Training) -> Flow[Self]:
-        """Return this source with findings on the held-out side, compared with other rubrics.
-
-        Raises:
-            BadInput: No good conversations, or no bad ones.
-            BudgetReached: The budget is spent; the same flow continues from there.
-        """
+        """Return this source with findings on the held-out side, compared with other rubrics."""
         fit = self.fit_
         if fit is None:
             return (yield from without_requests(self))
@@ -226,11 +217,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         return SourceState(card, {}, {RUBRIC_FILE: dump_rubric(parts.rubric), POOL_FILE: dump_rubric(parts.everything)})
 
     def restored(self, state: SourceState) -> Self:
-        """Return this source with its learned state.
-
-        Raises:
-            BadInput: A file is missing or is not a rubric, or the rubric was edited after learning.
-        """
+        """Return this source with its learned state; `BadInput` if a file is missing, or was edited after learning."""
         rubric, everything = (_rubric_in(state.files, name) for name in (RUBRIC_FILE, POOL_FILE))
         _check_unedited(rubric, state.card)
         selector = AssertionSelector.from_json(state.card["selection"], rubric.main_question, self.settings)
