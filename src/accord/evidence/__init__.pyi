@@ -15,8 +15,8 @@ from .likelihood import passages_of as passages_of
 from .metric_source import BANK as BANK, GROUPS as GROUPS, LEXICAL as LEXICAL, measure as measure
 from .metric_source import metric_names as metric_names, Metrics as Metrics, SentenceEmbeddings as SentenceEmbeddings
 from .metric_source import signature_of as signature_of
-from .rating_rows import differences as differences, in_pairs as in_pairs, options_of as options_of, Ratings as Ratings
-from .rating_rows import ratings as ratings
+from .rating_rows import connected as connected, differences as differences, in_pairs as in_pairs
+from .rating_rows import options_of as options_of, Ratings as Ratings, ratings as ratings
 from .rendering import comparison_table as comparison_table, Readable as Readable, statistic as statistic
 from .rendering import Tabular as Tabular
 from .rubric_answers import answer_table as answer_table, ask_rubric as ask_rubric, judge_samples as judge_samples

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,7 +190,7 @@ def _mean(values: NDArray[np.float64], present: NDArray[np.bool_]) -> float:
 
 def _names(pairs: Sequence[Pair]) -> list[Target]:
     """Return the name of each pair: `A | B`; pairs that share conversations get the name of the first and a number."""
-    group_of = _joined(pairs)
+    group_of = connected([(one.conversation, other.conversation) for one, other in pairs])
     groups: dict[int, list[Pair]] = defaultdict(list)
     for pair in pairs:
         groups[group_of[pair[0].conversation]].append(pair)
@@ -203,14 +204,13 @@ def _names(pairs: Sequence[Pair]) -> list[Target]:
     return [named[pair] for pair in pairs]
 
 
-def _joined(pairs: Sequence[Pair]) -> dict[str, int]:
-    """Return the number of the group that comparisons join each conversation to."""
+def connected(pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """Return the number of the group that pairs join each name to."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    names = sorted({side.conversation for pair in pairs for side in pair})
-    place = {name: index for index, name in enumerate(names)}
-    ends = np.array([[place[side.conversation] for side in pair] for pair in pairs], dtype=np.intp).reshape(-1, 2)
-    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(len(names), len(names)))
+    place = {name: index for index, name in enumerate(dict.fromkeys(chain.from_iterable(pairs)))}
+    ends = np.array([[place[one], place[other]] for one, other in pairs], dtype=np.intp).reshape(-1, 2)
+    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(len(place), len(place)))
     _, component = connected_components(graph, directed=False)
-    return dict(zip(names, component.tolist(), strict=True))
+    return dict(zip(place, component.tolist(), strict=True))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from typing import Literal
 
 import numpy as np
@@ -232,7 +233,7 @@ class InContextTraining:
     groups: Sequence[str]
     seed: int
     model: str
-    counts: dict[str, RequestCounts] = field(default_factory=dict)
+    counts: dict[str, RequestCounts] = field(default_factory=lambda: defaultdict(RequestCounts))
     candidates: Sequence[TaskPrompt] = field(init=False)
     search: Sequence[tuple[TaskPrompt, int]] = field(init=False)
     pairs: Pairs = field(init=False)
@@ -272,14 +273,14 @@ class InContextTraining:
     # --- prompts --------------------------------------------------------------------------------------------------
 
     def _written(self, writer: ModelInfo, inversion: str | None) -> Flow[list[TaskPrompt]]:
-        rng, counts = self._rng(1), self.counts_of(WRITTEN)
+        rng, counts = self._rng(1), self.counts[WRITTEN]
         draws = [rng.permutation(len(self.train))[:EXAMPLES].tolist() for _ in range(self.settings.candidates)]
         flow = invert(self.wording, writer.name, self.train.all, draws, counts, inversion, writer.context)
         return (yield from to_role(WRITER, flow, WRITTEN, stand_in=_prompt_writer(), fewest=lambda prompt: Reply("")))
 
     def _searched(self) -> Flow[list[tuple[TaskPrompt, int]]]:
         """Test every prompt on the whole training side (eq. 1)."""
-        rng, counts = self._rng(2), self.counts_of(TRIED)
+        rng, counts = self._rng(2), self.counts[TRIED]
         draws = [rng.permutation(len(self.train)).tolist() for _ in self.candidates]
         k = self.settings.demonstrations
         flow = prompt_search(self.wording, self.candidates, self.train, self.groups, draws, k, counts)
@@ -291,7 +292,7 @@ class InContextTraining:
 
     def _observed(self, tasks: Sequence[TaskPrompt], texts: tuple[str, ...]) -> Flow[Pairs]:
         """Run algorithm 1 on the training side; inputs are the examples themselves."""
-        settings, counts = self.settings, self.counts_of(SETS)
+        settings, counts = self.settings, self.counts[SETS]
         query, nodes = pair_draws(
             self._rng(3), self.groups, len(tasks), settings.demonstrations, settings.sets, settings.inputs_per_set
         )
@@ -322,25 +323,21 @@ class InContextTraining:
         place = fold_of(self.groups, min(INNER_FOLDS, len(set(self.groups))), self.seed)
         return np.array([place[name] for name in self.groups], dtype=np.intp)
 
-    def counts_of(self, stage: str) -> RequestCounts:
-        """Return the counts of a stage."""
-        return self.counts.setdefault(stage, RequestCounts())
-
     def _rng(self, stage: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, stage])
 
     def train_side(self) -> Flow[list[Ensemble | Failure]]:
         """Return ensembles about training examples, from selectors and demonstrations of other groups."""
         recipe, groups = self.recipe, self.groups
-        of_group: dict[str, list[int]] = {}
+        of_group = defaultdict(list)
         for place, name in enumerate(groups):
-            of_group.setdefault(name, []).append(place)
+            of_group[name].append(place)
         without = [replace(recipe, selector=selector) for selector in self.chosen.folds]
         requests = []
         for place, example in enumerate(recipe.examples):
             query = Query(recipe.library.vectors[place], recipe.library.texts[place])
             requests.append(without[self.folds[place]].requests(example.sample, query, of_group[groups[place]]))
-        return (yield from ask_ensembles(recipe.wording, requests, self.counts_of(TRAIN_SIDE), TRAIN_SIDE))
+        return (yield from ask_ensembles(recipe.wording, requests, self.counts[TRAIN_SIDE], TRAIN_SIDE))
 
     @property
     def by_hand(self) -> TaskPrompt:
@@ -453,5 +450,5 @@ def _check_scores(counts: RequestCounts) -> None:
 
 def _prompt_writer() -> Callable[[Prompt], Reply]:
     """Return a stand-in for the writer: distinct prompts of the expected length."""
-    numbers = iter(range(1_000_000))
+    numbers = count()
     return lambda prompt: Reply(f"Prompt number {next(numbers)}. " + " ".join(["Say how good it is."] * 20))

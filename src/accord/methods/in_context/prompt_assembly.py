@@ -171,9 +171,7 @@ class Recipe:
         state_arrays |= {"library.vectors": self.library.vectors, "library.prompts": self.library.prompts}
         rows = "".join(json.dumps(example.to_json(), ensure_ascii=True) + "\n" for example in self.examples)
         files = {PROMPTS_FILE: dump_tasks(self.wording.question.id, self.tasks), DEMONSTRATIONS_FILE: rows}
-        return SourceState(
-            state_card, {name: np.ascontiguousarray(array) for name, array in state_arrays.items()}, files
-        )
+        return SourceState(state_card, {n: np.ascontiguousarray(array) for n, array in state_arrays.items()}, files)
 
 
 def recipe_from(state: SourceState) -> Recipe:
@@ -191,23 +189,12 @@ def recipe_from(state: SourceState) -> Recipe:
         scores = unit(np.array([example.score for example in examples]), wording.question)
         texts = tuple(prompt_text(example.sample) for example in examples)
         library = ExampleLibrary(arrays["library.vectors"], scores, texts, arrays["library.prompts"])
-        learned_arrays = {
-            n.removeprefix("selector."): array for n, array in arrays.items() if n.startswith("selector.")
-        }
-        selector = make_selector(state_card["selector"], state_card["sizes"]["seed"]).restore(
-            library, state_card["learned"], learned_arrays
-        )
+        learned = {name.removeprefix("selector."): array for name, array in arrays.items()}
+        selector = make_selector(state_card["selector"], state_card["sizes"]["seed"])
+        selector = selector.restore(library, state_card["learned"], learned)
         tasks = read_tasks(state.files[PROMPTS_FILE], PROMPTS_FILE)
-        recipe = Recipe(
-            wording,
-            examples,
-            tasks,
-            library,
-            selector,
-            EnsembleSizes(**state_card["sizes"]),
-            state_card["embedder"],
-            state_card["model"],
-        )
+        sizes, embedder, model = EnsembleSizes(**state_card["sizes"]), state_card["embedder"], state_card["model"]
+        recipe = Recipe(wording, examples, tasks, library, selector, sizes, embedder, model)
         saved_prompts, saved_hash = state_card["prompts"], state_card["hash"]
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"the evaluator is damaged ({type(error).__name__}); {FIT_AGAIN}") from None
@@ -225,13 +212,14 @@ def recipe_from(state: SourceState) -> Recipe:
 
 def at_level(samples: Sequence[Sample], level: str) -> list[Sample]:
     """Return the samples to score: for turns, the last reply of a whole conversation; a turn is unchanged."""
-    return [sample if level != TURN or sample.turn is not None else _last_reply(sample) for sample in samples]
-
-
-def _last_reply(sample: Sample) -> Sample:
-    turns, replies = sample.conversation.turns, sample.conversation.replies
-    last = next((place for place in range(len(turns) - 1, -1, -1) if replies and turns[place] is replies[-1]), None)
-    return sample if last is None else Sample(sample.conversation, last)
+    scored = []
+    for sample in samples:
+        turns, replies = sample.conversation.turns, sample.conversation.replies
+        if level == TURN and sample.turn is None and replies:
+            last = max(place for place, turn in enumerate(turns) if turn is replies[-1])
+            sample = Sample(sample.conversation, last)
+        scored.append(sample)
+    return scored
 
 
 def _digest(selector: Selector) -> str:

@@ -121,10 +121,6 @@ class Pairs:
         """Return some of the observations of the same inputs."""
         return Pairs(self.queries, self.texts, self.query[rows], self.nodes.take(rows), self.target[rows])
 
-    def of_query(self, query: int) -> Indices:
-        """Return the rows of one input."""
-        return np.flatnonzero(self.query == query)
-
 
 def random_nodes(rng: np.random.Generator, examples: Sequence[int], prompts: int, k: int, each: int) -> Nodes:
     """Draw ℓ·`each` (ζ) ordered sets of k distinct examples, ordered by prompt; all orders are equally likely."""
@@ -257,13 +253,6 @@ class PreparedNodes:
     nodes: Nodes
     known: NDArray[Any] | None = None
 
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def take(self, rows: NDArray[Any]) -> PreparedNodes:
-        """Return some of the nodes."""
-        return PreparedNodes(self.nodes.take(rows), None if self.known is None else self.known[rows])
-
 
 class Selector(ABC):
     """Weighs demonstration sets and prompts for an input.
@@ -343,7 +332,7 @@ class Random(Selector):
     def weights(self, query: Query, prepared: PreparedNodes) -> Floats:
         """Return (N,) uniform weights from the seed and the text."""
         text = int.from_bytes(sha256(query.text.encode()).digest()[:8], "big")
-        return np.random.default_rng([self.seed, text]).random(len(prepared))
+        return np.random.default_rng([self.seed, text]).random(len(prepared.nodes))
 
 
 @selectors.register("neighbours")
@@ -395,20 +384,17 @@ def try_selector(
     """Evaluate a selector on the library's examples as Q inputs, each by a model that did not learn from it."""
     count, selector = int(fold.max()) + 1, make(name)
     if selector.needs_pairs:
-        training_parts = (
-            pairs.take(np.flatnonzero(fold[pairs.query] != left_out_fold)) for left_out_fold in range(count)
-        )
-        fitted = [make(name).fit(library, part) for part in training_parts]
+        parts = (pairs.take(np.flatnonzero(fold[pairs.query] != left_out)) for left_out in range(count))
+        fitted = [make(name).fit(library, part) for part in parts]
     else:
         fitted = [selector.fit(library)] * count
     targets = np.full(len(pairs.texts), np.nan)
     for query in range(len(pairs.texts)):
-        rows = pairs.of_query(query)
+        rows = np.flatnonzero(pairs.query == query)
         if len(rows) and not selector.is_chance:
             fold_selector, nodes = fitted[fold[query]], pairs.nodes.take(rows)
-            weights = fold_selector.weights(
-                Query(pairs.queries[query], pairs.texts[query]), fold_selector.prepare(nodes)
-            )
+            asked = Query(pairs.queries[query], pairs.texts[query])
+            weights = fold_selector.weights(asked, fold_selector.prepare(nodes))
             rows = rows[weights >= weights.max()]
         targets[query] = pairs.target[rows].mean() if len(rows) else np.nan
     return SelectorTrial(name, targets, fitted)

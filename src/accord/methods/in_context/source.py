@@ -284,10 +284,7 @@ def _check_scorer(recipe: Recipe, scorer: ModelInfo) -> None:
 def _fitting(rated: RatedExamples, wording: PromptTemplate) -> RatedExamples:
     """Return the examples that fit."""
     fitting = [example for example in rated.all if wording.fits(example)]
-    fitting_targets = {example.target for example in fitting}
-    too_long = {
-        example.target: "too long to be shown" for example in rated.all if example.target not in fitting_targets
-    }
+    too_long = {example.target: "too long to be shown" for example in rated.all if not wording.fits(example)}
     return RatedExamples(rated.question, rated.level, fitting, {**rated.reasons, **too_long})
 
 

@@ -16,10 +16,10 @@ from string import Template
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from accord.edges import BadInput
+from accord.evidence import connected
 from accord.models import (
     MARGIN,
     TOP_LOGPROBS,
@@ -157,25 +157,15 @@ def contexts_of(examples: Sequence[RatedExample], group_of: Callable[[Target], s
     Turns of one conversation share a context. So do replies to the same turns, equal texts, and targets with the same
     `group_of`.
     """
-    names: dict[str, int] = {}
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for place, example in enumerate(examples):
         turns = example.sample.conversation.up_to(example.sample.turn)
         earlier_turns = [(turn.role, turn.content) for turn in turns[:-1]]
         keys = [f"id {example.target.conversation}", f"same {content_hash(prompt_text(example.sample))}"]
-        keys += [
-            f"group {group_of(example.target)}",
-            *([f"said {content_hash(earlier_turns)}"] if earlier_turns else []),
-        ]
-        pairs += [(place, names.setdefault(key, len(names))) for key in keys]
-    size = len(examples)
-    rows, columns = [place for place, _ in pairs], [size + key for _, key in pairs]
-    graph = scipy.sparse.coo_array((np.ones(len(pairs)), (rows, columns)), shape=(size + len(names), size + len(names)))
-    _, component = scipy.sparse.csgraph.connected_components(graph, directed=False)
-    first: dict[int, str] = {}
-    for place, example in enumerate(examples):
-        first.setdefault(int(component[place]), str(example.target))
-    return [first[int(component[place])] for place in range(size)]
+        keys += [f"group {group_of(example.target)}"] + [f"said {content_hash(earlier_turns)}"] * bool(earlier_turns)
+        pairs += [(f"{place}", key) for key in keys]
+    component, first = connected(pairs), dict[int, str]()
+    return [first.setdefault(component[f"{place}"], str(example.target)) for place, example in enumerate(examples)]
 
 
 def private_by(patterns: Sequence[str], marked: str | None) -> Private:
