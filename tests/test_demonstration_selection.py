@@ -326,7 +326,7 @@ def test_planted_judge_has_the_planted_error() -> None:
     assert 0.3 < (error > 0).mean() < 0.7
     pairs = world.pairs(2)
     assert len(pairs) == 40 * 4 * 2 and not (pairs.nodes.demonstrations == pairs.query[:, None]).any()
-    rows = pairs.of_query(7)
+    rows = np.flatnonzero(pairs.query == 7)
     assert len(rows) == 8 and pairs.take(rows).target == pytest.approx(
         np.exp(-np.abs(world.error(7, pairs.nodes.take(rows))))
     )

@@ -5,16 +5,15 @@ from .bank.reply_metrics import BERTSCORE as BERTSCORE, CIU as CIU, EMBEDDING as
 from .bank.reply_metrics import REFERENCE as REFERENCE, score as score
 from .bank.ruber import fold_of as fold_of, FOLDS as FOLDS, Pair as Pair, pairs_of as pairs_of
 from .bank.ruber import Relatedness as Relatedness, Ruber as Ruber, Unreferenced as Unreferenced
-from .bank.session import Metric as Metric, metrics as metrics, MetricSession as MetricSession, NOTHING as NOTHING
-from .bank.session import WORDLESS as WORDLESS
+from .bank.session import LEXICAL as LEXICAL, Metric as Metric, metrics as metrics, MetricSession as MetricSession
+from .bank.session import NOTHING as NOTHING, WORDLESS as WORDLESS
 from .bank.words import CHARACTERS as CHARACTERS, counted_stems as counted_stems, first_words as first_words
 from .bank.words import pieces as pieces, stems as stems, STOP_WORDS as STOP_WORDS, tokens as tokens
 from .bank.words import word_count as word_count
 from .likelihood import LIKELIHOOD as LIKELIHOOD, Likelihoods as Likelihoods, measure_likelihoods as measure_likelihoods
 from .likelihood import passages_of as passages_of
-from .metric_source import BANK as BANK, GROUPS as GROUPS, LEXICAL as LEXICAL, measure as measure
-from .metric_source import metric_names as metric_names, Metrics as Metrics, SentenceEmbeddings as SentenceEmbeddings
-from .metric_source import signature_of as signature_of
+from .metric_source import BANK as BANK, GROUPS as GROUPS, measure as measure, metric_names as metric_names
+from .metric_source import Metrics as Metrics, SentenceEmbeddings as SentenceEmbeddings, signature_of as signature_of
 from .rating_rows import connected as connected, differences as differences, in_pairs as in_pairs
 from .rating_rows import options_of as options_of, Ratings as Ratings, ratings as ratings
 from .rendering import comparison_table as comparison_table, Readable as Readable, statistic as statistic

@@ -24,7 +24,7 @@ from accord.evidence.bank.reply_metrics import (
     OVERLAP,
     REFERENCE,
 )
-from accord.evidence.bank.session import NOTHING, WORDLESS, LexicalMetric, Metric, MetricSession, metrics
+from accord.evidence.bank.session import LEXICAL, NOTHING, WORDLESS, LexicalMetric, Metric, MetricSession, metrics
 from accord.evidence.bank.words import (
     ENGLISH,
     LANGUAGES,
@@ -68,17 +68,6 @@ def _made_with(metric: TurnMetric) -> str:
     return str(getattr(metric, "made_with", WORDS))
 
 
-def _is_live(name: str, folder: Path) -> bool:
-    if name in turn_metrics:
-        return not is_remote(_made_with(_turn_metric(name, folder)))
-    return isinstance(metrics.get(name), LexicalMetric)
-
-
-LEXICAL = (
-    "turns", "words-per-reply", "question-rate", "citation-rate", "apology-rate", "distinct-words", "repetition",
-    "overlap-documents", "overlap-user", "user-words",
-)  # fmt: skip
-"""Metrics of `accord.evidence.bank.session`, in the order of their columns."""
 BANK = (*CIU_NAMES, *OVERLAP, *NOVELTY, *LENGTH, *COPYING)
 """Default bank: all metrics that need neither a model nor an optional library."""
 GROUPS = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference": REFERENCE, "bertscore": BERTSCORE}
@@ -87,12 +76,11 @@ GROUPS = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference":
 
 def metric_names(named: Iterable[str]) -> list[str]:
     """Return metric names, with groups expanded."""
-    return list(dict.fromkeys(part for name in named for part in _members(name)))
-
-
-def _members(name: str) -> list[str]:
-    group, at, argument = name.partition("@")
-    return [f"{part}{at}{argument}" for part in GROUPS[group]] if group in GROUPS else [name]
+    names: dict[str, None] = {}
+    for name in named:
+        group, at, argument = name.partition("@")
+        names |= dict.fromkeys(f"{part}{at}{argument}" for part in GROUPS.get(group, [group]))
+    return list(names)
 
 
 class GroupSettings(SourceSettings):
@@ -133,7 +121,12 @@ class Metrics(Source):
     @property
     def is_live(self) -> bool:
         """Return True if every metric is measured turn by turn and none asks an endpoint for vectors."""
-        return all(_is_live(name, self.context.folder) for name in self.names)
+        return all(
+            not is_remote(_made_with(_turn_metric(name, self.context.folder)))
+            if name in turn_metrics
+            else isinstance(metrics.get(name), LexicalMetric)
+            for name in self.names
+        )
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return each metric of each sample; for a whole conversation, a metric of replies is the mean over them."""
@@ -263,12 +256,8 @@ _NAMES = TypeAdapter(list[str])
 
 def _group(name: str) -> type[Metrics]:
     """Return the source of one group of metrics."""
-    attributes = {
-        "settings_type": GroupSettings,
-        "default": (name,),
-        "__doc__": f"The metrics `{name}`, without requests.",
-    }
-    return type("MetricGroup", (Metrics,), attributes)
+    doc = f"The metrics `{name}`, without requests."
+    return type("MetricGroup", (Metrics,), {"settings_type": GroupSettings, "default": (name,), "__doc__": doc})
 
 
 for _name in GROUPS:

@@ -222,11 +222,17 @@ def user_words(words: ConversationWords) -> float | None:
     return words.others.words / words.others.count if words.others.count else None
 
 
-for _measure in (
-    turns, words_per_reply, question_rate, citation_rate, apology_rate, distinct_words, repetition, overlap_documents,
-    overlap_user, user_words,
-):  # fmt: skip
-    metrics.register(_measure.__name__.replace("_", "-"))(LexicalMetric(_measure))
+_LEXICAL = {
+    each.__name__.replace("_", "-"): each
+    for each in (
+        turns, words_per_reply, question_rate, citation_rate, apology_rate, distinct_words, repetition,
+        overlap_documents, overlap_user, user_words,
+    )
+}  # fmt: skip
+LEXICAL = tuple(_LEXICAL)
+"""Names of the lexical metrics, in the order of their columns."""
+for _name, _measure in _LEXICAL.items():
+    metrics.register(_name)(LexicalMetric(_measure))
 
 
 # --- metrics of replies -------------------------------------------------------------------------------------------
