@@ -333,7 +333,7 @@ def test_scores_of_new_conversations_come_from_what_was_saved(asked: Asked) -> N
     assert "empty conversation" in table.absences[Target("silent"), "overall"]
     assert "recipe" in table.columns[0].signature
     note = table.notes[Target(new[0].id)].shown
-    recipe = restored.recipe
+    recipe = restored.learned
     assert set(note["demonstrations"]) <= {str(example.target) for example in recipe.examples}
     assert 3 <= len(note["demonstrations"]) <= 9 and note["prompt"] in {task.hash for task in recipe.tasks}
     assert Target("silent") not in table.notes
@@ -658,7 +658,7 @@ def test_example_equal_to_the_input_is_not_shown(asked: Asked) -> None:
     own = scripted()
     models = asked.given(own)
     found = run(study(source(), training()), models)
-    recipe = found.source.recipe
+    recipe = found.source.learned
     twin = Conversation("another-id", recipe.examples[0].sample.conversation.turns)
     assert recipe.left_out_of(Sample(twin)) == [0]
     assert run(found.source.measure([Sample(twin)]), models).present.all()
@@ -702,7 +702,7 @@ def test_saved_source_measures_the_same(selector: str, asked: Asked, load: Calla
     learned = run(made.learn(training()), models).source
     assert isinstance(learned, InContext)
     again = source().restored(saved(learned))
-    assert again.recipe.hash == learned.recipe.hash
+    assert again.learned.hash == learned.learned.hash
     samples = [Sample(chat) for chat in rated_chats(60)[0][40:44]]
     one, other = (run(each.measure(samples), models) for each in (learned, again))
     assert np.array_equal(one.values, other.values) and one.notes == other.notes

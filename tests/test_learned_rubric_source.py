@@ -494,7 +494,7 @@ def test_rubric_labels_new_conversations(standard: Standard) -> None:
     one, author, source, evidence, split = standard[:5]
     assert [column.name for column in evidence.columns] == [NET_SAT] and evidence.present.all()
     assert {target.conversation for target in evidence.targets} == split.train and len(evidence) == 30
-    unseen = source.selector.unseen_
+    unseen = source.learned.selector.unseen_
     assert evidence.values[:, 0].tolist() == [unseen[target] for target in evidence.targets]
     made = conversations(40, seed=7)
     asked = len(author.asked)
@@ -529,7 +529,7 @@ def test_a_restored_source_measures_without_the_project(standard: Standard) -> N
     before, after = (one.run(each.measure(samples), JUDGE) for each in (source, again))
     assert after.values.tolist() == before.values.tolist() and after.columns == before.columns
     assert after.notes == before.notes
-    assert again.rubric == source.rubric and again.pool == source.pool
+    assert again.rubric == source.rubric and again.learned.everything == source.learned.everything
     assert again.state() == SourceState(json.loads(json.dumps(source.state().card)), {}, source.state().files)
     assert one.run(again.examine(one.training), JUDGE) is again  # the training conversations are not stored
     with pytest.raises(NotFitted, match="accord fit"):
@@ -707,7 +707,7 @@ def test_private_details_are_never_saved(bench: Served) -> None:
     assert "12345" not in saved and "812660" not in saved and "[…]" in saved
     assert found["pool"]["flagged"] == 1 and "12345" not in json.dumps(dict(state.card))
     assert "contained private details" in " ".join(found["cautions"])
-    assert any("12345" in detail for detail in source.private_details[0])
+    assert any("12345" in detail for detail in source.fit_.written.flagged[0][1])
 
 
 @pytest.mark.slow
@@ -723,7 +723,7 @@ def test_names_in_documents_are_private_too(bench: Served) -> None:
     ]
     one = bench(leaks, made=with_documents)
     split = one.source().hold_out(one.training)
-    assert (made[0][0].id in split.train) == bool(one.learned().private_details)
+    assert (made[0][0].id in split.train) == bool(one.learned().fit_.written.flagged)
 
 
 @pytest.mark.slow

@@ -99,11 +99,7 @@ def ask_rubric(
 def answer_table(judge: NamedModel, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
     """Return answers as evidence: one column per option of each question, with the probabilities as given.
 
-    Args:
-        judge: Model that answered.
-        rubric: The questions.
-        judged: Answers by sample.
-        windowed: True if long samples are shown in part; a column then has the share that was not shown.
+    With `windowed`, long samples are shown in part, and a column has the share that was not shown.
     """
     judged_by = judging_signature(judge, rubric)
     columns = [

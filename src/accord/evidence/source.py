@@ -50,7 +50,6 @@ class Training:
     Attributes:
         samples: Rated samples, and others to learn from.
         labels: All labels on these samples, with their groups; labels on `question` are learned.
-        question: Question whose answers are predicted.
         seed: Seed of every random draw.
         draws: Number of bootstrap samples for intervals.
     """
@@ -92,7 +91,6 @@ class SourceContext:
 
     Attributes:
         rubric: Questions for annotators and judges.
-        seed: Seed of every random draw.
         recorded: Questions with answers from recorded judges only.
         folder: Folder that relative paths in settings start from.
     """
@@ -154,12 +152,7 @@ CANNOT_BE_ASKED = frozenset({NOT_APPLICABLE, "no documents"})
 
 
 class Source(ABC):
-    """Columns of evidence.
-
-    Attributes:
-        name: Name in `accord.yaml`, set by the registry.
-        settings: Settings as given.
-    """
+    """Columns of evidence; the registry sets `name`, as in `accord.yaml`."""
 
     settings_type: ClassVar[type[SourceSettings]] = SourceSettings
     name: str = ""

@@ -47,13 +47,7 @@ _CARD, _ARRAYS = "ruber.json", "arrays.safetensors"
 
 @dataclass(frozen=True)
 class Pair:
-    """A reply and its context.
-
-    Attributes:
-        asked: Previous turn of another speaker; empty without one.
-        documents: Documents of the conversation.
-        reply: The reply.
-    """
+    """A reply and its context: the previous turn of another speaker, empty without one, and the documents."""
 
     asked: str
     documents: tuple[str, ...]
@@ -77,9 +71,7 @@ class Relatedness:
     Attributes:
         weights: (FOLDS, d) weights of the models, each learned without its fold.
         bias: (FOLDS,) biases.
-        mean: (d,) means of the features.
-        spread: (d,) standard deviations of the features.
-        embedder: Name of the embedder.
+        mean, spread: (d,) means and standard deviations of the features.
         accuracy: Share of held-out replies that score higher in their own context than a drawn reply.
         replies: Number of training replies.
     """

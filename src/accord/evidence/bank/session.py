@@ -45,12 +45,11 @@ _document_words: WeakValueDictionary[tuple[str, ...], frozenset[str]] = WeakValu
 class RunningWords:
     """Totals over one conversation, extended by each turn at the cost of its own length.
 
-    The totals equal those of `content_words` over all turns at once: while later text can change the language, it is
-    detected again and the content words are collected again from the few words so far.
+    They equal those over all turns at once: while later text can change the language, it is detected again and the
+    content words are collected again from the few words so far.
 
     Attributes:
-        count: Number of turns of the other speakers.
-        words: Number of words in these turns.
+        count, words: Number of turns of the other speakers, and of words in them.
         content: Distinct content words of these turns.
     """
 
@@ -118,7 +117,6 @@ class ConversationWords:
     """The part of a conversation that lexical metrics count, each value computed on first use.
 
     Attributes:
-        turns: Number of turns.
         replies: Texts of the replies; one text for a sample with a turn.
         others: Totals over the turns of the other speakers.
     """
@@ -248,12 +246,9 @@ Values = dict[str, float | None]
 
 
 class MetricSession:
-    """State of the metrics in one conversation.
+    """State of the metrics of replies in one conversation.
 
     Attributes:
-        metrics: Metrics of replies by name.
-        history: Turns so far.
-        sources: Parsed documents.
         reasons: Reasons for missing values of the last reply, other than `NOTHING`.
         spoken: Languages of the replies in the last call of `measure`.
         copies: Warnings on copied text in the last reply.

@@ -94,8 +94,7 @@ class InContextFindings(Findings):
         kept: Number of prompts in use.
         prompts: All tested prompts, best first.
         pairs: Number of observations for the selectors.
-        failures: Failed requests by reason; `again` is the number that may succeed later.
-        cautions: Sentences to read before the scores are used.
+        again: Number of failed requests that may succeed later.
     """
 
     dimension: str
@@ -212,11 +211,7 @@ class InContextTraining:
     """Learning to score in context; `learn` sets the attributes after `counts`.
 
     Attributes:
-        settings: Settings of the source.
-        wording: Prompt template.
-        train: Training examples.
-        groups: (n,) groups of the examples.
-        seed: Seed of every random draw.
+        groups: (n,) groups of the training examples.
         model: Scorer.
         counts: Request counts by stage.
         candidates: Tested prompts.

@@ -54,12 +54,9 @@ class Recipe:
     """Everything that determines the requests about an input.
 
     Attributes:
-        wording: Prompt template.
         examples: Possible demonstrations.
         tasks: Prompts, best first.
-        library: Both as the selector sees them.
-        selector: Fitted selector.
-        sizes: Numbers of demonstrations and requests.
+        library: Examples and prompts as the selector sees them.
         embedder: Name of the embedder of the library's vectors.
         model: Scorer and its endpoint.
     """

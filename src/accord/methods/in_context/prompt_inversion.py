@@ -38,7 +38,6 @@ class TaskPrompt:
     """A task prompt and its origin.
 
     Attributes:
-        text: The prompt.
         by: Model that wrote it, or `by hand`.
         examples: Targets of the examples shown to that model.
         error: Mean squared error on the training side, scores on [0, 1]; `None` before the test.

@@ -243,12 +243,7 @@ class TowerSettings(SourceSettings):
 
 @dataclass(frozen=True)
 class PreparedNodes:
-    """N nodes with a selector's precomputed values.
-
-    Attributes:
-        nodes: N nodes.
-        known: (N, …) precomputed values; `None` without any.
-    """
+    """N nodes, with (N, …) precomputed values of a selector if it has any."""
 
     nodes: Nodes
     known: NDArray[Any] | None = None
@@ -368,7 +363,6 @@ class SelectorTrial:
     """Result of one selector.
 
     Attributes:
-        name: Name of the selector.
         targets: (Q,) target of the set ranked first for each input; NaN without an observed set.
         folds: Selectors fitted without each fold; a selector that does not learn is the same in all.
     """

@@ -88,11 +88,6 @@ class InContext(LearnedSource[Recipe]):
         """The scorer; learning also asks the writer."""
         return (SCORER,)
 
-    @property
-    def recipe(self) -> Recipe:
-        """Learned prompts, demonstrations and selector; `NotFitted` before `learn`."""
-        return self.learned
-
     # --- learning -------------------------------------------------------------------------------------------------
 
     def hold_out(self, train: Training) -> Split:
@@ -210,7 +205,7 @@ class InContext(LearnedSource[Recipe]):
             BadInput: The prompts were learned with another model or mode.
             NotFitted: Nothing was learned yet.
         """
-        recipe = self.recipe
+        recipe = self.learned
         [scorer] = yield [Request(SCORER, ModelQuery(), about=recipe.wording.question)]
         _check_scorer(recipe, scorer)
         by_target = {sample.target: sample for sample in at_level(samples, recipe.wording.level)}
@@ -235,14 +230,14 @@ class InContext(LearnedSource[Recipe]):
 
     def _queries(self, samples: Sequence[Sample]) -> Flow[list[Query]]:
         texts = [prompt_text(sample) for sample in samples]
-        vectors = yield from vectors_of(texts, self.recipe.embedder, self.recipe.library.vectors.shape[1])
+        vectors = yield from vectors_of(texts, self.learned.embedder, self.learned.library.vectors.shape[1])
         return [Query(vector, text) for vector, text in zip(vectors, texts, strict=True)]
 
     # --- saving -----------------------------------------------------------------------------------------
 
     def state(self) -> SourceState:
         """Return the recipe, with prompts and demonstrations as files, and the findings."""
-        recipe_state = self.recipe.state()
+        recipe_state = self.learned.state()
         return replace(recipe_state, card={**recipe_state.card, "findings": self.describe()})
 
     def restored(self, state: SourceState) -> Self:

@@ -42,12 +42,7 @@ Private = Callable[[Conversation], bool]
 
 @dataclass(frozen=True, slots=True)
 class RatedExample:
-    """A conversation or turn with its mean rating.
-
-    Attributes:
-        sample: Rated target; a turn with all turns before it.
-        score: Mean of the annotators, on the question's scale.
-    """
+    """A rated turn, with all turns before it, or conversation; the score is the annotators' mean, on the scale."""
 
     sample: Sample
     score: float
@@ -203,7 +198,6 @@ class PromptTemplate:
     """Text of requests for scores of one question.
 
     Attributes:
-        question: Dimension.
         level: `turn` or `dialogue`.
         mode: Reading of a score: `number`, or option probabilities by `logprobs`, `decisions`, `systemone`.
         background: Name of a conversation's documents, such as fact or persona.

@@ -57,10 +57,7 @@ _ROLES = frozenset({"user", "assistant", "speaker_a", "speaker_b"})
 
 @dataclass
 class JudgedTurns:
-    """Turns to annotate in one conversation, with skipped turns by reason.
-
-    `odd` counts unusual properties to review; the turns are annotated anyway.
-    """
+    """Turns to annotate in one conversation, skipped turns by reason, and unusual properties to review (`odd`)."""
 
     turns: list[int] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)

@@ -98,9 +98,7 @@ class IssuePromptBuilder:
     """Prompts of issue annotation.
 
     Attributes:
-        taxonomy: Kinds of issues.
         by_schema: True if the model supports JSON Schema.
-        shots: Examples.
         style: `full`; or `compact`, for single turns and a model fine-tuned on the taxonomy (SODA-EVAL, table 12).
         together: True if one request covers several turns of a dialogue.
         context: Tokens of one request and its answer, if known.

@@ -150,14 +150,7 @@ class IssueCounts:
 
 @dataclass(frozen=True)
 class DetectedIssues:
-    """Annotations of some conversations.
-
-    Attributes:
-        signature: Signature of the annotations.
-        annotations: Annotations by conversation, in the order of turns.
-        reasons: Reasons for turns without annotation.
-        counts: Counts of the run.
-    """
+    """Annotations by conversation, in the order of turns; reasons for turns without annotation; counts of the run."""
 
     signature: str
     annotations: Mapping[str, Sequence[IssueAnnotation]]

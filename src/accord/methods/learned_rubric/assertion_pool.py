@@ -103,10 +103,9 @@ class WriterOptions:
 
 @dataclass
 class WrittenPool:
-    """Assertions written from some conversations.
+    """Assertions written from some conversations, SAT before DSAT.
 
     Attributes:
-        assertions: The pool, SAT before DSAT.
         counts: Counts of conversations, reasons and assertions.
         left_out: Dropped assertions by reason.
         failures: Failed prompts by reason.

@@ -375,16 +375,12 @@ class AssertionSelector:
 
 @dataclass(frozen=True)
 class NetSatOutcome:
-    """NetSAT of n conversations with their true classes, and the training side's threshold and window.
+    """NetSAT of n conversations in points with their true classes, and the training side's threshold and window.
 
     Attributes:
-        scores: (n,) points, the sum of `sat` and `dsat` (negative).
+        scores: (n,) sums of `sat` and `dsat`, the parts of both classes; `dsat` is negative.
         good: (n,) mask of good conversations.
-        threshold: Threshold of the training side.
-        window: Uncertainty window of the training side.
         precision: Required precision of the labels, such as .9.
-        sat: (n,) part of the SAT assertions.
-        dsat: (n,) part of the DSAT assertions.
     """
 
     scores: Floats

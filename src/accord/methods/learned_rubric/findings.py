@@ -75,12 +75,10 @@ class RubricFit:
     """A rubric selected from a pool, with the judge's answers to the whole pool about the training side.
 
     Attributes:
-        train: The training side.
-        decided: Its good and bad conversations.
+        decided: Good and bad conversations of the training side.
         written: The pool as the model wrote it.
         everything: The whole pool as a rubric.
         rubric: The selected assertions.
-        selector: The fitted selector.
         answers: Answers to the whole pool about the good and bad conversations.
     """
 
@@ -114,11 +112,7 @@ def system_row(
 ) -> dict[str, Any]:
     """Return a flat row: each statistic by its name, the ends of its interval as `_low` and `_high`.
 
-    Args:
-        system: Name of the system.
-        figures: Statistics by name.
-        unanswered: Share of missing answers, which count as neutral; from 0 to 1.
-        failed: Reason why there are no figures.
+    `unanswered` is the share of missing answers, which count as neutral; `failed` is the reason for missing statistics.
     """
     row: dict[str, Any] = {"system": system, "unanswered": unanswered}
     for name, figure in figures.items():
@@ -145,8 +139,6 @@ class AssertionFindings:
     """One selected assertion on the held-out side.
 
     Attributes:
-        id: Question id of the assertion.
-        text: The assertion.
         side: `sat` or `dsat`; `class` in JSON.
         weight: Factor of its points in NetSAT.
         separation: Difference of the classes' mean points, with its 95% interval.
@@ -204,10 +196,7 @@ class RubricFindings(Findings):
         threshold: NetSAT above which a conversation counts as good.
         precision: Required precision of the labels.
         window: Ends of the uncertainty window; `None` where no label is given on that side.
-        cautions: Sentences on limits of the data.
-        tested: Number of good and bad conversations on the held-out side.
-        trained: The same number on the training side.
-        again: Failed requests that the next fit repeats.
+        tested, trained: Number of good and bad conversations on each side.
         pool: Counts of written assertions.
         evaluator: Selection as `AssertionSelector.describe` returns it.
     """

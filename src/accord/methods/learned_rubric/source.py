@@ -94,21 +94,6 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         """Selected assertions and the main question."""
         return self.learned.rubric
 
-    @property
-    def pool(self) -> Rubric:
-        """Whole pool and the main question."""
-        return self.learned.everything
-
-    @property
-    def selector(self) -> AssertionSelector:
-        """Fitted selector."""
-        return self.learned.selector
-
-    @property
-    def private_details(self) -> list[list[str]]:
-        """Private details in written assertions, for the person who runs the fit; they are not saved."""
-        return [] if self.fit_ is None else [details for _, details in self.fit_.written.flagged]
-
     # --- learning -----------------------------------------------------------------------------------------------
 
     def hold_out(self, train: Training) -> Split:
