@@ -1,8 +1,8 @@
 from .bank.reply_features import DocumentPassage as DocumentPassage, parsed_document as parsed_document
 from .bank.reply_features import ParsedDocument as ParsedDocument, ParsedText as ParsedText
 from .bank.reply_features import turn_metrics as turn_metrics, TurnHistory as TurnHistory, TurnMetric as TurnMetric
-from .bank.reply_metrics import BERTSCORE as BERTSCORE, CIU as CIU, EMBEDDING as EMBEDDING, PAPER_EFFORT as PAPER_EFFORT
-from .bank.reply_metrics import REFERENCE as REFERENCE, score as score
+from .bank.reply_metrics import BANK as BANK, BERTSCORE as BERTSCORE, CIU as CIU, EMBEDDING as EMBEDDING
+from .bank.reply_metrics import PAPER_EFFORT as PAPER_EFFORT, REFERENCE as REFERENCE, score as score
 from .bank.ruber import fold_of as fold_of, FOLDS as FOLDS, Pair as Pair, pairs_of as pairs_of
 from .bank.ruber import Relatedness as Relatedness, Ruber as Ruber, Unreferenced as Unreferenced
 from .bank.session import LEXICAL as LEXICAL, Metric as Metric, metrics as metrics, MetricSession as MetricSession
@@ -12,8 +12,8 @@ from .bank.words import pieces as pieces, stems as stems, STOP_WORDS as STOP_WOR
 from .bank.words import word_count as word_count
 from .likelihood import LIKELIHOOD as LIKELIHOOD, Likelihoods as Likelihoods, measure_likelihoods as measure_likelihoods
 from .likelihood import passages_of as passages_of
-from .metric_source import BANK as BANK, GROUPS as GROUPS, measure as measure, metric_names as metric_names
-from .metric_source import Metrics as Metrics, SentenceEmbeddings as SentenceEmbeddings, signature_of as signature_of
+from .metric_source import GROUPS as GROUPS, measure as measure, metric_names as metric_names, Metrics as Metrics
+from .metric_source import SentenceEmbeddings as SentenceEmbeddings, signature_of as signature_of
 from .rating_rows import connected as connected, differences as differences, in_pairs as in_pairs
 from .rating_rows import options_of as options_of, Ratings as Ratings, ratings as ratings
 from .rendering import comparison_table as comparison_table, Readable as Readable, statistic as statistic

@@ -14,16 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from accord.evidence.bank import ruber
 from accord.evidence.bank.reply_features import TurnMetric, parsed_document, turn_metrics
-from accord.evidence.bank.reply_metrics import (
-    BERTSCORE,
-    CIU_NAMES,
-    COPYING,
-    EMBEDDING,
-    LENGTH,
-    NOVELTY,
-    OVERLAP,
-    REFERENCE,
-)
+from accord.evidence.bank.reply_metrics import BANK, BERTSCORE, EMBEDDING, REFERENCE
 from accord.evidence.bank.session import LEXICAL, NOTHING, WORDLESS, LexicalMetric, Metric, MetricSession, metrics
 from accord.evidence.bank.words import (
     ENGLISH,
@@ -68,8 +59,6 @@ def _made_with(metric: TurnMetric) -> str:
     return str(getattr(metric, "made_with", WORDS))
 
 
-BANK = (*CIU_NAMES, *OVERLAP, *NOVELTY, *LENGTH, *COPYING)
-"""Default bank: all metrics that need neither a model nor an optional library."""
 GROUPS = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference": REFERENCE, "bertscore": BERTSCORE}
 """Groups of metrics; `GROUP@EMBEDDER` is a group with another embedder."""
 

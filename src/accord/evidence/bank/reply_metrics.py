@@ -29,7 +29,11 @@ from accord.evidence.bank.reply_features import (
 from accord.evidence.bank.words import ENGLISH_WORDS, WORDS
 from accord.models import DEFAULT, Embedder, open_embedder
 
-OVERLAP = ("document-share", "question-share", "history-share")
+BANK = (
+    "ciu", "document-share", "question-share", "history-share", "new-words", "repeated-trigrams", "distinct-share",
+    "words", "content-words", "content-share", "asks", "readability", "rouge-l", "copied-run",
+)  # fmt: skip
+"""Default bank: all metrics that need neither a model nor an optional library."""
 
 
 @turn_metrics.register("document-share")
@@ -57,9 +61,6 @@ def history_share(reply: ParsedText, history: TurnHistory, sources: Sequence[Par
     return history.known(reply) / len(content) if content else None
 
 
-NOVELTY = ("new-words", "repeated-trigrams", "distinct-share")
-
-
 @turn_metrics.register("new-words")
 def new_words(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Number of content words that no earlier turn contains."""
@@ -77,9 +78,6 @@ def repeated_trigrams(reply: ParsedText, history: TurnHistory, sources: Sequence
 def distinct_share(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Distinct words over words (distinct-1)."""
     return len(set(reply.tokens)) / len(reply.tokens) if reply.tokens else None
-
-
-LENGTH = ("words", "content-words", "content-share", "asks", "readability")
 
 
 @turn_metrics.register("words")
@@ -117,7 +115,6 @@ def readability(reply: ParsedText, history: TurnHistory, sources: Sequence[Parse
     return 4.71 * len("".join(reply.tokens)) / count + 0.5 * count / sentences - 21.43
 
 
-COPYING = ("rouge-l", "copied-run")
 LONGEST_RUN = 200
 """Number of words of a reply in which runs are searched."""
 
@@ -178,7 +175,6 @@ def _run(places: Sequence[int], passage: DocumentPassage) -> int:
     return length
 
 
-CIU_NAMES = ("ciu",)
 PAPER_EFFORT = 0.005
 
 
