@@ -35,10 +35,7 @@ from accord.values import Rubric, Sample, Signature, Target
 def signature_of(name: str, language: Language | None = None, folder: Path = Path()) -> Signature:
     """Return the signature of a metric; for a metric of replies it names the word rules or the models.
 
-    Args:
-        name: Name of the metric.
-        language: Language of the word rules; by default the language is detected for each text.
-        folder: Folder that the relative path in a name such as `ruber@FOLDER` starts from.
+    `folder` is where the relative path in a name such as `ruber@FOLDER` starts.
     """
     if name not in turn_metrics:
         return Signature.of("metric", name=name)
@@ -232,9 +229,6 @@ def measure(samples: Iterable[Sample], names: Sequence[str], language: str | Non
     of replies (`accord.evidence.bank`) is the mean over the replies. If no reply has a letter or a digit, every column
     is missing. Without a `language` code, the language of each text is detected; a note names any language other
     than English, with a warning for an unknown one.
-
-    Raises:
-        UnknownName: No metric or language has this name.
     """
     settings = MetricSettings(names=tuple(names), language=language)
     return Metrics(settings, SourceContext(Rubric.model_construct()))._measured(list(samples))

@@ -27,7 +27,6 @@ class Ratings:
     """n ratings of one question whose targets have evidence, in the order of the labels.
 
     Attributes:
-        labels: Labels.
         row: (n,) row of the evidence table.
         answer: (n,) index of the chosen option, 0 to K-1.
         value: (n,) number of the chosen option.
@@ -125,11 +124,6 @@ Pair = tuple[Target, Target]
 
 def in_pairs(evidence: EvidenceTable, labels: Labels, question: Question) -> tuple[EvidenceTable, Labels]:
     """Return the evidence and labels of a comparative question, as evaluators learn from them.
-
-    Args:
-        evidence: Evidence of the single conversations or turns.
-        labels: All labels; those on `question` have the compared target in `against`.
-        question: A question about pairs.
 
     Returns:
         Differences of all compared pairs with evidence on both sides, and their labels.

@@ -251,12 +251,7 @@ class Source(ABC):
 
 
 class LearnedSource(Source, Generic[Value]):
-    """A source that learns one value.
-
-    Attributes:
-        learned_: The learned value; `None` before `learn`.
-        findings_: Findings of learning; `None` before `learn`, or before `examine` where they need a held-out side.
-    """
+    """A source that learns one value; its findings may need `examine` first."""
 
     def __init__(self, settings: Any, context: SourceContext) -> None:
         super().__init__(settings, context)

@@ -45,13 +45,7 @@ ENTRY = 150
 
 
 class ParsedText:
-    """One message, parsed once for all metrics.
-
-    Attributes:
-        text: Original text.
-        words: Vocabulary of its language.
-        content: Frequency of each content stem, in the order of first occurrence.
-    """
+    """One message, parsed once for all metrics; `content` has the frequency of each content stem, in order."""
 
     def __init__(self, text: str, before: Language = ENGLISH, named: Language | None = None) -> None:
         """Parse a text in the language `named`, or in the detected one; `before` is the previous language."""
@@ -111,7 +105,6 @@ class TurnHistory:
         counts: Frequency of each content stem, over all speakers.
         trigrams: Word trigrams of the replies so far, if `keeps_trigrams`.
         asked: Previous turn of another speaker; `None` without one.
-        messages: Number of messages.
     """
 
     __slots__ = ("_known", "asked", "counts", "keeps_trigrams", "messages", "trigrams")
@@ -151,12 +144,7 @@ class TurnHistory:
 
 
 class DocumentPassage:
-    """Words in order, to compare with those of a reply.
-
-    Attributes:
-        length: Number of words.
-        places: Positions of each stem or stop word, as bits of a number.
-    """
+    """Words in order, to compare with those of a reply; `places` has the positions of each as bits of a number."""
 
     __slots__ = ("length", "places")
 

@@ -258,15 +258,7 @@ class _Table(dict[str, T]):
 
 
 class Vocabulary:
-    """Words of one language with their stems.
-
-    Most words have occurred before, so that parsing a text is a series of look-ups.
-
-    Attributes:
-        language: Language of function words and stemmer.
-        words_in: Words of each piece of text.
-        stems_in: Stems of the content words of each piece of text.
-    """
+    """Words of one language with their stems, cached by piece of text, so that most parsing is a series of look-ups."""
 
     def __init__(self, language: Language, are_apart: bool = True) -> None:
         self.language, self._are_apart = language, are_apart

@@ -233,18 +233,12 @@ def _bytes(array: Any) -> str:
 
 
 def greedy_subgraph(weights: Floats, nodes: Nodes, size: int = 5) -> list[int]:
-    """Return the heaviest node, then repeatedly the node that adds most to the chosen ones; the first in a tie.
+    """Return the row of the heaviest node, then of the node that adds most to the chosen ones; the first in a tie.
 
         W_e(i, j) = 1 - |D_i ∩ D_j|/k                    (eq. 7)
         Q(G', i)  = Σ_j 2·W_e·W_v(i) / (W_e + W_v(i))    (eq. 8), 0 if both are 0
 
-    Args:
-        weights: (N,) W_v, in [0, 1].
-        nodes: N nodes; the order of their demonstrations does not matter.
-        size: Number of nodes to choose.
-
-    Returns:
-        Rows of the chosen nodes, in order.
+    `weights` has (N,) W_v, in [0, 1]; the order of a node's demonstrations does not matter.
     """
     if not len(nodes) or size < 1:
         return []

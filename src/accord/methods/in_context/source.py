@@ -94,9 +94,6 @@ class InContext(LearnedSource[Recipe]):
         """Return a share of the examples' groups to test on, at least one, and all others to learn from.
 
         Groups whose examples share a context are on one side.
-
-        Raises:
-            BadInput: Turns and whole conversations have ratings, and no level is given.
         """
         rated = self._rated(train)
         groups = contexts_of(rated.all, train.group_of)
@@ -199,11 +196,7 @@ class InContext(LearnedSource[Recipe]):
         """Return the scorer's answers: for turns, about the last reply of a whole conversation.
 
         An example that equals the input is not shown. A note lists the targets of the demonstrations, starting with the
-        heaviest set, and the prompt of that set.
-
-        Raises:
-            BadInput: The prompts were learned with another model or mode.
-            NotFitted: Nothing was learned yet.
+        heaviest set, and the prompt of that set. `BadInput` if the prompts were learned with another model or mode.
         """
         recipe = self.learned
         [scorer] = yield [Request(SCORER, ModelQuery(), about=recipe.wording.question)]

@@ -331,10 +331,7 @@ AT_ONCE = 2048
 class TowerSelector(Selector):
     """Utility learned from the scorer's observed errors, by a demonstration tower and an input tower.
 
-    Args:
-        seed: Seed of training.
-        towers: Settings of the towers.
-        parts: Subset of `PARTS`; without a transformer there are no positions.
+    `parts` is a subset of `PARTS`; without a transformer there are no positions.
     """
 
     cost, needs_pairs = 6, True

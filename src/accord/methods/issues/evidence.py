@@ -75,20 +75,12 @@ def issue_table(
     reasons: Mapping[Target, str] | None = None,
     scored: bool = True,
 ) -> EvidenceTable:
-    """Return the issues of each sample as columns.
+    """Return the issues of each sample as columns, or the `reasons` for turns without annotation.
 
     For a turn, `issue:KIND` is the amount, `issue:KIND:worst` the severity, and `issue:KIND:before` the weighted amount
-    in earlier turns; `issues:count` and `issues:critical` are sums over kinds; `issues:score` is the overall score. For
-    a conversation, amounts and scores are means over its turns, the severity is that of the worst turn, `issues:lowest`
-    is the lowest score, and the history is empty.
-
-    Args:
-        samples: Turns or conversations.
-        found: Issues by turn.
-        taxonomy: Kinds of issues.
-        signature: Signature of the columns.
-        reasons: Reasons for turns without annotation.
-        scored: True if the annotations have overall scores.
+    in earlier turns; `issues:count` and `issues:critical` are sums over kinds; `issues:score` is the overall score, if
+    the annotations are `scored`. For a conversation, amounts and scores are means over its turns, the severity is that
+    of the worst turn, `issues:lowest` is the lowest score, and the history is empty.
     """
     by_conversation: dict[str, dict[int, TurnIssues]] = {}
     for target, each in found.items():

@@ -187,11 +187,7 @@ def write_pool(
 ) -> Flow[WrittenPool]:
     """Write a pool of assertions from conversations with good and bad ratings; `BadInput` if none was written.
 
-    Args:
-        writing: Options of the writer.
-        studied: The conversations.
-        name: System name for progress messages.
-        write: Alternative function that writes the assertions of one class, without de-duplication.
+    `name` is for progress messages; `write` replaces writing the assertions of one class, without de-duplication.
     """
     guidance, most = writing.guidance, writing.settings.reasons
     show = windowed(guidance, writing.context, most)

@@ -80,9 +80,7 @@ def verdicts(
 ) -> RatingClasses:
     """Return the class of each rated target by its mean rating; rows are indices of the targets.
 
-    Raises:
-        BadInput: The question compares or its scale has no order, the cuts overlap, or fewer than `fewest` targets are
-            good, or bad.
+    `BadInput` if the question compares, the cuts overlap, or fewer than `fewest` targets are good, or bad.
     """
     if question.compares:
         raise BadInput(f"{question.id!r} compares two conversations; learning a rubric needs ratings of single ones")
@@ -128,9 +126,6 @@ def points(evidence: EvidenceTable, questions: Sequence[str], reading: str) -> t
 
     Returns:
         (P, n) thousandths of a point from 0 to 10,000, 5,000 without an answer; and a mask of missing answers.
-
-    Raises:
-        BadInput: The evidence has no answers to a question.
     """
     values = np.full((len(questions), len(evidence)), TOP // 2, dtype=np.int32)
     missing = np.zeros(values.shape, dtype=bool)
@@ -176,10 +171,6 @@ class AssertionSelector:
         weights: Weight of an assertion in the sum, by id; 1 by default.
         settings: Settings of the selection.
         seed: Seed of the folds and of random policies.
-
-    Raises:
-        UnknownName: A class is neither `sat` nor `dsat`.
-        BadInput: The cuts between bad and good overlap.
     """
 
     def __init__(
@@ -271,9 +262,6 @@ class AssertionSelector:
 
         A row with fewer than half of the assertions answered has no value. A target in `unseen` gets the score given
         there, which comes from assertions selected without it.
-
-        Raises:
-            BadInput: The evidence lacks an assertion, or its answers have another signature.
         """
         added, missing = self._added(evidence)
         held_out_scores = unseen or {}

@@ -71,14 +71,7 @@ class RubricPromptBuilder:
     by_schema: bool = True
 
     def prompt(self, name: str, form: ListForm, principles: str = "", parts: Mapping[str, Any] | None = None) -> Prompt:
-        """Fill in a prompt file.
-
-        Args:
-            name: Name of the prompt file.
-            form: Form of the answer.
-            principles: Prompt file with design principles to insert.
-            parts: Further placeholders by name.
-        """
+        """Fill in a prompt file, with another one of design principles, and further placeholders by name."""
         principle_text = self._filled(principles, {}) if principles else ""
         values = {
             "domain": self.told_domain(),

@@ -337,14 +337,7 @@ class TuningTrial:
 
 @dataclass(frozen=True)
 class TunedSelection:
-    """Result of the search for α and budget.
-
-    Attributes:
-        alpha: Chosen weight of the sharpness loss.
-        budget: Chosen budget.
-        scores: (C,) NetSAT in points, from assertions selected without the conversation.
-        tried: All pairs.
-    """
+    """Chosen α and budget, (C,) NetSAT in points from assertions selected without the conversation, and all trials."""
 
     alpha: float
     budget: AssertionBudget

@@ -100,10 +100,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         """Return the groups to learn from and the groups to test on, stratified by good and bad.
 
         Conversations that a given rubric learned on are never held out. The training side also gets undecided groups,
-        about half as many as other groups.
-
-        Raises:
-            BadInput: The main question compares, or there are too few good or bad conversations for both sides.
+        about half as many as other groups. `BadInput` for too few good or bad conversations.
         """
         settings, targets = self.settings, train.targets
         rated = verdicts(targets, train.labels, train.question, settings, 2 * FEWEST)
@@ -174,12 +171,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
     # --- measuring ----------------------------------------------------------------------------------------------
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """Return NetSAT from the judge's answers to the selected assertions; parts and label are notes.
-
-        Raises:
-            NotFitted: Nothing was learned yet.
-            BadInput: Another judge answers than in training.
-        """
+        """Return NetSAT from the judge's answers to the selected assertions; parts and label are notes."""
         parts = self.learned
         answers = yield from ask_rubric(asking(parts.rubric, parts.selector.names_), samples)
         return parts.selector.measured(answers)
