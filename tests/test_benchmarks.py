@@ -15,9 +15,7 @@ from accord.values import AssertionReason, Polarity
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 HELPERS = {
-    "adoror_planted", "adoror_prefixes", "adoror_systems", "attack_access", "attack_batches", "attack_files",
-    "attack_models", "attack_outputs", "attack_pages", "attack_scores", "attack_service", "attack_wires",
-    "attack_workbench", "attacking", "board_scores",
+    "adoror_planted", "adoror_prefixes", "adoror_systems", "board_scores",
     "ciu_selection", "ciu_tables", "eager", "harness", "wording",
     "hostile",
     "llm_rubric_paper", "llm_rubric_people", "load", "rated", "rubicon_baselines", "rubicon_planted",
@@ -121,7 +119,7 @@ def test_scripts_of_other_processes_are_python_of_this_release(load, tmp_path):
     faults, judging, imports = load("faults"), load("judging_overhead"), load("import_speed")
     scale = load("scale_scoring")
     scripts = [faults.JUDGE, judging.ACCORD, judging.KEPT, judging.PLAN, judging.SDK, judging.HTTP, imports.ACCORD]
-    scripts += [scale.DRIVER, scale.LOOP]
+    scripts += [scale.DRIVER, scale.LOOP, load("scale_store").JUDGE]
     lines = {line for script in scripts for line in script.splitlines() if line.startswith(("import ", "from "))}
     assert len(lines) > 8
     exec("\n".join(lines), {})
@@ -159,23 +157,6 @@ def test_a_command_is_measured_in_a_process_of_its_own_and_says_why_it_has_no_fi
     monkeypatch.setattr(speed, "ran", lambda *_: speed.Ran(next(took), 1.0, 1.0, None))
     row = speed.rows_of("sample", "accord", source, lambda folder: None, tmp_path, 3)
     assert (row["seconds"], row["again_seconds"], row["lowest_seconds"], row["runs"]) == (3.0, 0.75, 2.0, 3)
-
-
-def test_an_attack_that_falls_is_told_by_its_kind(load, tmp_path, monkeypatch):
-    attacks, attacking = load("attacks"), load("attacking")
-    well = attacking.accord(tmp_path, "--version")
-    assert well.fell((0,), "accord ") == "" and well.cpu > 0 and well.megabytes > 5
-    assert "exit code 0, expected 1" in well.fell((1,)) and "memory" in well.fell((0,), megabytes=1)
-    assert "hang" in attacking.accord(tmp_path, "plugins", deadline=0.01).fell((0,))
-    assert "traceback" in attacking.Ran(1, "", "Traceback (most recent call last):\nKeyError: 'x'", 1, 1).fell()
-    assert attacking.shown_badly("a\x1b[2Jb") and not attacking.shown_badly("a\tb\nc")
-    assert attacking.repeats_key(f"...{attacking.KEY[4:14]}...") and not attacking.repeats_key(attacking.KEY[:7])
-    assert load("attack_pages").live('<p onpwn="1">') and not load("attack_pages").live("&lt;pwned onpwn=1&gt;")
-    monkeypatch.setitem(
-        attacks.AREAS, "planted", lambda shop: iter([("stands", lambda: ""), ("falls", lambda: "fell")])
-    )
-    row = attacks.tried("planted", attacking.Workshop(tmp_path))
-    assert (row["tried"], row["fell"], row["cases"]) == (2, 1, ["falls: fell"])
 
 
 @needs_data

@@ -339,6 +339,7 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
         ("a: null", "study 'a': should be a mapping of keys to values"),
     ],
 )
+@pytest.mark.attack
 def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: str) -> None:
     Path("accord.yaml").write_text("models: {}\n")
     imported()
@@ -392,6 +393,7 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
     ],
 )  # fmt: skip
 @pytest.mark.slow
+@pytest.mark.attack
 def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
     imported()
     Path("accord.yaml").write_text(config)
@@ -1214,6 +1216,7 @@ def test_recorded_judgements_are_never_read_as_peoples_labels(project: Path) -> 
 
 @pytest.mark.parametrize("said", ["nan", "inf", "-inf"])
 @pytest.mark.parametrize("given", ["gate --min-mean", "judge --max-money", "finetune issues --base x --learning-rate"])
+@pytest.mark.attack
 def test_an_option_is_a_finite_number(given: str, said: str) -> None:
     *command, option = given.split()
     result = CliRunner().invoke(app, [*command, f"{option}={said}"])

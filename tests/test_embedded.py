@@ -48,10 +48,9 @@ from accord.embedded import (
     read_model,
 )
 from accord.embedded import gguf_chat as gguf
-from accord.embedded.download import pull
+from accord.embedded.catalogue import pull
 from accord.embedded.gguf_chat import open_gguf
-from accord.embedded.gguf_header import check_header
-from accord.embedded.gguf_weights import convert
+from accord.embedded.gguf_weights import check_header, convert
 from accord.embedded.huggingface import model_folder
 from accord.models import CallFailed, ChatMessage, Failure, LikelihoodRequest, Prompt, wait
 
@@ -264,6 +263,7 @@ def test_llama_cpp_agrees_with_the_forward_pass(tiny: LanguageModel, gguf_file: 
     assert isinstance(long, CallFailed) and long.failure.reason == "too long"
 
 
+@pytest.mark.attack
 def test_damaged_gguf_file_is_a_one_line_error(gguf_file: Path, tmp_path: Path) -> None:
     whole, drawn, path, refused = gguf_file.read_bytes(), np.random.default_rng(0), tmp_path / "odd.gguf", 0
     cut = [whole[: len(whole) * part // 8] for part in range(8)]
@@ -290,6 +290,7 @@ def test_damaged_gguf_file_is_a_one_line_error(gguf_file: Path, tmp_path: Path) 
         ("context_length", 1 << 31),
     ],
 )
+@pytest.mark.attack
 def test_impossible_sizes_allocate_nothing(key: str, size: int, gguf_file: Path, tmp_path: Path) -> None:
     name = f"llama.{key}".encode()
     content = bytearray(gguf_file.read_bytes())
@@ -322,6 +323,7 @@ WRONG_FIELDS = {
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG_FIELDS.items() for value in values])
+@pytest.mark.attack
 def test_wrong_gguf_fields_are_found_before_a_library_opens_the_file(
     key: str, value: bytes, gguf_file: Path, tmp_path: Path
 ) -> None:
@@ -332,6 +334,7 @@ def test_wrong_gguf_fields_are_found_before_a_library_opens_the_file(
             use()
 
 
+@pytest.mark.attack
 def test_long_chat_template_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xllamacpp", reason="accord[gguf] is not installed")
     monkeypatch.setattr(tiny_models, "TEMPLATE", tiny_models.TEMPLATE + "<|im_start|>system " * 4000)
@@ -342,6 +345,7 @@ def test_long_chat_template_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("seconds", "message"), [(120.0, "crashed|cannot open"), (0.0, "did not open")])
+@pytest.mark.attack
 def test_gguf_file_that_aborts_or_hangs_ends_a_child_process_only(
     seconds: float, message: str, gguf_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +359,7 @@ def test_gguf_file_that_aborts_or_hangs_ends_a_child_process_only(
 
 @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
+@pytest.mark.attack
 def test_mutated_gguf_headers_raise_only_bad_input(gguf_file: Path, tmp_path: Path, data: st.DataObject) -> None:
     content = bytearray(gguf_file.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
@@ -367,6 +372,7 @@ def test_mutated_gguf_headers_raise_only_bad_input(gguf_file: Path, tmp_path: Pa
         check_header(path)
 
 
+@pytest.mark.attack
 def test_other_files_are_not_gguf(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="accord[gguf] is not installed")
     with pytest.raises(BadInput, match="no GGUF file"):

@@ -505,6 +505,7 @@ def damaged(saved: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.attack
 def test_non_finite_arrays_are_rejected(saved: Path, tmp_path: Path, wrong: float) -> None:
     from safetensors.numpy import load_file, save_file
 
@@ -523,6 +524,7 @@ def test_non_finite_arrays_are_rejected(saved: Path, tmp_path: Path, wrong: floa
     assert floats
 
 
+@pytest.mark.attack
 def test_non_finite_scores_are_rejected() -> None:
     made = {"target": Target("a"), "annotator": "b", "signature": Signature("s")}
     for options, probabilities in (((1, 2), (np.nan, 1)), ((1, 2), (np.inf, 0)), ((1, np.nan), (1, 0))):
@@ -534,6 +536,7 @@ def test_non_finite_scores_are_rejected() -> None:
             replace(whole, **part)  # type: ignore[arg-type]
 
 
+@pytest.mark.attack
 def test_malformed_card_is_a_one_line_error(saved: Path, tmp_path: Path) -> None:
     folder = damaged(saved, tmp_path)
     path = folder / "evaluator.json"
@@ -559,6 +562,7 @@ def test_malformed_card_is_a_one_line_error(saved: Path, tmp_path: Path) -> None
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices have no names here")
 @pytest.mark.parametrize("name", ["evaluator.json", "arrays.safetensors", "rubric.yaml"])
+@pytest.mark.attack
 def test_pipes_devices_and_links_in_a_folder_are_not_opened(saved: Path, tmp_path: Path, name: str) -> None:
     folder = damaged(saved, tmp_path)
     card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
@@ -576,6 +580,7 @@ def test_pipes_devices_and_links_in_a_folder_are_not_opened(saved: Path, tmp_pat
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="links need rights here")
+@pytest.mark.attack
 def test_evaluator_inside_itself_is_rejected(saved: Path, tmp_path: Path) -> None:
     folder = damaged(saved, tmp_path)
     card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
@@ -586,6 +591,7 @@ def test_evaluator_inside_itself_is_rejected(saved: Path, tmp_path: Path) -> Non
         load_evaluator(folder)
 
 
+@pytest.mark.attack
 def test_card_with_a_changed_scale_is_rejected(saved: Path, tmp_path: Path) -> None:
     folder = damaged(saved, tmp_path)
     card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
@@ -619,6 +625,7 @@ def misshapen(array: np.ndarray) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", ["mixed", "curves", pytest.param("network", marks=pytest.mark.slow), "annotator-mean"])
+@pytest.mark.attack
 def test_arrays_of_wrong_shape_are_rejected_at_loading(name: str, tmp_path: Path) -> None:
     from safetensors.numpy import load_file, save_file
 

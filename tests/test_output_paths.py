@@ -93,6 +93,7 @@ PROTECTED = [
 @pytest.mark.parametrize(
     ("words", "output"), OUTPUTS, ids=lambda each: " ".join(each) if isinstance(each, tuple) else each
 )
+@pytest.mark.attack
 def test_no_output_replaces_a_file_of_the_project(folder: Path, words: tuple[str, ...], output: str, path: str) -> None:
     if words in {("run",), ("demo",)} and not Path(path).exists():
         pytest.skip("a new folder of a run may lie anywhere that is no evaluator or mart")
@@ -111,6 +112,7 @@ def test_no_output_replaces_a_file_of_the_project(folder: Path, words: tuple[str
                                      for p in COMMANDS[each[0]].params)],
     ids=lambda each: " ".join(each) if isinstance(each, tuple) else each,
 )  # fmt: skip
+@pytest.mark.attack
 def test_no_output_replaces_an_input(folder: Path, words: tuple[str, ...], output: str, path: str) -> None:
     before = contents(folder)
     for force in ((), ("--force",)):
@@ -210,7 +212,7 @@ WRITERS = {
     "accord.formats.row_writer": "rows of outputs",
     "accord.formats.object_storage": "objects of a store, and their parts",
     "accord.report.report": "the report", "accord.report.issues_page": "the page of issues",
-    "accord.report.run_folder": "the folder of a run, which keeps files that were edited",
+    "accord.report.project_run": "the folder of a run, which keeps files that were edited",
     "accord.cli.commands.init": "new files, never existing ones",
     "accord.project.recorded_judges": "one line of accord.yaml, at the user's request",
     "accord.learning.evaluator_files": "the folder of an evaluator",
@@ -218,7 +220,7 @@ WRITERS = {
     "accord.finetune.training": "the folder of a training",
     "accord.studies.retrain": "a candidate next to the evaluator in use",
     "accord.embedded.gguf_weights": "the folder of a model that is fetched",
-    "accord.embedded.download": "the folder of a model that is fetched",
+    "accord.embedded.catalogue": "the folder of a model that is fetched",
     "accord.live.ingest": "rows of live scoring", "accord.live.log_follower": "the place in a log",
     "accord.store.mart": "the mart",
     "accord.learning.worker_pool": "the pipe to a worker",

@@ -197,8 +197,8 @@ def test_scoring_a_file_skips_synthetic_conversations(folder: Path, capsys: pyte
         store, mart = project.store, project.mart
         assert len(latest_scores(store, mart)) == 40 and len(latest_scores(store, mart, "only")) == MADE
         assert (
-            check_gate(project, None, -10.0, training=True)[0].found
-            != check_gate(project, None, -10.0, synthetic="only")[0].found
+            check_gate(project, None, -10.0, training=True)[0].value
+            != check_gate(project, None, -10.0, synthetic="only")[0].value
         )
     code, out, _ = command(
         capsys, "score", "all.jsonl", "--out", "parts", "--evaluator", "fitted", "--workers", "1", "--json"
