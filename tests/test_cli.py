@@ -279,7 +279,7 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
         (["import", CHATS, "--format", "sharegtp"], "unknown format 'sharegtp'. Did you mean 'sharegpt'?"),
         (["import", CHATS, "--columns", "role"], "--columns takes OURS=THEIRS, got 'role'"),
         (["fit", "calibratoin"], "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
-        (["fit"], "no label on the main question 'Q0'"),
+        (["fit"], "no label on the main question 'Q0': the store sqlite:///accord.db does not exist"),
         (["fit", "label-free"], "no conversations to learn from"),
         (["models", "pull", "smollm2"], "unknown embedded model 'smollm2'. Did you mean 'smollm2-135m'?"),
         (["models", "pull", "--from", "x.whl"], "--from names the file of one model"),
@@ -411,7 +411,6 @@ def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
         ("in_context: {model: m}\n", "models: {scorer: {model: ..., mode: ...}} and sources: {in-context: {...}}"),
         ("issues: {model: m}\n", "models: {finder: {model: ...}} and sources: {issues: {...}}"),
         ("evaluator: {method: mixture}\n", "`evaluator` is a name, such as calibration; its settings are under"),
-        ("models: {judge: {way: logprobs, model: m}}\n", "the key models.judge.way is now called 'mode'"),
     ],
 )  # fmt: skip
 def test_the_keys_of_the_first_version_are_refused_with_what_is_written_instead(config: str, says: str) -> None:

@@ -168,9 +168,11 @@ def open_project(
     logging.getLogger("accord").info(
         "project in %s, store %s", config.folder.absolute(), strip_url_secrets(config.store)
     )
-    if not creates and not store_exists(config.store):
-        config = config.model_copy(update={"store": "sqlite:///:memory:"})
-    return Project(config, question=question)
+    if creates or store_exists(config.store):
+        return Project(config, question=question)
+    project = Project(config.model_copy(update={"store": "sqlite:///:memory:"}), question=question)
+    project.store.replaces = config.store
+    return project
 
 
 def store_of(config_file: Path | None, creates: bool = False) -> str:

@@ -159,28 +159,12 @@ def shortened(text: str, most: int = _REASON_CHARACTERS) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-RENAMED_KEYS = {
-    "about": "subject", "alike": "min_similarity", "answer_seconds": "timeout_seconds", "at_once": "concurrency",
-    "best": "max_documents", "by": "stratify_by", "characters": "max_characters", "checks": "attention_checks",
-    "choose": "tune", "conversations": "max_conversations", "document_words": "max_document_words", "draw": "sample",
-    "ends": "stop_on", "everyone": "all_speakers", "found": "issues", "given": "rivals", "how": "methods",
-    "kept": "top_prompts", "level": "false_alarm_rate", "marked": "private_key", "marks": "issue_taxonomy",
-    "messages": "max_messages", "people": "annotators", "per_item": "annotators_per_item",
-    "per_person": "items_per_annotator", "private": "private_patterns", "ranked": "candidate_sets",
-    "refit_every": "retrain_every", "repeats": "repeat_share", "reply_words": "max_reply_words",
-    "retrieves": "retrieval", "reveal": "show_prediction", "shows": "show", "streams": "stream", "talk": "chat",
-    "together": "inputs_per_set", "turns": "max_turns", "watch": "monitoring", "way": "mode", "where": "filter",
-    "words": "hide_numbers",
-}  # fmt: skip
-"""Former names of settings and their new names, for error messages about unknown keys."""
-
-
 def validate(model: type[Model], content: Any, where: str) -> Model:
     """Validate parsed content against a pydantic model whose unknown keys are forbidden.
 
     Raises:
         BadInput: The content is invalid. The message names the place, the value and, for an unknown key, the
-            allowed keys; for a renamed key, its new name.
+            allowed keys.
     """
     try:
         return model.model_validate(content)
@@ -189,9 +173,6 @@ def validate(model: type[Model], content: Any, where: str) -> Model:
         first = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
         if first["type"] == "extra_forbidden":
             key, allowed = str(first["loc"][-1]), _keys_at(model, first["loc"][:-1])
-            if RENAMED_KEYS.get(key) in allowed:
-                place = "".join(f"{part}." for part in first["loc"][:-1])
-                raise BadInput(f"{where}: the key {place}{key} is now called {RENAMED_KEYS[key]!r}") from None
             raise BadInput(f"{where}: {UnknownName('key', shortened(key, 60), allowed)}") from None
         raise BadInput(f"{where}: {shortened(validation_messages(error)[0])}") from None
 

@@ -449,5 +449,5 @@ def json_schema() -> JsonSchema:
     schema["properties"]["sources"]["properties"] = {
         name: kind.settings_type.model_json_schema() for name, kind in sources
     }
-    result: JsonSchema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}  # type: ignore[typeddict-item]
+    result: JsonSchema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return result

@@ -317,7 +317,7 @@ class Project:
             whole = evaluator.level == "conversation"
             rated = Labels(label for label in rated if (label.target.turn is None) == whole)
         if not len(rated):
-            raise BadInput(missing_labels(evaluator.question.id, labels, self.rubric, self.config.rubric))
+            raise BadInput(missing_labels(evaluator.question.id, labels, self.store, self.config.rubric))
         own = {name for source in evaluator.sources for name in source.own_questions()}
         uses_others = evaluator.takes_every_sheet and not evaluator.question.compares
         others = learning.other_sheets(labels, rated, own) if uses_others else []

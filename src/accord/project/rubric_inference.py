@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
 from accord.formats import NOT_APPLICABLE, answer_to, is_rating_name, number_in, words_of
+from accord.store import Store
 from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
 
 MAX_OPTIONS = 11
@@ -454,14 +455,19 @@ def _main_question(observed: Sequence[ObservedAnswers]) -> str:
     return max(observed, key=rank).name
 
 
-def missing_labels(question: str, labels: Labels, rubric: Rubric, path: str) -> str:
+def missing_labels(question: str, labels: Labels, store: Store, path: str) -> str:
     """Return the error message for a question without labels, with the other questions that have some."""
+    if store.replaces:
+        return (
+            f"no label on the main question {question!r}: the store {store.replaces} does not exist. Create it: "
+            "accord import chats.jsonl labels.csv; or correct `store:` in accord.yaml"
+        )
     counts = Counter(label.question for label in labels if label.question != question)
     others = {name: count for name, count in counts.most_common() if not name.startswith(ISSUE)}
     if not others:
         return f"no label on the main question {question!r}; import some: accord import chats.jsonl labels.csv"
     listed = ", ".join(f"{name} ({count})" for name, count in others.items())
-    known = next((name for name in others if rubric.get(name) is not None), None)
+    known = next((name for name in others if store.rubric is not None and store.rubric.get(name) is not None), None)
     name = shlex.quote(next(iter(others)) if known is None else known)
     in_rubric = "" if known is None else f" `main: {known}` in {path}, or"
     once = "" if known is None else f". To learn it without changing the rubric: accord fit --question {name}"
