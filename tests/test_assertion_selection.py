@@ -244,6 +244,8 @@ def test_folds_hold_whole_groups_of_both_classes() -> None:
     for each in set(fold):
         assert good[fold == each].any() and (~good)[fold == each].any()
     assert all(fold[i] == fold[i + 1] for i in range(0, 20, 2))
+    with pytest.raises(BadInput, match="belong to one conversation"):
+        stratified(["a"] * 5 + groups[:10], np.array([False] * 5 + [True] * 10), seed=0)
 
 
 # --- selecting and summing ------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from ssl import SSLContext
 from typing import Any
 
 import pytest
@@ -333,15 +332,6 @@ def loudest(words: list[str]) -> PromptFlow[str]:
     return last.text if isinstance(last, Reply) else last.reason
 
 
-def test_flow_runs_without_a_model() -> None:
-    flow = loudest(["a", "b"])
-    assert [prompt.messages[0].content for prompt in next(flow)] == ["a", "b"]
-    assert flow.send([Reply("A"), Failure("refused")])[0].messages[0].content == "A"
-    with pytest.raises(StopIteration) as end:
-        flow.send([Reply("A!")])
-    assert end.value.value == "A!"
-
-
 def test_driver_answers_rounds_and_returns_failures_as_values() -> None:
     def script(prompt: Prompt) -> str | Failure:
         word = prompt.messages[0].content
@@ -413,41 +403,3 @@ def test_interrupt_waits_for_cancelled_work() -> None:
 
     with pytest.raises(RuntimeError, match="await the work instead"):
         wait(inside())
-
-
-def test_requests_are_spread_over_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[_Waiting] = []
-
-    class _Waiting:
-        def __init__(self, *options: Any) -> None:
-            opened.append(self)
-            self.certificates = options[-1]
-            self.busy = self.most = 0
-            self.is_closed = False
-
-        async def post(self, path: str, **_: Any) -> bytes:
-            self.busy += 1
-            self.most = max(self.most, self.busy)
-            await asyncio.sleep(0)
-            self.busy -= 1
-            said = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "4"}}
-            return json.dumps({"id": "c", "model": "m", "choices": [said]}).encode()
-
-        async def close(self) -> None:
-            self.is_closed = True
-
-    monkeypatch.setattr("accord.models.client.open_client", _Waiting)
-    prompt = Prompt((ChatMessage("user", "Hello?"),))
-
-    async def run(at_once: int) -> None:
-        model = ChatCompletions("m", "http://127.0.0.1/v1")
-        for _ in range(3):
-            assert {reply.text for reply in await asyncio.gather(*(model.ask(prompt) for _ in range(at_once)))} == {"4"}
-        await model.close()
-
-    for at_once, clients in ((1, 1), (16, 1), (17, 2), (64, 4), (300, 8)):
-        opened.clear()
-        asyncio.run(run(at_once))
-        assert len(opened) == clients and all(each.is_closed and not each.busy for each in opened)
-        assert isinstance(opened[0].certificates, SSLContext) and len({each.certificates for each in opened}) == 1
-        assert max(each.most for each in opened) <= max(16, -(-at_once // 8))

@@ -79,13 +79,6 @@ def test_random_nodes_are_distinct_with_uniform_orders() -> None:
         random_nodes(np.random.default_rng(0), range(4), 1, 5, 1)
 
 
-def test_nodes_are_taken_joined_and_left_out() -> None:
-    nodes = Nodes(np.array([[0, 1], [2, 3], [1, 4]]), np.array([0, 0, 1]))
-    assert nodes.without([1]).tolist() == [1] and nodes.without(()).tolist() == [0, 1, 2]
-    both = nodes.take([2]).concat(nodes.take([0]))
-    assert both.demonstrations.tolist() == [[1, 4], [0, 1]] and both.prompt.tolist() == [1, 0]
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_subgraph_follows_its_definition(seed: int, load: Load) -> None:
     rng = np.random.default_rng(seed)
@@ -317,17 +310,3 @@ def test_towers_use_the_configured_parts(load: Load) -> None:
 
 
 # --- the planted world -----------------------------------------------------------------------------------------------
-
-
-def test_planted_judge_has_the_planted_error() -> None:
-    world = planted_utility(examples=40, unseen=10, width=16)
-    nodes = random_nodes(np.random.default_rng(0), range(40), 4, 5, 50)
-    utility, error = world.utility(45, nodes), world.error(45, nodes)
-    assert utility.min() >= 0 and utility.max() <= 1 and np.abs(error) == pytest.approx(1 - utility)
-    assert 0.3 < (error > 0).mean() < 0.7
-    pairs = world.pairs(2)
-    assert len(pairs) == 40 * 4 * 2 and not (pairs.nodes.demonstrations == pairs.query[:, None]).any()
-    rows = pairs.of_query(7)
-    assert len(rows) == 8 and pairs.take(rows).target == pytest.approx(
-        np.exp(-np.abs(world.error(7, pairs.nodes.take(rows))))
-    )

@@ -12,15 +12,12 @@ import struct
 import threading
 import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny_models
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tiny_models import TINY, tiny_tensors, vocabulary, write_tiny_gguf
 
 pytest.importorskip("gguf", reason="accord[embedded] is not installed")
@@ -50,7 +47,6 @@ from accord.embedded import (
 from accord.embedded import gguf_chat as gguf
 from accord.embedded.download import pull
 from accord.embedded.gguf_chat import open_gguf
-from accord.embedded.gguf_header import check_header
 from accord.embedded.gguf_weights import convert
 from accord.embedded.huggingface import model_folder
 from accord.models import CallFailed, ChatMessage, Failure, LikelihoodRequest, Prompt, wait
@@ -281,26 +277,6 @@ def test_damaged_gguf_file_is_a_one_line_error(gguf_file: Path, tmp_path: Path) 
     assert refused >= 8
 
 
-@pytest.mark.parametrize(
-    ("key", "size"),
-    [
-        ("block_count", 1 << 31),
-        ("attention.head_count", 0),
-        ("rope.dimension_count", 1 << 30),
-        ("context_length", 1 << 31),
-    ],
-)
-def test_impossible_sizes_allocate_nothing(key: str, size: int, gguf_file: Path, tmp_path: Path) -> None:
-    name = f"llama.{key}".encode()
-    content = bytearray(gguf_file.read_bytes())
-    place = content.index(name) + len(name) + 4  # behind the kind of the value, a number of 32 bits
-    content[place : place + 4] = size.to_bytes(4, "little")
-    path = tmp_path / "odd.gguf"
-    path.write_bytes(content)
-    with pytest.raises(BadInput, match="it may be damaged"):
-        convert(path, tmp_path)
-
-
 def patched(gguf_file: Path, path: Path, key: str, value: bytes) -> Path:
     """Return a copy of the file with one 32-bit number changed."""
     name = f"llama.{key}".encode()
@@ -317,6 +293,7 @@ WRONG_FIELDS = {
     "attention.layer_norm_rms_epsilon": [struct.pack("<f", each) for each in (np.nan, np.inf, 0.0, -1.0, 1e30)],
     "attention.head_count": [bytes(4), b"\xff" * 4],
     "embedding_length": [bytes(4), b"\xff" * 4],
+    "rope.dimension_count": [(1 << 30).to_bytes(4, "little")],
     "rope.freq_base": [struct.pack("<f", each) for each in (np.nan, 0.0)],
 }
 
@@ -351,20 +328,6 @@ def test_gguf_file_that_aborts_or_hangs_ends_a_child_process_only(
     path = patched(gguf_file, tmp_path / "odd.gguf", "attention.layer_norm_rms_epsilon", struct.pack("<f", -1.0))
     with pytest.raises(ModelError, match=message):
         open_gguf(f"gguf:{path}")
-
-
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_mutated_gguf_headers_raise_only_bad_input(gguf_file: Path, tmp_path: Path, data: st.DataObject) -> None:
-    content = bytearray(gguf_file.read_bytes())
-    for _ in range(data.draw(st.integers(1, 3))):
-        place = data.draw(st.integers(0, 4000))
-        changed = data.draw(st.sampled_from([b"\xff" * 8, bytes(8), b"\xff\xff\xff\x7f\0\0\0\0", b"\x09\0\0\0"]))
-        content[place : place + len(changed)] = changed
-    path = tmp_path / "odd.gguf"
-    path.write_bytes(content[: data.draw(st.sampled_from([len(content), 0, 3, 24, 500]))])
-    with suppress(BadInput):
-        check_header(path)
 
 
 def test_other_files_are_not_gguf(tmp_path: Path) -> None:

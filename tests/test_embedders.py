@@ -172,20 +172,6 @@ def test_passing_faults_are_retried_and_invalid_vectors_reported() -> None:
         assert remote.embed("policy").shape == remote.embed("fine").shape == (2,)
 
 
-def test_memory_cache_of_vectors_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedders, "KEPT", 100)
-    with ChatServer(serve) as server:
-        remote = Remote("endpoint:x", wrap_wire(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
-        texts = [f"heron {place}" for place in range(150)]
-        remote.prepare(texts)
-        count = len(server.requests)
-        for text in texts:
-            remote.embed(text)
-        assert len(server.requests) == count == 3
-        remote.embed("another")
-        assert len(remote._known) == 100
-
-
 def test_embedder_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert open_embedder("").name == open_embedder("minilm-l6").name == "minilm-l6"

@@ -632,19 +632,6 @@ def test_evaluation_counts() -> None:
     assert [row["value"] for row in nothing[:3]] == [None] * 3
 
 
-def test_bleu_equals_sacrebleu() -> None:
-    import sacrebleu
-
-    said = ["It ignores what the user just said.", "A good and friendly reply.", "It repeats the question again."]
-    own = ["It ignores what the user said before.", "A good reply that helps.", "It repeats an earlier question."]
-
-    def made(comments: list[str]) -> list[IssueAnnotation]:
-        return [IssueAnnotation(Target(f"d{n}", 1), (), 3, text, "x") for n, text in enumerate(comments)]
-
-    [row] = [row for row in evaluate(made(said), made(own)) if row["statistic"] == "bleu4"]
-    assert row["value"] == pytest.approx(sacrebleu.corpus_bleu(said, [own]).score)
-
-
 def test_command_trains_evaluates_and_exports(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import json
 
@@ -697,27 +684,3 @@ def test_command_trains_evaluates_and_exports(tmp_path: Path, base: Path, monkey
     assert "another version of the taxonomy 'soda-eval'" in invoke("judge", "--source", "issues", "--all").stderr
     Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: nobody}}\n")
     assert "0 sets of annotations" in invoke(*taught, "--out", "x").stderr
-
-
-def test_judging_names_the_fault_of_a_template_that_rejects_prompts(
-    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from typer.testing import CliRunner
-
-    from accord.cli import (
-        app,
-        commands,  # noqa: F401 - registers the commands
-    )
-    from accord.store import Store
-
-    folder = shutil.copytree(base, tmp_path / "odd")
-    (folder / "chat_template.jinja").write_text("{% if messages[0].content != 'Hello.' %}{{ 1/0 }}{% endif %}hello")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ACCORD_STORE", raising=False)
-    store = Store("sqlite:///accord.db")
-    store.add_conversations([planted(1)[0][0]])
-    store.close()
-    Path("accord.yaml").write_text("models: {finder: {model: 'hf:odd', attempts: 1}}\n")
-    done = CliRunner().invoke(app, ["judge", "--source", "issues", "--all", "--limit", "1"])
-    assert "without an answer: rejected" in done.stdout, done.output
-    assert "ZeroDivisionError" in done.stdout, done.output

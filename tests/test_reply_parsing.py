@@ -229,13 +229,6 @@ def test_invalid_reply_is_one_failed_prompt(kind: str, memory: Store) -> None:
         )
 
 
-@pytest.mark.parametrize("usage", ["much", [1], {"prompt_tokens": "many"}, {"prompt_tokens": math.nan}, 3, True])
-def test_invalid_usage_is_zero(usage: Any, memory: Store) -> None:
-    assert read_chat_reply(with_(usage=usage), "m1").usage.total == 0
-    decided = judged("systemone", lambda request: Wire({**answer_any(request).body, "usage": usage}))  # type: ignore[dict-item]
-    assert reasons(decided) == [None, None, None]
-
-
 def test_invalid_characters_are_replaced_before_storing(store: Store) -> None:
     """NUL fails in PostgreSQL, and halves of surrogate pairs fail in every database."""
     odd = with_(model="m\0 \ud800\x1b[31m" + "x" * 1000, content="fine \udfff\0")
