@@ -64,6 +64,7 @@ def test_batch_run_submits_waits_and_fetches(project: Path, mode: str) -> None:
         assert not now["requests"], "asked at once or by batch: the same answers"
 
 
+@pytest.mark.attack
 def test_failed_requests_are_counted_and_submitted_again(project: Path) -> None:
     seen: list[str] = []
 
@@ -97,6 +98,7 @@ def test_expired_batch_is_submitted_again(project: Path) -> None:
         assert judged(0)["answered"] == asked
 
 
+@pytest.mark.attack
 def test_refused_and_unknown_batches(project: Path) -> None:
     provider = Batches(answer_any, looks=0, ends="failed")
     with ChatServer(provider) as server:
@@ -165,6 +167,7 @@ class DamagedResults(Batches):
     ],
     ids=["html", "broken", "other-batch", "empty"],
 )
+@pytest.mark.attack
 def test_unreadable_result_file_is_downloaded_again_and_its_prompts_are_not_resubmitted(
     project: Path, content: bytes, reason: str
 ) -> None:
@@ -189,6 +192,7 @@ def test_unreadable_result_file_is_downloaded_again_and_its_prompts_are_not_resu
         assert judged(0)["answered"] == asked and len(provider.batches) == 1
 
 
+@pytest.mark.attack
 def test_judge_without_batch_answers_the_prompts_of_an_unreadable_result_file(project: Path) -> None:
     provider = DamagedResults(b"<html>")
     with ChatServer(provider) as server:
@@ -263,6 +267,7 @@ class LosingAnswers(Batches):
 
 
 @pytest.mark.parametrize(("listed_at", "seconds"), [(1, 0), (2, 3), (3, 0)], ids=["cut", "timeout", "cut-late"])
+@pytest.mark.attack
 def test_batch_with_lost_answer_is_found_later_and_paid_once(project: Path, listed_at: int, seconds: float) -> None:
     provider = LosingAnswers(listed_at=listed_at, seconds=seconds)
     with ChatServer(provider) as server:
@@ -278,6 +283,7 @@ def test_batch_with_lost_answer_is_found_later_and_paid_once(project: Path, list
         assert judged(0)["answered"] and len(provider.batches) == 1
 
 
+@pytest.mark.attack
 def test_batch_with_lost_answer_is_submitted_again_after_the_grace_period(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,6 +357,7 @@ def judged_elsewhere() -> dict[str, Any]:
     return json.loads(found.stdout)  # type: ignore[no-any-return]
 
 
+@pytest.mark.attack
 def test_results_with_unknown_keys_are_ignored(project: Path) -> None:
     class Confused(Batches):
         def _answer(self, batch: dict[str, Any]) -> None:
@@ -379,6 +386,7 @@ SOUND = {"id": "b1", "status": "completed", "output_file_id": "f1"}
      {"output_file_id": 5}, {"output_file_id": "../secrets"}, {"error_file_id": "a b\n"}],
     ids=str,
 )  # fmt: skip
+@pytest.mark.attack
 def test_invalid_batch_description_is_a_failure(wrong: dict[str, Any], api_key: None) -> None:
     said = {**SOUND, **wrong} if wrong else []
     with ChatServer(lambda request: Wire(said)) as server:  # type: ignore[arg-type]
@@ -388,6 +396,7 @@ def test_invalid_batch_description_is_a_failure(wrong: dict[str, Any], api_key: 
         wait(wire.close())
 
 
+@pytest.mark.attack
 def test_batch_description_with_invalid_counts(api_key: None) -> None:
     odd = {"request_counts": {"completed": "many", "failed": -1, "total": 3}, "metadata": 7}
     said = {**SOUND, **odd, "errors": {"data": [{"message": "no\x1b[31m" + "x" * 100_000}, {"message": 5}]}}

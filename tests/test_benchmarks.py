@@ -15,9 +15,7 @@ from accord.values import AssertionReason, Polarity
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 HELPERS = {
-    "adoror_planted", "adoror_prefixes", "adoror_systems", "attack_access", "attack_batches", "attack_files",
-    "attack_models", "attack_outputs", "attack_pages", "attack_scores", "attack_service", "attack_wires",
-    "attack_workbench", "attacking", "board_scores",
+    "adoror_planted", "adoror_prefixes", "adoror_systems", "board_scores",
     "ciu_selection", "ciu_tables", "eager", "harness", "wording",
     "hostile",
     "llm_rubric_paper", "llm_rubric_people", "load", "rated", "rubicon_baselines", "rubicon_planted",

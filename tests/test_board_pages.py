@@ -139,6 +139,7 @@ def test_pages_of_a_list_are_turned(tmp_path: Path) -> None:
     "low=nan", "unscored=yes", "&".join(f"annotators={n}" for n in range(70)),
 ])  # fmt: skip
 @pytest.mark.parametrize("path", ["/board", "/board.json", "/board/list", "/board/list.json"])
+@pytest.mark.attack
 def test_hostile_addresses_are_one_line(query: str, path: str, shared: Browser) -> None:
     said = shared.get(f"{path}?{query}")
     if "page=" in query and "list" not in path:

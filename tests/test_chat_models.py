@@ -183,6 +183,7 @@ def test_question_gets_a_distribution_over_the_wire(serve: Any) -> None:
         (Wire(completion("2").body, close_after=20), "unreachable"),
     ],
 )
+@pytest.mark.attack
 def test_misbehavior_is_a_failure_with_a_reason(serve: Any, wire: Wire, reason: str) -> None:
     _, client = serve(lambda request: wire)
     with pytest.raises(CallFailed) as caught:
@@ -194,6 +195,7 @@ def test_misbehavior_is_a_failure_with_a_reason(serve: Any, wire: Wire, reason: 
 @pytest.mark.parametrize(
     ("status", "says"), [(401, "refused the key"), (403, "refused the key"), (404, "has no model 'm1'")]
 )
+@pytest.mark.attack
 def test_permanent_error_stops_without_showing_the_key(serve: Any, status: int, says: str) -> None:
     _, client = serve(lambda request: Wire({"error": {"message": "bad key sk-secret-key"}}, status=status))
     with pytest.raises(ModelError, match=says) as caught:
@@ -212,6 +214,7 @@ def test_http_501_shows_its_reason_and_is_not_retried(serve: Any) -> None:
         asked(client, ask_prompt())
 
 
+@pytest.mark.attack
 def test_slow_and_dead_endpoints(serve: Any) -> None:
     given_up = threading.Event()
     _, client = serve(lambda request: given_up.wait(PATIENCE) and completion("late"), timeout=0.1)

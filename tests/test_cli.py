@@ -265,6 +265,7 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
         ("a: null", "study 'a': should be a mapping of keys to values"),
     ],
 )
+@pytest.mark.attack
 def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: str) -> None:
     write("accord.yaml", "models: {}\n")
     imported()
@@ -317,6 +318,7 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
     ],
 )  # fmt: skip
 @pytest.mark.slow
+@pytest.mark.attack
 def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
     imported()
     write("accord.yaml", config)
@@ -1001,6 +1003,7 @@ def test_recorded_judgements_are_never_read_as_peoples_labels() -> None:
 
 @pytest.mark.parametrize("said", ["nan", "inf", "-inf"])
 @pytest.mark.parametrize("given", ["gate --min-mean", "judge --max-money", "finetune issues --base x --learning-rate"])
+@pytest.mark.attack
 def test_an_option_is_a_finite_number(given: str, said: str) -> None:
     *command, option = given.split()
     result = invoke(*command, f"{option}={said}", code=1)

@@ -260,6 +260,7 @@ def test_llama_cpp_agrees_with_the_forward_pass(tiny: LanguageModel, gguf_file: 
     assert isinstance(long, CallFailed) and long.failure.reason == "too long"
 
 
+@pytest.mark.attack
 def test_damaged_gguf_file_is_a_one_line_error(gguf_file: Path, tmp_path: Path) -> None:
     whole, drawn, path, refused = gguf_file.read_bytes(), np.random.default_rng(0), tmp_path / "odd.gguf", 0
     cut = [whole[: len(whole) * part // 8] for part in range(8)]
@@ -299,6 +300,7 @@ WRONG_FIELDS = {
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG_FIELDS.items() for value in values])
+@pytest.mark.attack
 def test_wrong_gguf_fields_are_found_before_a_library_opens_the_file(
     key: str, value: bytes, gguf_file: Path, tmp_path: Path
 ) -> None:
@@ -309,6 +311,7 @@ def test_wrong_gguf_fields_are_found_before_a_library_opens_the_file(
             use()
 
 
+@pytest.mark.attack
 def test_long_chat_template_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xllamacpp", reason="accord[gguf] is not installed")
     monkeypatch.setattr(tiny_models, "TEMPLATE", tiny_models.TEMPLATE + "<|im_start|>system " * 4000)
@@ -319,6 +322,7 @@ def test_long_chat_template_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("seconds", "message"), [(120.0, "crashed|cannot open"), (0.0, "did not open")])
+@pytest.mark.attack
 def test_gguf_file_that_aborts_or_hangs_ends_a_child_process_only(
     seconds: float, message: str, gguf_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +334,7 @@ def test_gguf_file_that_aborts_or_hangs_ends_a_child_process_only(
         open_gguf(f"gguf:{path}")
 
 
+@pytest.mark.attack
 def test_other_files_are_not_gguf(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="accord[gguf] is not installed")
     with pytest.raises(BadInput, match="no GGUF file"):

@@ -470,6 +470,7 @@ def damaged(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "evaluator"))
 
 
+@pytest.mark.attack
 def test_non_finite_scores_are_rejected() -> None:
     made = {"target": Target("a"), "annotator": "b", "signature": Signature("s")}
     for options, probabilities in (((1, 2), (np.nan, 1)), ((1, 2), (np.inf, 0)), ((1, np.nan), (1, 0))):
@@ -483,6 +484,7 @@ def test_non_finite_scores_are_rejected() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices have no names here")
 @pytest.mark.parametrize("name", ["evaluator.json", "arrays.safetensors", "rubric.yaml"])
+@pytest.mark.attack
 def test_pipes_devices_and_links_in_a_folder_are_not_opened(saved: Path, tmp_path: Path, name: str) -> None:
     folder = damaged(saved, tmp_path)
     card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
@@ -500,6 +502,7 @@ def test_pipes_devices_and_links_in_a_folder_are_not_opened(saved: Path, tmp_pat
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="links need rights here")
+@pytest.mark.attack
 def test_evaluator_inside_itself_is_rejected(saved: Path, tmp_path: Path) -> None:
     folder = damaged(saved, tmp_path)
     card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))

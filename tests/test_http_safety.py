@@ -49,6 +49,7 @@ def asked(respond: Respond, timeout: float = 30.0) -> Reply:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.attack
 def test_redirect_to_another_origin_sends_no_transcript(status: int, memory: Store) -> None:
     with ChatServer(answer_any) as other:
         at = other.url.replace("://", "://user:sk-secret-word@") + "/chat/completions?key=sk-secret-word"
@@ -65,6 +66,7 @@ def test_redirect_to_another_origin_sends_no_transcript(status: int, memory: Sto
 @pytest.mark.parametrize(
     "where", ["https://127.0.0.1:{port}/v1/x", "//localhost:{port}/v1/x", "http://[::1", "file:///etc"]
 )
+@pytest.mark.attack
 def test_other_scheme_host_or_port_is_another_origin(where: str) -> None:
     def elsewhere(request: Mapping[str, Any]) -> Wire:
         return Wire({}, 307, {"Location": where.replace("{port}", "1")})
@@ -85,6 +87,7 @@ def test_redirect_within_the_origin_is_followed() -> None:
 # --- time and size ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.attack
 def test_slow_body_ends_at_the_timeout() -> None:
     """The endpoint sends a byte at a time, which would take a minute."""
     with pytest.raises(CallFailed, match="timeout"):
@@ -119,6 +122,7 @@ def test_compressed_reply_is_unpacked(pack: Any, encoding: str) -> None:
         (Wire(b"", 429, {"Content-Encoding": "gzip"}), "rate-limited"),
     ],
 )
+@pytest.mark.attack
 def test_too_large_or_damaged_body_is_a_failure(wire: Wire, reason: str) -> None:
     with pytest.raises(CallFailed) as caught:
         asked(lambda request: wire)
@@ -126,6 +130,7 @@ def test_too_large_or_damaged_body_is_a_failure(wire: Wire, reason: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.attack
 def test_compression_bomb_is_stopped_early() -> None:
     packer = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)
     bomb = b"".join(packer.compress(bytes(2**20)) for _ in range(300)) + packer.flush()

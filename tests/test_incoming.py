@@ -104,6 +104,7 @@ def test_whole_numbers_are_ascii_digits(text: str, number: int | None) -> None:
     assert parse_whole_number(text) == number
 
 
+@pytest.mark.attack
 def test_invalid_text_is_refused_in_yaml_and_replaced_in_cards(tmp_path: Path) -> None:
     for text in ('a: "\\ud800"', '"\\0": 1', 'a: ["x", "\\uDFFF"]'):
         (tmp_path / "a.yaml").write_text(text)
@@ -115,6 +116,7 @@ def test_invalid_text_is_refused_in_yaml_and_replaced_in_cards(tmp_path: Path) -
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=200), st.integers(1, 60), st.integers(0, 255))
+@pytest.mark.attack
 def test_damaged_archive_is_refused(content: bytes, cut: int, byte: int) -> None:
     """A truncated or changed archive gives the packed bytes, or an error."""
     packed = gzip.compress(content, mtime=0)
@@ -262,6 +264,7 @@ def test_every_format_has_a_sample(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
+@pytest.mark.attack
 def test_later_stages_accept_all_imported_rows(name: str, data: st.DataObject, folder: Path, rubric: Rubric) -> None:
     rows = data.draw(changed_rows(SAMPLES[name]))
     with tempfile.TemporaryDirectory() as place:
@@ -282,6 +285,7 @@ def test_later_stages_accept_all_imported_rows(name: str, data: st.DataObject, f
 ))  # fmt: skip
 @example(message={"conversation": "c", "role": "assistant", "content": "Hello.", "time": "0001-01-01T00:00:00+14:00"})
 @example(message={"conversation": "c", "role": "assistant", "content": "\ud800", "system": "\ud800", "id": "\0"})
+@pytest.mark.attack
 def test_board_shows_any_live_message(message: dict[str, Any], folder: Path) -> None:
     with (
         tempfile.TemporaryDirectory() as place,
@@ -298,6 +302,7 @@ def test_board_shows_any_live_message(message: dict[str, Any], folder: Path) -> 
         shown_board(project)
 
 
+@pytest.mark.attack
 def test_odd_metadata_of_rated_conversations_reach_every_page(tmp_path: Path, folder: Path, rubric: Rubric) -> None:
     """System, topic, time and every other key hold what no later stage could store, send or date."""
     odd = [*TEXTS, *TIMES, 10**400, -1, {"a\ud800": ["\0"]}]

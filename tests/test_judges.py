@@ -331,6 +331,7 @@ def test_budget_counts_invalid_answers() -> None:
 
 
 @pytest.mark.parametrize("cap", ["nan", "inf", "-inf", "-1"])
+@pytest.mark.attack
 def test_invalid_cap_is_an_error(cap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match="invalid budget of .*; allowed: a finite number from 0"):
         Caps(money=float(cap))

@@ -207,6 +207,7 @@ def test_restarts_anywhere_change_no_score(
 
 @pytest.mark.parametrize("is_torn", [False, True])
 @pytest.mark.parametrize("killed", [1, 2, 3, 5])
+@pytest.mark.attack
 def test_killed_follower_writes_every_row_once(
     world: World, monkeypatch: pytest.MonkeyPatch, killed: int, is_torn: bool
 ) -> None:
@@ -282,6 +283,7 @@ DAMAGED_POSITIONS = {
 
 
 @pytest.mark.parametrize("content", DAMAGED_POSITIONS.values(), ids=DAMAGED_POSITIONS)
+@pytest.mark.attack
 def test_damaged_position_is_an_error_with_a_solution(world: World, content: str) -> None:
     world.write(2)
     (world.folder / "position").write_text(content)
@@ -344,6 +346,7 @@ def test_log_may_appear_later(world: World, running: Callable[[World], None]) ->
 # --- lines ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.attack
 def test_invalid_lines_are_reported_with_their_offset(
     evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

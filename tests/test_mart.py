@@ -191,6 +191,7 @@ def overwritten(part: Path) -> None:
 ], ids=["cut", "empty", "csv", "foreign", "no metadata", "a list", "other columns", "newer", "deep metadata",
         "pages overwritten", "rows gone", "other count", "other type", "a column less", "foreign replaces", "a pipe",
         "a folder", "a device"])  # fmt: skip
+@pytest.mark.attack
 def test_invalid_part_is_named_and_ignored(tmp_path: Path, spoil: Any) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a")])
@@ -207,6 +208,7 @@ def test_invalid_part_is_named_and_ignored(tmp_path: Path, spoil: Any) -> None:
 
 
 @pytest.mark.parametrize("spoil", [overwritten, instead(os.mkfifo)], ids=["pages overwritten", "a pipe"])
+@pytest.mark.attack
 def test_damaged_compacted_part_is_named_and_the_other_rows_are_read(tmp_path: Path, spoil: Any) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a"), row("b")])
@@ -223,6 +225,7 @@ def test_damaged_compacted_part_is_named_and_the_other_rows_are_read(tmp_path: P
 
 @pytest.mark.parametrize("name", ["live-00.jsonl", "compacting.lock"])
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir], ids=["a pipe", "a folder"])
+@pytest.mark.attack
 def test_log_or_lock_of_another_file_type_never_blocks(tmp_path: Path, name: str, make: Any) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a")])
@@ -245,6 +248,7 @@ def test_replaced_files_are_only_those_of_the_mart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("time", [-62_135_647_200_000, 253_402_300_800_000, 2**53])
+@pytest.mark.attack
 def test_times_outside_the_calendar_are_dropped(tmp_path: Path, time: int) -> None:
     def times(mart: Mart) -> list[Any]:
         found, _ = mart.read(lambda rows: rows.sort("conversation").select(pl.col("time").dt.date()).collect())
@@ -284,6 +288,7 @@ def test_a_part_of_another_version_is_named(tmp_path: Path) -> None:
     assert any("another version of Accord" in fault for fault in Mart(tmp_path).faults())
 
 
+@pytest.mark.attack
 def test_invalid_lines_of_a_log_do_not_affect_others(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     with mart.writer() as writer:

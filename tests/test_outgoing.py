@@ -36,6 +36,7 @@ def is_inert(text: str) -> bool:
 
 
 @pytest.mark.parametrize("letter", CONTROLS)
+@pytest.mark.attack
 def test_terminal_controls_are_escaped(letter: str) -> None:
     line = one_line(f"a{letter}b")
     assert is_inert(line) and "\n" not in line and json.loads(f'"{line}"') == f"a{letter}b"
@@ -52,11 +53,13 @@ def test_texts_of_every_script_are_unchanged(text: str) -> None:
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(text=st.text(st.sampled_from([*"=+-@'ab \t\r\n\uff1d"]), max_size=4))
+@pytest.mark.attack
 def test_formula_cells_are_escaped_and_read_back(text: str) -> None:
     assert unescape_formula(escape_formula(text)) == text
     assert escape_formula(text)[:1] not in {*"=+-@\t\r\n\uff1d"}
 
 
+@pytest.mark.attack
 def test_error_is_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
     import typer
 
@@ -96,6 +99,7 @@ def labelled(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
+@pytest.mark.attack
 def test_commands_print_no_terminal_controls(more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labelled(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -109,6 +113,7 @@ def test_commands_print_no_terminal_controls(more: list[str], tmp_path: Path, mo
             assert "=c11\\u001b[2J\\u202e" in told.stdout and "@ann\\u001b\\n" in told.stdout
 
 
+@pytest.mark.attack
 def test_label_queue_is_escaped_and_reads_back(tmp_path: Path, rubric: Rubric) -> None:
     names = ["=1+1", "@c", "-5", "'x", "plain"]
     queue = tmp_path / "queue.csv"
@@ -130,6 +135,7 @@ def test_label_queue_is_escaped_and_reads_back(tmp_path: Path, rubric: Rubric) -
     ]
 
 
+@pytest.mark.attack
 def test_score_tables_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     with ScoreWriter(path) as writer:
@@ -138,6 +144,7 @@ def test_score_tables_are_escaped(tmp_path: Path) -> None:
     assert row["conversation"] == "'=HYPERLINK()" and row["annotator"] == "'@a"
 
 
+@pytest.mark.attack
 def test_pages_show_controls_and_escape_markup() -> None:
     from jinja2 import Environment
     from markupsafe import Markup
@@ -147,6 +154,7 @@ def test_pages_show_controls_and_escape_markup() -> None:
     assert is_inert(shown) and "<script>" not in shown and shown.endswith("<svg>\n</svg>") and "\\u202e" in shown
 
 
+@pytest.mark.attack
 def test_chart_draws_any_text() -> None:
     rows = [ChartRow(f"{place} \\{letter}<b>", Estimate(place)) for place, letter in enumerate(CONTROLS)]
     drawn = bar_chart(rows, Axis(), "Controls")

@@ -93,6 +93,7 @@ PROTECTED = [
 @pytest.mark.parametrize(
     ("words", "output"), OUTPUTS, ids=lambda each: " ".join(each) if isinstance(each, tuple) else each
 )
+@pytest.mark.attack
 def test_no_output_replaces_a_file_of_the_project(folder: Path, words: tuple[str, ...], output: str, path: str) -> None:
     if words in {("run",), ("demo",)} and not Path(path).exists():
         pytest.skip("a new folder of a run may lie anywhere that is no evaluator or mart")
@@ -111,6 +112,7 @@ def test_no_output_replaces_a_file_of_the_project(folder: Path, words: tuple[str
                                      for p in COMMANDS[each[0]].params)],
     ids=lambda each: " ".join(each) if isinstance(each, tuple) else each,
 )  # fmt: skip
+@pytest.mark.attack
 def test_no_output_replaces_an_input(folder: Path, words: tuple[str, ...], output: str, path: str) -> None:
     before = contents(folder)
     for force in ((), ("--force",)):

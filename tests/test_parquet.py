@@ -36,6 +36,7 @@ def one_long_text() -> pl.DataFrame:
     ],
     ids=["one text", "one row", "one group", "columns", "levels"],
 )
+@pytest.mark.attack
 def test_parquet_over_the_limits_is_refused_without_unpacking(
     created: Callable[[], pl.DataFrame], output: str, tmp_path: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_all_parquet_column_types_are_read(tmp_path: Path) -> None:
         assert [row.fields for row in read_rows(path) if not isinstance(row, BadRow)] == frame.to_dicts()
 
 
+@pytest.mark.attack
 def test_a_damaged_footer_is_a_one_line_error(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pl.DataFrame({"id": ["a", "b"], "messages": [["x"], ["y"]]}).write_parquet(path)

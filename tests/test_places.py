@@ -37,6 +37,7 @@ def assert_one_clean_line(text: str) -> None:
 
 @pytest.mark.parametrize("password", [PASSWORD, SHORT])
 @pytest.mark.parametrize("url", OTHERS, ids=lambda url: url[:40])
+@pytest.mark.attack
 def test_other_schemes_are_rejected(url: str, password: str) -> None:
     named = with_secrets(url, password)
     for use in (find_files, list_names, open_file, delete_file, lambda name: write_file(name, b"")):
@@ -47,6 +48,7 @@ def test_other_schemes_are_rejected(url: str, password: str) -> None:
 
 @pytest.mark.parametrize("password", [PASSWORD, SHORT])
 @pytest.mark.parametrize("url", OF_STORES)
+@pytest.mark.attack
 def test_stores_reject_credentials_in_the_url(url: str, password: str) -> None:
     with pytest.raises(BadInput, match="with a user or a password") as caught:
         find_files(with_secrets(url, password))
@@ -54,6 +56,7 @@ def test_stores_reject_credentials_in_the_url(url: str, password: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["s3://[::1/a", "s3://", "s3:///", "s3://b c\0/a", "gs://a", "az://a", "abfs://c@a/b"])
+@pytest.mark.attack
 def test_malformed_store_urls_are_one_line_errors(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
@@ -71,6 +74,7 @@ def test_malformed_store_urls_are_one_line_errors(url: str, monkeypatch: pytest.
                 ["export", "{}"], ["store", "backup", "{}"], ["report", "--out", "{}"], ["init", "{}"]],
     ids=" ".join,
 )  # fmt: skip
+@pytest.mark.attack
 def test_commands_never_repeat_the_secrets_of_a_url(
     command: list[str], url: str, password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

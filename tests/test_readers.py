@@ -568,6 +568,7 @@ def test_a_wrapper_around_rows_is_read_in_every_layout(tmp_path: Path, lead: str
     assert len(list(read(path))) == 2
 
 
+@pytest.mark.attack
 def test_a_truncated_archive_gives_the_rows_before_the_end(tmp_path: Path) -> None:
     import random
 
@@ -894,6 +895,7 @@ for path in sys.argv[1:]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how much memory was used")
 @pytest.mark.slow
+@pytest.mark.attack
 def test_refusing_a_hostile_file_takes_at_most_300_mb(tmp_path: Path) -> None:
     for name, (make, _) in HOSTILE.items():
         make(tmp_path / name)
@@ -906,6 +908,7 @@ def test_refusing_a_hostile_file_takes_at_most_300_mb(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "csv"])
+@pytest.mark.attack
 def test_a_broken_archive_is_a_one_line_error(tmp_path: Path, kind: str) -> None:
     content = {"jsonl": CHAT * 3, "json": b"[" + CHAT + b"]", "csv": b"prompt,response\nhello,hi\n"}[kind]
     packed, path = gzip.compress(content, mtime=0), tmp_path / f"a.{kind}.gz"
@@ -925,6 +928,7 @@ def test_a_broken_archive_is_a_one_line_error(tmp_path: Path, kind: str) -> None
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.attack
 def test_a_truncated_archive_of_one_large_object_is_refused(tmp_path: Path) -> None:
     """A list of rows in an object is read through a window, which ends with the list."""
     path, rows = tmp_path / "a.json.gz", 40_000
@@ -938,6 +942,7 @@ def test_a_truncated_archive_of_one_large_object_is_refused(tmp_path: Path) -> N
             pass
 
 
+@pytest.mark.attack
 def test_rows_and_columns_over_the_limits_are_refused(tmp_path: Path) -> None:
     wide = tmp_path / "wide.csv"
     wide.write_text(",".join(f"c{i}" for i in range(300_000)) + "\n", encoding="utf-8")
@@ -974,6 +979,7 @@ def test_a_wrapper_that_is_larger_than_any_row_is_read_row_by_row(tmp_path: Path
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
+@pytest.mark.attack
 def test_pipes_and_devices_are_never_opened(tmp_path: Path) -> None:
     pipe, device = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     os.mkfifo(pipe)

@@ -75,6 +75,7 @@ def changed(request: Mapping[str, Any], change: Any) -> Wire:
 
 @pytest.mark.parametrize("number", ODD_NUMBERS, ids=repr)
 @pytest.mark.parametrize("mode", ["decisions", "systemone"])
+@pytest.mark.attack
 def test_invalid_probability_affects_one_question(mode: str, number: Any) -> None:
     def change(answer: dict[str, Any]) -> None:
         if mode == "decisions":
@@ -96,6 +97,7 @@ def test_predicate_needs_one_probability(mode: str, number: Any) -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 3, 10**30, True, "1", None, 1.0, [0]], ids=repr)
+@pytest.mark.attack
 def test_unknown_level_is_unanswered(place: Any) -> None:
     answers = judged(
         "decisions", lambda request: changed(request, lambda answer: answer["probabilities"][0].update(value=place))
@@ -103,6 +105,7 @@ def test_unknown_level_is_unanswered(place: Any) -> None:
     assert reasons(answers) == ["no distribution", None, None]
 
 
+@pytest.mark.attack
 def test_repeated_level_is_unanswered() -> None:
     def twice(answer: dict[str, Any]) -> None:
         answer["probabilities"][0] = {**answer["probabilities"][1], "probability": 0.01}
@@ -113,6 +116,7 @@ def test_repeated_level_is_unanswered() -> None:
         assert reasons(answers) == ["no distribution", None, None]
 
 
+@pytest.mark.attack
 def test_duplicate_json_key_affects_one_question() -> None:
     def twice(request: Mapping[str, Any], old: str, new: str) -> Wire:
         text = json.dumps(answer_any(request).body)
@@ -143,6 +147,7 @@ ODD_TOKENS = [
 
 
 @pytest.mark.parametrize("top", [*ODD_TOKENS, {"token": 2, "logprob": -1.0}, {"logprob": -1.0}, None, 3], ids=repr)
+@pytest.mark.attack
 def test_invalid_token_probabilities_are_unanswered(top: Any) -> None:
     def odd(request: Mapping[str, Any]) -> Wire:
         right = json.loads(json.dumps(completion("2", {"2": 0.6, "3": 0.3}).body))
@@ -216,6 +221,7 @@ def wire(body: Any) -> Wire:
 
 
 @pytest.mark.parametrize("kind", ODD_REPLIES)
+@pytest.mark.attack
 def test_invalid_reply_is_one_failed_prompt(kind: str, memory: Store) -> None:
     with ChatServer(lambda request: wire(ODD_REPLIES[kind])) as server:
         model = open_chat("m1", server.url, memory, ClientOptions(attempts=1))
@@ -229,6 +235,7 @@ def test_invalid_reply_is_one_failed_prompt(kind: str, memory: Store) -> None:
         )
 
 
+@pytest.mark.attack
 def test_invalid_characters_are_replaced_before_storing(store: Store) -> None:
     """NUL fails in PostgreSQL, and halves of surrogate pairs fail in every database."""
     odd = with_(model="m\0 \ud800\x1b[31m" + "x" * 1000, content="fine \udfff\0")
@@ -250,6 +257,7 @@ ODD_STATED = [
 
 
 @pytest.mark.parametrize("text", ODD_STATED)
+@pytest.mark.attack
 def test_invalid_stated_probabilities_are_unanswered(text: str) -> None:
     [answer] = judged("verbalised", lambda request: completion(text), QUESTIONS[:1])
     assert isinstance(answer, Unanswered) and answer.reason in {"no distribution", "invalid JSON"}
@@ -268,6 +276,7 @@ def test_invalid_stated_probabilities_are_unanswered(text: str) -> None:
         [{"index": 0, "embedding": [1.0]}, {"index": 1, "embedding": []}],
     ],
 )
+@pytest.mark.attack
 def test_invalid_vectors_are_failures(rows: Any) -> None:
     with ChatServer(lambda request: wire({"data": rows})) as server:
         model = EmbeddingsEndpoint("m1", server.url)
@@ -277,6 +286,7 @@ def test_invalid_vectors_are_failures(rows: Any) -> None:
 
 
 @pytest.mark.parametrize("mass", [[None, math.nan], [None, 0.5], [None, "x"], [None, math.inf]])
+@pytest.mark.attack
 def test_invalid_likelihoods_are_failures(mass: Any) -> None:
     def echo(request: Mapping[str, Any]) -> Wire:
         logprobs = {"text_offset": [0, 5], "token_logprobs": mass}

@@ -65,6 +65,7 @@ def assert_finite(reply: Reply) -> None:
 @pytest.mark.parametrize("mode", ["decisions", "systemone", "logprobs", "sampling", "verbalised"])
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32))
+@pytest.mark.attack
 def test_mutated_replies_are_answers_or_unanswered(mode: str, seed: int) -> None:
     drawn = Random(seed)  # replies are made in another thread, where hypothesis draws nothing
 
@@ -90,6 +91,7 @@ def test_mutated_replies_are_answers_or_unanswered(mode: str, seed: int) -> None
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32))
+@pytest.mark.attack
 def test_mutated_completions_and_batch_lines_are_replies_or_reasons(seed: int) -> None:
     drawn = Random(seed)
     body = json.loads(json.dumps(answer_any({"_path": "/chat/completions", "messages": [{"content": "x"}]}).body))

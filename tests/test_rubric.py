@@ -133,6 +133,7 @@ LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("? " + "k" * 60_000 + "\n: 1\n", "unknown key"),
     ],
 )
+@pytest.mark.attack
 def test_hostile_yaml_is_a_short_one_line_error(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(BadInput, match=re.escape(reason)) as caught:
         load_rubric(written(tmp_path, text))
@@ -165,6 +166,7 @@ def a_socket(path: Path) -> None:
         (lambda path: path.symlink_to("rubric.yaml"), "cannot read"),
     ],
 )
+@pytest.mark.attack
 def test_pipes_are_refused_without_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], kind: str
 ) -> None:

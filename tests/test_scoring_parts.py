@@ -318,6 +318,7 @@ def test_shards_together_cover_all_pieces(tmp_path, scorer, small_pieces):
 @pytest.mark.parametrize(
     "text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3", "1/3/5", "\u0661/\u0663", "1/\u00b2", "1/" + "9" * 5000]
 )
+@pytest.mark.attack
 def test_invalid_shard_is_rejected(text):
     with pytest.raises(BadInput, match="from 1/N to N/N"):
         Shard.parse(text)
@@ -551,6 +552,7 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
+@pytest.mark.attack
 def test_damaged_part_is_named_and_not_merged(project, spoil):
     assert ran("score", "in", "--out", "out/", "--workers", "1").exit_code == 0
     part = min(project.glob("out/part-*.parquet"))
@@ -579,6 +581,7 @@ def test_damaged_part_is_named_and_not_merged(project, spoil):
     lambda found: {**found, "made_from": 7}, lambda found: {k: v for k, v in found.items() if k != "made_from"},
     lambda found: {**found, "question": {"a": 1}}, lambda found: {**found, "left": "0"}, lambda found: {**found, "format": []},
 ])  # fmt: skip
+@pytest.mark.attack
 def test_odd_manifest_is_refused_in_one_line(project, change):
     assert ran("score", "in", "--out", "out/", "--workers", "1").exit_code == 0
     path = project / "out/manifest.json"
@@ -593,6 +596,7 @@ def test_odd_manifest_is_refused_in_one_line(project, change):
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[" * 100_000, b"NaN", b"7", b"null", b"1" * 5000])
+@pytest.mark.attack
 def test_manifest_that_is_no_json_object_is_refused_in_one_line(tmp_path, content):
     (tmp_path / "manifest.json").write_bytes(content)
     with pytest.raises(BadInput, match="manifest.json is damaged") as caught:

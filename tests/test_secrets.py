@@ -63,6 +63,7 @@ def test_messages_redact_credentials() -> None:
 
 
 @pytest.mark.parametrize("part", [KEY, KEY[:12], KEY[-8:]])
+@pytest.mark.attack
 def test_key_repeated_by_an_endpoint_is_redacted(part: str, memory: Store) -> None:
     body = json.loads(json.dumps(answer_any({"_path": "/chat/completions", "messages": [{"content": "x"}]}).body))
     body["model"] = f"m1 {part}"
@@ -87,6 +88,7 @@ def test_key_repeated_by_an_endpoint_is_redacted(part: str, memory: Store) -> No
             assert not isinstance(caught.value, CallFailed) or is_clean(str(caught.value.failure))
 
 
+@pytest.mark.attack
 def test_models_check_shows_no_key() -> None:
     def repeating(request: Mapping[str, Any]) -> Wire:
         if request["_path"].endswith("/chat/completions"):
@@ -102,6 +104,7 @@ def test_models_check_shows_no_key() -> None:
 
 @pytest.mark.parametrize("url", ["postgresql://ada:{pw}@127.0.0.1:1/db", "postgresql://127.0.0.1:1/db?password={pw}"])
 @pytest.mark.parametrize("password", ["pw1", KEY])
+@pytest.mark.attack
 def test_errors_do_not_contain_store_passwords(url: str, password: str, tmp_path: Path, monkeypatch: Any) -> None:
     with pytest.raises(StoreError) as caught:
         Store(url.format(pw=password))
@@ -161,6 +164,7 @@ class RepeatingBatches(Batches):
 @pytest.mark.parametrize(
     "place", ["message", "id", "status", "output_file_id", "line", "body", "reply", "refusal"]
 )  # fmt: skip
+@pytest.mark.attack
 def test_batch_replies_do_not_store_the_key(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with ChatServer(RepeatingBatches(place)) as server:

@@ -205,6 +205,7 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
         (b"{}", {**JSON, "Authorization": "Bearer wrong", "Host": "rebound.example"}, 401, "send the service's token"),
     ],
 )  # fmt: skip
+@pytest.mark.attack
 def test_what_is_wrong_with_a_request_is_said(
     client: Client, body: bytes, headers: dict[str, str], status: int, reason: str
 ) -> None:
@@ -214,6 +215,7 @@ def test_what_is_wrong_with_a_request_is_said(
 
 
 @pytest.mark.parametrize("name", [b"Host", b"Authorization", b"Content-Encoding", b"Content-Type"])
+@pytest.mark.attack
 def test_header_that_decides_and_comes_twice_is_refused(name: bytes) -> None:
     """Called as ASGI: some servers refuse two hosts themselves."""
     sent = list[Any]()
@@ -239,6 +241,7 @@ def test_header_that_decides_and_comes_twice_is_refused(name: bytes) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.attack
 def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
     for place, text in enumerate(
         ["", " ", "word " * 100_000, "שלום עולם", "你好世界", "🙂" * 50, "nul\0", "\ud83d", "a" * 1_000_000]
@@ -254,6 +257,7 @@ def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
     assert status == 422 and "1000" in row["error"]
 
 
+@pytest.mark.attack
 def test_a_slow_client_is_let_go_and_holds_nobody_up(evaluator: Evaluator) -> None:
     begun = f"POST /v1/scores HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
     begun += b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
@@ -372,6 +376,7 @@ def test_connections_that_ask_nothing_are_let_go(evaluator: Evaluator) -> None:
         again.close()
 
 
+@pytest.mark.attack
 def test_every_path_needs_the_token_except_the_health_check_and_the_description(evaluator: Evaluator) -> None:
     with served(Ingestor(LiveScorer(evaluator))) as client:
         client.own = {}
@@ -800,6 +805,7 @@ def test_wrong_tokens_have_to_wait_longer_each_time_and_a_right_one_never_does()
     assert found[-1][0] == 429, "of one network of IPv6 any address can be chosen"
 
 
+@pytest.mark.attack
 def test_guesses_are_turned_away_and_the_right_token_is_let_in(evaluator: Evaluator) -> None:
     with served(Ingestor(LiveScorer(evaluator))) as client:
         found = [client.ask("GET", "/metrics", None, {"Authorization": f"Bearer guess-{place}"}) for place in range(40)]
@@ -823,6 +829,7 @@ def test_labels_hold_no_control_characters(evaluator: Evaluator) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.attack
 def test_memory_is_bounded_and_told(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator, limits=LiveConfig(memory_mb=2))
     with served(Ingestor(scorer)) as client:

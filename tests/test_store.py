@@ -257,12 +257,14 @@ def test_full_disk_is_one_line_and_keeps_earlier_writes(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("use", [Store, check_store])
+@pytest.mark.attack
 def test_invalid_url_is_refused_without_showing_it(url: str, reason: str, use: Callable[[str], object]) -> None:
     with pytest.raises(BadInput, match=reason) as caught:
         use(url)
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.attack
 def test_other_files_and_other_schema_versions_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("no database at all, just text" * 100)
     with pytest.raises(StoreError, match="not a database"):
@@ -282,6 +284,7 @@ def test_other_files_and_other_schema_versions_are_refused(tmp_path: Path) -> No
     assert damage.what.startswith("its schema version is ?[2J, this Accord reads version 1")
 
 
+@pytest.mark.attack
 def test_damaged_file_is_one_line_that_names_the_check(tmp_path: Path) -> None:
     path = tmp_path / "whole.db"
     store = Store(f"sqlite:///{path}")
@@ -305,6 +308,7 @@ def test_damaged_file_is_one_line_that_names_the_check(tmp_path: Path) -> None:
         assert "\n" not in said and len(said) < 600 and "secret" not in said, how
 
 
+@pytest.mark.attack
 def test_overwritten_row_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "whole.db"
     store = Store(str(path))
@@ -363,6 +367,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("table", BROKEN)
+@pytest.mark.attack
 def test_unreadable_rows_are_reported_with_a_working_repair(store: Store, table: str) -> None:
     filled(store)
     change, key = BROKEN[table]
@@ -378,6 +383,7 @@ def test_unreadable_rows_are_reported_with_a_working_repair(store: Store, table:
     assert found.damage == [] and found.rows[table] == 0, "what it says repairs it"
 
 
+@pytest.mark.attack
 def test_changed_conversation_text_is_damage(store: Store) -> None:
     filled(store)
     with store._engine.begin() as connection:
@@ -386,6 +392,7 @@ def test_changed_conversation_text_is_damage(store: Store) -> None:
     assert "1 rows cannot be read: b (ValueError: its content does not match its hash)" in damage.what
 
 
+@pytest.mark.attack
 def test_missing_tables_columns_and_versions_are_damage(store: Store) -> None:
     with store._engine.begin() as connection:
         connection.execute(text("ALTER TABLE alarms DROP COLUMN sent"))
@@ -439,6 +446,7 @@ RECREATED = {
 
 
 @pytest.mark.parametrize("definition", RECREATED)
+@pytest.mark.attack
 def test_changed_table_definition_is_damage_and_is_not_opened(tmp_path: Path, definition: str) -> None:
     url = str(tmp_path / "a.db")
     store = Store(url)
@@ -498,6 +506,7 @@ def test_labels_without_their_conversation_are_counted(store: Store) -> None:
     assert found.damage == [] and found.notes[0].startswith("1 labels name a conversation that the store does not hold")
 
 
+@pytest.mark.attack
 def test_check_command_prints_repairs_of_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     new_project()

@@ -137,6 +137,7 @@ def test_backup_during_writes_is_a_snapshot(store: Store, tmp_path: Path) -> Non
         assert found.damage == [] and found.rows["conversations"] >= found.rows["annotations"] >= 500
 
 
+@pytest.mark.attack
 def test_damaged_copy_is_refused_and_store_is_unchanged(store: Store, tmp_path: Path) -> None:
     fill(store)
     backup(store.url, tmp_path / "copy.db")
@@ -331,6 +332,7 @@ def add_object(store: Store, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted({*SQLITE_OBJECTS, *POSTGRESQL_OBJECTS}))
+@pytest.mark.attack
 def test_foreign_objects_are_reported_and_active_ones_refused(
     store: Store, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -349,6 +351,7 @@ def test_foreign_objects_are_reported_and_active_ones_refused(
 
 
 @pytest.mark.parametrize("kind", ["trigger", "view", "unique index", "table"])
+@pytest.mark.attack
 def test_restore_copies_rows_without_foreign_objects(store: Store, tmp_path: Path, kind: str) -> None:
     copy = tmp_path / "copy.db"
     forged = Store(f"sqlite:///{copy}")
@@ -380,6 +383,7 @@ def test_restore_copies_rows_without_foreign_objects(store: Store, tmp_path: Pat
          "INSERT INTO days SELECT * FROM days", "several rows with the same key"),
     ],
 )  # fmt: skip
+@pytest.mark.attack
 def test_copy_with_invalid_rows_is_refused(tmp_path: Path, statement: str, reason: str) -> None:
     forged = Store(f"sqlite:///{tmp_path}/copy.db")
     fill(forged, 0, 3)

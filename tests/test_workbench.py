@@ -164,6 +164,7 @@ def test_an_item_is_rated_by_forms_alone(tmp_path: Path) -> None:
         assert len(opened.store.labels()) == len(fields) // 2
 
 
+@pytest.mark.attack
 def test_personal_links_bring_people_in_and_wrong_ones_do_not(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
         studies = Studies(opened.store)
@@ -182,6 +183,7 @@ def test_personal_links_bring_people_in_and_wrong_ones_do_not(tmp_path: Path) ->
     assert key.encode() not in text and ann.cookies["accord_session"].encode() not in text
 
 
+@pytest.mark.attack
 def test_foreign_origins_hosts_and_forged_forms_are_refused(tmp_path: Path) -> None:
     with project(tmp_path) as opened, served(opened) as port:
         browser = Browser(port)
@@ -196,6 +198,7 @@ def test_foreign_origins_hosts_and_forged_forms_are_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("cookie", ["", "x" * 43])
+@pytest.mark.attack
 def test_a_single_user_signs_in_by_a_link_that_works_once(tmp_path: Path, cookie: str) -> None:
     with project(tmp_path) as opened, served(opened) as port:
         link = urlsplit(LINKS[port]() or "").path
@@ -307,6 +310,7 @@ def test_a_server_that_other_machines_reach_needs_a_user(tmp_path: Path) -> None
         ["--host", "0.0.0.0"],
     ],
 )
+@pytest.mark.attack
 def test_serve_refuses_to_start_without_a_user_where_other_machines_reach_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], token: str
 ) -> None:

@@ -105,6 +105,7 @@ def form_of(page: str) -> tuple[str, dict[str, str]]:
     }
 
 
+@pytest.mark.attack
 def test_script_in_any_text_is_shown_as_text(tmp_path: Path) -> None:
     with evil(tmp_path) as (opened, browser, page):
         where, fields = form_of(page)
@@ -144,6 +145,7 @@ def test_script_in_any_text_is_shown_as_text(tmp_path: Path) -> None:
     {"do": "skip", "reason": " "}, {"value.share": "2"}, {"value.share": "nan"}, {"value.share": "1e999"}, {"value.share": "-0.1"},
     {"value.good": "fine", "comment.good": "x" * 20_001}, {"value.good": "unheard"}, {"value.good": "fine", "id.good": "../../etc"},
 ], ids=str)  # fmt: skip
+@pytest.mark.attack
 def test_forged_forms_are_refused_without_changes(tmp_path: Path, change: dict[str, str]) -> None:
     with evil(tmp_path) as (opened, browser, page):
         where, fields = form_of(page)
@@ -152,6 +154,7 @@ def test_forged_forms_are_refused_without_changes(tmp_path: Path, change: dict[s
         assert not list(opened.store.annotations()) and "passed over" not in browser.get("/rate/look/done")
 
 
+@pytest.mark.attack
 def test_forged_ids_strangers_and_replays(tmp_path: Path) -> None:
     with project(tmp_path, stages=[{"questions": ["Q0"]}]) as opened:
         studies = Studies(opened.store)
@@ -209,6 +212,7 @@ def test_forged_ids_strangers_and_replays(tmp_path: Path) -> None:
         studies.close()
 
 
+@pytest.mark.attack
 def test_huge_and_broken_forms_are_refused(tmp_path: Path) -> None:
     with evil(tmp_path) as (opened, browser, page):
         where, fields = form_of(page)
@@ -380,6 +384,7 @@ def test_a_broken_study_blocks_only_its_own_pages(tmp_path: Path) -> None:
             assert "/rate/asks" not in bob.get("/rate/asks") and bob.status == 404
 
 
+@pytest.mark.attack
 def test_file_that_is_not_there_is_404_however_long_its_name_is(tmp_path: Path) -> None:
     with project(tmp_path) as opened, served(opened) as port:
         browser = Browser(port)
