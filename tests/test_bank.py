@@ -7,7 +7,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -216,21 +215,6 @@ def test_every_line_of_a_persona_is_a_fact() -> None:
     assert ParsedDocument("What is your persona: a bird?").text == "What is your persona: a bird?"
 
 
-def test_session_continues_or_starts_over() -> None:
-    turns = (("user", "What do herons eat?"), ("assistant", "Herons eat fish."), ("user", "Fish?"),
-             ("assistant", "Herons eat fish, and frogs."), ("user", "Thanks."))  # fmt: skip
-    conversation = Conversation("c", tuple(Turn(*turn) for turn in turns), (Document(FACT),))
-    metrics = {name: turn_metrics.get(name) for name in BANK}
-    session = MetricSession(metrics)
-    fresh = {place: MetricSession(metrics).measure(Sample(conversation, place)) for place in range(5)}
-    for place in (1, 3, 1, 0, 2, 4, 3):  # further on, back, and of another speaker
-        assert session.measure(Sample(conversation, place)) == fresh[place]
-    more = replace(conversation, documents=(Document("Paris is a city."),))
-    assert session.measure(Sample(more, 3)) == MetricSession(metrics).measure(Sample(more, 3)) != fresh[3]
-    whole = MetricSession(metrics).measure(Sample(conversation))
-    assert session.measure(Sample(conversation)) == whole == session.measure(Sample(conversation))
-
-
 def test_a_reply_without_words_adds_nothing_to_the_mean_of_a_conversation() -> None:
     said = [Turn("user", "What do herons eat?"), Turn("assistant", "Herons eat fish.")]
     plain, odd = Conversation("c", tuple(said)), Conversation("c", (*said, Turn("assistant", "👍")))
@@ -275,47 +259,6 @@ def test_a_document_of_ten_megabytes() -> None:
     session = MetricSession({name: turn_metrics.get(name) for name in BANK}, [" ".join(words)])
     found = session.reply(" ".join(words[1000:1020]))
     assert found["copied-run"] == 20 and found["document-share"] == 1
-
-
-SHAPES = {
-    "all words differ": lambda count: " ".join(f"w{place:x}q" for place in range(count)),
-    "one word": lambda count: "heron " * count,
-    "two words in turn": lambda count: "heron eats " * (count // 2),
-    "no blank": lambda count: "heron." * count,
-    "one long word": lambda count: "x" * 6 * count,
-    "no stop word": lambda count: "heron fish " * (count // 2),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*BANK, "ciu-paper", "meteor", "bleu", "chrf"])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_no_metric_grows_faster_than_its_texts(name: str, shape: str) -> None:
-    """Counted in lines that are run."""
-    if name in {"bleu", "chrf"}:
-        pytest.importorskip("sacrebleu", reason="needs accord[references]")
-    metric = turn_metrics.get(name)
-
-    def work(count: int) -> int:
-        text, lines = SHAPES[shape](count), 0
-        reply, document, history = ParsedText(text), ParsedDocument(text), TurnHistory()
-
-        def trace(frame: object, event: str, argument: object) -> object:
-            nonlocal lines
-            lines += event == "line"
-            return trace
-
-        metric(reply, history, [ParsedDocument("once")])  # fills caches, such as tables of stems
-        sys.settrace(trace)  # type: ignore[arg-type]
-        try:
-            metric(reply, history, [document])
-        finally:
-            sys.settrace(None)
-        return lines
-
-    work(4800)  # fills the cache of stems
-    small, large = work(1200), work(4800)  # words: more than are compared of a reply
-    assert large <= 6 * small + 500  # 16 times as many, were it the square; a step for each doubling is allowed
 
 
 def test_long_text_is_read_up_to_its_limit() -> None:

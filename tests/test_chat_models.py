@@ -32,7 +32,6 @@ from accord.models import (
     ScriptedModel,
     Unanswered,
     answer_labels,
-    as_finished,
     fence_for,
     prompt_for,
     read_first_token,
@@ -343,35 +342,6 @@ def test_driver_answers_rounds_and_returns_failures_as_values() -> None:
     model = ScriptedModel(script)
     assert run_flow(loudest(["a", "b", "c"]), model) == "A C"
     assert len(model.asked) == 4
-
-
-def test_as_finished_takes_items_as_slots_free_up_and_stops_on_errors() -> None:
-    running = most = 0
-
-    async def work(item: int) -> int:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.001)
-        running -= 1
-        if item == 50:
-            raise ModelError("dead")
-        return item * 2
-
-    async def collect() -> list[tuple[int, int]]:
-        return [pair async for pair in as_finished(work, range(40), concurrency=7)]
-
-    assert sorted(asyncio.run(collect())) == [(i, 2 * i) for i in range(40)]
-    assert most == 7
-    finished: list[int] = []
-
-    async def failing() -> None:
-        async for item, _ in as_finished(work, range(100), concurrency=3):
-            finished.append(item)
-
-    with pytest.raises(ModelError, match="dead"):
-        asyncio.run(failing())
-    assert set(range(48)) <= set(finished) <= set(range(53)), "items in progress are finished, and no new item is taken"
 
 
 @pytest.mark.slow

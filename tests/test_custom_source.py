@@ -139,19 +139,6 @@ def turned(train, groups):
     return replace(train, labels=Labels(map(one, train.labels), train.labels.groups))
 
 
-def test_ratings_of_a_fold_do_not_change_its_predictions(example, project):
-    """Inverted ratings of a fold change only models that learned from the fold."""
-    train, _ = project.training(project.evaluator("mine"))
-    split = next(iter(grouped_folds(sorted(map(train.group_of, train.targets)), FOLDS, train.seed)))
-    other = turned(train, split.test)
-
-    def line(part):
-        return run(project.source("politeness").learn(part), project.models).source.line
-
-    assert line(train.only(split.train)) == line(other.only(split.train))
-    assert line(train) != line(other)
-
-
 @pytest.mark.slow
 def test_training_evidence_is_out_of_sample(example, project):
     """Turning round the ratings of one group moves the evidence of every other group, and not that group's own."""

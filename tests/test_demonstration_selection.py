@@ -218,28 +218,6 @@ def test_the_tower_is_its_formula_in_loops_in_numpy_and_in_jax() -> None:
     assert np.asarray(input_tower(as_jax, text[:, 0], prompt)) == pytest.approx(h_in, abs=1e-4)
 
 
-@pytest.mark.parametrize(("relative", "absolute"), [(True, True), (True, False), (False, True), (False, False)])
-def test_the_order_matters_where_positions_are_known(relative: bool, absolute: bool) -> None:
-    shape = TowerShape(
-        embedding=9, width=8, k=4, buckets=3, heads=2, feed_forward=6, relative=relative, absolute=absolute
-    )
-    parameters, (text, bucket, prompt) = initial(shape, 0), inputs_of(shape)
-    shown = demonstration_tower(np, shape, parameters, text, bucket, prompt)
-    turned = demonstration_tower(np, shape, parameters, text[:, ::-1], bucket[:, ::-1], prompt)
-    assert np.allclose(shown, turned, atol=1e-5) is not (relative or absolute)
-
-
-def test_scores_matter_where_they_are_shown() -> None:
-    shape = TowerShape(embedding=9, width=8, k=4, buckets=3, heads=2, feed_forward=6)
-    text, bucket, prompt = inputs_of(shape)
-    for scores in (True, False):
-        given = replace(shape, scores=scores)
-        one, other = (
-            demonstration_tower(np, given, initial(given, 0), text, each, prompt) for each in (bucket, (bucket + 1) % 3)
-        )
-        assert np.allclose(one, other) is not scores
-
-
 # --- learning --------------------------------------------------------------------------------------------------------
 
 

@@ -131,21 +131,6 @@ def test_forward_pass_equals_the_reference() -> None:
     assert np.abs(wanted - expected[np.arange(149), TOKENS[1:]]).max() < 1e-4
 
 
-def test_prefix_does_not_change_results() -> None:
-    llama = Llama(TINY, tiny_tensors())
-    [whole] = llama.read([TOKENS], Prefix(TINY))
-    prefix = Prefix(TINY)
-    for start in range(0, 100, 25):
-        llama.read([TOKENS[start : start + 25]], prefix)
-        prefix.length += 25
-    one, other = llama.read([TOKENS[100:], TOKENS[100:120]], prefix)
-    assert np.abs(one - whole[100:]).max() < 1e-4
-    assert np.abs(other - whole[100:120]).max() < 1e-4
-    assert prefix.length == 100
-    [again, early] = llama.read([TOKENS[100:130], TOKENS[40:70]], prefix, [100, 40])
-    assert np.abs(again - whole[100:130]).max() < 1e-4 and np.abs(early - whole[40:70]).max() < 1e-4
-
-
 # --- the language model ---------------------------------------------------------------------------------------------
 
 CHAT = [("user", "is it so?"), ("assistant", "it is."), ("user", "and that?"), ("assistant", "that too!")]
@@ -161,16 +146,6 @@ def test_likelihoods_equal_token_probabilities(tiny: LanguageModel) -> None:
         span = spoken.spans[index]
         places = np.arange(span.start, span.stop)
         assert np.abs(mass - expected[places - 1, np.array(spoken.tokens)[places]]).max() < 1e-4
-
-
-def test_batch_does_not_change_likelihoods(tiny: LanguageModel) -> None:
-    chats = [
-        (tiny.chat([*CHAT[:3], ("assistant", f"answer {i}")]), (3,)) for i in range(5)
-    ] + [(tiny.chat([("assistant", f"answer {i}")]), (0,)) for i in range(5)]  # fmt: skip
-    together = tiny.log_likelihoods(chats)
-    for chat, expected in zip(reversed(chats), reversed(together), strict=True):
-        [alone] = tiny.log_likelihoods([chat])
-        assert np.abs(alone[0] - expected[0]).max() < 1e-4
 
 
 def test_transcript_has_no_control_tokens(tiny: LanguageModel) -> None:

@@ -270,11 +270,6 @@ def test_text_is_embedded_once_across_processes(store: Store) -> None:
     opened.close()
 
 
-def test_embedder_is_not_opened_without_texts(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "open_sentence_embedder", lambda _: pytest.fail("opened"))
-    assert embed([], open_embedder("minilm-l6"), memory).shape == (0, 0)
-
-
 def test_text_without_vector_is_an_error_and_other_vectors_are_stored(memory: Store) -> None:
     embedder = Counted()
     texts = [f"heron {place}" for place in range(600)]

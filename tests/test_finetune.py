@@ -230,16 +230,6 @@ def test_resumed_training_equals_an_uninterrupted_one(
     assert one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
 
 
-def test_seed_decides_the_result(base: Path, parts: Parts, tmp_path: Path) -> None:
-    settings = TrainingSettings(rank=4, epochs=1, batch=4, accumulate=1, max_tokens=200)
-    some, others = parts.train[:12], parts.validation[:4]
-    found = [
-        train(base, some, others, SHORT, tmp_path / name, replace(settings, seed=seed)).validation
-        for name, seed in (("one", 0), ("again", 0), ("other", 1))
-    ]
-    assert found[0] == found[1] != found[2]
-
-
 @pytest.mark.parametrize("rank", [0, 4])
 def test_loss_covers_answers_alone(base: Path, parts: Parts, tmp_path: Path, rank: int) -> None:
     """With a tiny learning rate, both losses are those of the base, computed here row by row."""

@@ -520,15 +520,6 @@ def test_decisions_scorer_needs_another_writer(nobody: Asked) -> None:
         run(source().learn(training()), nobody.models(mode="verbalised"))
 
 
-def test_given_model_scores_and_writes(asked: Asked) -> None:
-    own = ScriptedModel(Scorer(), "own")
-    found = run(study(source(), training()), asked.given(own))
-    assert not asked.chats and len(own.asked) == found.source.describe()["asked"]
-    assert {prompt["by"] for prompt in found.source.describe()["prompts"]} == {"by hand", "own"}
-    with pytest.raises(BadInput, match="were learned with own"):
-        run(found.source.measure(training().samples[:1]), asked.models())
-
-
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
