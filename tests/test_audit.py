@@ -33,7 +33,6 @@ from accord.models import (
     wait,
 )
 from accord.project import Config, Project
-from accord.report import render
 from accord.testing import ChatServer
 from accord.validation import PADDING, audit, audit_requests, injections, robustness_probes
 from accord.values import Question, Rubric, Sample, Scale
@@ -146,7 +145,6 @@ def test_the_audit_has_a_command_and_a_report_section(
     assert len(rows) == 14 and all(row["n"] >= 10 for row in rows)
     Path("accord.yaml").write_text("folds: 3\n", encoding="utf-8")
     assert "no judge to audit" in refused("models", "audit")
-    assert callable(render)
 
 
 # --- hostile transcripts --------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ from accord.embedded import (
     read_model,
 )
 from accord.embedded import gguf_chat as gguf
-from accord.embedded.download import pull
+from accord.embedded.catalogue import pull
 from accord.embedded.gguf_chat import open_gguf
 from accord.embedded.gguf_weights import convert
 from accord.embedded.huggingface import model_folder

@@ -15,8 +15,8 @@ from accord.formats import NO_CALL, formats
 from accord.live import HistoryDeduplicator
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
-from accord.live.service.otlp import parse_export
-from accord.live.service.schemas import JSON, LOGS, PROTOBUF, TRACES
+from accord.live.service.otlp import LOGS, TRACES, parse_export
+from accord.live.service.schemas import JSON, PROTOBUF
 
 
 def attribute(key: str, value: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from accord.edges import (
     ModelError,
     UnknownName,
 )
-from accord.embedded import huggingface_trial as hf_trial
+from accord.embedded import huggingface as hf_trial
 from accord.embedded.huggingface import open_folder, open_hf
 from accord.finetune import Parts, TrainingSettings, evaluate, examples_of, export, predict, split_by_dialogue, train
 from accord.finetune.data import TOO_LONG, Encoded, TrainingExample, encode

@@ -325,8 +325,8 @@ def test_long_messages_are_truncated_with_a_warning(evaluator: Evaluator, shape:
         Message("d", "assistant", "Hello.", documents=tuple(text(30) + str(place) for place in range(9))),
         Message("d", "assistant", "Hello.", documents=("We open at nine.",)),
     ])  # fmt: skip
-    assert heard.cut == "only its first 50 words were read"
-    assert isinstance(longer.score, Score) and str(longer.score.warning).endswith(heard.cut)
+    assert heard.warning == "only its first 50 words were read"
+    assert isinstance(longer.score, Score) and str(longer.score.warning).endswith(heard.warning)
     assert isinstance(more.score, Score) and "the first 100 words of the documents" in str(more.score.warning)
     assert isinstance(less.score, Score) and "looked at" not in str(less.score.warning)
     assert all(word_count(said) <= 50 for said in said_in(scorer, "d"))
@@ -337,7 +337,7 @@ def test_late_user_messages_have_no_score(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     scorer.message("c", "user", "one", turn=3)
     [late] = scorer.take([Message("c", "user", "two", turn=1)])
-    assert late.score is None and late.late == "turn 1 arrived after turn 3"
+    assert late.score is None and late.warning == "turn 1 arrived after turn 3"
     assert said_in(scorer, "c") == ["one"]
 
 

@@ -72,7 +72,7 @@ def test_a_day_counts_all_and_keeps_a_sample_that_is_the_same_in_any_order() -> 
         k: (s.count, s.key) for k, s in backward.sample.items()
     }
     assert forward.conversations == pytest.approx(1500, rel=0.15)
-    assert forward.mean().mean == pytest.approx(np.mean([s.value for s, _ in replies]))
+    assert forward.mean().value == pytest.approx(np.mean([s.value for s, _ in replies]))
     halves = DaySketch(), DaySketch()
     for place, each in enumerate(replies):
         halves[place % 2].add(*each)
@@ -80,7 +80,7 @@ def test_a_day_counts_all_and_keeps_a_sample_that_is_the_same_in_any_order() -> 
     assert {k: (s.count, s.key, s.evidence) for k, s in halves[0].sample.items()} == {
         k: (s.count, s.key, s.evidence) for k, s in forward.sample.items()
     }
-    assert halves[0].replies == 4500 and halves[0].mean().mean == pytest.approx(forward.mean().mean)
+    assert halves[0].replies == 4500 and halves[0].mean().value == pytest.approx(forward.mean().value)
     assert (
         len(forward.uncertain) == MAX_UNCERTAIN
         and min(forward.uncertain)[0] >= sorted(s.variance for s, _ in replies)[-MAX_UNCERTAIN]
@@ -106,11 +106,11 @@ def test_the_interval_of_a_day_holds_although_replies_of_a_conversation_are_alik
 
 def test_unscored_and_warned_replies_are_counted_and_a_lonely_day_has_no_interval() -> None:
     day = DaySketch()
-    assert day.mean().mean is None and day.conversations == 0
+    assert day.mean().value is None and day.conversations == 0
     day.add(Unscored(Target("a", 0), "population", "nothing to measure", Signature("m")), [None, None])
     day.add(score(3.0, "a", warning="odd"), [1.0, None])
     assert day.replies == 2 and day.scored == 1 and day.warned == 1 and day.unscored == {"nothing to measure": 1}
-    assert day.mean().mean == pytest.approx(3.0) and day.mean().low is None
+    assert day.mean().value == pytest.approx(3.0) and day.mean().low is None
 
 
 def test_a_drop_and_longer_replies_are_told_and_the_same_bot_on_other_days_is_not(store: Store) -> None:
@@ -303,9 +303,9 @@ def test_a_watch_goes_on_whatever_happens(store: Store) -> None:
         flush(store)
 
     watch.flush = flaky  # type: ignore[method-assign]
-    with MonitoringThread(watch, store, on_error=told.append, flush_seconds=0.01, check_seconds=0.05):
+    with MonitoringThread(watch, store, log=told.append, flush_seconds=0.01, check_seconds=0.05):
         until(lambda: list(MonitoringTables(store).days()))
-    assert told == ["no", "RuntimeError, which is a bug; please report it"]
+    assert told == ["not done yet: no", "not done yet: RuntimeError, which is a bug; please report it"]
 
 
 def test_what_is_no_answer_of_a_webhook() -> None:

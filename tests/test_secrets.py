@@ -188,7 +188,7 @@ NETWORK_CLIENTS = ("openai", "httpx", "urllib.request", "fsspec", "requests", "a
 EDGES = {
     "models/client.py": "`failures` converts the SDK's exceptions",
     "models/batching.py": "catches NotFoundError without reading it",
-    "embedded/download.py": "downloads; errors become BadInput",
+    "embedded/catalogue.py": "downloads; errors become BadInput",
     "live/webhook.py": "webhooks; errors show status and type only",
     "formats/object_storage.py": "object stores; errors become BadInput",
 }

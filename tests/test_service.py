@@ -54,7 +54,7 @@ from accord.live import (
     make_app,
     timeout_protocol,
 )
-from accord.live.service.schemas import TRACES
+from accord.live.service.otlp import TRACES
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 JSON = {"Content-Type": "application/json"}
@@ -622,7 +622,7 @@ def conversations(name: str, count: int, characters: int = 1) -> list[Message]:
 
 async def scored(turns: _Turns, *requests: tuple[str, list[Message]], **options: Any) -> list[Any]:
     """What came of requests that were sent in this order, while the first message of all was being scored."""
-    queue = FairQueue(turns, **options)
+    queue = FairQueue(turns.take, **options)
     running = asyncio.create_task(queue.run())
     first = asyncio.create_task(queue.score(conversations("first", 1), "first"))
     await asyncio.sleep(0.05)
@@ -696,7 +696,7 @@ def test_what_is_not_scored_in_time_is_said_and_is_not_scored_later() -> None:
     turns, over = _Endless(), list[Callable[[], object]]()
 
     async def asked() -> list[Any]:
-        loop, queue = asyncio.get_running_loop(), FairQueue(turns, seconds=0.3)
+        loop, queue = asyncio.get_running_loop(), FairQueue(turns.take, seconds=0.3)
         later = loop.call_later
 
         def call_later(delay: float, call: Callable[..., object], *given: Any, **more: Any) -> asyncio.TimerHandle:
@@ -733,7 +733,7 @@ def test_a_request_that_was_given_up_holds_nobody_up() -> None:
     turns = _Turns()
 
     async def asked() -> None:
-        queue = FairQueue(turns)
+        queue = FairQueue(turns.take)
         running = asyncio.create_task(queue.run())
         given_up = asyncio.create_task(queue.score(conversations("a", 9, 10_000), "a"))
         await asyncio.sleep(0.05)
@@ -1024,7 +1024,7 @@ def test_serve_starts_without_live_evaluator_and_says_why(
     process = run(tmp_path, "serve", "--port", str(port))
     try:
         until(is_up)
-        assert client.ask("GET", "/")[0] == 401 and client.ask("GET", "/static/lead.css")[0] == 200
+        assert client.ask("GET", "/")[0] == 401 and client.ask("GET", "/static/workbench.css")[0] == 200
         for method, path in (("POST", "/v1/scores"), ("POST", "/v1/traces"), ("GET", "/metrics"), ("GET", "/docs")):
             status, answer, _ = client.ask(method, path, b"{}" if method == "POST" else None, JSON)
             assert status == 503 and answer["error"].startswith("live scoring is off: ") and reason in answer["error"]

@@ -14,7 +14,7 @@ from tiny_models import write_tiny_gguf
 
 from accord.edges import BudgetReached, ModelError
 from accord.embedded import EmbeddedChat, LanguageModel, open_language_model
-from accord.embedded.download import pull
+from accord.embedded.catalogue import pull
 from accord.models import (
     Budget,
     CallFailed,

@@ -172,7 +172,7 @@ def test_scoring_a_file_skips_synthetic_conversations(folder: Path) -> None:
         store, mart = project.store, project.mart
         assert len(latest_scores(store, mart)) == 40 and len(latest_scores(store, mart, "only")) == MADE
         checks = [check_gate(project, None, -10.0, **more)[0] for more in ({"training": True}, {"synthetic": "only"})]
-        assert checks[0].found != checks[1].found
+        assert checks[0].value != checks[1].value
     counts = as_json(*score, "parts", "--workers", "1")["counts"]
     assert (counts["scored"], counts["unscored"]) == (40, {NOT_COUNTED: MADE})
     said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]

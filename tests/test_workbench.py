@@ -57,9 +57,9 @@ def test_repeated_answer_is_saved_once_and_edits_keep_history(tmp_path: Path) ->
         look.answer("ann", submitted(one.id, value=2, id="b" * 20))
         [label] = look.project.store.labels()
         assert label.value == 2
-        history = look.studies.said_in(one, history=True)
+        history = look.studies.answers_in(one, history=True)
         assert [each.value for each in history] == [3, 2] and history[1].replaces == "a" * 20
-        assert [each.value for each in look.studies.said_in(one)] == [2]
+        assert [each.value for each in look.studies.answers_in(one)] == [2]
 
 
 def test_histories_are_exported_and_read_back(tmp_path: Path) -> None:
@@ -211,6 +211,10 @@ def test_a_single_user_signs_in_by_a_link_that_works_once(tmp_path: Path, cookie
         assert stranger.ask("POST", "/lead/fit", "form=x")[0] == 401
         assert user.ask("GET", link, Host="evil.example")[0] == 421 and not user.cookies
         assert user.ask("GET", f"{link}?page=//evil.example")[2] == "/" and user.cookies
+        for path in ("/.json", "/index.json"):
+            assert json.loads(stranger.get(path))["error"] and stranger.status == 401
+            assert json.loads(user.get(path))["studies"][0]["title"] == "First look"
+        assert json.loads(user.get("/rate/look.json"))["finished"] == 0
         assert "First look" in user.get("/") and "Question" in user.get("/rate/look")
         assert user.get("/board") and user.status == 200
         assert user.ask("GET", "/board", Host="evil.example")[0] == 421

@@ -225,7 +225,7 @@ def test_an_expired_lease_keeps_the_text_and_says_so(browser: Any, tmp_path: Pat
             ann.goto("/rate/look")
             at_item(ann, 1)
             studies = Studies(opened.store)
-            [mine] = studies.mine("look", "ann")
+            [mine] = studies.assignments_of("look", "ann")
             studies.move(mine.id, "ann", "open", 0, "2020-01-01T00:00:00.000+00:00")
             bob.goto("/rate/look")
             at_item(bob, 1)

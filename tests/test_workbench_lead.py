@@ -435,7 +435,7 @@ def test_the_informative_order_is_made_as_labels_arrive(tmp_path: Path, monkeypa
         loop.jobs.wait()
         order = loop.orders["look"]
         assert order.remaining_variance and "order look" not in loop.jobs.failed
-        done = {(each.item.target, each.person) for each in look.studies.everything("look")}
+        done = {(each.item.target, each.person) for each in look.studies.all_assignments("look")}
         assert not done & set(order.suggested[:1])
         loop.retrain()
         loop.promote()
@@ -447,7 +447,7 @@ def test_the_informative_order_is_made_as_labels_arrive(tmp_path: Path, monkeypa
         settings = look.settings
         ids = {each.target.conversation for each in look.studies.items("look") if is_random_sample(settings, each)}
         panel.everybody(5)
-        others = {each.item.target.conversation for each in look.studies.everything("look")} - ids
+        others = {each.item.target.conversation for each in look.studies.all_assignments("look")} - ids
         found = live_accuracy(look)
         assert others and found is not None and set() < set(found.conversation) <= ids, (
             "estimates use the random draws alone"
@@ -596,7 +596,7 @@ def test_lead_fits_and_promotes_while_annotators_see_nothing(tmp_path: Path, mon
 
             shown = [ann.get("/rate/look"), ann.get("/rate/look/done"), ann.get("/rate/look/done.json"), ann.get("/")]
             [expected] = [each for each in look.studies.predictions("look") if each.person == "ann"]
-            shown.append(ann.get(f"/rate/look/{look.studies.mine('look', 'ann')[0].id}.json"))
+            shown.append(ann.get(f"/rate/look/{look.studies.assignments_of('look', 'ann')[0].id}.json"))
             for secret in (
                 *(f"{chance:.6}" for chance in expected.distribution.values()),
                 expected.evaluator,

@@ -236,7 +236,7 @@ def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path, data
                 said = "Hi", 0, talk.limits, "2030-01-01T00:00:00.000+00:00"
                 first, again = (talk.talks.say(found.id, f"p{number}", "m" * 20, *said)[1] for _ in range(2))
                 assert first and not again, "the same message again is no other message"
-                talk.talks.finish(found.id, 1, "Yes?", "said", None, {})
+                talk.talks.finish(found.id, 1, "Yes?", "complete", None, {})
                 talk.end(found.id, f"p{number}")
 
         threads = [threading.Thread(target=person, args=(number,)) for number in range(8)]
@@ -244,7 +244,7 @@ def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path, data
             each.start()
         for each in threads:
             each.join()
-        everything = talk.talks.everything("chat")
+        everything = talk.talks.all_chats("chat")
         had = [each.assistant for each in everything]
         assert len(studies.items("chat")) == 24 and {each.state for each in everything} == {"ended"}
         assert len(had) == 24 and had.count("plain-jane") == had.count("bookworm") == 12
@@ -267,9 +267,9 @@ def test_another_topic_sets_this_conversation_aside_and_no_topic_comes_twice(tmp
             topics.append(browser.shown()["topic"])
         assert sorted(topics) == sorted(TOPICS)
         studies = Studies(opened.store)
-        everything = Chats(studies).everything("chat")
+        everything = Chats(studies).all_chats("chat")
         assert [each.state for each in everything] == ["dropped", "dropped", "open"]
-        assert [len(each.said) for each in everything] == [0, 2, 0], "what was said stays"
+        assert [len(each.messages) for each in everything] == [0, 2, 0], "what was said stays"
         assert len({each.assistant for each in everything}) == 1, "who is left is not counted: the balance holds"
         assert browser.ask("GET", first)[2] == "/talk/chat"
         studies.close()
@@ -398,7 +398,7 @@ def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Pa
         name = browser.where.rpartition("/")[2]
         studies = Studies(opened.store)
         talks = Chats(studies)
-        person = talks.everything("chat")[0].person
+        person = talks.all_chats("chat")[0].person
         over = "2020-01-01T00:00:00.000+00:00"
         # Create the data of a killed server: a message, and the beginning of a reply.
         talks.say(name, person, "m" * 20, "Hello?", 0, ChatLimits(30), over)
@@ -449,7 +449,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path
             browser.say(browser.begin(), "Hello?", wait="no")
             store = Store(f"sqlite:///{tmp_path}/accord.db")
             studies = Studies(store)
-            while Chats(studies).everything("chat")[0].said[1].content != "As far as it came":
+            while Chats(studies).all_chats("chat")[0].messages[1].content != "As far as it came":
                 threading.Event().wait(0.05)
         gone.set()
         with started(model.url) as server:
@@ -527,8 +527,8 @@ def test_budget_limits_replies_and_shows_the_reason(tmp_path: Path) -> None:
         page = browser.say(browser.say(browser.begin(), "One?"), "Two?")
         assert "the budget of this study is used up" in page and len(model.requests) == 1
         assert opened.budget.spent.total == 15, "the reported tokens were counted"
-        [talk] = Chats(Studies(opened.store)).everything("chat")
-        assert talk.said[1].about["tokens"] == [10, 5] and talk.said[3].reason == "budget"
+        [talk] = Chats(Studies(opened.store)).all_chats("chat")
+        assert talk.messages[1].about["tokens"] == [10, 5] and talk.messages[3].reason == "budget"
 
 
 def test_chats_of_others_are_not_accessible(tmp_path: Path) -> None:
@@ -696,5 +696,5 @@ def test_an_old_store_gets_the_tables(tmp_path: Path) -> None:
     Store(f"sqlite:///{tmp_path}/accord.db").close()
     with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
         studies = Studies(opened.store)
-        assert Chats(studies).everything("chat") == []
+        assert Chats(studies).all_chats("chat") == []
         studies.close()

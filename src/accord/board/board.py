@@ -1,16 +1,16 @@
-"""All statistics of a selection of scores, with a summary sentence, cached until scores or labels change."""
+"""Statistics of a selection of scores, cached until scores or labels change, and pages of its texts."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from accord.board.density import Density, density_of
 from accord.board.filters import BoardFilters
-from accord.board.score_reader import NOT_SAID, ScoreReader, SelectedScores
+from accord.board.score_reader import UNKNOWN, ScoreReader, SelectedScores
 from accord.board.statistics import (
     DisputedText,
     EvidenceEffect,
@@ -28,7 +28,6 @@ from accord.board.statistics import (
     pulls,
     rises,
 )
-from accord.board.text_list import PAGE, TextPage, listed
 from accord.project import Project
 from accord.values import Estimate
 
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 T = TypeVar("T")
+PAGE = 50
+"""Number of texts on a page of a list."""
 CACHE_SIZE = 16
 """Number of cached results."""
 NEXT = (
@@ -86,12 +87,7 @@ class BoardFigures:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
-        found = dict(vars(self))
-        for name in ("mean", "density", "given", "table", "annotators", "time", "difference"):
-            found[name] = None if found[name] is None else found[name].to_json()
-        for name in ("powered", "pulls", "rises"):
-            found[name] = [each.to_json() for each in found[name]]
-        return {**found, "notes": list(self.notes), "controversial": [vars(each) for each in self.controversial]}
+        return asdict(self)
 
 
 class Board:
@@ -191,7 +187,7 @@ def _with_groups(scores: SelectedScores, texts: pl.DataFrame, figures: BoardFigu
 
 def _summary(scores: SelectedScores, texts: int, density: Density, time: TimeSeries) -> str:
     about = scores.selection
-    where = ", ".join(f"{name} {value or NOT_SAID}" for name, value in about.filters().items())
+    where = ", ".join(f"{name} {value or UNKNOWN}" for name, value in about.filters().items())
     of = f" with {where}" if where else ""
     if not texts:
         return f"No text{of} has a score on {about.question}; remove a filter"
@@ -204,3 +200,125 @@ def _summary(scores: SelectedScores, texts: int, density: Density, time: TimeSer
     raised = f"; {alarms} {'alarm' if alarms == 1 else 'alarms'}" if alarms else ""
     scale = f"{about.question} ({scores.low:g} to {scores.high:g})"
     return f"{what} {density.mean} on {scale}, {texts:,} texts{of}{tail}{trend}{raised}"
+
+
+# --- lists of texts ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ListedText:
+    """A text in a list, with its score and the dimensions of its conversation.
+
+    Attributes:
+        value: Mean over annotators, or the score of one; `None` without a score.
+        apart: Standard deviation over annotators; `None` for a single one.
+        annotator: Annotator of the score in the view of each annotator.
+        unscored: Reason for a missing score.
+    """
+
+    conversation: str
+    turn: int | None
+    value: float | None
+    apart: float | None
+    annotator: str | None
+    system: str | None
+    version: str | None
+    topic: str | None
+    day: str | None
+    unscored: str | None
+
+
+@dataclass(frozen=True)
+class TextPage:
+    """A page of a list.
+
+    Attributes:
+        rows: Texts on the page.
+        number: Number of the page, from 1.
+        pages: Number of pages.
+        total: Number of texts on all pages.
+        summary: Filters and order in one sentence.
+    """
+
+    rows: tuple[ListedText, ...]
+    number: int
+    pages: int
+    total: int
+    summary: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+def listed(scores: SelectedScores, number: int = 1, size: int = PAGE) -> TextPage:
+    """Return a page of the texts of a selection; a number beyond the end returns the last page.
+
+    Args:
+        scores: Scores of the selection.
+        number: Number of the page, from 1.
+        size: Rows per page.
+    """
+    import polars as pl
+
+    about = scores.selection
+    if about.unscored:
+        rows = scores.rows.filter(pl.col("value").is_null()).with_columns(pl.lit(None, pl.Float64).alias("apart"))
+    elif about.view == "each":
+        rows = scores.scored.with_columns(pl.lit(None, pl.Float64).alias("apart"))
+    else:
+        rows = scores.texts()
+    if about.low is not None:
+        rows = rows.filter(pl.col("value") >= about.low)
+    if about.high is not None:
+        is_end = about.high >= scores.high - 1e-9
+        rows = rows.filter(pl.col("value") <= about.high if is_end else pl.col("value") < about.high)
+    keys = {
+        "worst": (["value"], [False]), "best": (["value"], [True]), "apart": (["apart"], [True]),
+        "newest": (["day"], [True]),
+    }[about.order]  # fmt: skip
+    columns, down = [*keys[0], "conversation", "turn"], [*keys[1], False, False]
+    total = len(rows)
+    pages = max(-(-total // size), 1)
+    number = min(max(number, 1), pages)
+    shown = _first(rows, columns, down, number * size).slice((number - 1) * size, size)
+    cells = [
+        ListedText(
+            row["conversation"], row["turn"], row["value"], row["apart"],
+            str(row["annotator"]) if about.view == "each" else None, row["system"], row["version"], row["topic"],
+            None if row["day"] is None else row["day"].isoformat(), row["unscored"],
+        )
+        for row in shown.iter_rows(named=True)
+    ]  # fmt: skip
+    return TextPage(tuple(cells), number, pages, total, _list_summary(scores, total))
+
+
+def _first(rows: Any, columns: list[str], down: list[bool], count: int) -> Any:
+    """Return the first rows in an order, sorting only those that can be among them."""
+    import polars as pl
+
+    key = rows[columns[0]]
+    cut = (key.top_k(count) if down[0] else key.bottom_k(count)).sort(descending=down[0])
+    known = cut.drop_nulls()
+    if len(known) < count:
+        return rows.sort(columns, descending=down, nulls_last=True)
+    edge = known[-1]
+    near = rows.filter(pl.col(columns[0]) >= edge if down[0] else pl.col(columns[0]) <= edge)
+    return near.sort(columns, descending=down, nulls_last=True)
+
+
+def _list_summary(scores: SelectedScores, total: int) -> str:
+    about = scores.selection
+    what = "text" if total == 1 else "texts"
+    if about.view != "panel":
+        what = f"{'score' if total == 1 else 'scores'} of a text for an annotator"
+    where = [f"{name} {value or UNKNOWN}" for name, value in about.filters().items()]
+    if about.low is not None or about.high is not None:
+        low, high = (
+            (scores.low if about.low is None else about.low),
+            (scores.high if about.high is None else about.high),
+        )
+        where.append(f"{about.question} from {low:g} to {high:g}")
+    order = {"worst": "worst first", "best": "best first", "apart": "most disputed first", "newest": "newest first"}
+    kind = f"{what} without a score" if about.unscored else what
+    return f"{total:,} {kind}{' with ' + ', '.join(where) if where else ''}, {order[about.order]}"

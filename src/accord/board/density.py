@@ -8,17 +8,11 @@ of the distributions, so no single rows are drawn.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accord.board.bootstrap import (
-    DRAWS,
-    MIN_CLUSTERS,
-    Floats,
-    counts,
-    ends,
-)
+from accord.board.bootstrap import DRAWS, MIN_CLUSTERS, Floats, counts, ends
 from accord.board.score_reader import SelectedScores
 from accord.values import Estimate
 
@@ -71,14 +65,6 @@ class Density:
     annotators: int
     bandwidth: float
     drawn: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {
-            **vars(self), "mean": self.mean.to_json(), "bins": [vars(each) for each in self.bins],
-            "at": [round(each, 6) for each in self.at],
-            **{name: [float(f"{v:.5g}") for v in getattr(self, name)] for name in ("density", "low", "high")},
-        }  # fmt: skip
 
 
 def density_of(scores: SelectedScores, rows: pl.DataFrame) -> Density:

@@ -30,7 +30,7 @@ CACHED_SELECTIONS = 2
 NO_ANNOTATOR = (POPULATION, *RULES)
 """Annotator names of scores that belong to no single annotator."""
 DAY = "day"
-NOT_SAID = "unknown"
+UNKNOWN = "unknown"
 """Name of a group whose conversations lack the dimension."""
 
 

@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.board.bootstrap import (
-    MIN_CLUSTERS,
-    counts,
-    ends,
-    means,
-    quantiles,
-    slope,
-)
-from accord.board.score_reader import (
-    DAY,
-    NO_ANNOTATOR,
-    NOT_SAID,
-    ScoreReader,
-    SelectedScores,
-)
+from accord.board.bootstrap import MIN_CLUSTERS, counts, ends, means, quantiles, slope
+from accord.board.score_reader import DAY, NO_ANNOTATOR, UNKNOWN, ScoreReader, SelectedScores
 from accord.edges import BadInput
 from accord.statistics import CenteredPart, p_value, reach
 from accord.store import Store
@@ -59,10 +46,6 @@ class GroupRow:
     mean: Estimate
     tail: float | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {**vars(self), "mean": self.mean.to_json()}
-
 
 @dataclass(frozen=True)
 class GroupTable:
@@ -71,10 +54,6 @@ class GroupTable:
     by: str
     rows: tuple[GroupRow, ...]
     others: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {"by": self.by, "others": self.others, "rows": [each.to_json() for each in self.rows]}
 
 
 def group_table(scores: SelectedScores, texts: pl.DataFrame, by: str) -> GroupTable:
@@ -93,7 +72,7 @@ def group_table(scores: SelectedScores, texts: pl.DataFrame, by: str) -> GroupTa
     low = np.bincount(group[(group >= 0) & worst], minlength=len(shown))
     overall = float(worst.mean()) if len(worst) else 0.0
     rows = [
-        GroupRow(name or NOT_SAID, name, int(n), mean, float(bad / n / overall) if n and overall else None)
+        GroupRow(name or UNKNOWN, name, int(n), mean, float(bad / n / overall) if n and overall else None)
         for name, n, mean, bad in zip(shown, size, of, low, strict=True)
     ]
     return GroupTable(by, tuple(rows), int((size_of > 0).sum()) - len(shown))
@@ -126,11 +105,6 @@ class Period:
     median: Estimate
     highest: Estimate
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        ranged = {name: getattr(self, name).to_json() for name in ("mean", "lowest", "median", "highest")}
-        return {**vars(self), **ranged}
-
 
 @dataclass(frozen=True)
 class TimelineEvent:
@@ -148,13 +122,6 @@ class TimeSeries:
     step: str
     moments: tuple[Period, ...]
     happened: tuple[TimelineEvent, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {
-            "step": self.step, "moments": [each.to_json() for each in self.moments],
-            "happened": [vars(each) for each in self.happened],
-        }  # fmt: skip
 
 
 def over_time(scores: SelectedScores, texts: pl.DataFrame, alarms: list[dict[str, Any]]) -> TimeSeries:
@@ -235,10 +202,6 @@ class GroupDifference:
     shared: int
     texts: tuple[int, int]
     summary: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {**vars(self), "difference": self.difference.to_json(), "texts": list(self.texts)}
 
 
 def difference(
@@ -342,10 +305,6 @@ class PoweredMean:
     label_mean: Estimate
     reason: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {**vars(self), "mean": self.mean.to_json(), "label_mean": self.label_mean.to_json()}
-
 
 def powered(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) -> tuple[list[PoweredMean], str]:
     """Return the prediction-powered mean of each system, and a sentence about its labels.
@@ -382,7 +341,7 @@ def powered(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) ->
             label, value, others = (
                 each.to_numpy().astype(float) for each in (known["label"], known["value"], rest["value"])
             )
-            given.append(LabeledSystem(str(name) or NOT_SAID, label, value, others))
+            given.append(LabeledSystem(str(name) or UNKNOWN, label, value, others))
     rows = [
         PoweredMean(
             each.system, each.labelled, each.scored, Estimate(each.mean, each.low, each.high),
@@ -404,10 +363,6 @@ class EvidenceEffect:
     evidence: str
     weight: Estimate
     in_tail: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {**vars(self), "weight": self.weight.to_json()}
 
 
 def pulls(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) -> list[EvidenceEffect]:
@@ -454,10 +409,6 @@ class QuestionSlope:
     question: str
     rise: Estimate
     texts: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {**vars(self), "rise": self.rise.to_json()}
 
 
 def rises(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader, main: str) -> list[QuestionSlope]:

@@ -6,13 +6,15 @@ import asyncio
 import hashlib
 import math
 import secrets
+import subprocess
+import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from accord.edges import BadInput, MissingExtra, ModelError
-from accord.embedded.gguf_header import check_header
-from accord.embedded.trial import run_trial
+from accord.embedded.gguf_weights import check_header
 from accord.models import GGUF, IN_PROCESS_CONTEXT, CallFailed, Prompt, Reply, Usage, chat_request_of
 
 SAMPLES, SAMPLE_BYTES = 64, 1 << 16
@@ -74,6 +76,27 @@ def _reply(answer: Any, name: str, prompt: Prompt) -> Reply:
         return Reply(choice["message"].get("content") or "", name, first, used)
     except (LookupError, TypeError, AttributeError):
         raise CallFailed("malformed", f"{name} sent a reply in an unknown format") from None
+
+
+# --- trial in a child process -----------------------------------------------------------------------------------------
+
+
+def run_trial(arguments: Sequence[str], seconds: float) -> tuple[int, str]:
+    """Run Python with these arguments and return its exit code and its standard output.
+
+    A library that aborts, hangs or fills the memory ends the child only.
+
+    Raises:
+        TimeoutError: The child did not end in time. It is killed.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            timeout=seconds, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
 TRIAL_SECONDS, BYTES_A_SECOND = 120.0, 20_000_000

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import sendable
-from accord.embedded.catalogue import SENTENCE_EMBEDDER
-from accord.embedded.gguf_weights import load
+from accord.embedded.catalogue import SENTENCE_EMBEDDER, load
 
 Floats = NDArray[np.float32]
 

@@ -24,8 +24,8 @@ from accord.embedded.huggingface import (
     model_folder,
     open_folder,
     quiet_transformers,
+    reason_of,
 )
-from accord.embedded.huggingface_trial import reason_of
 from accord.finetune.data import EncodedPart, TrainingExample, batch_of, counts_of, digest_of, encode
 from accord.methods import IssuePromptBuilder
 from accord.models import MADE

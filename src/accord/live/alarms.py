@@ -192,12 +192,12 @@ def _merge(days: Mapping[str, DaySketch], names: Sequence[str]) -> DaySketch:
 
 def _compare_means(before: DaySketch, after: DaySketch) -> list[_Comparison]:
     old, new = before.mean(), after.mean()
-    if old.mean is None or new.mean is None or not old.error or not new.error:
+    if old.value is None or new.value is None or not old.error or not new.error:
         return []
-    z = (new.mean - old.mean) / sqrt(old.error**2 + new.error**2)
+    z = (new.value - old.value) / sqrt(old.error**2 + new.error**2)
     conversation_means = np.array([c.total / c.count for c in before.sample.values() if c.count])
-    is_relevant = abs(new.mean - old.mean) >= MEAN_EFFECT * float(conversation_means.std())
-    return [_Comparison("mean", "", old.mean, new.mean, float(2 * normal_tail(abs(z))), is_relevant)]
+    is_relevant = abs(new.value - old.value) >= MEAN_EFFECT * float(conversation_means.std())
+    return [_Comparison("mean", "", old.value, new.value, float(2 * normal_tail(abs(z))), is_relevant)]
 
 
 def _compare_scores(before: DaySketch, after: DaySketch) -> list[_Comparison]:
@@ -259,15 +259,5 @@ def _alarm(comparison: _Comparison, key: SeriesKey, day: str, p: float) -> Alarm
         f"{key.system}, {day}: {subject} moved from {comparison.before:.3f} to {comparison.after:.3f} "
         f"(p {p:.1e}{index})"
     )
-    return Alarm(
-        comparison.kind,
-        key.system,
-        day,
-        key.evaluator,
-        comparison.feature,
-        comparison.before,
-        comparison.after,
-        comparison.stability,
-        p,
-        message,
-    )
+    changes = comparison.before, comparison.after, comparison.stability
+    return Alarm(comparison.kind, key.system, day, key.evaluator, comparison.feature, *changes, p, message)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics import CONFIDENCE, gamma_quantile, t_quantile
-from accord.values import Score, Target, Unscored
+from accord.values import Estimate, Score, Target, Unscored
 
 Floats = NDArray[np.float64]
 
@@ -74,19 +74,10 @@ class SampledConversation:
             self.key, self.score, self.evidence = other.key, other.score, other.evidence
 
 
-@dataclass(frozen=True, slots=True)
-class DailyMean:
-    """Mean score of a day.
+@dataclass(frozen=True)
+class DailyMean(Estimate):
+    """Mean over all scored replies, its interval over conversations within the scale, and its standard error."""
 
-    Attributes:
-        mean: Mean over all scored replies; `None` without any.
-        low, high: 95% interval over conversations, within the scale; `None` for fewer than two conversations.
-        error: Standard error of the mean.
-    """
-
-    mean: float | None
-    low: float | None = None
-    high: float | None = None
     error: float | None = None
 
 
@@ -195,7 +186,7 @@ class DaySketch:
         Its variance is that of a ratio over C conversations, C/(C-1)·Σ(tᶜ - m·nᶜ)²/(Σnᶜ)².
         """
         if not self.scored:
-            return DailyMean(None)
+            return DailyMean()
         scored = [conversation for conversation in self.sample.values() if conversation.count]
         mean, C = self.total / self.scored, len(scored)
         if C < 2:

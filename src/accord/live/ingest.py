@@ -9,29 +9,97 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypedDict, cast
+from typing import Any, Self
 
-from accord.edges import open_private, regular_size, sendable
+from accord.edges import AccordError, open_private, regular_size, sendable
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, load_evaluator
-from accord.live.alarms import Alarm
-from accord.live.hot_reload import CHECK_SECONDS as RELOAD_SECONDS
-from accord.live.hot_reload import EvaluatorReloader, folder_version
 from accord.live.messages import CONVERSATIONS, Message
 from accord.live.monitoring import MonitoringThread, ScoreMonitor
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.models import Models
 from accord.project import LiveConfig, WatchConfig
-from accord.scoring import (
-    ConversationFacts,
-    RowOrigin,
-    input_of,
-    milliseconds,
-)
+from accord.scoring import ConversationFacts, RowOrigin, input_of, milliseconds
 from accord.store import LIVE_ROWS, Mart, MartWriter, Store, StoreError
 from accord.values import POPULATION, Score, Signature, Unscored
+
+EVALUATOR_FILE = "evaluator.json"
+CHECK_SECONDS = 2.0
+FolderVersion = tuple[tuple[str, int, int, int], ...]
+"""Name, inode, modification time and size of each file."""
+
+
+def folder_version(folder: Path) -> FolderVersion | None:
+    """Return a value that changes with any file of an evaluator's folder; `None` if it holds no evaluator."""
+    try:
+        stats = {path.relative_to(folder).as_posix(): path.stat() for path in folder.rglob("*") if path.is_file()}
+    except OSError:
+        return None
+    if EVALUATOR_FILE not in stats:
+        return None
+    return tuple(sorted((name, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in stats.items()))
+
+
+class EvaluatorReloader:
+    """Thread that checks an evaluator's folder for changes; a context manager.
+
+    A promotion on the lead's page, `accord fit`, or a folder renamed into place change the files. If the new evaluator
+    cannot be loaded, or `use` raises an error, the current one stays in use; the error is reported once, and loading is
+    tried again at each check, because a folder that is being copied becomes complete later.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        version: FolderVersion | None,
+        use: Callable[[Evaluator], None],
+        log: Callable[[str], None] = lambda text: None,
+        seconds: float = CHECK_SECONDS,
+    ) -> None:
+        self.folder, self.use, self.log, self.seconds = folder, use, log, seconds
+        self._version, self._reported = version, ""
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="reload", daemon=True)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self.seconds):
+            self.check()
+
+    def check(self) -> None:
+        """Check the folder once."""
+        version = folder_version(self.folder)
+        if version is None or version == self._version:
+            return
+        try:
+            evaluator = load_evaluator(self.folder)
+            if folder_version(self.folder) != version:
+                return  # the folder is being written
+            self.use(evaluator)
+        except (AccordError, OSError) as error:
+            reason = str(error)
+        except Exception as error:  # the current evaluator stays in use
+            reason = f"{type(error).__name__}, which is a bug; please report it"
+        else:
+            self._version, self._reported = version, ""
+            self.log(f"switched to a new evaluator: {evaluator.signature()}|learned:{evaluator.digest()}")
+            return
+        if reason != self._reported:
+            self._reported = reason
+            self.log(f"cannot switch to the new evaluator in {self.folder}, the current one stays in use: {reason}")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+# --- hot reload ------------------------------------------------------------------------------------------------------
+
 
 FIRST_TURNS = 3
 """Last turn with a hash of its input in the mart: replies to the same first messages are compared."""
@@ -39,43 +107,10 @@ MAX_UNSAVED = 10_000
 """Maximum number of rows that wait while the disk is full."""
 
 
-class LiveRow(TypedDict, total=False):
-    """Result of one message: the columns of `ScoreRow`, the status, and fields of the message (`schemas.ROW`)."""
-
-    status: Literal["scored", "unscored", "heard", "refused"]
-    id: str | None
-    system: str | None
-    conversation: str
-    turn: int | None
-    annotator: str
-    value: float | None
-    low: float | None
-    high: float | None
-    band_low: float | None
-    band_high: float | None
-    variance: float | None
-    entropy: float | None
-    distribution: dict[str, float] | None
-    warning: str | None
-    attributions: dict[str, float] | None
-    notes: dict[str, Any] | None
-    unscored: str | None
-    signature: str
-    again: bool
-    error: str
-    taken: bool  # false for a message that timed out and may be sent again
-    at: int  # start of the line in a log
-
-
+LiveRow = dict[str, Any]
+"""JSON object of one message: the fields of `ScoreRow` and those that `service.schemas.ROW` describes."""
 SaveRows = Callable[[Sequence[LiveRow]], None]
 Observe = Callable[[Sequence[tuple[Message, IngestResult]]], None]
-
-
-class MessageSink(Protocol):
-    """An object that takes messages in."""
-
-    def take(self, batch: Sequence[Message]) -> list[LiveRow]:
-        """Return a row per message, in order."""
 
 
 class Ingestor:
@@ -137,17 +172,12 @@ class Ingestor:
 
 
 def _row(message: Message, result: IngestResult) -> LiveRow:
-    repeated: LiveRow = {"again": True} if result.again else {}
-    if result.score is None:
-        reason = result.late or result.cut
-        fields: LiveRow = {
-            "status": "heard", "id": message.id, "system": message.system, "conversation": message.conversation,
-        }  # fmt: skip
-        warning: LiveRow = {"warning": reason} if reason else {}
-        return {**fields, **warning, **repeated}
-    status: Literal["scored", "unscored"] = "scored" if isinstance(result.score, Score) else "unscored"
-    score = cast("LiveRow", result.score.to_json())
-    return {"status": status, "id": message.id, "system": message.system, **score, **repeated}
+    row: LiveRow = {"status": "heard", "id": message.id, "system": message.system, "conversation": message.conversation}
+    if result.score is not None:
+        row |= {"status": "scored" if isinstance(result.score, Score) else "unscored", **result.score.to_json()}
+    elif result.warning:
+        row["warning"] = result.warning
+    return {**row, "again": True} if result.again else row
 
 
 def is_new_score(row: LiveRow) -> bool:
@@ -167,8 +197,7 @@ def refused_row(reason: str, value: Any = None) -> LiveRow:
     """Return the row of an invalid message, with its ids if it has any."""
     fields = value if isinstance(value, Mapping) else {}
     ids = {name: fields[name] for name in ("id", "conversation") if isinstance(fields.get(name), str)}
-    known = cast("LiveRow", {name: sendable(text)[:512] for name, text in ids.items()})
-    return {"status": "refused", **known, "error": reason}
+    return {"status": "refused", **{name: sendable(text)[:512] for name, text in ids.items()}, "error": reason}
 
 
 class RowLog:
@@ -217,7 +246,7 @@ class RowLog:
                 except ValueError:
                     continue
                 if isinstance(row, dict):
-                    yield cast("LiveRow", row)
+                    yield row
 
     def __enter__(self) -> Self:
         return self
@@ -248,7 +277,7 @@ def open_ingestor(
     models: Models | None = None,
     limits: LiveConfig | None = None,
     mart: Mart | None = None,
-    every: float = RELOAD_SECONDS,
+    every: float = CHECK_SECONDS,
 ) -> Iterator[Ingestor]:
     """Open an ingestor for a fitted evaluator.
 
@@ -258,7 +287,7 @@ def open_ingestor(
         out: File of JSON lines that receives the rows of replies.
         store: Store of the monitoring data; None turns monitoring off.
         watching: Settings of the monitoring.
-        log: Receives alarms and errors, one line each.
+        log: Called with one line per alarm or problem.
         conversations: Maximum number of remembered conversations.
         seconds: Seconds that a conversation is remembered after its last message.
         models: Models that may be asked about every reply; None sends no requests.
@@ -352,14 +381,8 @@ def _monitored_as(scorer: LiveScorer) -> str:
 def _monitoring_thread(
     monitor: ScoreMonitor, store: Store, config: WatchConfig, scorer: LiveScorer, log: Log
 ) -> MonitoringThread:
-    def on_alarm(alarm: Alarm) -> None:
-        log(f"alarm: {alarm.message}")
-
-    def on_trouble(reason: str) -> None:
-        log(f"not done yet: {reason}")
-
-    rate, training = config.false_alarm_rate, _training_evidence(scorer)
-    return MonitoringThread(monitor, store, config.webhook, rate, training, on_alarm, on_trouble)
+    training = _training_evidence(scorer)
+    return MonitoringThread(monitor, store, config.webhook, config.false_alarm_rate, training, log)
 
 
 def _training_evidence(scorer: LiveScorer) -> EvidenceTable | None:

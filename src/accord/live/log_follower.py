@@ -46,16 +46,10 @@ _FINGERPRINT_BYTES = 1024
 
 
 class Line(NamedTuple):
-    """Line of a log.
-
-    Attributes:
-        content: Bytes without the line end; `None` for a line longer than `MAX_LINE_BYTES`.
-        start, end: Offsets in the file.
-    """
+    """Line of a log with its offset: bytes without the line end; `None` for a line longer than `MAX_LINE_BYTES`."""
 
     content: bytes | None
     start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -194,7 +188,7 @@ class LineReader:
         self._tail = (self._tail + content)[-_FINGERPRINT_BYTES:]
         if len(self._head) < _FINGERPRINT_BYTES and self.stream.seekable():
             self._head = self._read_at(0, min(self.offset, _FINGERPRINT_BYTES))
-        return Line(None if size > MAX_LINE_BYTES else _strip(content), start, self.offset)
+        return Line(None if size > MAX_LINE_BYTES else _strip(content), start)
 
 
 class LogFollower:

@@ -6,48 +6,103 @@ reports and checks merge them.
 
 from __future__ import annotations
 
+import json
 import time
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from http.client import HTTPException
 from itertools import pairwise
 from threading import Event, Lock, Thread
 from typing import Any, NamedTuple, Self, TypedDict
 
-from accord.edges import AccordError
+from accord.edges import AccordError, BadInput, is_web_address, one_line
 from accord.evidence import Column, EvidenceTable
-from accord.live.alarms import (
-    FINISHED_DAYS,
-    LEVEL,
-    PAST_WEEKS,
-    Alarm,
-    DailySeries,
-    SeriesKey,
-    find_alarms,
-)
+from accord.live.alarms import FINISHED_DAYS, LEVEL, PAST_WEEKS, Alarm, DailySeries, SeriesKey, find_alarms
 from accord.live.daily_sketch import DaySketch, NameLimit
-from accord.live.webhook import post_alarms
 from accord.store import MonitoringTables, Store
 from accord.validation import sample_one_per_group
 from accord.values import Score, Unscored
+from accord.version import __version__
+
+TIMEOUT_SECONDS, ATTEMPTS = 10.0, 3
+
+
+class WebhookError(AccordError):
+    """A webhook did not accept alarms; they are sent again at the next check."""
+
+
+def post_alarms(
+    url: str, alarms: Sequence[Mapping[str, Any]], wait: float = 1.0, seconds: float = TIMEOUT_SECONDS
+) -> None:
+    """Post alarms as `{"text": MESSAGES, "alarms": [...]}`, the format of chat webhooks.
+
+    Args:
+        url: Address of the webhook.
+        alarms: Rows of alarms.
+        wait: Seconds before the second attempt; doubled for each further attempt.
+        seconds: Timeout of each attempt.
+
+    Raises:
+        BadInput: The URL is invalid.
+        WebhookError: All attempts failed.
+    """
+    if not is_web_address(url):
+        raise BadInput("a webhook is an address that begins with http:// or https://")
+    text = "\n".join(one_line(str(alarm["message"])) for alarm in alarms)
+    body = json.dumps({"text": text, "alarms": list(alarms)}).encode()
+    error = ""
+    for attempt in range(ATTEMPTS):
+        error = _post_within(url, body, seconds)
+        if not error:
+            return
+        if error.startswith("it answered 4") and not error.endswith("429"):
+            break
+        if attempt + 1 < ATTEMPTS:
+            time.sleep(wait * 2**attempt)
+    raise WebhookError(f"the webhook did not accept the alarms ({error}); they are sent again at the next check")
+
+
+def _post_within(url: str, body: bytes, seconds: float) -> str:
+    """Post within a time limit, which a slow server cannot extend; return the error, or an empty text."""
+    errors: list[str] = []
+    thread = Thread(target=lambda: errors.append(_post(url, body, seconds)), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return errors[0] if errors else f"no answer within {seconds:g} s"
+
+
+def _post(url: str, body: bytes, seconds: float) -> str:
+    headers = {"Content-Type": "application/json", "User-Agent": f"accord/{__version__}"}
+    try:
+        request = urllib.request.Request(url, body, headers, method="POST")
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=seconds):
+            return ""
+    except urllib.error.HTTPError as error:
+        return f"it answered {error.code}"
+    except (OSError, ValueError, HTTPException) as error:  # their messages may contain the URL
+        return type(getattr(error, "reason", error)).__name__
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Handler that treats a redirect as an error."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow no redirect."""
+
+
+# --- webhook ---------------------------------------------------------------------------------------------------------
+
 
 MAX_SYSTEMS, MAX_OPEN_DAYS = 100, 200
 """Systems that are monitored separately, and days that a process aggregates at once."""
-UNNAMED_SYSTEM = "not said"
+UNNAMED_SYSTEM = "unknown"
 REPORT_DAYS = 28
 FLUSH_SECONDS, CHECK_SECONDS, STOP_SECONDS = 10.0, 300.0, 15.0
 """Seconds between writes to the store, between checks, and for a check under way when the thread stops."""
-
-
-class SketchRow(TypedDict):
-    """Row of the store: the sketch of one day, with the columns of its evidence."""
-
-    key: str
-    evaluator: str
-    system: str
-    day: str
-    content: dict[str, Any]
 
 
 class _DayKey(NamedTuple):
@@ -122,7 +177,7 @@ class ScoreMonitor:
             for key in sorted(self._days.keys() - self._changed, key=lambda key: key.day)[:-MAX_OPEN_DAYS]:
                 del self._days[key]  # further scores of that day start another sketch, which reports merge
 
-    def _row(self, key: _DayKey) -> SketchRow:
+    def _row(self, key: _DayKey) -> dict[str, Any]:
         id, sketch = self._days[key]
         columns = [[column.name, column.signature] for column in self._columns[key.evaluator]]
         content = {**sketch.to_json(), "columns": columns}
@@ -159,32 +214,13 @@ class DayRow(TypedDict):
     warned: int
 
 
-class EvaluatorChange(TypedDict):
-    """First day on which another evaluator scored a system."""
-
-    system: str
-    day: str
-    evaluator: str
-
-
-class UncertainReply(TypedDict):
-    """Reply whose score has a high variance."""
-
-    conversation: str
-    turn: int | None
-    system: str
-    day: str
-    score: float
-    variance: float
-
-
 class MonitoringReport(TypedDict):
-    """Report on the scores of the last days; alarms are rows of the store."""
+    """Scores of the last days, alarms, first days of new evaluators, and replies with a high variance."""
 
     days: list[DayRow]
     alarms: list[dict[str, Any]]
-    evaluator_changes: list[EvaluatorChange]
-    label_next: list[UncertainReply]
+    evaluator_changes: list[dict[str, str]]
+    label_next: list[dict[str, Any]]
 
 
 def report(
@@ -215,7 +251,7 @@ def report(
 
 
 def _day_row(key: SeriesKey, day: str, sketch: DaySketch) -> DayRow:
-    mean, (low, high) = sketch.mean(), sketch.conversations_interval()
+    (low, high), mean = sketch.conversations_interval(), sketch.mean()
     return {
         "system": key.system,
         "day": day,
@@ -224,7 +260,7 @@ def _day_row(key: SeriesKey, day: str, sketch: DaySketch) -> DayRow:
         "conversations": sketch.conversations,
         "conversations_low": low,
         "conversations_high": high,
-        "mean": mean.mean,
+        "mean": mean.value,
         "low": mean.low,
         "high": mean.high,
         "unscored": dict(sketch.unscored),
@@ -232,7 +268,7 @@ def _day_row(key: SeriesKey, day: str, sketch: DaySketch) -> DayRow:
     }
 
 
-def _uncertain_replies(series: DailySeries) -> list[UncertainReply]:
+def _uncertain_replies(series: DailySeries) -> list[dict[str, Any]]:
     """Return distinct replies by decreasing variance."""
     replies = {
         (name, turn): (variance, score, key.system, day)
@@ -246,7 +282,7 @@ def _uncertain_replies(series: DailySeries) -> list[UncertainReply]:
     ]
 
 
-def _evaluator_changes(series: DailySeries) -> list[EvaluatorChange]:
+def _evaluator_changes(series: DailySeries) -> list[dict[str, str]]:
     """Return the days on which another evaluator started; a step of the scores on that day may be due to it."""
     evaluators: dict[str, dict[str, set[str]]] = {}
     for key, sketches in series.items():
@@ -314,8 +350,7 @@ class MonitoringThread:
         webhook: URL that receives alarms; `None` only stores them.
         level: Probability of a false alarm per system and day.
         training: Evidence that the evaluator learned from.
-        on_alarm: Called with each new alarm.
-        on_error: Called with the message of an error; the work is tried again in the next round.
+        log: Called with one line per new alarm, and per error; the work is tried again in the next round.
         flush_seconds: Seconds between writes.
         check_seconds: Seconds between checks.
     """
@@ -327,14 +362,12 @@ class MonitoringThread:
         webhook: str | None = None,
         level: float = LEVEL,
         training: EvidenceTable | None = None,
-        on_alarm: Callable[[Alarm], None] = lambda alarm: None,
-        on_error: Callable[[str], None] = lambda reason: None,
+        log: Callable[[str], None] = lambda text: None,
         flush_seconds: float = FLUSH_SECONDS,
         check_seconds: float = CHECK_SECONDS,
     ) -> None:
         self.monitor, self.store, self.webhook, self.level, self.training = monitor, store, webhook, level, training
-        self.on_alarm, self.on_error = on_alarm, on_error
-        self.flush_seconds, self.check_seconds = flush_seconds, check_seconds
+        self.log, self.flush_seconds, self.check_seconds = log, flush_seconds, check_seconds
         self._checks: dict[tuple[str, str, str], int] = {}
         self._stop = Event()
         self._thread = Thread(target=self._run, daemon=True)
@@ -349,7 +382,7 @@ class MonitoringThread:
 
     def _check(self) -> None:
         for alarm in raise_alarms(self.store, self.level, self._checks, self.training):
-            self.on_alarm(alarm)
+            self.log(f"alarm: {alarm.message}")
         if self.webhook is not None:
             send_alarms(self.store, partial(post_alarms, self.webhook))
 
@@ -358,9 +391,9 @@ class MonitoringThread:
         try:
             work()
         except AccordError as error:
-            self.on_error(str(error))
+            self.log(f"not done yet: {error}")
         except Exception as error:
-            self.on_error(f"{type(error).__name__}, which is a bug; please report it")
+            self.log(f"not done yet: {type(error).__name__}, which is a bug; please report it")
 
     def __enter__(self) -> Self:
         self._thread.start()

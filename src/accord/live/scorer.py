@@ -57,18 +57,13 @@ def check_live(evaluator: Evaluator, asks: bool = False) -> None:
         NotFitted: The evaluator is not fitted.
     """
     evaluator.head.check_fitted()
-    slow = [source for source in _sources(evaluator) if not source.is_live]
+    slow = [source for source in evaluator.all_sources if not source.is_live]
     if slow and not asks:
         raise BadInput(
             f"the evaluator {evaluator.name!r} cannot score live: its source {slow[0].name!r} {_slow_reason(slow[0])}. "
             "Allow that with --ask (models=... in Python), "
             "or fit an evaluator on evidence that needs no model, such as metrics: [lexical, bank]"
         )
-
-
-def _sources(evaluator: Evaluator) -> list[Source]:
-    """Return the sources of the evaluator and of its evaluators of other questions."""
-    return list(evaluator.all_sources)
 
 
 def _values(table: EvidenceTable) -> list[list[float | None]]:
@@ -94,15 +89,13 @@ class IngestResult:
         score: Score of a reply; None for other messages.
         evidence: Evidence of a measured reply by column, with None for missing values.
         again: True if the message came before; it changed nothing.
-        late: Reason why a message that is no reply was not taken in.
-        cut: Note on a truncated message that is no reply; for replies, it is part of the score's warning.
+        warning: Reason why a message that is no reply was truncated or not taken in.
     """
 
     score: Score | Unscored | None = None
     evidence: Mapping[str, float | None] | None = None
     again: bool = False
-    late: str | None = None
-    cut: str | None = None
+    warning: str | None = None
 
 
 class _LiveConversation:
@@ -181,7 +174,7 @@ class LiveScorer:
         self.scorer = Scorer(evaluator if is_gated else self.evaluator, Perspective(self._annotator))
         self.speaker, self.signature = self.scorer.speaker, self.evaluator.signature()
         self.asks = (is_gated and evaluator.plausibility is not None) or not all(
-            source.is_live for source in _sources(evaluator)
+            source.is_live for source in evaluator.all_sources
         )
         for role in self.scorer.evaluator.roles:
             self._models.role(role)  # a missing model is reported now; it is opened at the first request
@@ -306,7 +299,7 @@ class LiveScorer:
         missed = range(state.turn, turn)
         state.turn = turn + 1
         if message.role != "assistant":
-            result: _ResultOrFuture = IngestResult(cut=cut)
+            result: _ResultOrFuture = IngestResult(warning=cut)
         else:
             sample = self._sample(message.conversation, state)
             reply = _PendingReply(state, message.id, target, sample, _warnings(state, missed, cut), Future())
@@ -402,7 +395,7 @@ class LiveScorer:
     def _late(self, message: Message, target: Target, next_turn: int) -> IngestResult:
         reason = f"turn {target.turn} arrived after turn {next_turn - 1}"
         if message.role != "assistant":
-            return IngestResult(late=reason)
+            return IngestResult(warning=reason)
         return IngestResult(Unscored(target, self.speaker or POPULATION, reason, self.signature))
 
     def _scored(self, replies: Sequence[_PendingReply]) -> list[IngestResult]:

@@ -156,7 +156,7 @@ def open_likelihood(model: str, base_url: str | None, options: ClientOptions) ->
         ModelError: There is no API key.
     """
     if model.startswith(EMBEDDED):
-        opened: LikelihoodModel = import_module("accord.embedded.likelihood").open_embedded_likelihood(model)
+        opened: LikelihoodModel = import_module("accord.embedded.chat").open_embedded_likelihood(model)
         return opened
     if in_process(model):
         raise BadInput(f"{model!r} cannot give likelihoods; of the models in this process only {EMBEDDED}NAME can")

@@ -17,22 +17,22 @@ from accord.values import WITHOUT_SYNTHETIC, Scale, Synthetic
 class Check:
     """A condition with the required minimum and the actual value; `None` if the value is undefined."""
 
-    what: str
-    demanded: float
-    found: float | None
+    condition: str
+    minimum: float
+    value: float | None
 
     @property
     def passed(self) -> bool:
         """True if the value reaches the minimum."""
-        return self.found is not None and self.found >= self.demanded
+        return self.value is not None and self.value >= self.minimum
 
     def __str__(self) -> str:
-        shown = "undefined" if self.found is None else f"{self.found:.3f}"
-        return f"{self.what}: {shown}, required {self.demanded:g}: {'passed' if self.passed else 'failed'}"
+        shown = "undefined" if self.value is None else f"{self.value:.3f}"
+        return f"{self.condition}: {shown}, required {self.minimum:g}: {'passed' if self.passed else 'failed'}"
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields and the sentence as JSON values."""
-        return {**asdict(self), "passed": self.passed, "says": str(self)}
+        return {**asdict(self), "passed": self.passed, "text": str(self)}
 
 
 def check_gate(

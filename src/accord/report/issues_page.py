@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -14,7 +13,7 @@ from accord.edges import sendable, write_atomically
 from accord.report.page import render_page
 from accord.studies import StudyOutcome
 from accord.validation import GroupCounts, IssueStatistics
-from accord.values import Conversation, Estimate, IssueAnnotation, Span, Taxonomy, Turn
+from accord.values import Conversation, Estimate, IssueAnnotation, Span, Taxonomy
 
 WORST_SHOWN = 12
 
@@ -24,28 +23,6 @@ class QuotedPart(NamedTuple):
 
     text: str
     quoted: bool
-
-
-@dataclass(frozen=True)
-class WorstTurn:
-    """A turn with issues, the turns before it (from index `first`), and its text in quoted and other parts."""
-
-    assessment: IssueAnnotation
-    before: Sequence[Turn]
-    first: int
-    parts: Sequence[QuotedPart]
-
-
-@dataclass(frozen=True)
-class IssuesContent:
-    """Values of the template; `validation` holds outcomes of studies by name."""
-
-    found: IssueStatistics
-    taxonomy: Taxonomy
-    signature: Sequence[str]
-    plots: Sequence[tuple[str, Markup]]
-    worst: Sequence[WorstTurn]
-    validation: Mapping[str, StudyOutcome]
 
 
 def write_issues_page(
@@ -59,15 +36,15 @@ def write_issues_page(
     """Write the page of issue statistics, of the assessments behind them, and of their validation by people."""
     target = Path(path)
     known = {conversation.id: conversation for conversation in conversations}
-    shown = IssuesContent(
-        found,
-        taxonomy,
-        sorted({each.signature for each in assessments}),
-        _plots(found, taxonomy),
-        [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
-        {each.flow: each for each in validation},
-    )
-    write_atomically(target, render_page("issues.html", shown), "xmlcharrefreplace")
+    values = {
+        "found": found,
+        "taxonomy": taxonomy,
+        "signature": sorted({each.signature for each in assessments}),
+        "plots": _plots(found, taxonomy),
+        "worst": [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
+        "validation": {each.flow: {**each.results, "examples": each.examples} for each in validation},
+    }
+    write_atomically(target, render_page("issues.html", values), "xmlcharrefreplace")
     return target
 
 
@@ -139,13 +116,14 @@ def _along(rows: Sequence[GroupCounts], title: str) -> Markup:
     return line_chart([line], x, Axis("turns with an issue", 0, 1, is_share=True), f"Turns with an issue by {title}")
 
 
-def _worst(each: IssueAnnotation, conversation: Conversation | None) -> WorstTurn:
+def _worst(each: IssueAnnotation, conversation: Conversation | None) -> dict[str, Any]:
+    """Return a turn with issues, the turns before it (from index `first`), and its text split at quotes."""
     place = each.target.turn or 0
     turns = conversation.turns if conversation is not None else ()
     reply = turns[place].content if place < len(turns) else ""
     first = max(place - 3, 0)
     quoted = quoted_parts(reply, [issue.span for issue in each.issues if issue.span is not None])
-    return WorstTurn(each, turns[first:place], first, quoted)
+    return {"assessment": each, "before": turns[first:place], "first": first, "parts": quoted}
 
 
 def quoted_parts(text: str, spans: Sequence[Span]) -> tuple[QuotedPart, ...]:

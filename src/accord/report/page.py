@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
+from typing import Any
 
 from markupsafe import Markup
 
@@ -11,12 +13,12 @@ from accord.edges import page_text, redact
 from accord.values import Histogram, Points, number, percent
 
 
-def render_page(name: str, content: object) -> str:
+def render_page(name: str, values: Mapping[str, Any]) -> str:
     """Return a page as HTML.
 
     Args:
         name: File name of the template in this package.
-        content: Object whose attributes the template uses. Texts are escaped and secrets are redacted.
+        values: Values of the template. Texts are escaped and secrets are redacted.
     """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
@@ -32,7 +34,7 @@ def render_page(name: str, content: object) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(number=number, percent=percent, chart=draw_chart, legend=legend)
-    return redact(environment.get_template(name).render(style=read("style.css") + STYLE, **vars(content)))
+    return redact(environment.get_template(name).render(style=read("style.css") + STYLE, **values))
 
 
 def draw_chart(chart: Points | Histogram) -> Markup:

@@ -4,45 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from accord.charts import Axis, ChartRow, bar_chart, column_chart, interval_plot, legend
+from accord.charts import Axis, ChartLine, ChartRow, bar_chart, column_chart, interval_plot, legend, line_chart
 from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
 from accord.project import Compared, Fitted, Insights, Project, latest_audit
 from accord.report.page import render_page
-from accord.report.sections import (
-    AdaptiveCurve,
-    Drift,
-    GroupErrors,
-    LearningCurve,
-    Panels,
-    QuestionImportance,
-    Reliability,
-    adaptive_curve,
-    drift_of,
-    group_errors,
-    learning_curve,
-    question_importance,
-    reliability,
-)
 from accord.scoring import latest, latest_drift, latest_scores
-from accord.statistics import range_names
+from accord.statistics import STATISTICS, Diagram, range_names
 from accord.store import Store
 from accord.validation import NEW, Comparison, SystemDifference, SystemMetrics, is_better
-from accord.values import Conversation, Estimate, Rubric, Section, Value, number
+from accord.values import Estimate, Rubric, number
 from accord.version import __version__
 
 SIGNIFICANCE = 0.05
 """Level of tests, with Holm's correction."""
-WORST_SHOWN = 8
-ANNOTATORS_SHOWN = 24
+WORST_SHOWN, ANNOTATORS_SHOWN, GROUPS_SHOWN, FEATURES_SHOWN = 8, 24, 12, 15
+Values = dict[str, Any]
+"""Values of the template, or of one of its sections, by name."""
 COLUMNS = ("rmse", "rmse_new_annotator", "pearson", "spearman", "kendall", "within_one", "weighted_kappa", "log_loss")
 TITLES = {
     "rmse": "RMSE", "rmse_new_annotator": "RMSE, new annotator", "pearson": "r", "spearman": "ρ", "kendall": "τ",
@@ -71,108 +56,8 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
         done, project.insights(done), scores, latest_audit(store), drift, project.rubric,
         done.spent or _last_spent(store), about,
     )  # fmt: skip
-    write_atomically(target, render(shown), "xmlcharrefreplace")
+    write_atomically(target, render_page("report.html", shown), "xmlcharrefreplace")
     return target
-
-
-def render(shown: ReportContent) -> str:
-    """Return the report as HTML, with all texts escaped."""
-    return render_page("report.html", shown)
-
-
-@dataclass(frozen=True)
-class RatedData:
-    """Counts of the rated data, systems, and numbers of columns of evidence by source."""
-
-    ratings: int
-    conversations: int
-    annotators: int
-    documents: int
-    systems: Sequence[tuple[str, int]]
-    evidence: Sequence[tuple[str, int]]
-    rubric: Rubric | None
-
-
-@dataclass(frozen=True)
-class AnnotatorCharts:
-    """Charts of each annotator's answers, the number of omitted annotators, and the legend."""
-
-    panels: Panels
-    left_out: int
-    legend: Markup
-    has_judge: bool
-
-
-@dataclass(frozen=True)
-class LargeError:
-    """A rating with a large error, with its conversation and all ratings of it."""
-
-    target: str
-    annotator: str
-    rating: str
-    predicted: str
-    conversation: Conversation | None
-    others: Sequence[tuple[str, Value | None]]
-
-
-@dataclass(frozen=True)
-class MissingData:
-    """Ratings without a prediction by reason, and missing evidence of the `targets`."""
-
-    predictions: Sequence[tuple[str, int]]
-    evidence: Sequence[tuple[str, str, int]]
-    targets: int
-
-
-@dataclass(frozen=True)
-class LearnedHead:
-    """Description of the head: effects of metrics (`reach`) or of features (`chart`), and shares of variance."""
-
-    signature: str
-    reach: Markup | None = None
-    chart: Markup | None = None
-    variance: Sequence[tuple[str, float]] = ()
-    levels: Sequence[tuple[str, int, float]] = ()
-    remarks: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class LatestScores:
-    """Latest scores: number, mean, the lowest ones, and reasons of missing ones."""
-
-    count: int
-    mean: float | None
-    lowest: Sequence[Mapping[str, Any]]
-    reasons: Sequence[tuple[str, int]]
-    annotator: str
-
-
-@dataclass(frozen=True)
-class ReportContent:
-    """Values of the template; sections without data are `None`."""
-
-    version: str
-    comparison: Comparison
-    data: RatedData
-    verdict: str
-    about: str
-    cautions: Sequence[str]
-    agreement_charts: Sequence[Markup]
-    habits: AnnotatorCharts
-    reliability: Reliability | None
-    groups: GroupErrors | None
-    importance: QuestionImportance | None
-    curve: LearningCurve | None
-    adaptive: AdaptiveCurve | None
-    drift: Drift | None
-    findings: Sequence[tuple[Section, Sequence[str]]]
-    spent: Mapping[str, Any] | None
-    learned: LearnedHead
-    worst: Sequence[LargeError]
-    unscored: MissingData
-    audit: Mapping[str, Any] | None
-    scores: LatestScores | None
-    columns: Sequence[tuple[str, str]] = tuple((name, TITLES[name]) for name in COLUMNS)
 
 
 def content(
@@ -184,8 +69,8 @@ def content(
     rubric: Rubric | None = None,
     spent: Mapping[str, Any] | None = None,
     about: str = "",
-) -> ReportContent:
-    """Return the values of the template.
+) -> Values:
+    """Return the values of the template; sections without data are `None`.
 
     Raises:
         BadInput: There are no ratings.
@@ -195,7 +80,7 @@ def content(
             "no ratings of this evaluator's question, so its agreement with people is unknown; import ratings"
         )
     tried, found = fitted.held_out, fitted.held_out.comparison
-    return ReportContent(
+    return dict(
         version=__version__,
         comparison=found,
         data=_data(tried, rubric),
@@ -210,13 +95,14 @@ def content(
         curve=learning_curve(insights),
         adaptive=adaptive_curve(insights),
         drift=drift_of(drift),
-        findings=[(said.section(), said.cautions) for said in fitted.findings.values()],
+        findings=[(each.section(), each.cautions) for each in fitted.findings.values()],
         spent=spent,
         learned=_learned(fitted.evaluator),
         worst=_worst(tried),
         unscored=_unscored(found, tried.evidence),
         audit=audit,
         scores=_scores(scores),
+        columns=[(name, TITLES[name]) for name in COLUMNS],
     )
 
 
@@ -235,11 +121,12 @@ def _last_spent(store: Store) -> Mapping[str, Any] | None:
 # --- parts --------------------------------------------------------------------------------------------------------
 
 
-def _data(tried: Compared, rubric: Rubric | None) -> RatedData:
+def _data(tried: Compared, rubric: Rubric | None) -> Values:
+    """Count the rated data, its systems, and the columns of evidence by source."""
     rated, samples = tried.comparison.ratings, tried.train.rated().samples
     makers = Counter(column.signature.split("|name:")[0].split("|question:")[0] for column in tried.evidence.columns)
     systems = Counter(sample.conversation.system or "unknown" for sample in samples)
-    return RatedData(
+    return dict(
         ratings=len(rated),
         conversations=len(set(rated.conversation)),
         annotators=len(set(rated.annotator)),
@@ -312,7 +199,7 @@ def _interval_chart(found: Comparison, statistic: str) -> Markup:
     return interval_plot(rows, Axis(title), title)
 
 
-def _habits(found: Comparison) -> AnnotatorCharts:
+def _habits(found: Comparison) -> Values:
     """Return charts of each annotator's answers: observed, predicted out of fold, and of the judge."""
     rated, system = found.ratings, found.systems[0].paired(found.ratings).in_ranges()
     scored, names = found.systems[0].scored, range_names(rated.options)
@@ -336,52 +223,60 @@ def _habits(found: Comparison) -> AnnotatorCharts:
         (title, column_chart(names, shares, Axis(), axis, title, has_legend=False, size=(150, 80)))
         for title, shares in panels
     ]
-    return AnnotatorCharts(drawn, len(counts) - len(shown), legend(kinds), len(kinds) > 2)
+    left_out = len(counts) - len(shown)
+    return {"panels": drawn, "left_out": left_out, "legend": legend(kinds), "has_judge": len(kinds) > 2}
 
 
-def _worst(tried: Compared) -> list[LargeError]:
-    """Return the ratings with the largest errors, one per conversation."""
+def _worst(tried: Compared) -> list[Values]:
+    """Return the ratings with the largest errors, one per conversation, with all ratings of it."""
     found = tried.comparison
     rated, system = found.ratings, found.systems[0]
     error = np.where(system.scored, np.abs(rated.value - system.value), -1.0)
     conversations = {sample.conversation.id: sample.conversation for sample in tried.train.samples}
-    shown: dict[str, LargeError] = {}
+    shown: dict[str, Values] = {}
     for row in np.argsort(-error, kind="stable"):
         target = rated.labels[row].target
         if len(shown) == WORST_SHOWN or error[row] < 0:
             break
         if target.conversation not in shown:
-            shown[target.conversation] = LargeError(
-                str(target),
-                rated.labels[row].annotator,
-                f"{rated.value[row]:g}",
-                f"{system.value[row]:.3g}",
-                conversations.get(target.conversation),
-                [(label.annotator, label.value) for label in rated.labels if label.target == target],
-            )
+            shown[target.conversation] = {
+                "target": str(target),
+                "annotator": rated.labels[row].annotator,
+                "rating": f"{rated.value[row]:g}",
+                "predicted": f"{system.value[row]:.3g}",
+                "conversation": conversations.get(target.conversation),
+                "others": [(label.annotator, label.value) for label in rated.labels if label.target == target],
+            }
     return list(shown.values())
 
 
-def _unscored(found: Comparison, evidence: EvidenceTable) -> MissingData:
+def _unscored(found: Comparison, evidence: EvidenceTable) -> Values:
     """Count ratings without a prediction, and missing evidence, by reason."""
     absent = Counter((name, reason) for (_, name), reason in evidence.absences.items())
     counted = [(name, reason, count) for (name, reason), count in sorted(absent.items())]
-    return MissingData(sorted(found.results[0].reasons.items()), counted, len(evidence))
+    predictions = sorted(found.results[0].reasons.items())
+    return {"predictions": predictions, "evidence": counted, "targets": len(evidence)}
 
 
-def _learned(evaluator: Evaluator) -> LearnedHead:
-    """Return the description of the head with its charts."""
-    said, signature, remarks = evaluator.head.describe(), str(evaluator.signature()), evaluator.head.remarks()
-    if "reach" in said:
+def _learned(evaluator: Evaluator) -> Values:
+    """Return the effects of metrics (`reach`) or of features (`chart`), and the shares of variance, of the head."""
+    described = evaluator.head.describe()
+    values = {
+        "signature": str(evaluator.signature()),
+        "remarks": evaluator.head.remarks(),
+        "reach": None,
+        "chart": None,
+    }
+    if "reach" in described:
         axis = Axis("between its worst and best value, in units of the scale")
-        return LearnedHead(signature, reach=_effects(said["reach"], axis), remarks=remarks)
-    if "variance_ratios" not in said:
-        return LearnedHead(signature, remarks=remarks)
-    chart = _effects(said["weights"], Axis("change of the expected answer per standard deviation"))
+        return {**values, "reach": _effects(described["reach"], axis)}
+    if "variance_ratios" not in described:
+        return values
+    chart = _effects(described["weights"], Axis("change of the expected answer per standard deviation"))
     levels = sorted(
-        ((name, a["labels"], a["level"]) for name, a in said["annotators"].items()), key=lambda line: -line[2]
+        ((name, a["labels"], a["level"]) for name, a in described["annotators"].items()), key=lambda line: -line[2]
     )
-    return LearnedHead(signature, None, chart, _variance_shares(said), levels, remarks)
+    return {**values, "chart": chart, "variance": _variance_shares(described), "levels": levels}
 
 
 def _effects(effects: Mapping[str, float], axis: Axis) -> Markup:
@@ -406,11 +301,116 @@ def _variance_shares(described: Mapping[str, Any]) -> list[tuple[str, float]]:
     return [(name, part / total) for name, part in parts.items()]
 
 
-def _scores(scores: Sequence[Mapping[str, Any]]) -> LatestScores | None:
-    """Return a summary of the latest scores; `None` without scores."""
+def _scores(scores: Sequence[Mapping[str, Any]]) -> Values | None:
+    """Return the number, the mean and the lowest of the latest scores, and the reasons of missing ones."""
     if not scores:
         return None
     known = sorted((row for row in scores if row["value"] is not None), key=lambda row: row["value"])
     reasons = Counter(row["unscored"] for row in scores if row["value"] is None)
     mean = float(np.mean([row["value"] for row in known])) if known else None
-    return LatestScores(len(scores), mean, known[:10], sorted(reasons.items()), scores[0]["annotator"])
+    return {"count": len(scores), "mean": mean, "lowest": known[:10], "reasons": sorted(reasons.items()),
+            "annotator": scores[0]["annotator"]}  # fmt: skip
+
+
+# --- sections --------------------------------------------------------------------------------------------------------
+
+
+def reliability(insights: Insights) -> Values | None:
+    """Return the calibration curve of each answer, and the answer with the largest smECE (`error`)."""
+    shown = [one for one in insights.diagrams if len(one.predicted) > 1]
+    if not shown:
+        return None
+    worst = max(shown, key=lambda one: one.error.value or 0.0)
+    panels = []
+    for one in shown:
+        error = "–" if one.error.value is None else f"{one.error.value:.3f}"
+        panels.append((f"answer {one.option}: smECE {error}", _reliability_curve(one)))
+    return {"panels": panels, "worst": worst.option, "error": worst.error.value or 0.0}
+
+
+def _reliability_curve(diagram: Diagram) -> Markup:
+    """Draw the observed frequency by predicted probability, with a wider line where predictions are dense."""
+    lines = [
+        ChartLine(diagram.predicted.tolist(), diagram.happened.tolist(), diagram.low.tolist(), diagram.high.tolist(),
+             kind="s0", weights=diagram.density.tolist()),
+        ChartLine([0, 1], [0, 1], kind="neutral", is_dashed=True),
+    ]  # fmt: skip
+    title = f"Calibration of answer {diagram.option}"
+    return line_chart(lines, Axis("predicted", 0, 1), Axis("observed", 0, 1), title, size=(150, 150))
+
+
+def group_errors(insights: Insights) -> Values | None:
+    """Return the errors of all groups, the names of groups that differ, and the number of groups not in the chart."""
+    if not insights.groups:
+        return None
+    shown = insights.groups[:GROUPS_SHOWN]
+    points = [
+        ChartRow(f"{g.by}: {g.name}", g.bias, "flagged" if g.p_holm < SIGNIFICANCE else "people")
+        for g in sorted(shown, key=lambda group: (group.by, group.name))
+        if g.bias.value is not None and g.bias.low is not None
+    ]
+    flagged = [f"{g.by} {g.name} ({g.apart:+.2f})" for g in insights.groups if g.p_holm < SIGNIFICANCE]
+    chart = interval_plot(points, Axis("prediction minus rating"), "Errors by group", 0.0) if points else None
+    left_out = len(insights.groups) - len(shown)
+    return {"chart": chart, "rows": insights.groups, "flagged": flagged, "left_out": left_out}
+
+
+def question_importance(insights: Insights, scale: str) -> Values | None:
+    """Return the effects of the questions per step, and the most important question, on the `scale` of the main one."""
+    points = [
+        ChartRow(one.question, one.estimate, "people") for one in insights.importance if one.estimate.low is not None
+    ]
+    if not points:
+        return None
+    first, axis = insights.importance[0], Axis("rise of the main answer")
+    chart = interval_plot(points, axis, "Importance of the questions", 0.0)
+    return {"chart": chart, "first": first.question, "value": first.estimate.value or 0.0, "scale": scale}
+
+
+def learning_curve(insights: Insights) -> Values | None:
+    """Return the agreement by number of labels, and the decrease of RMSE (`gain`) by the last `more` labels."""
+    whole = [(point.labels, value) for point in insights.curve if (value := point.estimates["rmse"].value) is not None]
+    if len(whole) < 2:
+        return None
+    (before, worse), (after, better) = whole[-2:]
+    panels = [(title, _curve(insights, name, title)) for name, title in (("rmse", "RMSE"), ("pearson", "r"))]
+    panels = [panel for panel in panels if panel[1]]
+    return {"panels": panels, "gain": worse - better, "more": round(after - before)}
+
+
+def _curve(insights: Insights, statistic: str, title: str) -> Markup:
+    """Draw a statistic with its interval by number of labels; empty without an interval."""
+    points = [
+        (point.labels, estimate.value, estimate.low, estimate.high)
+        for point in insights.curve
+        if (estimate := point.estimates[statistic]).value is not None
+        and estimate.low is not None and estimate.high is not None
+    ]  # fmt: skip
+    if not points:
+        return Markup("")
+    labels, values, low, high = zip(*points, strict=True)
+    line = ChartLine(labels, values, low, high, draws="line points")
+    return line_chart([line], Axis("labels learned from"), Axis(title), f"Learning curve: {title}")
+
+
+def adaptive_curve(insights: Insights) -> Values | None:
+    """Return the error by number of questions; `enough` questions come within 1% of the RMSE of `all`."""
+    known = [(one.most, value) for one in insights.adaptive if (value := STATISTICS["rmse"](one.paired)) is not None]
+    if len(known) < 2:
+        return None
+    enough = next(most for most, value in known if value <= 1.01 * known[-1][1])
+    line = ChartLine([most for most, _ in known], [value for _, value in known], draws="line points")
+    chart = line_chart([line], Axis("questions asked"), Axis("RMSE"), "Error by number of questions")
+    return {"chart": chart, "enough": enough, "all": known[-1][0]}
+
+
+def drift_of(rows: Sequence[Mapping[str, Any]]) -> Values | None:
+    """Return the drift since training: the features with drift (`moved`) and the number of all (`of`)."""
+    if not rows:
+        return None
+    bars = [
+        ChartRow(row["feature"], Estimate(row["stability"]), "flagged" if row["is_shifted"] else "model")
+        for row in rows[:FEATURES_SHOWN]
+    ]
+    chart = bar_chart(bars, Axis("population stability index"), "Drift by feature")
+    return {"chart": chart, "moved": [row["feature"] for row in rows if row["is_shifted"]], "of": len(rows)}

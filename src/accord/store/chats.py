@@ -23,7 +23,7 @@ from accord.store.studies import Assignment, Item, Studies, assign
 from accord.values import Conversation, Target, canonical_json
 
 ChatState = Literal["open", "ended", "dropped"]
-MessageState = Literal["said", "writing", "stopped", "cut"]
+MessageState = Literal["complete", "writing", "stopped", "cut"]
 DIED = "died"
 """Reason of a reply that was cut off because its writer died."""
 
@@ -36,7 +36,7 @@ class ChatTurn:
         place: Its place in the chat, from 0.
         role: `user` or `assistant`.
         content: The text so far.
-        state: `said` if complete, `writing`, `stopped` by the annotator, `cut` for a `reason`.
+        state: `complete`, `writing`, `stopped` by the annotator, `cut` for a `reason`.
         until: Time (UTC) until which the writer of a `writing` reply counts as alive.
         about: Retrieved documents, the model that answered, and its tokens.
     """
@@ -59,7 +59,7 @@ class Chat:
         id: A random ID, known to its annotator only.
         assistant: Name of the assistant, hidden from the annotator.
         assignment: ID of the assignment by which an ended chat is rated.
-        said: All messages and attempts, in order.
+        messages: All messages and attempts, in order.
     """
 
     id: str
@@ -71,18 +71,18 @@ class Chat:
     began: str
     ended: str | None
     assignment: str | None
-    said: tuple[ChatTurn, ...] = ()
+    messages: tuple[ChatTurn, ...] = ()
 
     @property
-    def heard(self) -> list[ChatTurn]:
+    def transcript(self) -> list[ChatTurn]:
         """All messages, and of several replies to one message the last."""
-        ends = [turn.role == "user" for turn in self.said[1:]] + [True]
-        return [turn for turn, is_last in zip(self.said, ends, strict=False) if is_last or turn.role == "user"]
+        ends = [turn.role == "user" for turn in self.messages[1:]] + [True]
+        return [turn for turn, is_last in zip(self.messages, ends, strict=False) if is_last or turn.role == "user"]
 
     @property
     def writing(self) -> ChatTurn | None:
         """The reply in progress."""
-        return self.said[-1] if self.said and self.said[-1].state == "writing" else None
+        return self.messages[-1] if self.messages and self.messages[-1].state == "writing" else None
 
 
 class ChatLimits(NamedTuple):
@@ -130,7 +130,7 @@ class Chats:
             row |= {"assistant": assistant(assistants, own_assistants), "topic": topic(topics, own_topics)}
             connection.execute(insert(chats).values({**row, "assignment": None}))
             if greeting:
-                _add(connection, id, ChatTurn(0, "assistant", greeting, "said", None, None, now()))
+                _add(connection, id, ChatTurn(0, "assistant", greeting, "complete", None, None, now()))
             return self._chats(connection, chats.c.id == id)[0]
 
         return self._writer.run(write)
@@ -162,12 +162,12 @@ class Chats:
             return chat
         return self._writer.run(lambda connection: _cut_dead(self, connection, self._own(connection, id, person)))
 
-    def mine(self, study: str, person: str) -> list[Chat]:
+    def chats_of(self, study: str, person: str) -> list[Chat]:
         """Return an annotator's chats except dropped ones, the last first."""
         with self._studies._reading() as connection:
             return self._chats(connection, _of(study, person), chats.c.state != "dropped")[::-1]
 
-    def everything(self, study: str) -> list[Chat]:
+    def all_chats(self, study: str) -> list[Chat]:
         """Return all chats of a study, the first first."""
         with self._studies._reading() as connection:
             return self._chats(connection, chats.c.study == study)
@@ -202,10 +202,10 @@ class Chats:
             if connection.execute(select(chat_messages.c.place).where(is_message)).first():
                 return chat, False
             _check_turn(chat, after)
-            if sum(turn.role == "user" for turn in chat.said) >= limits.messages:
+            if sum(turn.role == "user" for turn in chat.messages) >= limits.messages:
                 raise Conflict(f"a conversation has at most {limits.messages} messages of yours; end this one")
-            place = len(chat.said)
-            _add(connection, id, ChatTurn(place, "user", text, "said", None, None, now()), message)
+            place = len(chat.messages)
+            _add(connection, id, ChatTurn(place, "user", text, "complete", None, None, now()), message)
             _add(connection, id, ChatTurn(place + 1, "assistant", "", "writing", None, until, now()))
             return self._chats(connection, chats.c.id == id)[0], True
 
@@ -222,9 +222,9 @@ class Chats:
         def write(connection: Connection) -> Chat:
             chat = self._open(connection, id, person)
             _check_turn(chat, after)
-            if not chat.said or chat.said[-1].role != "assistant" or chat.said[-1].state == "said":
+            if not chat.messages or chat.messages[-1].role != "assistant" or chat.messages[-1].state == "complete":
                 raise Conflict("the last reply is complete; answer it, or end the conversation")
-            _add(connection, id, ChatTurn(len(chat.said), "assistant", "", "writing", None, until, now()))
+            _add(connection, id, ChatTurn(len(chat.messages), "assistant", "", "writing", None, until, now()))
             return self._chats(connection, chats.c.id == id)[0]
 
         return self._writer.run(write)
@@ -335,7 +335,7 @@ def _cut_dead(store: Chats, connection: Connection, chat: Chat) -> Chat:
 def _check_turn(chat: Chat, after: int) -> None:
     if chat.writing is not None:
         raise Conflict("the assistant is still writing; wait, or stop it first")
-    if after != len(chat.said):
+    if after != len(chat.messages):
         raise Conflict("the chat has newer messages, perhaps from another tab; read them and send this again")
 
 

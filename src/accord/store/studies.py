@@ -221,7 +221,7 @@ class Studies:
         with self._reading() as connection:
             return next(iter(_assignments(connection, assignments.c.id == id)), None)
 
-    def mine(self, study: str, person: str) -> list[Assignment]:
+    def assignments_of(self, study: str, person: str) -> list[Assignment]:
         """Return an annotator's assignments in a study, the last first."""
         with self._reading() as connection:
             return _assignments(connection, _of(study, person))[::-1]
@@ -232,7 +232,7 @@ class Studies:
             unfinished = _unfinished(study, round, person, per_item).subquery()
             return connection.execute(select(func.count()).select_from(unfinished)).scalar() or 0
 
-    def everything(self, study: str) -> list[Assignment]:
+    def all_assignments(self, study: str) -> list[Assignment]:
         """Return all assignments of a study, the first first."""
         with self._reading() as connection:
             return _assignments(connection, assignments.c.study == study)
@@ -318,7 +318,7 @@ class Studies:
         row = {**annotation_row(answer, AnnotationKeys().of(answer), now()), "place": last.scalar_subquery()}
         return connection.execute(self._store._insert(annotation_table).values(row).on_conflict_do_nothing()).rowcount
 
-    def said_in(self, assignment: Assignment, history: bool = False) -> list[Annotation]:
+    def answers_in(self, assignment: Assignment, history: bool = False) -> list[Annotation]:
         """Return the answers of an assignment in order: the current ones, or with `history` all."""
         item = assignment.item
         example = Annotation(item.target, "", assignment.person, "person", against=item.against, study=item.where)

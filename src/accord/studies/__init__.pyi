@@ -10,7 +10,6 @@ from .human_studies import FLOWS as FLOWS, load_outcome as load_outcome, load_ou
 from .human_studies import open_validation as open_validation, shipped_study as shipped_study
 from .item_order import ItemOrder as ItemOrder
 from .item_sampling import eligible_turns as eligible_turns, sample_items as sample_items
-from .predicted_ratings import AnnotatorPrediction as AnnotatorPrediction
 from .predicted_ratings import ConversationPredictions as ConversationPredictions
 from .predicted_ratings import PredictionService as PredictionService
 from .study_outcome import answer_tables as answer_tables, Answers as Answers, detection_outcome as detection_outcome

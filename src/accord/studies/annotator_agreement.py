@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,11 +184,6 @@ class AnnotatorHabit:
     width: CountedEstimate
     follows: Mapping[str, CountedEstimate]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        follows = {name: estimate.to_json() for name, estimate in self.follows.items()}
-        return {"person": self.person, "level": self.level.to_json(), "width": self.width.to_json(), "follows": follows}
-
 
 def annotator_habits(answers: AnswerMatrix, others: Sequence[AnswerMatrix] = ()) -> list[AnnotatorHabit]:
     """Return the habits of each annotator, by name.
@@ -275,10 +269,6 @@ class DisagreementParts:
     level: CountedEstimate
     width: CountedEstimate
     residual: CountedEstimate
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {"level": self.level.to_json(), "width": self.width.to_json(), "residual": self.residual.to_json()}
 
 
 def decompose_disagreement(answers: AnswerMatrix) -> DisagreementParts | None:

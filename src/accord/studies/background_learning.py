@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from threading import Lock
-from typing import TypedDict
+from typing import Any
 
 from accord.edges import AccordError, BadInput
 from accord.learning import CARD, Evaluator
@@ -16,22 +16,12 @@ from accord.store import Assignment
 from accord.studies.background_jobs import BackgroundJobs
 from accord.studies.blind_predictions import BlindPredictor
 from accord.studies.item_order import UPDATE_EVERY, ItemOrder, make_ranking
-from accord.studies.retrain import RetrainReport, load_report, promote_candidate, recover_promotion, retrain
+from accord.studies.retrain import load_report, promote_candidate, recover_promotion, retrain
 from accord.studies.study_progress import study_annotators
 from accord.studies.study_session import StudySession
 from accord.values import Annotation
 
 PREPARE, FIT = "prepare", "fit"
-
-
-class LearningState(TypedDict):
-    """Evaluator in use, candidate, and states of the jobs; `failed` holds the error of each failed job."""
-
-    evaluator: dict[str, str | int] | None
-    candidate: RetrainReport | None
-    fitting: str
-    preparing: str
-    failed: dict[str, str]
 
 
 class BackgroundLearning:
@@ -98,7 +88,7 @@ class BackgroundLearning:
         else:
             targets = dict.fromkeys(item.target for item in study.studies.items(study.name, 1))
             evidence = project.measure(project.evaluator().sources, project.samples(targets))
-        people = study_annotators(study) or sorted({each.person for each in study.studies.everything(study.name)})
+        people = study_annotators(study) or sorted({each.person for each in study.studies.all_assignments(study.name)})
         try:
             labels = project.store.labels(project.question.id)
             self.orders[study.name] = ItemOrder.compute(evidence, labels, project.question, people)
@@ -155,10 +145,10 @@ class BackgroundLearning:
 
         return count
 
-    def state(self) -> LearningState:
-        """Return the state that pages show."""
+    def state(self) -> dict[str, Any]:
+        """Return the evaluator in use, the candidate, and the states and errors of the jobs."""
         evaluator = self.evaluator
-        summary: dict[str, str | int] | None = None if evaluator is None else {
+        summary = None if evaluator is None else {
             "name": evaluator.name, "digest": evaluator.digest(), "question": evaluator.question.id,
             "annotators": len(evaluator.annotators),
         }  # fmt: skip

@@ -84,7 +84,7 @@ class BlindPredictor:
         if assignment.id in self._seen:
             return
         self._seen.add(assignment.id)
-        if any(each.question == question for each in studies.said_in(assignment)):
+        if any(each.question == question for each in studies.answers_in(assignment)):
             return
         prediction = self.predict(assignment.item, assignment.person)
         if prediction is not None:

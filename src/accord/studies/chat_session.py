@@ -203,7 +203,7 @@ class ChatSession:
 
     async def _write(self, talk: Chat, reply: PendingReply) -> None:
         """Generate a reply, save its text every second, and save its final state."""
-        place, saved_at, has_saved_about = talk.said[-1].place, monotonic(), False
+        place, saved_at, has_saved_about = talk.messages[-1].place, monotonic(), False
         task = asyncio.create_task(self._receive(talk, reply))
         try:
             while not task.done():
@@ -228,7 +228,7 @@ class ChatSession:
     async def _receive(self, talk: Chat, reply: PendingReply) -> None:
         assistant = self._assistant(talk)
         documents = await asyncio.to_thread(self._retrieve, talk, assistant)
-        known = {each.id for each in retrieved_documents(talk.said)}
+        known = {each.id for each in retrieved_documents(talk.messages)}
         reply.about["documents"] = [{"id": d.id} if d.id in known else d.to_json() for d in documents]
         client = await asyncio.to_thread(self._client, talk.assistant, assistant)
         prompt = prompt_for(talk, assistant, documents)
@@ -274,27 +274,27 @@ class ChatSession:
             return []
         if assistant.retrieval == "given":
             return self.library.named(topic.documents) if topic is not None else []
-        messages = " ".join(message.content for message in talk.heard)
+        messages = " ".join(message.content for message in talk.transcript)
         query = talk.topic if assistant.retrieval == "topic" else messages
         return self.library.best(query, self.settings.max_documents)
 
     # --- end ------------------------------------------------------------------------------------------------
 
     def _conversation(self, talk: Chat) -> Conversation:
-        messages = [message for message in talk.heard if message.content]
+        messages = [message for message in talk.transcript if message.content]
         if not any(message.role == "assistant" and message.place for message in messages):
             raise Conflict("the assistant has not replied yet; send a message first, or take another topic")
-        replies = [message for message in talk.said if message.role == "assistant" and message.content]
-        turns = tuple(_turn(message, replies, talk.said) for message in messages)
+        replies = [message for message in talk.messages if message.role == "assistant" and message.content]
+        turns = tuple(_turn(message, replies, talk.messages) for message in messages)
         models = {str(reply.about["model"]) for reply in replies if reply.about.get("model")}
         assistant = self.settings.assistants.get(talk.assistant)
         model = None if assistant is None else assistant.model or f"role {assistant.role}"
         metadata = {
             "system": talk.assistant, "topic": talk.topic, "source": "talk", "study": talk.study, "model": model,
-            "answered_by": sorted(models), "began": talk.began, "ended": talk.said[-1].time,
+            "answered_by": sorted(models), "began": talk.began, "ended": talk.messages[-1].time,
         }  # fmt: skip
         name = f"talk-{content_hash(talk.id, length=16).partition(':')[2]}"
-        return Conversation(name, turns, tuple(retrieved_documents(talk.said)), metadata)
+        return Conversation(name, turns, tuple(retrieved_documents(talk.messages)), metadata)
 
     def close(self) -> None:
         """Stop all replies, save their text so far, and close connections."""
@@ -325,7 +325,7 @@ def _final_state(task: asyncio.Task[None], reply: PendingReply) -> tuple[Any, st
         return ("stopped", None) if reply.stopped_by == PERSON else ("cut", DIED)
     error = task.exception()
     if error is None:
-        return "said", None
+        return "complete", None
     _logger.warning("request to an assistant failed: %s", error if isinstance(error, AccordError) else repr(error))
     if isinstance(error, CallFailed):
         return "cut", error.failure.reason
@@ -353,7 +353,7 @@ def prompt_for(talk: Chat, assistant: Assistant, documents: Sequence[Document]) 
     if assistant.knows_topic:
         parts.append(f"The user wants to know about this: {talk.topic}")
     if documents:
-        earlier = [each.id for each in retrieved_documents(talk.said)]
+        earlier = [each.id for each in retrieved_documents(talk.messages)]
         ids = dict.fromkeys([*earlier, *(document.id for document in documents)])
         numbers = {id: number for number, id in enumerate(ids, 1)}
         excerpts = "\n\n".join(f"[{numbers[d.id]}] {d.title or ''}\n{_shorten(d.text)}" for d in documents)
@@ -364,8 +364,8 @@ def prompt_for(talk: Chat, assistant: Assistant, documents: Sequence[Document]) 
         )
     system = "\n\n".join(part for part in parts if part)
     instructions = [ChatMessage("system", sendable(system))] if system else []
-    messages = [ChatMessage(message.role, message.content) for message in talk.heard if message.content]
-    return Prompt((*instructions, *messages), assistant.max_tokens, assistant.temperature, repeat=len(talk.said))
+    messages = [ChatMessage(message.role, message.content) for message in talk.transcript if message.content]
+    return Prompt((*instructions, *messages), assistant.max_tokens, assistant.temperature, repeat=len(talk.messages))
 
 
 def _shorten(text: str) -> str:
@@ -381,7 +381,7 @@ def _turn(message: ChatTurn, replies: Sequence[ChatTurn], messages: Sequence[Cha
     attempts = [other.content for other in replies if question < other.place < message.place]
     documents = [row.get("id") for row in message.about.get("documents") or ()]
     extra = {
-        "ended": None if message.state == "said" else message.state, "reason": message.reason,
+        "ended": None if message.state == "complete" else message.state, "reason": message.reason,
         "attempts": attempts or None, "documents": documents or None,
     }  # fmt: skip
     extra = {name: value for name, value in extra.items() if value}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypedDict
+from typing import Any
 
 from accord.edges import AccordError, BadInput
 from accord.evidence import EvidenceTable
@@ -30,16 +30,6 @@ MAX_ANNOTATORS = 200
 """Maximum number of annotators with predictions; the first ones by name."""
 
 
-class AnnotatorPrediction(TypedDict, total=False):
-    """Predicted rating of an annotator: mean, 80% interval and distribution, or a reason (`unscored`)."""
-
-    value: float
-    low: float
-    high: float
-    distribution: dict[str, float]
-    unscored: str
-
-
 @dataclass(frozen=True)
 class ConversationPredictions:
     """Predictions for one conversation; keys of mappings are turns, with `None` for the whole conversation.
@@ -51,7 +41,7 @@ class ConversationPredictions:
         question: Question that it predicts.
         level: `turn` or `conversation`.
         scores: Predictions for a new annotator, as `Score.to_json` returns them.
-        people: Predictions by annotator.
+        people: Predictions by annotator: mean, 80% interval and distribution, or a reason (`unscored`).
         metrics: Columns of evidence that are not answers of a judge.
         without: Number of missing values by reason.
     """
@@ -62,7 +52,7 @@ class ConversationPredictions:
     question: str = ""
     level: str = ""
     scores: Mapping[int | None, Mapping[str, Any]] = field(default_factory=dict)
-    people: Mapping[int | None, Mapping[str, AnnotatorPrediction]] = field(default_factory=dict)
+    people: Mapping[int | None, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     metrics: Mapping[int | None, Mapping[str, float]] = field(default_factory=dict)
     without: Mapping[str, int] = field(default_factory=dict)
 
@@ -158,8 +148,8 @@ def _measure_turns(project: Project, conversation: Conversation) -> EvidenceTabl
 
 def _annotator_predictions(
     project: Project, evaluator: Evaluator, evidence: EvidenceTable, samples: list[Sample]
-) -> dict[int | None, dict[str, AnnotatorPrediction]]:
-    predictions: dict[int | None, dict[str, AnnotatorPrediction]] = {sample.turn: {} for sample in samples}
+) -> dict[int | None, dict[str, dict[str, Any]]]:
+    predictions: dict[int | None, dict[str, dict[str, Any]]] = {sample.turn: {} for sample in samples}
     for name in evaluator.annotators[:MAX_ANNOTATORS]:
         flow = Scorer(evaluator, Perspective(name)).score(samples, evidence)
         for score in run(flow, project.stored_models):
@@ -167,7 +157,8 @@ def _annotator_predictions(
     return predictions
 
 
-def _annotator_prediction(score: Score | Unscored) -> AnnotatorPrediction:
+def _annotator_prediction(score: Score | Unscored) -> dict[str, Any]:
+    """Return the mean, 80% interval and distribution of a predicted rating, or a reason (`unscored`)."""
     if isinstance(score, Unscored):
         return {"unscored": score.reason}
     low, high = score.interval

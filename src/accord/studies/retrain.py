@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any
 
 from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
@@ -27,30 +27,17 @@ from accord.values import Labels
 REPORT = "refit.json"
 IN_USE = "in use"
 SIGNIFICANCE = 0.05
+RetrainReport = dict[str, Any]
 MetricRow = dict[str, float | None]
 """Out-of-fold metrics: `n`, and `rmse`, `pearson` and `log_loss` with the ends of their intervals."""
 
 
-class RetrainReport(TypedDict):
-    """Comparison of a candidate with the evaluator in use, stored in the candidate's folder.
+def _empty_report(made: str = "", name: str = "") -> RetrainReport:
+    """Return the report of a candidate, stored in its folder, before any comparison.
 
     `now` holds the metrics of the candidate and `before` those of the evaluator in use. `own_mean` is the test of the
-    candidate against each annotator's own mean, and `tests` are those against the evaluator in use, as
-    `SystemDifference.to_json` returns them. `summary` is the outcome in one sentence.
+    candidate against each annotator's own mean, and `tests` are those against the evaluator in use.
     """
-
-    made: str
-    name: str
-    labels: int
-    digest: str
-    now: MetricRow | None
-    before: MetricRow | None
-    own_mean: dict[str, Any] | None
-    tests: list[dict[str, Any]]
-    summary: str
-
-
-def _empty_report(made: str = "", name: str = "") -> RetrainReport:
     return {"made": made, "name": name, "labels": 0, "digest": "", "now": None, "before": None, "own_mean": None,
             "tests": [], "summary": ""}  # fmt: skip
 
@@ -95,7 +82,7 @@ def load_report(folder: Path) -> RetrainReport | None:
     except (OSError, ValueError):
         return None
     is_complete = isinstance(report, dict) and (candidate / CARD).is_file()
-    return cast("RetrainReport", {**_empty_report(), **report}) if is_complete else None
+    return {**_empty_report(), **report} if is_complete else None
 
 
 def promote_candidate(folder: Path) -> None:

@@ -6,7 +6,6 @@ before and after its issues are shown (section 5).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -48,8 +47,8 @@ class ValidatedTurns:
     turns: tuple[Target, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StudyOutcome(ABC):
+@dataclass(frozen=True)
+class StudyOutcome:
     """Outcome of a study so far.
 
     Attributes:
@@ -57,20 +56,22 @@ class StudyOutcome(ABC):
         signature: Signature of the model whose issues are validated.
         planned: Number of sampled turns.
         examples: Number of turns with answers.
+        results: Numbers and estimates by name.
+        lines: Blocks of plain text for a terminal.
     """
 
     flow: str
     signature: str
     planned: int
     examples: int
-
-    @abstractmethod
-    def lines(self) -> list[str]:
-        """Return blocks of plain text for a terminal."""
+    results: Mapping[str, Any]
+    lines: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return asdict(self)
+        """Return the fields and the results by name."""
+        fields = asdict(self)
+        del fields["lines"]
+        return {**fields, **fields.pop("results")}
 
 
 @dataclass(frozen=True)
@@ -153,96 +154,6 @@ class DialogueResampling:
 # --- detection: validity of issues ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AnswerCount:
-    """Number of answers with a value."""
-
-    value: int
-    word: str
-    answers: int
-
-
-@dataclass(frozen=True)
-class AnnotatorValidity:
-    """Number of an annotator's answers, and the share of them that is fair or good."""
-
-    annotator: str
-    answers: int
-    valid: float | None
-
-
-@dataclass(frozen=True)
-class KindValidity:
-    """Turns with a kind of issue: their number, their share, and the valid share by both rules.
-
-    Subjective kinds have no validity.
-    """
-
-    type: str
-    objective: bool | None
-    examples: int
-    share: float | None
-    majority: Estimate
-    all_agree: Estimate
-
-
-@dataclass(frozen=True)
-class PairKappa:
-    """Cohen's κ of two annotators on the turns that both answered."""
-
-    first: str
-    second: str
-    shared: int
-    kappa: float | None
-
-
-@dataclass(frozen=True)
-class FleissKappa(Estimate):
-    """Fleiss' κ, or the reason why it is undefined."""
-
-    undefined: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DetectionOutcome(StudyOutcome):
-    """Validity of issues, and agreement of annotators.
-
-    Attributes:
-        valid: Mean over annotators of the share of valid turns; `valid_range` is the lowest and the highest.
-        majority: Share of turns that more than half of the annotators call fair or good.
-        all_agree: Share of turns that not all annotators call bad.
-        cohen_kappa: Mean over pairs on the three answers; `cohen_kappa_valid` on valid and not valid.
-    """
-
-    answers: int
-    answers_by_value: Sequence[AnswerCount]
-    annotators: Sequence[AnnotatorValidity]
-    valid: Estimate
-    valid_range: Sequence[float] | None
-    majority: Estimate
-    all_agree: Estimate
-    types: Sequence[KindValidity]
-    cohen_kappa: Estimate
-    cohen_kappa_valid: Estimate
-    pairs: Sequence[PairKappa]
-    fleiss_kappa: FleissKappa
-
-    def lines(self) -> list[str]:
-        """Return validity by kind and annotator, and agreement."""
-        kinds = [(each.type, each.examples, each.majority, each.all_agree) for each in self.types]
-        rows = [
-            [name, str(count), majority.text(), all_agree.text()]
-            for name, count, majority, all_agree in [*kinds, ("all", self.examples, self.majority, self.all_agree)]
-            if count
-        ]
-        low, high = (Estimate(end).text() for end in self.valid_range or (None, None))
-        return [
-            text_table(["issue", "turns", "valid (majority)", "valid (unless all say bad)"], rows),
-            f"{len(self.annotators)} annotators; each calls {low} to {high} of the turns valid",
-            f"κ of pairs {self.cohen_kappa.text()}, Fleiss' κ {self.fleiss_kappa.text()}",
-        ]
-
-
 def majority_valid(answers: Floats) -> Flags:
     """(N,) True if more than half of the answers (N, A) are fair or good."""
     return np.asarray((answers >= 1).sum(axis=1) * 2 > (~np.isnan(answers)).sum(axis=1))
@@ -260,8 +171,13 @@ def detection_outcome(
     taxonomy: Taxonomy,
     draws: int = RANK_DRAWS,
     seed: int = 0,
-) -> DetectionOutcome:
-    """Return the outcome of the study `detection`.
+) -> StudyOutcome:
+    """Return the validity of issues and the agreement of annotators.
+
+    `valid` is the mean over annotators of the share of valid turns, and `valid_range` the lowest and the highest share.
+    `majority` is the share of turns that more than half of the annotators call fair or good, and `all_agree` the share
+    that not all call bad. `cohen_kappa` is the mean over pairs on the three answers, and `cohen_kappa_valid` on valid
+    and not valid.
 
     Args:
         answers: Answers of the annotators.
@@ -276,30 +192,50 @@ def detection_outcome(
     resampling, matrix = DialogueResampling.of(table.targets, draws, seed), table.answers
     valid = np.where(np.isnan(matrix), np.nan, matrix >= 1)
     annotators = [
-        AnnotatorValidity(name, int((~np.isnan(own)).sum()), _valid_share(own))
+        {"annotator": name, "answers": int((~np.isnan(own)).sum()), "valid": _valid_share(own)}
         for name, own in zip(table.annotators, matrix.T, strict=True)
     ]
-    shares = [each.valid for each in annotators if each.valid is not None]
+    shares = [share for own in matrix.T if (share := _valid_share(own)) is not None]
     counts, everywhere = counted(matrix, tuple(VALIDITY_WORDS)), np.ones(len(table.targets), dtype=bool)
     fleiss = resampling.estimate(lambda rows: fleiss_kappa(counts[rows]))
-    return DetectionOutcome(
-        flow=DETECTION, signature=turns.signature, planned=len(turns.turns), examples=len(table.targets),
-        answers=int((~np.isnan(matrix)).sum()),
-        answers_by_value=[AnswerCount(*item, int((matrix == item[0]).sum())) for item in VALIDITY_WORDS.items()],
-        annotators=annotators,
-        valid=resampling.estimate(lambda rows: _mean_valid_share(matrix[rows])),
-        valid_range=[min(shares), max(shares)] if shares else None,
-        majority=resampling.share(majority_valid(matrix), everywhere),
-        all_agree=resampling.share(not_all_bad(matrix), everywhere),
-        types=_kind_validity(matrix, [assessed[turn] for turn in table.targets], taxonomy, resampling),
-        cohen_kappa=resampling.estimate(lambda rows: mean_kappa(matrix[rows])),
-        cohen_kappa_valid=resampling.estimate(lambda rows: mean_kappa(valid[rows])),
-        pairs=[
-            PairKappa(table.annotators[first], table.annotators[second], shared, kappa)
+    majority = resampling.share(majority_valid(matrix), everywhere)
+    all_agree = resampling.share(not_all_bad(matrix), everywhere)
+    kappa = resampling.estimate(lambda rows: mean_kappa(matrix[rows]))
+    kinds = _kind_validity(matrix, [assessed[turn] for turn in table.targets], taxonomy, resampling)
+    valid_range = [min(shares), max(shares)] if shares else None
+    results = {
+        "answers": int((~np.isnan(matrix)).sum()),
+        "answers_by_value": [
+            {"value": value, "word": word, "answers": int((matrix == value).sum())}
+            for value, word in VALIDITY_WORDS.items()
+        ],
+        "annotators": annotators,
+        "valid": resampling.estimate(lambda rows: _mean_valid_share(matrix[rows])),
+        "valid_range": valid_range,
+        "majority": majority,
+        "all_agree": all_agree,
+        "types": kinds,
+        "cohen_kappa": kappa,
+        "cohen_kappa_valid": resampling.estimate(lambda rows: mean_kappa(valid[rows])),
+        "pairs": [
+            {"first": table.annotators[first], "second": table.annotators[second], "shared": shared, "kappa": kappa}
             for first, second, shared, kappa in pairwise_kappas(matrix)
         ],
-        fleiss_kappa=FleissKappa(fleiss.value, fleiss.low, fleiss.high, no_fleiss(counts)),
-    )  # fmt: skip
+        "fleiss_kappa": {**asdict(fleiss), "undefined": no_fleiss(counts)},
+    }
+    whole = {"type": "all", "examples": len(table.targets), "majority": majority, "all_agree": all_agree}
+    rows = [
+        [row["type"], str(row["examples"]), row["majority"].text(), row["all_agree"].text()]
+        for row in [*kinds, whole]
+        if row["examples"]
+    ]
+    low, high = (Estimate(end).text() for end in valid_range or (None, None))
+    lines = [
+        text_table(["issue", "turns", "valid (majority)", "valid (unless all say bad)"], rows),
+        f"{len(annotators)} annotators; each calls {low} to {high} of the turns valid",
+        f"κ of pairs {kappa.text()}, Fleiss' κ {fleiss.text()}",
+    ]
+    return StudyOutcome(DETECTION, turns.signature, len(turns.turns), len(table.targets), results, lines)
 
 
 def _valid_share(answers: Floats) -> float | None:
@@ -314,8 +250,11 @@ def _mean_valid_share(answers: Floats) -> float | None:
 
 def _kind_validity(
     answers: Floats, assessments: Sequence[IssueAnnotation], taxonomy: Taxonomy, resampling: DialogueResampling
-) -> list[KindValidity]:
-    """Return table 13: "None", the kinds in the taxonomy's order, then kinds of other taxonomies."""
+) -> list[dict[str, Any]]:
+    """Return table 13: "None", the kinds in the taxonomy's order, then kinds of other taxonomies.
+
+    A kind has the number and share of its turns, and the valid share by both rules; subjective kinds have no validity.
+    """
     objective: dict[str, bool | None] = {NO_ISSUE: True, **{kind.name: kind.objective for kind in taxonomy.issues}}
     kinds = [{issue.type for issue in each.issues} or {NO_ISSUE} for each in assessments]
     objective |= dict.fromkeys(sorted({name for names in kinds for name in names} - set(objective)), None)
@@ -323,72 +262,14 @@ def _kind_validity(
     rows = []
     for name, is_objective in objective.items():
         among = np.array([name in names for names in kinds], dtype=bool)
-        valid = [resampling.share(rule, among) if is_objective else Estimate() for rule in rules]
+        majority, all_agree = (resampling.share(rule, among) if is_objective else Estimate() for rule in rules)
         share = float(among.mean()) if len(among) else None
-        rows.append(KindValidity(name, is_objective, int(among.sum()), share, *valid))
+        rows.append({"type": name, "objective": is_objective, "examples": int(among.sum()), "share": share,
+                     "majority": majority, "all_agree": all_agree})  # fmt: skip
     return rows
 
 
 # --- overall: ratings before and after issues are shown --------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RatingAgreement:
-    """Spearman's ρ of ratings with each other and with the model's scores, and the mean distance to the scores."""
-
-    agreement_with_all: Estimate
-    agreement_with_others: Estimate
-    agreement_with_model: Estimate
-    distance_to_model: Estimate
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageRatings(RatingAgreement):
-    """Agreement of the ratings of one stage, and their mean."""
-
-    mean: Estimate
-
-
-@dataclass(frozen=True)
-class RatingRevisions:
-    """Number, share, direction and mean step of revised ratings, and their number by turns with and without issues."""
-
-    revised: int
-    share: Estimate
-    lower: int
-    higher: int
-    unchanged: int
-    mean_step: Estimate
-    revised_with_issues: int
-    revised_without_issues: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class OverallOutcome(StudyOutcome):
-    """Ratings of the dialogue alone (`initial`) and with its issues (`revised`), their change, and the revisions.
-
-    Only ratings with both stages count; `without_second` ratings lack the second one.
-    """
-
-    ratings: int
-    without_second: int
-    initial: StageRatings
-    revised: StageRatings
-    change: RatingAgreement
-    revisions: RatingRevisions
-
-    def lines(self) -> list[str]:
-        """Return agreement in both stages, and the revisions."""
-        stages, revisions = (self.initial, self.revised), self.revisions
-        rows = [
-            ["annotator with mean of all", *(stage.agreement_with_all.text() for stage in stages)],
-            ["annotator with mean of the others", *(stage.agreement_with_others.text() for stage in stages)],
-            ["mean of all with the model", *(stage.agreement_with_model.text() for stage in stages)],
-        ]
-        return [
-            text_table(["Spearman", "dialogue alone", "with issues"], rows),
-            f"{revisions.share.text()} of {self.ratings} revised: {revisions.lower} down, {revisions.higher} up",
-        ]
 
 
 def overall_outcome(
@@ -397,8 +278,10 @@ def overall_outcome(
     assessments: Iterable[IssueAnnotation],
     draws: int = RANK_DRAWS,
     seed: int = 0,
-) -> OverallOutcome:
-    """Return the outcome of the study `overall`.
+) -> StudyOutcome:
+    """Return the agreement of ratings of the dialogue alone and with its issues, and the number of revisions.
+
+    Only ratings with both stages count; `without_second` ratings lack the second one.
 
     Args:
         answers: Answers of the annotators.
@@ -413,36 +296,49 @@ def overall_outcome(
     model = np.array([assessed[turn].score for turn in initial.targets], dtype=float)
     has_issues = np.array([bool(assessed[turn].issues) for turn in initial.targets], dtype=bool)
     ratings = int((~np.isnan(initial.answers)).sum())
-    return OverallOutcome(
-        flow=OVERALL, signature=turns.signature, planned=len(turns.turns), examples=len(initial.targets),
-        ratings=ratings, without_second=sum(question == INITIAL for _, _, question in answers) - ratings,
-        initial=_stage(initial.answers, model, resampling),
-        revised=_stage(revised.answers, model, resampling),
-        change=_change(initial.answers, revised.answers, model, resampling),
-        revisions=_revisions(initial.answers, revised.answers, has_issues, resampling),
-    )  # fmt: skip
+    stages = [_stage(table.answers, model, resampling) for table in (initial, revised)]
+    revisions = _revisions(initial.answers, revised.answers, has_issues, resampling)
+    results = {
+        "ratings": ratings,
+        "without_second": sum(question == INITIAL for _, _, question in answers) - ratings,
+        "initial": stages[0],
+        "revised": stages[1],
+        "change": _change(initial.answers, revised.answers, model, resampling),
+        "revisions": revisions,
+    }
+    labels = {
+        "agreement_with_all": "annotator with mean of all",
+        "agreement_with_others": "annotator with mean of the others",
+        "agreement_with_model": "mean of all with the model",
+    }
+    rows = [[label, *(stage[name].text() for stage in stages)] for name, label in labels.items()]
+    lines = [
+        text_table(["Spearman", "dialogue alone", "with issues"], rows),
+        f"{revisions['share'].text()} of {ratings} revised: {revisions['lower']} down, {revisions['higher']} up",
+    ]
+    return StudyOutcome(OVERALL, turns.signature, len(turns.turns), len(initial.targets), results, lines)
 
 
 def _mean(values: Floats) -> float | None:
     return float(np.nanmean(values)) if (~np.isnan(values)).any() else None
 
 
-def _agreement(estimate: Callable[[Callable[[Floats, Floats], float | None]], Estimate]) -> RatingAgreement:
-    """Estimate each statistic of (N, A) ratings and (N,) scores of the model."""
-    return RatingAgreement(
-        estimate(lambda ratings, _: agreement_with_all(ratings)),
-        estimate(lambda ratings, _: agreement_with_others(ratings)),
-        estimate(agreement_with_model),
-        estimate(lambda ratings, model: _mean(np.abs(ratings - model[:, None]))),
-    )
+def _agreement(estimate: Callable[[Callable[[Floats, Floats], float | None]], Estimate]) -> dict[str, Estimate]:
+    """Estimate Spearman's ρ of (N, A) ratings with each other and with the model's (N,) scores, and their distance."""
+    return {
+        "agreement_with_all": estimate(lambda ratings, _: agreement_with_all(ratings)),
+        "agreement_with_others": estimate(lambda ratings, _: agreement_with_others(ratings)),
+        "agreement_with_model": estimate(agreement_with_model),
+        "distance_to_model": estimate(lambda ratings, model: _mean(np.abs(ratings - model[:, None]))),
+    }
 
 
-def _stage(ratings: Floats, model: Floats, resampling: DialogueResampling) -> StageRatings:
+def _stage(ratings: Floats, model: Floats, resampling: DialogueResampling) -> dict[str, Estimate]:
     agreement = _agreement(lambda of: resampling.estimate(lambda rows: of(ratings[rows], model[rows])))
-    return StageRatings(**vars(agreement), mean=resampling.estimate(lambda rows: _mean(ratings[rows])))
+    return {**agreement, "mean": resampling.estimate(lambda rows: _mean(ratings[rows]))}
 
 
-def _change(initial: Floats, revised: Floats, model: Floats, resampling: DialogueResampling) -> RatingAgreement:
+def _change(initial: Floats, revised: Floats, model: Floats, resampling: DialogueResampling) -> dict[str, Estimate]:
     """Return revised minus initial on the same samples."""
 
     def difference(of: Callable[[Floats, Floats], float | None]) -> Estimate:
@@ -455,17 +351,21 @@ def _change(initial: Floats, revised: Floats, model: Floats, resampling: Dialogu
     return _agreement(difference)
 
 
-def _revisions(initial: Floats, revised: Floats, has_issues: Flags, resampling: DialogueResampling) -> RatingRevisions:
+def _revisions(initial: Floats, revised: Floats, has_issues: Flags, resampling: DialogueResampling) -> dict[str, Any]:
+    """Return the number, share, direction and mean step of revised ratings."""
     step = revised - initial
     rated, moved = ~np.isnan(step), ~np.isnan(step) & (step != 0)
 
     def share(rows: Indices) -> float | None:
         return float(moved[rows].sum() / rated[rows].sum()) if rated[rows].any() else None
 
-    return RatingRevisions(
-        revised=int(moved.sum()), share=resampling.estimate(share), lower=int((step < 0).sum()),
-        higher=int((step > 0).sum()), unchanged=int((step == 0).sum()),
-        mean_step=resampling.estimate(lambda rows: _mean(step[rows])),
-        revised_with_issues=int(moved[has_issues].sum()),
-        revised_without_issues=int(moved[~has_issues].sum()),
-    )  # fmt: skip
+    return {
+        "revised": int(moved.sum()),
+        "share": resampling.estimate(share),
+        "lower": int((step < 0).sum()),
+        "higher": int((step > 0).sum()),
+        "unchanged": int((step == 0).sum()),
+        "mean_step": resampling.estimate(lambda rows: _mean(step[rows])),
+        "revised_with_issues": int(moved[has_issues].sum()),
+        "revised_without_issues": int(moved[~has_issues].sum()),
+    }

@@ -104,7 +104,7 @@ class StudyProgress:
     @cached_property
     def assignments(self) -> list[Assignment]:
         """Assignments of all rounds."""
-        return self.study.studies.everything(self.study.name)
+        return self.study.studies.all_assignments(self.study.name)
 
     def annotations_in(self, part: str = "") -> list[Annotation]:
         """Return the annotations of the first round, or of `NAME/PART`."""

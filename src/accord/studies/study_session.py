@@ -203,7 +203,7 @@ class StudySession:
         """Return True if a person has reached the maximum number of items of a round and none of them is open."""
         if self.settings.items_per_annotator is None:
             return False
-        assignments = [each for each in self.studies.mine(self.name, person) if each.item.round == round]
+        assignments = [each for each in self.studies.assignments_of(self.name, person) if each.item.round == round]
         is_full = len(assignments) >= self.settings.items_per_annotator
         return is_full and all(assignment.state != "open" for assignment in assignments)
 
@@ -225,7 +225,7 @@ class StudySession:
         """Add a share of the completed items a second time; a hash of their keys selects them."""
         if not self.settings.repeat_share:
             return
-        done = [each.item for each in self.studies.mine(self.name, person) if each.state == "done"]
+        done = [each.item for each in self.studies.assignments_of(self.name, person) if each.state == "done"]
         plain = [item for item in done if item.round == round and item.kind != "repeat"]
         for item in plain[REPEAT_AFTER:]:
             draw = int(content_hash([self.settings.seed, person, item.key])[5:13], 16) / 16**8
@@ -262,7 +262,7 @@ class StudySession:
         with_documents = "documents" in stage.show
         names = {target.conversation for target in targets}
         conversations = {each.id: each for each in self.project.store.conversations(names)}
-        annotations = self.studies.said_in(assignment)
+        annotations = self.studies.answers_in(assignment)
         marks = tuple(each for each in annotations if each.question.startswith(ISSUE))
         answers = [each for each in annotations if not each.question.startswith(ISSUE)]
         return ItemView(
@@ -295,7 +295,7 @@ class StudySession:
 
     def progress(self, person: str) -> tuple[int, int]:
         """Return the number of items that a person has completed or skipped, and the person's total."""
-        assignments = self.studies.mine(self.name, person)
+        assignments = self.studies.assignments_of(self.name, person)
         rounds, per_item = range(1, max(self.studies.rounds(self.name), 1) + 1), self.settings.annotators_per_item
         total = len(assignments) + sum(self.studies.left(self.name, round, person, per_item) for round in rounds)
         completed = sum(assignment.state != "open" for assignment in assignments)
@@ -328,7 +328,7 @@ class StudySession:
         """Return the predictions for a completed item; empty if the study does not show them."""
         if not self.settings.show_prediction or assignment.state != "done":
             return ()
-        answered = {each.question for each in self.studies.said_in(assignment)}
+        answered = {each.question for each in self.studies.answers_in(assignment)}
         predictions = self.studies.predictions(self.name, assignment.person)
         return tuple(each for each in predictions if each.item == assignment.item.key and each.question in answered)
 

@@ -234,9 +234,9 @@ class MetricsTable:
         )
 
     def _served(self, system: Predictions, rows: Indices) -> Estimate:
-        """Return the RMSE of the predictions for a new annotator."""
+        """Return the RMSE of the predictions for a new annotator; undefined if all ratings are of one annotator."""
         known = rows[np.isfinite(system.new_value[rows])]
-        if not len(known):
+        if len(set(self.rated.annotator[known])) < 2:
             return Estimate()
         paired = system.paired_new(self.rated).take(known)
         return bootstrap(self.clusters(known), STATISTICS["rmse"], [paired], self.draws, self.seed)

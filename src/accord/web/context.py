@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from fastapi import Request
+from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -153,7 +153,7 @@ class WorkbenchContext:
         self, request: Request, template: str, visitor: Visitor, data: Mapping[str, Any], **values: Any
     ) -> Response:
         """Render a page, or return its data if the address ends in `.json`; `values` are for the page only."""
-        if request.url.path.endswith(".json"):
+        if is_json(request):
             return JSONResponse(dict(data))
         return self.render(template, visitor, **data, **values)
 
@@ -162,7 +162,7 @@ class WorkbenchContext:
         status, reason = _status_and_reason(error)
         headers = error.headers if isinstance(error, Refused) else {}
         is_script = "x-accord-form" in request.headers or media_type(request.headers.get("content-type", "")) == JSON
-        if request.url.path.endswith(".json") or is_script:
+        if is_json(request) or is_script:
             return JSONResponse({"error": reason}, status, headers)
         visitor = None
         if status not in {503}:
@@ -170,6 +170,17 @@ class WorkbenchContext:
         response = self.render("error", visitor, status, reason=reason)
         response.headers.update(headers)
         return response
+
+
+def is_json(request: Request) -> bool:
+    """Return True if the address of a page ends in `.json`."""
+    return request.url.path.endswith(".json")
+
+
+def add_page(app: FastAPI, path: str, page: Callable[..., Any]) -> None:
+    """Add a page, and its JSON at the same path with `.json`."""
+    app.get(f"{path}.json")(page)
+    app.get(path)(page)
 
 
 def _status_and_reason(error: Exception) -> tuple[int, str]:

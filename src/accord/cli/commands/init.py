@@ -235,14 +235,14 @@ MOST_NAMED = 6
 def _next(found: FileSurvey, paths: Sequence[Path], columns: list[str] | None) -> tuple[str, list[str]]:
     """Return the command that imports the surveyed labels and conversations, and a sentence about it."""
     labels = found.rating_columns if found.guessed_columns else ()
-    chats = [] if found.conversations else _conversations_beside(paths)
+    chats = [] if found.conversations else _conversation_files_near(paths)
     if not found.conversations and not chats:
         command = command_line("accord import CONVERSATIONS", paths, labels, columns)
         return "", [f"the labels need their conversations; name the file that holds them: {command}"]
     return command_line("accord import", [*chats, *paths], labels, columns), []
 
 
-def _conversations_beside(paths: Sequence[Path]) -> list[Path]:
+def _conversation_files_near(paths: Sequence[Path]) -> list[Path]:
     """Return the files with conversations in the folders of the label files."""
     from accord.edges import BadInput
     from accord.project import survey_files

@@ -32,7 +32,7 @@ def pull(
     """Fetch models that run in this process, check their checksums, and unpack them into the user's cache."""
     from accord.edges import BadInput
     from accord.embedded import CATALOGUE
-    from accord.embedded.download import pull as pull_one
+    from accord.embedded.catalogue import pull as pull_one
 
     wanted = names or list(CATALOGUE)
     if source is not None and len(wanted) != 1:

@@ -63,7 +63,7 @@ def validate(
         try:
             if outcome:
                 found = human_studies.load_outcome(project, flow, studies)
-                lines = [f"{found.examples} of {found.planned} turns have answers", *found.lines()]
+                lines = [f"{found.examples} of {found.planned} turns have answers", *found.lines]
                 show(found.to_json(), as_json, lambda _: "\n\n".join(lines))
                 return
             study = human_studies.open_validation(project, flow, studies, sample, per_turn, items_per_annotator)

@@ -33,9 +33,9 @@ from accord.live.scorer import LiveScorer
 from accord.live.service import schemas
 from accord.live.service.fair_queue import MAX_CONCURRENT_CHUNKS, MAX_WAITING, FairQueue, QueueFull, ScoringTimeout
 from accord.live.service.middleware import MAX_BODY_BYTES, REQUEST_SECONDS, App, TokenGuard
-from accord.live.service.otlp import parse_export
+from accord.live.service.otlp import LOGS, TRACES, Signal, parse_export
 from accord.live.service.prometheus import RequestCounter, ServiceMetrics
-from accord.live.service.schemas import JSON, LOGS, PROTOBUF, TRACES, Signal, media_type
+from accord.live.service.schemas import JSON, PROTOBUF, media_type
 from accord.project import Project
 from accord.values import JsonSchema
 from accord.version import __version__
@@ -77,7 +77,7 @@ class Service:
         self.ingestor = ingestor
         self.load_report = None if load_report is None else _cached(load_report)
         self.queue = FairQueue(
-            ingestor,
+            ingestor.take,
             max_waiting,
             scorer.limits.timeout_seconds,
             MAX_CONCURRENT_CHUNKS if scorer.asks else 1,
@@ -211,20 +211,8 @@ def open_service(
 ) -> Iterator[Service]:
     """Open a service for an evaluator of a project.
 
-    Args:
-        project: Its `live` and `monitoring` settings, store and models are used.
-        evaluator: Folder of a fitted evaluator.
-        annotator: Annotator whose ratings are predicted; `None` predicts a new annotator.
-        out: JSON Lines file to which the rows of replies are appended.
-        conversations: Maximum number of conversations in memory.
-        seconds: Time after its last message for which a conversation stays in memory.
-        monitoring: Aggregate scores by day in the store, and raise alarms.
-        ask: Let sources that are not live send requests to their models.
-        log: Called with one line per alarm or problem.
-
-    Raises:
-        BadInput: The folder holds no evaluator, or the evaluator cannot score live.
-        UnknownName: The evaluator does not know the annotator.
+    Arguments and errors are those of `open_ingestor`, with the settings, the store and the models of the project. `ask`
+    lets sources that are not live send requests.
     """
     config = project.config
     with open_ingestor(
@@ -378,7 +366,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 
 def _add_scores(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/scores", summary="Score one message or a batch", openapi_extra=dict(schemas.scores()))
+    @app.post("/v1/scores", summary="Score one message or a batch", openapi_extra=schemas.scores())
     async def scores(request: Request) -> Response:
         """Returns a row for each message, in order: scored, unscored, heard or refused."""
         parsed, is_batch = await service.parse(await request.body(), request.headers.get("content-type", ""))
@@ -414,12 +402,12 @@ def _add_exports(app: FastAPI, service: Service) -> None:
             return JSONResponse({"partialSuccess": partial_success} if errors else {})
         return Response(signal.answer(errors, reason), media_type=PROTOBUF)
 
-    @app.post("/v1/traces", summary="OpenTelemetry traces (OTLP/HTTP)", openapi_extra=dict(schemas.traces()))
+    @app.post("/v1/traces", summary="OpenTelemetry traces (OTLP/HTTP)", openapi_extra=schemas.traces())
     async def traces(request: Request) -> Response:
         """Scores the replies of GenAI spans; a span may repeat the earlier turns of its conversation."""
         return await ingest(request, TRACES)
 
-    @app.post("/v1/logs", summary="OpenTelemetry log records (OTLP/HTTP)", openapi_extra=dict(schemas.traces()))
+    @app.post("/v1/logs", summary="OpenTelemetry log records (OTLP/HTTP)", openapi_extra=schemas.traces())
     async def logs(request: Request) -> Response:
         """Scores the replies of GenAI events, which some instrumentations write in addition to spans."""
         return await ingest(request, LOGS)

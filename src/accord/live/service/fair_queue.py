@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-from accord.live.ingest import LiveRow, MessageSink, timed_out_row
+from accord.live.ingest import LiveRow, timed_out_row
 from accord.live.messages import Message
 
 MAX_MESSAGES, MAX_WORK = 256, 20_000
@@ -41,15 +41,7 @@ class ScoringTimeout(Exception):
 
 @dataclass(eq=False)
 class _Job:
-    """A request.
-
-    Attributes:
-        batch: Messages of the request.
-        result: Rows of all messages.
-        rows: Rows of the messages that are scored.
-        started: Number of messages passed on to the scorer.
-        is_expired: True after the timeout.
-    """
+    """A request; `rows` holds the results so far, and `started` is the number of messages passed on to the scorer."""
 
     batch: Sequence[Message]
     result: asyncio.Future[list[LiveRow]]
@@ -60,14 +52,9 @@ class _Job:
 
 @dataclass(eq=False)
 class _Client:
-    """Jobs of a client.
+    """Jobs of a client in order of arrival; `start` and `end` are virtual times of the next and the previous chunk.
 
-    Attributes:
-        jobs: Waiting jobs, in order of arrival.
-        start: Virtual time at which the next chunk starts.
-        end: Virtual time at which the previous chunk ended.
-        ticket: Number of the heap entry that is valid; older entries are skipped.
-        is_served: True while a chunk of the client is scored.
+    `ticket` is the number of the valid heap entry; older entries are skipped.
     """
 
     jobs: deque[_Job] = field(default_factory=deque)
@@ -94,7 +81,7 @@ class FairQueue:
     While some messages are scored, others gather, so that under load each call scores more messages at lower cost.
 
     Args:
-        ingestor: Scores and stores messages.
+        take: Scores and stores messages; returns a row per message, in order.
         max_waiting: Maximum number of waiting messages.
         seconds: Time after which a request is answered with the rows that are ready.
         concurrency: Number of chunks under way at once.
@@ -103,13 +90,13 @@ class FairQueue:
 
     def __init__(
         self,
-        ingestor: MessageSink,
+        take: Callable[[Sequence[Message]], list[LiveRow]],
         max_waiting: int = MAX_WAITING,
         seconds: float = 30.0,
         concurrency: int = 1,
         work: Callable[[Message], int] = message_size,
     ) -> None:
-        self.ingestor, self.max_waiting, self.seconds = ingestor, max_waiting, seconds
+        self.take, self.max_waiting, self.seconds = take, max_waiting, seconds
         self.concurrency, self.work = concurrency, work
         self.waiting, self._waiting_singles = 0, 0
         self._clients: dict[str, _Client] = {}
@@ -235,7 +222,7 @@ class FairQueue:
     async def _score_chunks(self, chunks: Sequence[_Chunk]) -> None:
         batch = [message for chunk in chunks for message in chunk.batch]
         try:
-            rows = await asyncio.get_running_loop().run_in_executor(self._threads, self.ingestor.take, batch)
+            rows = await asyncio.get_running_loop().run_in_executor(self._threads, self.take, batch)
         except Exception as error:  # the error belongs to these requests; the queue goes on
             for chunk in chunks:
                 self._finish(chunk.client, chunk.job, error)

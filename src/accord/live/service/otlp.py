@@ -7,12 +7,70 @@ names of its attributes are read, because most spans of a collector are such spa
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
-from accord.edges import BadInput
+from accord.edges import BadInput, MissingExtra
 from accord.formats import decoded_json, has_no_content
-from accord.live.service.schemas import JSON, PROTOBUF, TRACES, Signal, media_type
+from accord.live.service.schemas import JSON, PROTOBUF, media_type
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Kind of OTLP export.
+
+    Attributes:
+        name: Name of its OTLP package.
+        resources: JSON key of the list of resources.
+        rejected: JSON key of the number of rejected records in a response.
+    """
+
+    name: str
+    resources: str
+    rejected: str
+
+    def checked(self, export: Any) -> dict[str, Sequence[Any]]:
+        """Return an export.
+
+        Raises:
+            BadInput: The value is not an export of this signal.
+        """
+        parts = export.get(self.resources, export.get(_snake(self.resources), ())) if isinstance(export, dict) else None
+        if not isinstance(parts, list | tuple):
+            raise BadInput(f"an export of {self.name} has a list of {self.resources}")
+        return {self.resources: parts}
+
+    def message(self, end: str) -> Any:
+        """Return a new protobuf message: the `Request` or the `Response` of an export.
+
+        Raises:
+            MissingExtra: The OTLP classes are not installed.
+        """
+        package = self.name.removesuffix("s") if self.name == "traces" else self.name
+        try:
+            module = import_module(f"opentelemetry.proto.collector.{package}.v1.{package}_service_pb2")
+        except ImportError:
+            raise MissingExtra("OTLP as protobuf", "serve") from None
+        return getattr(module, f"Export{package.title()}Service{end}")()
+
+    def answer(self, errors: int, reason: str) -> bytes:
+        """Return the response as protobuf: the number of rejected records, and the first reason."""
+        response = self.message("Response")
+        if errors:
+            setattr(response.partial_success, _snake(self.rejected), errors)
+            response.partial_success.error_message = reason
+        return bytes(response.SerializeToString())
+
+
+TRACES = Signal("traces", "resourceSpans", "rejectedSpans")
+LOGS = Signal("logs", "resourceLogs", "rejectedLogRecords")
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?=[A-Z])", "_", name).lower()
 
 
 def parse_export(body: bytes, content_type: str, signal: Signal) -> Any:

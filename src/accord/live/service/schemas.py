@@ -1,4 +1,4 @@
-"""JSON Schema of messages and rows, OpenAPI description of each route, and OTLP signals.
+"""JSON Schema of messages and rows, and OpenAPI description of each route.
 
 The schema of a message is generated from `Message`, so that the published schema matches the parser.
 """
@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from markupsafe import Markup, escape
 
-from accord.edges import BadInput, MissingExtra
 from accord.live.messages import adapter
-from accord.values import Json, JsonSchema
+from accord.values import JsonSchema
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
@@ -25,61 +22,6 @@ PROTOBUF, JSON = "application/x-protobuf", "application/json"
 def media_type(content_type: str) -> str:
     """Return a content type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
-
-
-@dataclass(frozen=True)
-class Signal:
-    """Kind of OTLP export.
-
-    Attributes:
-        name: Name of its OTLP package.
-        resources: JSON key of the list of resources.
-        rejected: JSON key of the number of rejected records in a response.
-    """
-
-    name: str
-    resources: str
-    rejected: str
-
-    def checked(self, export: Any) -> dict[str, Sequence[Any]]:
-        """Return an export.
-
-        Raises:
-            BadInput: The value is not an export of this signal.
-        """
-        parts = export.get(self.resources, export.get(_snake(self.resources), ())) if isinstance(export, dict) else None
-        if not isinstance(parts, list | tuple):
-            raise BadInput(f"an export of {self.name} has a list of {self.resources}")
-        return {self.resources: parts}
-
-    def message(self, end: str) -> Any:
-        """Return a new protobuf message: the `Request` or the `Response` of an export.
-
-        Raises:
-            MissingExtra: The OTLP classes are not installed.
-        """
-        package = self.name.removesuffix("s") if self.name == "traces" else self.name
-        try:
-            module = import_module(f"opentelemetry.proto.collector.{package}.v1.{package}_service_pb2")
-        except ImportError:
-            raise MissingExtra("OTLP as protobuf", "serve") from None
-        return getattr(module, f"Export{package.title()}Service{end}")()
-
-    def answer(self, errors: int, reason: str) -> bytes:
-        """Return the response as protobuf: the number of rejected records, and the first reason."""
-        response = self.message("Response")
-        if errors:
-            setattr(response.partial_success, _snake(self.rejected), errors)
-            response.partial_success.error_message = reason
-        return bytes(response.SerializeToString())
-
-
-TRACES = Signal("traces", "resourceSpans", "rejectedSpans")
-LOGS = Signal("logs", "resourceLogs", "rejectedLogRecords")
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?=[A-Z])", "_", name).lower()
 
 
 MAX_BATCH = 1000
@@ -152,42 +94,14 @@ def message_schema() -> JsonSchema:
     }
 
 
-class Media(TypedDict):
-    """Body of one content type."""
-
-    schema: NotRequired[JsonSchema]
-    examples: NotRequired[Mapping[str, Mapping[str, Json]]]
-
-
-class Body(TypedDict):
-    """Request body, by content type."""
-
-    required: bool
-    content: Mapping[str, Media]
-
-
-class ResponseBody(TypedDict):
-    """Response body, by content type."""
-
-    description: str
-    content: Mapping[str, Media]
-
-
-class Operation(TypedDict):
-    """OpenAPI description of a route: request body, and responses by status."""
-
-    requestBody: Body
-    responses: Mapping[str, ResponseBody]
-
-
-def scores() -> Operation:
+def scores() -> dict[str, Any]:
     """Return the OpenAPI description of `POST /v1/scores`."""
     defs = message_schema()["$defs"]
-    rows: JsonSchema = {"type": "object", "properties": {"scores": {"type": "array", "items": ROW}}}
-    message: dict[str, Json] = {"conversation": "chat-17", "role": "assistant", "content": "Yes, within 45 days."}
-    reply: Json = {**message, "id": "m2"}
-    examples: Mapping[str, dict[str, Json]] = {"one": {"value": reply}, "batch": {"value": {"messages": [reply]}}}
-    body: Media = {"schema": {"anyOf": [defs["Message"], defs["Batch"]]}, "examples": examples}
+    rows = {"type": "object", "properties": {"scores": {"type": "array", "items": ROW}}}
+    message = {"conversation": "chat-17", "role": "assistant", "content": "Yes, within 45 days."}
+    reply = {**message, "id": "m2"}
+    examples = {"one": {"value": reply}, "batch": {"value": {"messages": [reply]}}}
+    body = {"schema": {"anyOf": [defs["Message"], defs["Batch"]]}, "examples": examples}
     return {
         "requestBody": {"required": True, "content": {JSON: body}},
         "responses": {
@@ -203,16 +117,16 @@ def scores() -> Operation:
     }
 
 
-def traces() -> Operation:
+def traces() -> dict[str, Any]:
     """Return the OpenAPI description of `POST /v1/traces`."""
-    kinds: Mapping[str, Media] = {JSON: {"schema": {"type": "object"}}, PROTOBUF: {}}
+    kinds = {JSON: {"schema": {"type": "object"}}, PROTOBUF: {}}
     answer = _response("Accepted; unreadable spans are counted in `partialSuccess`.", {"type": "object"})
-    body: Body = {"required": True, "content": kinds}
+    body = {"required": True, "content": kinds}
     full = _response("Too many messages wait; send it again after `Retry-After`.", _ERROR)
     return {"requestBody": body, "responses": {"200": answer, "429": full, "503": _response("Send it again.", _ERROR)}}
 
 
-def _response(description: str, schema: JsonSchema) -> ResponseBody:
+def _response(description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": description, "content": {JSON: {"schema": schema}}}
 
 

@@ -29,7 +29,7 @@ from accord.board import (
 )
 from accord.charts import Axis, ChartLine, ChartLink, Guide, line_chart
 from accord.edges import BadInput, parse_whole_number
-from accord.web.context import WorkbenchContext
+from accord.web.context import WorkbenchContext, add_page
 
 CHART_SIZE = (600, 200)
 _PAGE_FIELDS = ("page", "back")
@@ -40,9 +40,8 @@ _NO_LIST_FILTERS = {"low": None, "high": None, "unscored": False, "order": "wors
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """Add the board and its lists."""
     pages = _BoardPages(context)
-    for path, page in (("/board", pages.board), ("/board/list", pages.list)):
-        app.get(f"{path}.json")(page)
-        app.get(path)(page)
+    add_page(app, "/board", pages.board)
+    add_page(app, "/board/list", pages.list)
 
 
 class _BoardPages:

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from time import monotonic
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -23,7 +23,7 @@ from accord.edges import BadInput, parse_whole_number
 from accord.store import DIED, Chat, ChatTurn, Conflict
 from accord.studies import ChatSession
 from accord.web.accounts import Visitor
-from accord.web.context import WorkbenchContext
+from accord.web.context import WorkbenchContext, add_page, is_json
 from accord.web.forms import new_key
 
 WAIT_SECONDS = 20.0
@@ -49,38 +49,13 @@ REASONS = {
 """Messages for replies that were cut off; they do not reveal the assistant."""
 
 
-class ChatLine(TypedDict):
-    """A message on the page; one that was cut off has a reason."""
-
-    role: str
-    text: str
-    state: str
-    reason: NotRequired[str]
-
-
-class ChatView(TypedDict):
-    """A chat as its annotator sees it, without the name of the assistant."""
-
-    id: str
-    topic: str
-    state: str
-    messages: list[ChatLine]
-    after: int
-    left: int
-    writing: bool
-    again: bool
-    can_end: bool
-
-
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """Add the chat pages; a study with invalid documents or assistants is withdrawn."""
     pages = _ChatPages(context)
-    app.get("/talk/{study}.json")(pages.overview)
-    app.get("/talk/{study}")(pages.overview)
+    add_page(app, "/talk/{study}", pages.overview)
     app.post("/talk/{study}")(pages.begin)
     app.get("/talk/{study}/{id}/stream")(pages.stream)
-    app.get("/talk/{study}/{id}.json")(pages.chat)
-    app.get("/talk/{study}/{id}")(pages.chat)
+    add_page(app, "/talk/{study}/{id}", pages.chat)
     app.post("/talk/{study}/{id}")(pages.act)
 
 
@@ -110,7 +85,7 @@ class _ChatPages:
         session = self._session(study, visitor)
         chats = [
             {"id": talk.id, "topic": talk.topic, "state": talk.state, "began": talk.began, "ended": talk.ended}
-            for talk in session.talks.mine(study, visitor.person.name)
+            for talk in session.talks.chats_of(study, visitor.person.name)
         ]
         limit = session.settings.max_conversations
         left = None if limit is None else max(0, limit - sum(chat["state"] == "ended" for chat in chats))
@@ -122,7 +97,7 @@ class _ChatPages:
         visitor = self.context.visitor(request)
         session = self._session(study, visitor)
         talk = session.talk(id, visitor.person.name)
-        if request.url.path.endswith(".json"):
+        if is_json(request):
             return JSONResponse(_view(session, talk))
         if talk.state != "open":
             return RedirectResponse(_next_address(talk), 303)
@@ -170,19 +145,20 @@ class _ChatPages:
         return RedirectResponse(address, 303)
 
 
-def _view(session: ChatSession, talk: Chat) -> ChatView:
+def _view(session: ChatSession, talk: Chat) -> dict[str, Any]:
+    """Return a chat as its annotator sees it, without the name of the assistant."""
     reply = session.pending_reply(talk.id)
     lines = [
         _line(message, reply.shown if reply is not None and message is talk.writing else message.content)
-        for message in talk.heard
+        for message in talk.transcript
     ]
-    sent = sum(message.role == "user" for message in talk.said)
-    last = talk.said[-1] if talk.said else None
+    sent = sum(message.role == "user" for message in talk.messages)
+    last = talk.messages[-1] if talk.messages else None
     return {
-        "id": talk.id, "topic": talk.topic, "state": talk.state, "messages": lines, "after": len(talk.said),
+        "id": talk.id, "topic": talk.topic, "state": talk.state, "messages": lines, "after": len(talk.messages),
         "left": max(0, session.limits.messages - sent), "writing": talk.writing is not None,
         "again": last is not None and last.role == "assistant" and last.state in ("cut", "stopped"),
-        "can_end": any(each.role == "assistant" and each.content and each.place for each in talk.heard),
+        "can_end": any(each.role == "assistant" and each.content and each.place for each in talk.transcript),
     }  # fmt: skip
 
 
@@ -250,8 +226,8 @@ def _event(kind: str, text: str) -> str:
     return f"event: {kind}\ndata: {json.dumps(text)}\n\n"
 
 
-def _line(message: ChatTurn, text: str) -> ChatLine:
-    line: ChatLine = {"role": message.role, "text": text, "state": message.state}
+def _line(message: ChatTurn, text: str) -> dict[str, str]:
+    line = {"role": message.role, "text": text, "state": message.state}
     if message.state == "cut":
         line["reason"] = REASONS.get(message.reason or "", "the assistant could not answer")
     return line

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -23,7 +22,6 @@ from accord.edges import one_line_json, sendable, truncate_middle
 from accord.live import Refused
 from accord.store import scores_of_conversation
 from accord.studies import (
-    AnnotatorPrediction,
     CitationFinder,
     ConversationPredictions,
     DocumentUse,
@@ -31,17 +29,14 @@ from accord.studies import (
     excerpts,
     tool_calls_of,
 )  # fmt: skip
-from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Annotation, Conversation, Estimate, Turn
+from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Conversation, Estimate, Turn
 from accord.web.context import WorkbenchContext, conversation_address
 from accord.web.pages.conversation_details import (
     ConversationDetails,
-    JudgeAnswer,
-    ModelIssues,
-    PersonAnswer,
     Place,
     load_details,
-)  # fmt: skip
-from accord.web.pages.rating_view import IssueView, TextPiece, issue_views, text_pieces
+)
+from accord.web.pages.rating_view import issue_views, numbered_spans, text_pieces
 
 _BACK = re.compile(r"/board(?:[/?][\w\-.~!$&'()*+,;=:@/?%]*)?", re.ASCII)
 """Addresses that the "back" link may have: pages of this server's board."""
@@ -114,102 +109,27 @@ class _ConversationPage:
 # --- values of the template -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class DocumentExcerpt:
-    """Parts of a document that a turn uses, with repeated passages marked."""
-
-    number: int
-    title: str
-    is_cited: bool
-    is_repeated: bool
-    parts: tuple[tuple[TextPiece, ...], ...]
-
-
-@dataclass(frozen=True)
-class PlaceDetails:
-    """Details of a turn or of the whole conversation: answers, scores, predictions, metrics.
-
-    `earlier` is the number of older runs whose scores are not listed.
-    """
-
-    answers: Sequence[PersonAnswer]
-    judged: Sequence[tuple[JudgeAnswer, Markup]]
-    scores: Sequence[Mapping[str, Any]]
-    earlier: int
-    prediction: Mapping[str, Any] | None
-    people: Sequence[tuple[str, AnnotatorPrediction, Markup | None]]
-    attributions: Markup | None
-    metrics: Mapping[str, float]
-
-    @property
-    def is_any(self) -> bool:
-        """True if there is anything to show."""
-        return bool(self.answers or self.judged or self.scores or self.prediction or self.metrics)
-
-
-@dataclass(frozen=True)
-class TurnDetails:
-    """A turn with its details. Marks and issues are numbered through the page.
-
-    Attributes:
-        place: Index of the turn.
-        role: Role of the speaker.
-        by: Name and time, if the log has them.
-        pieces: Text, split at quotes.
-        start: First words of the turn, for the outline.
-        is_folded: True for instructions and long tool output.
-        calls: Tool calls as pairs of name and arguments.
-        more: Other fields of the log as JSON; may be empty.
-        documents: Documents that the turn uses.
-        marks: Marks of people with number and kind.
-        issues: Issues of models.
-        details: Answers, scores, predictions and metrics.
-    """
-
-    place: int
-    role: str
-    by: str
-    pieces: tuple[TextPiece, ...]
-    start: str
-    is_folded: bool
-    calls: tuple[tuple[str, str], ...]
-    more: str
-    documents: tuple[DocumentExcerpt, ...]
-    marks: tuple[tuple[int, Annotation, str], ...]
-    issues: tuple[tuple[ModelIssues, tuple[IssueView, ...]], ...]
-    details: PlaceDetails
-
-    @property
-    def issue_count(self) -> int:
-        """Number of issues marked by people and found by models."""
-        return len(self.marks) + sum(len(views) for _, views in self.issues)
-
-
-def _turns(details: ConversationDetails, predictions: ConversationPredictions) -> Iterator[TurnDetails]:
+def _turns(details: ConversationDetails, predictions: ConversationPredictions) -> Iterator[dict[str, Any]]:
+    """Yield each turn with its details; marks and issues are numbered through the page."""
     conversation = details.conversation
     citations, numbers, scores = CitationFinder(conversation.documents), count(1), details.scores()
     replies = {id(turn) for turn in conversation.replies}
     for place, turn in enumerate(conversation.turns):
         text = sendable(turn.content)
-        marks = tuple((next(numbers), mark, mark.question.removeprefix(ISSUE)) for mark in details.marks.get(place, ()))
-        issues = tuple(
-            (found, issue_views(found.annotation.issues, details.kinds, numbers))
-            for found in details.issues.get(place, ())
-        )
-        spans = [(mark.span, number, False) for number, mark, _ in marks if mark.span]
-        spans += [
-            (issue.span, view.number, True)
-            for found, views in issues
-            for issue, view in zip(found.annotation.issues, views, strict=True)
-            if issue.span
-        ]
+        marks = [(next(numbers), mark, mark.question.removeprefix(ISSUE)) for mark in details.marks.get(place, ())]
+        spans, issues = [(mark.span, number, False) for number, mark, _ in marks if mark.span], []
+        for found in details.issues.get(place, ()):
+            issues.append((found, issue_views(found.annotation.issues, details.kinds, numbers)))
+            spans += numbered_spans(found.annotation.issues, issues[-1][1], True)
         uses = citations.uses(turn) if id(turn) in replies else ()
-        yield TurnDetails(
-            place, turn.role, " · ".join(filter(None, (turn.name, turn.time))), tuple(text_pieces(text, spans)),
-            _start(text), turn.role in NON_SPEAKERS and len(text) > MAX_UNFOLDED, _tool_calls(turn),
-            _other_fields(turn), tuple(_excerpt(conversation, use) for use in uses), marks, issues,
-            _place_details(details, predictions, place, scores),
-        )  # fmt: skip
+        yield {
+            "place": place, "role": turn.role, "by": " · ".join(filter(None, (turn.name, turn.time))),
+            "pieces": text_pieces(text, spans), "start": _start(text),
+            "is_folded": turn.role in NON_SPEAKERS and len(text) > MAX_UNFOLDED, "calls": _tool_calls(turn),
+            "more": _other_fields(turn), "documents": [_excerpt(conversation, use) for use in uses], "marks": marks,
+            "issues": issues, "issue_count": len(marks) + sum(len(views) for _, views in issues),
+            "details": _place_details(details, predictions, place, scores),
+        }  # fmt: skip
 
 
 def _start(text: str) -> str:
@@ -222,7 +142,8 @@ def _place_details(
     predictions: ConversationPredictions,
     place: Place,
     scores: Mapping[Place, Sequence[Mapping[str, Any]]],
-) -> PlaceDetails:
+) -> dict[str, Any]:
+    """Return the details of a turn or of the whole conversation; `earlier` runs are not listed."""
     judged = [(answer, share_bars(answer["shares"], answer["question"])) for answer in details.judged.get(place, ())]
     people = [
         (name, row, share_bars(row["distribution"], name) if "distribution" in row else None)
@@ -230,10 +151,13 @@ def _place_details(
     ]
     rows, prediction = scores.get(place, ()), predictions.scores.get(place)
     attributions = next((row["attributions"] for row in (prediction, *rows) if row and row.get("attributions")), None)
-    return PlaceDetails(
-        details.answers.get(place, ()), judged, rows[:MAX_RUNS], max(0, len(rows) - MAX_RUNS), prediction, people,
-        _attribution_chart(attributions) if attributions else None, predictions.metrics.get(place, {}),
-    )  # fmt: skip
+    values = {
+        "answers": details.answers.get(place, ()), "judged": judged, "scores": rows[:MAX_RUNS],
+        "earlier": max(0, len(rows) - MAX_RUNS), "prediction": prediction, "people": people,
+        "attributions": _attribution_chart(attributions) if attributions else None,
+        "metrics": predictions.metrics.get(place, {}),
+    }  # fmt: skip
+    return {**values, "is_any": any(values[name] for name in ("answers", "judged", "scores", "prediction", "metrics"))}
 
 
 def _attribution_chart(attributions: Mapping[str, float]) -> Markup:
@@ -260,15 +184,17 @@ def _other_fields(turn: Turn) -> str:
     return sendable(json.dumps(rest, ensure_ascii=False, indent=1, default=str)) if rest else ""
 
 
-def _excerpt(conversation: Conversation, use: DocumentUse) -> DocumentExcerpt:
+def _excerpt(conversation: Conversation, use: DocumentUse) -> dict[str, Any]:
+    """Return the parts of a document that a turn uses, with repeated passages marked."""
     document = conversation.documents[use.number - 1]
     text = sendable(document.text)
     cuts = excerpts(text, use.spans) or [((0, min(len(text), MAX_UNFOLDED)), ())]
-    parts = tuple(
-        tuple(text_pieces(text[start:end], [((a - start, b - start), use.number, True) for a, b in inside]))
+    parts = [
+        text_pieces(text[start:end], [((a - start, b - start), use.number, True) for a, b in inside])
         for (start, end), inside in cuts
-    )
-    return DocumentExcerpt(use.number, sendable(document.title or ""), use.is_cited, bool(use.spans), parts)
+    ]
+    return {"number": use.number, "title": sendable(document.title or ""), "is_cited": use.is_cited,
+            "is_repeated": bool(use.spans), "parts": parts}  # fmt: skip
 
 
 def _documents(conversation: Conversation) -> list[tuple[int, str, str]]:

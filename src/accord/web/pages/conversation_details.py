@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from accord.edges import AccordError, sendable
 from accord.project import Project, issues_of
@@ -20,7 +20,6 @@ from accord.values import (
     IssueAnnotation,
     Rubric,
     Taxonomy,
-    Value,
     issues_from,
     turn_digests,
     with_located_quotes,
@@ -31,35 +30,8 @@ Place = int | None
 _T = TypeVar("_T")
 
 
-class PastAnswer(TypedDict):
-    """Value, comment and time of an answer."""
-
-    value: Value | None
-    comment: str
-    time: str | None
-
-
-class PersonAnswer(PastAnswer):
-    """The current answer of a person; `history` holds the earlier ones."""
-
-    person: str
-    question: str
-    study: str
-    against: str | None
-    history: list[PastAnswer]
-
-
-class JudgeAnswer(TypedDict):
-    """The answer of a judge; `expected` is the mean for an ordered scale."""
-
-    question: str
-    text: str
-    by: str
-    mode: str | None
-    shares: dict[str, float]
-    outside: float | None
-    meanings: dict[str, str]
-    expected: float | None
+Row = dict[str, Any]
+"""JSON object of an answer."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +58,10 @@ class ConversationDetails:
     """
 
     conversation: Conversation
-    answers: Mapping[Place, list[PersonAnswer]] = field(default_factory=dict)
+    answers: Mapping[Place, list[Row]] = field(default_factory=dict)
     marks: Mapping[Place, list[Annotation]] = field(default_factory=dict)
     issues: Mapping[Place, list[ModelIssues]] = field(default_factory=dict)
-    judged: Mapping[Place, list[JudgeAnswer]] = field(default_factory=dict)
+    judged: Mapping[Place, list[Row]] = field(default_factory=dict)
     runs: Sequence[EvaluatorScores] = ()
     kinds: Taxonomy | None = None
 
@@ -161,15 +133,15 @@ def _by_place(rows: Iterable[tuple[Place, _T]]) -> dict[Place, list[_T]]:
     return by_place
 
 
-def _current_answers(annotations: Sequence[Annotation]) -> list[tuple[Place, PersonAnswer]]:
+def _current_answers(annotations: Sequence[Annotation]) -> list[tuple[Place, Row]]:
     """Return each current answer with the earlier answers of the same person."""
     by_id = {(each.by, each.answer): each for each in annotations if each.answer}
     replaced = {(each.by, each.replaces) for each in annotations if each.replaces}
-    answers = list[tuple[Place, PersonAnswer]]()
+    answers = list[tuple[Place, Row]]()
     for each in annotations:
         if each.answer and (each.by, each.answer) in replaced:
             continue
-        history, last = list[PastAnswer](), each
+        history, last = list[Row](), each
         while (last.by, last.replaces) in by_id and len(history) < len(annotations):
             last = by_id[last.by, last.replaces]
             history.insert(0, _past_answer(last))
@@ -179,7 +151,7 @@ def _current_answers(annotations: Sequence[Annotation]) -> list[tuple[Place, Per
     return answers
 
 
-def _past_answer(annotation: Annotation) -> PastAnswer:
+def _past_answer(annotation: Annotation) -> Row:
     return {"value": annotation.value, "comment": annotation.comment, "time": annotation.time}
 
 
@@ -208,7 +180,7 @@ def _model_issues(conversation: Conversation, annotations: Sequence[Annotation])
     return issues
 
 
-def _judge_answers(rubric: Rubric, annotations: Sequence[Annotation]) -> list[tuple[Place, JudgeAnswer]]:
+def _judge_answers(rubric: Rubric, annotations: Sequence[Annotation]) -> list[tuple[Place, Row]]:
     """Return the latest answer of each judge, in the rubric's order; questions of other rubrics come last."""
     latest = {(each.target.turn, each.question, each.by, each.mode): each for each in annotations if each.is_answer}
     order = {question.id: place for place, question in enumerate(rubric.questions)}
@@ -216,7 +188,7 @@ def _judge_answers(rubric: Rubric, annotations: Sequence[Annotation]) -> list[tu
     return [(each.target.turn, _judge_answer(rubric, each)) for each in ordered]
 
 
-def _judge_answer(rubric: Rubric, annotation: Annotation) -> JudgeAnswer:
+def _judge_answer(rubric: Rubric, annotation: Annotation) -> Row:
     question, shares = rubric.get(annotation.question), dict(annotation.distribution or {})
     is_ordered = question is not None and question.scale.is_ordered
     return {

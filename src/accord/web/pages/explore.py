@@ -24,7 +24,7 @@ from accord.project import Project
 from accord.scoring import latest_scored
 from accord.store import scores_of_run
 from accord.values import Conversation, Estimate, Sample
-from accord.web.context import WorkbenchContext
+from accord.web.context import WorkbenchContext, add_page
 
 SAMPLE_SIZE = 2000
 """Maximum number of scores in a chart; a larger run is sampled with the project's seed."""
@@ -306,8 +306,7 @@ def _binned(
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """Add the explore page and its data."""
     page = _ExplorePage(context)
-    app.get("/explore.json")(page.show)
-    app.get("/explore")(page.show)
+    add_page(app, "/explore", page.show)
 
 
 class _ExplorePage:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypedDict
+from typing import Any
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request
@@ -36,8 +36,8 @@ from accord.studies import (
     parse_value,
     text_field,
 )  # fmt: skip
-from accord.values import ISSUE, MAX_ROUNDS, Annotation, Estimate, Question, Value
-from accord.web.context import WorkbenchContext
+from accord.values import ISSUE, MAX_ROUNDS, Annotation, Estimate, Question
+from accord.web.context import WorkbenchContext, add_page
 from accord.web.forms import new_key
 
 MAX_ITEMS = 10
@@ -50,9 +50,9 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """Add the lead pages and their forms."""
     pages = _LeadPages(context)
     context.on_close.append(pages.learning.jobs.close)
-    for path, page in (("", pages.overview), ("/{study}", pages.study), ("/{study}/disagree", pages.disagreement)):
-        app.get(f"/lead{path}.json")(page)
-        app.get(f"/lead{path}")(page)
+    add_page(app, "/lead", pages.overview)
+    add_page(app, "/lead/{study}", pages.study)
+    add_page(app, "/lead/{study}/disagree", pages.disagreement)
     app.post("/lead/fit")(pages.fit)
     app.post("/lead/promote")(pages.promote)
     app.post("/lead/{study}/norm")(pages.norm)
@@ -136,8 +136,8 @@ class _LeadPages:
         items = [_disputed_item(progress, unit, value) for unit, value in most_disputed(matrix, MAX_ITEMS)]
         data = {
             "study": study, "title": progress.study.title, "question": selected.id, "text": selected.text,
-            "summary": _parts_sentence(selected, parts), "parts": None if parts is None else parts.to_json(),
-            "habits": [habit.to_json() for habit in habits], "items": items,
+            "summary": _parts_sentence(selected, parts), "parts": None if parts is None else asdict(parts),
+            "habits": [asdict(habit) for habit in habits], "items": items,
         }  # fmt: skip
         return self.context.render_or_json(
             request, "lead_disagree", visitor, data, charts=_habit_charts(selected, parts, habits), progress=progress,
@@ -212,22 +212,6 @@ class _LeadPages:
 
 
 # --- values of templates ---------------------------------------------------------------------------------------------
-
-
-class DisputedItem(TypedDict):
-    """A disputed item with its text, and all answers, marks, comments and adjudications."""
-
-    key: str
-    conversation: str
-    turn: int | None
-    disagreement: float
-    synthetic: bool
-    people: list[str]
-    answers: dict[str, dict[str, Value | None]]
-    comments: list[dict[str, str]]
-    marks: list[dict[str, str | int | None]]
-    adjudicated: list[dict[str, Value | None]]
-    sides: list[list[dict[str, str | bool]]]
 
 
 def _disagreement_address(study: str) -> str:
@@ -315,7 +299,8 @@ def _habit_charts(
     return charts
 
 
-def _disputed_item(progress: StudyProgress, unit: Unit, disagreement: float) -> DisputedItem:
+def _disputed_item(progress: StudyProgress, unit: Unit, disagreement: float) -> dict[str, Any]:
+    """Return a disputed item with its text, and all answers, marks, comments and adjudications."""
     target, against = unit
     item = next(each for each in progress.items if (each.target, each.against) == unit)
     annotations = [each for each in progress.answers if (each.target, each.against) == unit]

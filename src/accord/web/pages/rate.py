@@ -17,7 +17,7 @@ from accord.store import Conflict
 from accord.studies import BOTH_BAD, ItemView, StudySession, SubmittedAnswer
 from accord.values import ISSUE, Annotation
 from accord.web.accounts import Visitor
-from accord.web.context import WorkbenchContext
+from accord.web.context import WorkbenchContext, add_page, is_json
 from accord.web.pages.rating_view import (
     RejectedForm,
     earlier_answers,
@@ -35,11 +35,10 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """Add the rating pages and their forms."""
     pages = _RatingPages(context)
     app.get("/rate")(lambda: RedirectResponse("/", 303))
-    app.get("/rate/{study}")(pages.begin)
+    add_page(app, "/rate/{study}", pages.begin)
     app.get("/rate/{study}/next")(pages.next)
-    for ending in (".json", ""):
-        app.get(f"/rate/{{study}}/done{ending}")(pages.own_ratings)
-        app.get(f"/rate/{{study}}/{{id}}{ending}")(pages.item)
+    add_page(app, "/rate/{study}/done", pages.own_ratings)
+    add_page(app, "/rate/{study}/{id}", pages.item)
     app.post("/answers")(pages.answer)
     app.post("/rate/{study}/{id}")(pages.submit)
 
@@ -55,11 +54,13 @@ class _RatingPages:
     def begin(self, study: str, request: Request) -> Response:
         """Show the guidelines at the first visit, and the current item later."""
         visitor, session = self._visitor_and_study(study, request)
-        if session.settings.guidelines and not session.studies.mine(study, visitor.person.name):
-            session.begin()
-            _, total = session.progress(visitor.person.name)
-            return self.context.render("guidelines", visitor, study=session, total=total)
-        return self.next(study, request)
+        is_first = session.settings.guidelines and not session.studies.assignments_of(study, visitor.person.name)
+        if not is_first and not is_json(request):
+            return self.next(study, request)
+        session.begin()
+        finished, total = session.progress(visitor.person.name)
+        data = {"title": session.title, "guidelines": session.settings.guidelines, "finished": finished, "total": total}
+        return self.context.render_or_json(request, "guidelines", visitor, data, study=session)
 
     def next(self, study: str, request: Request) -> Response:
         visitor, session = self._visitor_and_study(study, request)
@@ -70,7 +71,7 @@ class _RatingPages:
 
     def own_ratings(self, study: str, request: Request) -> Response:
         visitor, session = self._visitor_and_study(study, request)
-        ratings = own_ratings(session.studies.mine(study, visitor.person.name))
+        ratings = own_ratings(session.studies.assignments_of(study, visitor.person.name))
         finished, total = session.progress(visitor.person.name)
         data = {"ratings": ratings, "finished": finished, "total": total}
         return self.context.render_or_json(request, "own_ratings", visitor, data, study=session)
@@ -78,7 +79,7 @@ class _RatingPages:
     def item(self, study: str, id: str, request: Request) -> Response:
         visitor, session = self._visitor_and_study(study, request)
         view = session.view(session.assignment(id, visitor.person.name))
-        if request.url.path.endswith(".json"):
+        if is_json(request):
             return JSONResponse(view_json(view))
         errors = {}
         if "open" in request.query_params:
@@ -88,11 +89,11 @@ class _RatingPages:
     def _render(
         self, visitor: Visitor, study: StudySession, view: ItemView, form: RejectedForm, status: int = 200
     ) -> Response:
-        settings, assignments = study.settings, study.studies.mine(study.name, visitor.person.name)
+        settings, assignments = study.settings, study.studies.assignments_of(study.name, visitor.person.name)
         ids = [assignment.id for assignment in assignments][::-1]
         place = ids.index(view.assignment.id)
         _, total = study.progress(visitor.person.name)
-        history = study.studies.said_in(view.assignment, history=True)
+        history = study.studies.answers_in(view.assignment, history=True)
         return self.context.render(
             "rate", visitor, status, study=study, view=view, form=form,
             sides=[(side, turn_views(view, side)) for side in view.sides],

@@ -31,46 +31,6 @@ HASH_DIGITS = 8
 SIDES = ("A", "B")
 
 
-class OptionView(NamedTuple):
-    """An option: its value, label and meaning, its key, and True if it ends the questionnaire or is chosen."""
-
-    value: Value
-    label: str
-    meaning: str
-    key: str
-    ends: bool
-    is_chosen: bool
-
-
-@dataclass(frozen=True)
-class QuestionView:
-    """A question on a rating page.
-
-    Attributes:
-        question: The question.
-        id: Id of the answer of a form without script.
-        options: Options; empty if the answer is typed.
-        number: Lowest value, highest value and step (`any` for real numbers) of a typed answer.
-        typed: Typed value.
-        is_none: True if the answer is "does not apply".
-        both_bad: For a pair, the id of the answer "both are bad" and True if it was given.
-        comment: Current comment.
-        error: Error to show; may be empty.
-        history: Earlier answers as pairs of text and time, the first one first.
-    """
-
-    question: Question
-    id: str
-    options: tuple[OptionView, ...]
-    number: tuple[float, float, str] | None
-    typed: str
-    is_none: bool
-    both_bad: tuple[str, bool] | None
-    comment: str
-    error: str = ""
-    history: tuple[tuple[str, str], ...] = ()
-
-
 class TextPiece(NamedTuple):
     """A piece of a turn, with numbers of its marks and issues; `is_sign` for an escaped control character."""
 
@@ -78,42 +38,6 @@ class TextPiece(NamedTuple):
     marks: tuple[int, ...]
     issues: tuple[int, ...]
     is_sign: bool
-
-
-class MarkView(NamedTuple):
-    """An annotator's own mark, by its number on the page; `undo` is the id of the answer that removes it."""
-
-    number: int
-    answer: str
-    kind: str
-    quote: str
-    comment: str
-    undo: str
-
-
-class IssueView(NamedTuple):
-    """An issue found by a model, by its number on the page."""
-
-    number: int
-    type: str
-    definition: str
-    comment: str
-    quote: str
-    is_made_up: bool
-
-
-@dataclass(frozen=True)
-class MarkedTurn:
-    """A turn on the page; `new` is the id of the next mark, empty if the turn cannot be marked."""
-
-    place: int
-    role: str
-    pieces: tuple[TextPiece, ...]
-    is_rated: bool
-    calls: tuple[str, ...]
-    marks: tuple[MarkView, ...]
-    issues: tuple[IssueView, ...] | None
-    new: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,8 +53,12 @@ class RejectedForm:
 
 def question_views(
     view: ItemView, settings: StudySettings, history: Sequence[Annotation] = (), form: RejectedForm | None = None
-) -> list[QuestionView]:
-    """Return the questions of a view with the current answers, or with those of a rejected form."""
+) -> list[dict[str, Any]]:
+    """Return the questions of a view with the current answers, or with those of a rejected form.
+
+    `number` holds the lowest value, the highest value and the step of a typed answer, which has no `options`.
+    `both_bad` holds the id of the answer "both are bad" of a pair, and True if it was given.
+    """
     form = form or RejectedForm()
     return [
         _question_view(question, view, settings, _past_answers(question, view, settings, history), form)
@@ -140,7 +68,7 @@ def question_views(
 
 def _question_view(
     question: Question, view: ItemView, settings: StudySettings, past: tuple[tuple[str, str], ...], form: RejectedForm
-) -> QuestionView:
+) -> dict[str, Any]:
     name, given, fields = question.id, view.given.get(question.id), form.fields
     chosen = None if given is None or given.value is None else str(given.value)
     is_none, comment = given is not None and given.value is None, given.comment if given else ""
@@ -150,18 +78,18 @@ def _question_view(
     bad = view.given.get(f"{name}:{BOTH_BAD}")
     is_bad = f"bad.{name}" in fields if fields else bad is not None and bad.value == 1
     number = number_range(question.scale)
-    return QuestionView(
-        question,
-        new_key(),
-        () if number else _option_views(question, settings, chosen),
-        number,
-        chosen or "" if number else "",
-        is_none and not (number and chosen),
-        (new_key(), is_bad) if question.compares else None,
-        comment,
-        form.errors.get(name, ""),
-        past,
-    )
+    return {
+        "question": question,
+        "id": new_key(),
+        "options": () if number else _option_views(question, settings, chosen),
+        "number": number,
+        "typed": chosen or "" if number else "",
+        "is_none": is_none and not (number and chosen),
+        "both_bad": (new_key(), is_bad) if question.compares else None,
+        "comment": comment,
+        "error": form.errors.get(name, ""),
+        "history": past,
+    }
 
 
 def number_range(scale: Scale) -> tuple[float, float, str] | None:
@@ -177,22 +105,20 @@ def number_range(scale: Scale) -> tuple[float, float, str] | None:
     return low, high, f"{step:g}" if is_even else "any"
 
 
-def _option_views(question: Question, settings: StudySettings, chosen: str | None) -> tuple[OptionView, ...]:
+def _option_views(question: Question, settings: StudySettings, chosen: str | None) -> list[dict[str, Any]]:
+    """Return the options with their keys; `ends` is True if an option ends the questionnaire."""
     # The highest option of a comparison prefers the first side; it comes first, like that side.
     options = question.scale.options[::-1] if question.compares else question.scale.options
     hides_numbers = settings.hide_numbers or question.compares
     has_digits = not hides_numbers and all(type(option) is int and 0 <= option <= 9 for option in options)
     stops = settings.stop_on.get(question.id, ())
-    return tuple(
-        OptionView(
-            option,
-            *_label_and_meaning(question, option, hides_numbers),
-            str(option) if has_digits else str(place) if place <= 9 else "",
-            option in stops,
-            str(option) == chosen,
-        )
-        for place, option in enumerate(options, 1)
-    )
+    views = []
+    for place, option in enumerate(options, 1):
+        label, meaning = _label_and_meaning(question, option, hides_numbers)
+        key = str(option) if has_digits else str(place) if place <= 9 else ""
+        views.append({"value": option, "label": label, "meaning": meaning, "key": key, "ends": option in stops,
+                      "is_chosen": str(option) == chosen})  # fmt: skip
+    return views
 
 
 def _label_and_meaning(question: Question, option: Value, hides_numbers: bool) -> tuple[str, str]:
@@ -247,22 +173,26 @@ def earlier_answers(view: ItemView, rubric: Rubric, settings: StudySettings) -> 
 # --- conversation ---------------------------------------------------------------------------------------------------
 
 
-def turn_views(view: ItemView, side: ConversationView) -> list[MarkedTurn]:
-    """Return the turns of a side with the annotator's marks and, if the stage shows them, the issues of a model."""
+def turn_views(view: ItemView, side: ConversationView) -> list[dict[str, Any]]:
+    """Return the turns of a side with the annotator's marks and, if the stage shows them, the issues of a model.
+
+    `new` is the id of the next mark, empty if the turn cannot be marked; `undo` is the id of the answer that removes a
+    mark.
+    """
     markable, numbers, turns = _markable_turns(view, side), count(1), []
     for turn in side.turns:
         annotations = [each for each in view.marks if each.target.turn == turn.place]
-        marks = tuple(
-            MarkView(next(numbers), each.answer, each.question.removeprefix(ISSUE), each.quote, each.comment, new_key())
+        marks = [
+            {"number": next(numbers), "answer": each.answer, "kind": each.question.removeprefix(ISSUE),
+             "quote": each.quote, "comment": each.comment, "undo": new_key()}
             for each in annotations
-        )
+        ]  # fmt: skip
         found = None if view.issues is None else view.issues.get(turn.place)
         issues = None if found is None else issue_views(found, view.kinds, numbers)
-        spans = [(each.span, mark.number, False) for each, mark in zip(annotations, marks, strict=True) if each.span]
-        spans += [(i.span, v.number, True) for i, v in zip(found or (), issues or (), strict=True) if i.span]
+        spans = numbered_spans(annotations, marks, False) + numbered_spans(found or (), issues or (), True)
         new = new_key() if turn.place in markable else ""
-        pieces = tuple(text_pieces(turn.text, spans))
-        turns.append(MarkedTurn(turn.place, turn.role, pieces, turn.is_rated, turn.calls, marks, issues, new))
+        pieces = text_pieces(turn.text, spans)
+        turns.append({**vars(turn), "pieces": pieces, "marks": marks, "issues": issues, "new": new})
     return turns
 
 
@@ -275,14 +205,22 @@ def _markable_turns(view: ItemView, side: ConversationView) -> set[int]:
     return rated or assistant or {turn.place for turn in side.turns if turn.role not in NON_SPEAKERS}
 
 
-def issue_views(issues: Sequence[Issue], kinds: Taxonomy | None, numbers: Iterator[int]) -> tuple[IssueView, ...]:
+def issue_views(issues: Sequence[Issue], kinds: Taxonomy | None, numbers: Iterator[int]) -> list[dict[str, Any]]:
     """Return issues with the definitions of their kinds, numbered in order."""
     views = []
     for issue in issues:
         kind = None if kinds is None else kinds.find(issue.type)
         definition = "" if kind is None else kind.definition
-        views.append(IssueView(next(numbers), issue.type, definition, issue.comment, issue.quote, issue.is_made_up))
-    return tuple(views)
+        views.append({"number": next(numbers), "type": issue.type, "definition": definition, "comment": issue.comment,
+                      "quote": issue.quote, "is_made_up": issue.is_made_up})  # fmt: skip
+    return views
+
+
+def numbered_spans(
+    quotes: Sequence[Annotation | Issue], views: Sequence[Mapping[str, Any]], by_model: bool
+) -> list[tuple[Span, int, bool]]:
+    """Return the spans of marks or issues with their numbers on the page, for `text_pieces`."""
+    return [(each.span, view["number"], by_model) for each, view in zip(quotes, views, strict=True) if each.span]
 
 
 def text_pieces(text: str, spans: Sequence[tuple[Span, int, bool]]) -> list[TextPiece]:

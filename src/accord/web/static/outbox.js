@@ -68,17 +68,17 @@ export async function drain() {
     const [key, answer] = next;
     last ||= 1;
     show();
-    const [status, said] = await post("/answers", answer);
+    const [status, reply] = await post("/answers", answer);
     isFailing = false;
-    if (status > 199 && status < 300 && said.id === answer.id) {
+    if (status > 199 && status < 300 && reply.id === answer.id) {
       discard(key);
       for (const [old, row] of slots()) { // a later answer to the same question was accepted
         if (refusals[old] && ["assignment", "question", "turn"].every((name) => row[name] === answer[name])) discard(old);
       }
       wait = 500;
-      tell("kept", answer);
+      tell("saved", answer);
     } else if (isRefusal(status)) {
-      refusals[key] = said.error ?? status;
+      refusals[key] = reply.error ?? status;
       tell("refused", key);
     } else {
       isFailing = true;

@@ -48,7 +48,7 @@ async function later() { // reload until the server has the predictions, then in
   const found = new DOMParser().parseFromString(page, "text/html");
   if (!found.querySelector("main") || found.getElementById("waiting")) return setTimeout(later, 1500);
   document.getElementById("state").textContent = "";
-  for (const old of document.querySelectorAll(".said, .about")) {
+  for (const old of document.querySelectorAll(".content, .about")) {
     const place = old.closest(".turn")?.id, fresh = place ? found.getElementById(place)?.querySelector(".known") : found.querySelector(".about");
     const known = place ? old.querySelector(".known") : old;
     if (!fresh) continue;

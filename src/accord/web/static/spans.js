@@ -41,7 +41,7 @@ document.addEventListener("submit", (event) => {
   form.parentElement.open = false;
 });
 
-document.addEventListener("kept", async ({ detail: row }) => { // show saved marks as the server renders them
+document.addEventListener("saved", async ({ detail: row }) => { // show saved marks as the server renders them
   if (row.assignment !== assignment || row.turn === undefined) return;
   const page = await fetch(location.pathname).then((answer) => answer.text()).catch(() => "");
   const found = new DOMParser().parseFromString(page, "text/html");

@@ -26,28 +26,28 @@ function show(html, address) {
   begin();
 }
 
-async function refresh(told = "") {
+async function refresh(text = "") {
   try {
     const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
-    if (answer.ok) { tell(told); show(await answer.text(), answer.url); return; }
+    if (answer.ok) { tell(text); show(await answer.text(), answer.url); return; }
     tell("signed out: your text is saved in this browser");
   } catch {
     tell("no connection; trying again");
-    setTimeout(refresh, 2000, told);
+    setTimeout(refresh, 2000, text);
   }
 }
 
 async function send(form, button) {
   const fields = new URLSearchParams(new FormData(form, button));
   fields.set("wait", "no");
-  const says = fields.get("do") === "say";
-  if (says && !fields.get("text").trim()) return;
+  const isMessage = fields.get("do") === "say";
+  if (isMessage && !fields.get("text").trim()) return;
   for (const each of root().querySelectorAll("button")) each.disabled = true;
   tell("sending");
   try {
     const answer = await fetch(form.action, { method: "POST", body: fields });
     if (answer.ok || answer.status === 409 || answer.status === 422) {
-      if (says && answer.ok) draft("");
+      if (isMessage && answer.ok) draft("");
       tell("");
       show(await answer.text(), answer.url);
       return;
