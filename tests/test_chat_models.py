@@ -22,20 +22,16 @@ from accord.models import (
     CallFailed,
     ChatCompletions,
     ChatMessage,
-    Failure,
     LogprobsJudge,
     Prompt,
-    PromptFlow,
     RecordedJudge,
     Reply,
     Retrying,
-    ScriptedModel,
     Unanswered,
     answer_labels,
     fence_for,
     prompt_for,
     read_first_token,
-    run_flow,
 )
 from accord.store import Store
 from accord.testing import ChatServer, Wire, completion
@@ -324,24 +320,6 @@ def test_recording_of_a_benchmark(data: Path, rubric: Rubric) -> None:
 
 
 # --- flows --------------------------------------------------------------------------------------------------------
-
-
-def loudest(words: list[str]) -> PromptFlow[str]:
-    """Ask two rounds: two prompts per word, then one about the result."""
-    replies = yield [ask_prompt(word) for word in words]
-    heard = [reply.text for reply in replies if isinstance(reply, Reply)]
-    [last] = yield [ask_prompt(" ".join(heard))]
-    return last.text if isinstance(last, Reply) else last.reason
-
-
-def test_driver_answers_rounds_and_returns_failures_as_values() -> None:
-    def script(prompt: Prompt) -> str | Failure:
-        word = prompt.messages[0].content
-        return Failure("refused") if word == "b" else word.upper()
-
-    model = ScriptedModel(script)
-    assert run_flow(loudest(["a", "b", "c"]), model) == "A C"
-    assert len(model.asked) == 4
 
 
 @pytest.mark.slow

@@ -926,16 +926,6 @@ def test_traces_that_yield_nothing_end_with_what_to_do() -> None:
     assert said["ignored"] == {"a model call without its messages": 2}
 
 
-def test_judging_by_a_recording_ends_well_where_a_question_was_never_recorded() -> None:
-    new_project()
-    accord("import", chats(), rated_c("Q0"))
-    rows = [{"item_id": f"c{i}", "question": "Q0", "judge_model": "m", "value": 1 + i % 4} for i in range(24)]
-    write_rows("judge.jsonl", rows)
-    write("accord.yaml", "models: {judge: {mode: recorded, paths: [judge.jsonl]}}\n")
-    said = as_json("judge")
-    assert said["answered"] == 24 and set(said["unanswered"]) == {"not recorded"}
-
-
 def rated_c(question: str) -> str:
     rows = "".join(f"c{i},ann,{question},{i % 4 + 1}\n" for i in range(24))
     return write("rated.csv", "conversation,annotator,question,value\n" + rows)

@@ -395,14 +395,6 @@ def test_other_people_predict_from_shared_targets() -> None:
     assert people_alpha(ratings(corpus.evidence, alone, corpus.question)) is None
 
 
-def test_repeated_ratings_of_one_annotator_are_no_ceiling() -> None:
-    corpus = planted(conversations=10, annotators=1, share=1.0)
-    twice = Labels([*corpus.labels, *corpus.labels])
-    rated = ratings(corpus.evidence, twice, corpus.question)
-    assert len(rated) == 20 and other_people(rated) is None
-    assert people_alpha(rated) == pytest.approx(1.0)
-
-
 def test_labels_outside_the_scale_are_rejected() -> None:
     corpus = planted(conversations=10)
     wrong = Labels([*corpus.labels, Label(Target("c0000"), "main", "p0", 9)])

@@ -622,55 +622,29 @@ def test_evaluation_counts() -> None:
     assert [row["value"] for row in nothing[:3]] == [None] * 3
 
 
-def test_command_trains_evaluates_and_exports(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import json
+def test_command_trains_evaluates_and_exports(working_folder: Path, base: Path) -> None:
+    from commands import as_json, invoke, refused, write
 
-    from typer.testing import CliRunner
-
-    from accord.cli import (
-        app,  # noqa: F401 - registers the commands
-        commands,  # noqa: F401 - registers the commands
-    )
     from accord.store import IssueAnnotations, Store
 
-    def invoke(*arguments: str):  # type: ignore[no-untyped-def]
-        return CliRunner().invoke(app, list(arguments))
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ACCORD_STORE", raising=False)
     signature = "issues|model:large|taxonomy:soda-eval|via:recorded"
     pairs = planted(40)
     store = Store("sqlite:///accord.db")
     store.add_conversations({conversation.id: conversation for conversation, _ in pairs}.values())
     IssueAnnotations(store).add(replace(assessment, signature=signature) for _, assessment in pairs)
     store.close()
-    Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: large}}\n")
-    taught = [
-        "finetune",
-        "issues",
-        "--base",
-        str(base),
-        "--rank",
-        "0",
-        "--learning-rate",
-        "0.006",
-        "--max-tokens",
-        "240",
-    ]
-    small = ["--batch", "8", "--micro-batch", "8", "--test", "2", "--json"]
-    done = invoke(*taught, "--epochs", "2", "--shots", "1", *small)
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert {row["system"] for row in found["rows"]} == {"fine-tuned", "base, 1 examples"} and len(
-        found["validation"]
-    ) == 2
-    assert "has a model already" in invoke(*taught, *small).stderr
-    Path("accord.yaml").write_text(f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\n")
-    assessed = invoke("judge", "--source", "issues", "--all", "--limit", "1")
+    write("accord.yaml", "sources: {issues: {by: recorded, model: large}}\n")
+    options = "--rank 0 --learning-rate 0.006 --max-tokens 240 --batch 8 --micro-batch 8 --test 2"
+    taught = ["finetune", "issues", "--base", str(base), *options.split()]
+    found = as_json(*taught, "--epochs", "2", "--shots", "1")
+    assert {row["system"] for row in found["rows"]} == {"fine-tuned", "base, 1 examples"}
+    assert len(found["validation"]) == 2
+    assert "has a model already" in refused(*taught)
+    own = f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\n"
+    write("accord.yaml", own)
+    assessed = invoke("judge", "--source", "issues", "--all", "--limit", "1", code=None)
     assert assessed.exit_code in {0, 5} and "1 dialogues, 2 turns" in assessed.stdout, assessed.output
-    Path("accord.yaml").write_text(
-        f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\nsources: {{issues: {{taxonomy: abc-eval}}}}\n"
-    )
-    assert "another version of the taxonomy 'soda-eval'" in invoke("judge", "--source", "issues", "--all").stderr
-    Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: nobody}}\n")
-    assert "0 sets of annotations" in invoke(*taught, "--out", "x").stderr
+    write("accord.yaml", f"{own}sources: {{issues: {{taxonomy: abc-eval}}}}\n")
+    assert "another version of the taxonomy 'soda-eval'" in refused("judge", "--source", "issues", "--all")
+    write("accord.yaml", "sources: {issues: {by: recorded, model: nobody}}\n")
+    assert "0 sets of annotations" in refused(*taught, "--out", "x")

@@ -291,13 +291,6 @@ def test_from_forty_ratings_to_scores(asked: Asked) -> None:
     assert {"judge-expected", "by hand, random examples", "constant"} <= set(rows) and shown.people is not None
     assert rows["in-context"]["n"] == 2 * test
 
-    before = len(asked.chats)
-    again = run(study(source(), everything), models)
-    assert (
-        len(asked.chats) == before
-        and again.source.describe() == told
-        and plan(study(source(), everything), models).requests == 0
-    )
     embedded = [text for r in asked.server.requests if r["_path"].endswith("/embeddings") for text in r["input"]]
     assert len(embedded) == len(set(embedded)) >= 42  # every conversation and every prompt that was kept, once
 

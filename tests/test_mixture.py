@@ -139,13 +139,6 @@ def test_ranks_can_be_taken_among_other_texts() -> None:
     assert all(warning and "unlike" in warning for warning in warned)
 
 
-def test_hard_bins_are_equally_full() -> None:
-    X = np.column_stack([np.random.default_rng(0).normal(size=100), np.full(100, np.nan)])
-    basis = Bins.fit(X).hard(X)
-    assert basis.sum(axis=0)[0].tolist() == [20] * 5 + [0] and basis.sum(axis=0)[1].tolist() == [0] * 5 + [100]
-    assert basis.sum(axis=-1).min() == basis.sum(axis=-1).max() == 1
-
-
 @pytest.mark.parametrize("form", ["gated", "concat"])
 @pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
 def test_published_forms_learn_are_saved_and_give_attributions(form: str, loss: str, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from accord.cli import (
 )
 from accord.edges import AccordError, BadInput, BadRow, BudgetReached, UnknownName
 from accord.formats import file_chunks as pieces
-from accord.formats import find_files, line_rows, read_piece, row_groups, split_files
+from accord.formats import find_files, line_rows, read_piece, split_files
 from accord.learning import WorkerPool, load_evaluator
 from accord.learning import worker_pool as at_once
 from accord.project import Config, Project
@@ -167,13 +167,6 @@ def test_unreadable_input_stops_before_scoring(tmp_path, scorer, name, content, 
     with pytest.raises(BadInput, match=why):
         score_parts(scorer, tmp_path / name, tmp_path / "out", ONE)
     assert not (tmp_path / "out").exists()
-
-
-def test_groups_of_rows_are_read_from_the_footer(tmp_path):
-    path = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(120), group=50)
-    with path.open("rb") as stream:
-        found = row_groups("a", stream, path.stat().st_size)
-    assert [group.rows for group in found] == [50, 50, 20] and all(group.unpacked > 1000 for group in found)
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
