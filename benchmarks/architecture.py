@@ -1,4 +1,4 @@
-"""Size and structure of the source tree: lines, imports, names and wording.
+"""Size and structure of the source tree: lines, imports and wording.
 
     python benchmarks/architecture.py [--baseline DIR] [--json PATH]
 
@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import ast
 import io
-import re
 import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,6 @@ import wording
 from harness import Row, options, table, write
 
 ROOT = Path(__file__).parents[1]
-SIXTH_SOURCE = Path("examples") / "sixth_source.py"
-METHODS = {
-    "in_context": r"in[-_]context|InContext|adoror",
-    "learned_rubric": r"learned[-_]rubric|LearnedRubric|rubicon",
-    "issues": r"(methods|accord)\.issues|\b(?-i:Issues)[(\],]",
-    "mixture": r"mixture|\bmoe\b",
-}
-"""Pattern of each method's name. Issues are also a record, so only the package and the class count."""
-METHOD_FOLDERS = {
-    "in_context": ("methods/",), "learned_rubric": ("methods/",), "issues": ("methods/",), "mixture": ("learning/",),
-}  # fmt: skip
-PRESETS = ("learning/presets.py", "methods/__init__.py")
 SMALL_FILE, PRINTED_PLACES = 60, 30
 CONTRACTS = {"Source", "Head", "Evaluator", "BaseEvaluator"}
 PRESET_NAMES = {
@@ -90,13 +77,6 @@ class File:
             elif isinstance(node, ast.Import):
                 yield from ((node, alias.name) for alias in node.names if alias.name.startswith("accord."))
 
-    def functions(self) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
-        """Yield every function and True if it is a method."""
-        methods = {id(inner) for node in self.nodes if isinstance(node, ast.ClassDef) for inner in node.body}
-        for node in self.nodes:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield node, id(node) in methods
-
 
 def read_package(folder: Path) -> list[File]:
     """Read all Python files and stubs below `folder`, which is `src` or the package itself."""
@@ -108,12 +88,6 @@ def read_package(folder: Path) -> list[File]:
 
 
 # --- counts -------------------------------------------------------------------------------------------------------
-
-
-def files_naming(method: str, files: Sequence[File]) -> list[str]:
-    """Files outside a method's own folder that contain its name."""
-    pattern, exempt = re.compile(METHODS[method], re.IGNORECASE), (*METHOD_FOLDERS[method], *PRESETS)
-    return [file.path for file in files if not file.path.startswith(exempt) and pattern.search(file.text)]
 
 
 def evaluator_type_checks(files: Sequence[File]) -> list[str]:
@@ -158,16 +132,6 @@ def preset_comparisons(files: Sequence[File]) -> list[str]:
     return places
 
 
-def imports_past_init(files: Sequence[File]) -> list[str]:
-    """Imports of another package's module instead of the package's public names."""
-    return [
-        f"{file.path}:{node.lineno} {name}"
-        for file in files
-        for node, name in file.imports()
-        if len(name.split(".")) > 2 and name.split(".")[1] != file.package
-    ]
-
-
 def untyped_dicts(files: Sequence[File]) -> list[str]:
     """Functions, except `to_json` and `describe`, that return `dict[str, Any]` or an alias for it."""
     aliases = {"dict[str, Any]"} | {
@@ -181,28 +145,12 @@ def untyped_dicts(files: Sequence[File]) -> list[str]:
     return [
         f"{file.path}:{node.lineno} {node.name}"
         for file in files
-        for node, _ in file.functions()
-        if node.returns is not None and ast.unparse(node.returns) in aliases and node.name not in JSON_METHODS
+        for node in file.nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.returns is not None
+        and ast.unparse(node.returns) in aliases
+        and node.name not in JSON_METHODS
     ]
-
-
-def unannotated(files: Sequence[File]) -> list[str]:
-    """Functions with an argument or a result that has no annotation."""
-    return [
-        f"{file.path}:{node.lineno} {node.name}"
-        for file in files
-        for node, is_method in file.functions()
-        if not _is_annotated(node, is_method)
-    ]
-
-
-def _is_annotated(node: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool) -> bool:
-    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    if is_method and not any(_last_name(decorator) == "staticmethod" for decorator in node.decorator_list):
-        arguments = arguments[1:]
-    arguments += [argument for argument in (node.args.vararg, node.args.kwarg) if argument is not None]
-    has_result = node.returns is not None or (node.name == "__init__" and bool(arguments))
-    return has_result and all(argument.annotation is not None for argument in arguments)
 
 
 def small_single_importer_files(files: Sequence[File]) -> list[str]:
@@ -231,17 +179,6 @@ def duplicate_class_names(files: Sequence[File]) -> list[str]:
             if isinstance(node, ast.ClassDef) and file.path.endswith(".py"):
                 paths.setdefault(node.name, []).append(file.path)
     return [f"{name}: {', '.join(places)}" for name, places in sorted(paths.items()) if len(places) > 1]
-
-
-def import_lines(files: Iterable[File]) -> int:
-    """Lines of imports and of `__all__`."""
-    return sum(len(_lines_of(node)) for file in files for node in file.nodes if _is_import(node))
-
-
-def _is_import(node: ast.AST) -> bool:
-    return isinstance(node, ast.Import | ast.ImportFrom) or (
-        isinstance(node, ast.Assign) and any(_last_name(target) == "__all__" for target in node.targets)
-    )
 
 
 def code_lines(files: Iterable[File]) -> int:
@@ -282,12 +219,9 @@ def _last_name(node: ast.AST) -> str:
 # --- table --------------------------------------------------------------------------------------------------------
 
 LISTS: Mapping[str, Callable[[Sequence[File]], list[str]]] = {
-    **{f"files-naming-{method}": partial(files_naming, method) for method in METHODS},
     "isinstance-of-evaluator": evaluator_type_checks,
     "method-comparisons": preset_comparisons,
-    "imports-past-init": imports_past_init,
     "dict-any-returns": untyped_dicts,
-    "untyped": unannotated,
     "single-importer-dust": small_single_importer_files,
     "duplicate-class-names": duplicate_class_names,
 }
@@ -300,7 +234,6 @@ def measure(folder: Path) -> dict[str, Any]:
     by_package = Counter[str]()
     for file in files:
         by_package[file.package] += file.lines
-    example = checkout / SIXTH_SOURCE
     source = wording.count([folder])
     return {
         **{name: count(files) for name, count in LISTS.items()},
@@ -311,8 +244,6 @@ def measure(folder: Path) -> dict[str, Any]:
         "wh-docstrings": source.kinds["docstring start"],
         "english-docs": wording.count([checkout / "docs", checkout / "README.md"]).per_thousand,
         "english-tests": wording.count([checkout / "tests"]).per_thousand,
-        "import-share": import_lines(files) / total,
-        "sixth-source": len(example.read_text().splitlines()) if example.is_file() else None,
         "files": sum(file.path.endswith(".py") for file in files),
         "lines": total,
         **{f"lines-{name}": lines for name, lines in sorted(by_package.items())},

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import numpy as np
-from harness import Row
+from harness import Row, Server, process_memory
 
 from accord.store import Mart, bundle_of, mart_schema, row_key
 
@@ -78,49 +76,40 @@ def planted(folder: Path, rows: int, question: str = "Q0", seed: int = 0, system
     return mart
 
 
-def dashboard(port: int, scores: int) -> Iterator[Row]:
-    """Measure the board's pages with `count` scores; one row per page."""
+def dashboard(scores: int) -> Iterator[Row]:
+    """Measure the board's pages with `scores` scores; one row per page."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         planted(folder / "accord.db.scores", scores)
         disk = sum(each.stat().st_size for each in (folder / "accord.db.scores").iterdir())
         (folder / "accord.yaml").write_text("store: sqlite:///accord.db\nstudies: {look: {title: Look}}\n")
-        with (folder / "serve.log").open("ab") as log:
-            command = [sys.executable, "-m", "accord", "serve", "--port", str(port)]
-            process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-        try:
-            cookie = _signed_in(port, process, folder / "serve.log")
+        with Server(folder) as server:
+            cookie = _signed_in(server)
             common: Row = {"what": "dashboard", "database": "sqlite", "scores": scores, "mart_megabytes": disk / 1e6}
-            first = _seconds(port, "/board", cookie)
-            again, memory = _seconds(port, "/board", cookie), _memory(process)
+            first = _seconds(server, "/board", cookie)
+            again, memory = _seconds(server, "/board", cookie), process_memory(server.process.pid)
             yield {**common, "page": "/board", "first_seconds": first, "again_seconds": again, "megabytes": memory}
             for path in PAGES:
-                yield {**common, "page": path, **_timed(port, path, cookie, process)}
+                yield {**common, "page": path, **_timed(server, path, cookie)}
             with Mart(folder / "accord.db.scores").writer() as writer:
                 about: Row = {"question": "Q0", "annotator": "population", "evaluator": "calibration@planted"}
                 about |= {"scored": BEGIN, "time": BEGIN, "origin": "live"}
                 writer.write([{**about, "conversation": "new", "turn": 1, "value": 2.0}])
-                yield {**common, "page": "/board, a new score", **_timed(port, "/board", cookie, process)}
-        finally:
-            process.kill()
-            process.wait()
+                yield {**common, "page": "/board, a new score", **_timed(server, "/board", cookie)}
 
 
-def _signed_in(port: int, process: subprocess.Popen[bytes], log: Path) -> str:
-    """Wait for the server, open the sign-in link that it printed, and return the cookie."""
-    while True:
-        assert process.poll() is None, "the server ended; see serve.log"
-        try:
-            connection = HTTPConnection("127.0.0.1", port, timeout=300)
-            connection.request("GET", re.findall(r"/in/\S+", log.read_text())[-1])
-            return (connection.getresponse().headers.get("Set-Cookie") or "").partition(";")[0]
-        except (OSError, IndexError):
-            time.sleep(0.05)
+def _signed_in(server: Server) -> str:
+    """Open the sign-in link that the server printed, and return the cookie."""
+    while not (links := re.findall(r"/in/\S+", server.log())):
+        time.sleep(0.05)
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=300)
+    connection.request("GET", links[-1])
+    return (connection.getresponse().headers.get("Set-Cookie") or "").partition(";")[0]
 
 
-def _seconds(port: int, path: str, cookie: str) -> float:
+def _seconds(server: Server, path: str, cookie: str) -> float:
     """Return the seconds from the request to the last byte of a page."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=300)
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=300)
     start = time.perf_counter()
     connection.request("GET", path, headers={"Cookie": cookie})
     answer = connection.getresponse()
@@ -130,26 +119,19 @@ def _seconds(port: int, path: str, cookie: str) -> float:
     return seconds
 
 
-def _timed(port: int, path: str, cookie: str, process: subprocess.Popen[bytes]) -> Row:
-    """A page asked for twice."""
-    before = _worked(process)
-    seconds, after = _seconds(port, path, cookie), _worked(process)
-    worked = None if before is None or after is None else after - before
-    again = _seconds(port, path, cookie)
-    return {"seconds": seconds, "cpu_seconds": worked, "again_seconds": again, "megabytes": _memory(process)}
+def _timed(server: Server, path: str, cookie: str) -> Row:
+    """Load a page twice."""
+    before = _cpu_seconds(server)
+    seconds, after = _seconds(server, path, cookie), _cpu_seconds(server)
+    used = None if before is None or after is None else after - before
+    again, memory = _seconds(server, path, cookie), process_memory(server.process.pid)
+    return {"seconds": seconds, "cpu_seconds": used, "again_seconds": again, "megabytes": memory}
 
 
-def _worked(process: subprocess.Popen[bytes]) -> float | None:
-    """Seconds of CPU that it has used."""
-    status = Path(f"/proc/{process.pid}/stat")
+def _cpu_seconds(server: Server) -> float | None:
+    """Return the processor time of the server."""
+    status = Path(f"/proc/{server.process.pid}/stat")
     if not status.exists():
         return None
     fields = status.read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _memory(process: subprocess.Popen[bytes]) -> float | None:
-    """The most memory that it has had, in MB."""
-    status = Path(f"/proc/{process.pid}/status")
-    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
-    return None if found is None else int(found[1]) / 1000

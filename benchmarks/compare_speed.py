@@ -3,11 +3,11 @@
     python benchmarks/compare_speed.py [--data ../shared/data] [--only sample,topical-usr] [--baseline SRC] --json OUT
 
 sample         `accord compare` on the sample that ships with Accord: 507 ratings of 150 conversations; the median of
-               five runs, each in a new project, and their `lowest_seconds`.
+               five runs (`--quick`: one), each in a new project, and their `lowest_seconds`.
 topical-usr    `accord compare` on Topical-USR's 1,080 overall ratings, with every evaluator that needs no model
                (`metrics: [bank]`).
 report         `accord report` on the same, after that comparison.
-planted-20000  `accord compare` on 20,000 planted ratings of 5,000 conversations by 60 annotators; `--quick` a tenth.
+planted-20000  `accord compare` on 20,000 planted ratings of 5,000 conversations by 60 annotators; `--quick`: 1,000.
 
 Every row is one child process: `seconds` from its start to its end, `user_seconds` of processor time, and `megabytes`,
 its peak resident memory plus that of each process that it starts. `--baseline SRC` runs the same with PYTHONPATH=SRC; a
@@ -29,6 +29,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from harness import Row, chosen, finish, options
@@ -94,15 +95,23 @@ def watched(pid: int, most: dict[str, int], done: threading.Event) -> None:
                     most[child] = next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
 
 
-def project(folder: Path, source: Path, metrics: str, files: Sequence[Path], rubric: bool) -> str | None:
-    """Make a project of some files in a folder with a version, or return the reason why it failed."""
+def project(
+    folder: Path, source: Path, metrics: str, files: Sequence[Path], rubric: bool, is_compared: bool = False
+) -> str | None:
+    """Make a project of some files in a folder with a version, or return the reason why it failed.
+
+    With `is_compared`, a project that is there stays, and a new one is compared.
+    """
+    if is_compared and (folder / "accord.db").exists():
+        return None
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if rubric:
         (folder / "rubric.yaml").write_text(json.dumps(_OVERALL), encoding="utf-8")  # JSON is YAML
     named = {"metrics": [metrics], **({"rubric": "rubric.yaml"} if rubric else {})}
     (folder / "accord.yaml").write_text(json.dumps(named), encoding="utf-8")
-    return ran(source, folder, "import", *map(str, files)).error
+    error = ran(source, folder, "import", *map(str, files)).error
+    return ran(source, folder, "compare").error if is_compared and error is None else error
 
 
 def planted_files(folder: Path, ratings: int, annotators: int = ANNOTATORS, seed: int = 0) -> list[Path]:
@@ -130,18 +139,14 @@ def planted_files(folder: Path, ratings: int, annotators: int = ANNOTATORS, seed
 
 
 def rows_of(
-    what: str, system: str, source: Path, make: Callable[[Path], str | None], scratch: Path, times: int = 1
+    what: str, system: str, source: Path, make: Callable[[Path], str | None], folder: Path, times: int = 1
 ) -> Row:
     """Return one row: make the project and run the command twice, `times` times; the run with the median time."""
     verb = "report" if what == "report" else "compare"
     row: Row = {"what": what, "system": system, "seconds": None, "user_seconds": None, "megabytes": None}
-    folder = scratch / f"{what}-{system}"
-    folder.mkdir(exist_ok=True)
     both: list[tuple[Ran, Ran]] = []
     for _ in range(times):
         error = make(folder)
-        if error is None and verb == "report":
-            error = ran(source, folder, "compare").error
         first = None if error is not None else ran(source, folder, verb)
         if first is None or first.error is not None:
             return {**row, "note": f"no figure: {error or (first and first.error)}"}
@@ -164,25 +169,26 @@ def main() -> None:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
+        files = {
+            "sample": [sample / "conversations.jsonl", sample / "ratings.csv"],
+            "topical-usr": [given.data / "topical_usr"],
+            "planted-20000": planted_files(scratch, RATINGS // 20 if given.quick else RATINGS),
+        }
         for what in chosen(parser, given.only, PARTS):
             if what in {"topical-usr", "report"} and not (given.data / "topical_usr").is_dir():
                 print(f"{what}: no data at {given.data / 'topical_usr'}", file=sys.stderr)
                 continue
             for system, source in versions.items():
-                if what == "sample":
-                    files = [sample / "conversations.jsonl", sample / "ratings.csv"]
-                elif what == "planted-20000":
-                    (scratch / "planted").mkdir(exist_ok=True)
-                    files = planted_files(scratch / "planted", RATINGS // 10 if given.quick else RATINGS)
-                else:
-                    files = [given.data / "topical_usr"]
-                metrics = "bank" if what in {"topical-usr", "report"} else "lexical"
+                kind = "topical-usr" if what == "report" else what
+                folder = scratch / f"{kind}-{system}"
 
-                def make(folder: Path, source: Path = source, files: Sequence[Path] = files, kind: str = metrics,
-                         rubric: bool = what != "sample") -> str | None:  # fmt: skip
-                    return project(folder, source, kind, files, rubric)
-
-                rows.append(rows_of(what, system, source, make, scratch, SAMPLE_RUNS if what == "sample" else 1))
+                metrics = "bank" if kind == "topical-usr" else "lexical"
+                make = partial(
+                    project, source=source, metrics=metrics, files=files[kind], rubric=kind != "sample",
+                    is_compared=what == "report",
+                )  # fmt: skip
+                times = SAMPLE_RUNS if what == "sample" and not given.quick else 1
+                rows.append(rows_of(what, system, source, make, folder, times))
     columns = [
         "what", "system", "seconds", "lowest_seconds", "runs", "user_seconds", "again_seconds", "megabytes", "note",
     ]  # fmt: skip

@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,21 +26,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from harness import Row, chosen, finish, options
+from harness import DATABASES, QUESTIONS, RUBRIC, Row, chosen, database, finish, options
 from misbehaving_endpoint import Misbehaving, answer_any
-from throwaway_postgres import ThrowAwayPostgres
 
 from accord.store import Store, check_store
 from accord.testing import ChatServer, Wire
 from accord.values import load_rubric
 
 KILLS = 3
-QUESTIONS = 9
 AT_ONCE = 32
 PARTS = ("killed", "paid_twice", "store_dies")
 PROCESSES = (2, 4)
@@ -52,25 +49,23 @@ COLUMNS = (
     "requests", "kills", "runs", "seconds",
 )  # fmt: skip
 
-JUDGE = """
+JUDGE = (
+    RUBRIC
+    + """
 import sys
-from accord import Conversation, Turn, load_rubric
 from accord.project import Project, config_from
 from accord.edges import AccordError
-from accord.values import Sample
-rubric = load_rubric("llm-rubric")
-always = tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)
-rubric = rubric.model_copy(update={"questions": always})
 judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[1], "concurrency": int(sys.argv[4]), "attempts": 8}
-samples = [Sample(Conversation(f"c{i}", (Turn("user", f"Is it {i}?"), Turn("assistant", "Yes."))))
-           for i in range(int(sys.argv[3]))]
+chats = [Sample(Conversation(f"c{i}", (Turn("user", f"Is it {i}?"), Turn("assistant", "Yes."))))
+         for i in range(int(sys.argv[3]))]
 config = config_from({"store": sys.argv[2], "models": {"judge": {**judge, "timeout": 2.0}}})
 try:
     with Project(config, rubric) as project:
-        project.measure([project.source("rubric")], samples, project.models)
+        project.measure([project.source("rubric")], chats, project.models)
 except AccordError as error:
     sys.exit(f"accord: {error}")
 """
+)
 
 
 class Noting:
@@ -190,10 +185,10 @@ def killed(conversations: int) -> Iterator[Row]:
 
 def paid_twice(conversations: int) -> Iterator[Row]:
     """Run several processes on one store."""
-    for kind in STORES:
+    for kind in DATABASES:
         for processes in PROCESSES:
             noting = Noting()
-            with STORES[kind]() as (url, folder, _), ChatServer(noting) as server:
+            with database(kind) as (url, folder, _), ChatServer(noting) as server:
                 judging = Judging(server, url, conversations, folder)
                 with closing(Store(url)):
                     start = time.perf_counter()
@@ -223,9 +218,9 @@ def paid_twice(conversations: int) -> Iterator[Row]:
 
 def store_dies(conversations: int) -> Iterator[Row]:
     """Remove the store in the middle of a run, and restore it."""
-    for kind in STORES:
+    for kind in DATABASES:
         noting, start = Noting(0.0), time.perf_counter()
-        with STORES[kind]() as (url, folder, cluster), ChatServer(noting) as server:
+        with database(kind) as (url, folder, cluster), ChatServer(noting) as server:
             judging = Judging(server, url, conversations, folder)
             Store(url).close()
             running = judging.start(ROOM_BYTES if cluster is None else None)
@@ -264,33 +259,14 @@ def store_dies(conversations: int) -> Iterator[Row]:
         }
 
 
-Place = tuple[str, Path, ThrowAwayPostgres | None]
-
-
-@contextmanager
-def _sqlite() -> Iterator[Place]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield f"sqlite:///{folder}/faults.db", Path(folder), None
-
-
-@contextmanager
-def _postgresql() -> Iterator[Place]:
-    with tempfile.TemporaryDirectory() as folder, ThrowAwayPostgres() as cluster:
-        yield cluster.url, Path(folder), cluster
-
-
-STORES: dict[str, Callable[[], Any]] = {"sqlite": _sqlite, "postgresql": _postgresql}
-
-
 def main() -> None:
     parser = options("faults", "No answer lost and none paid for twice after failures.", PARTS)
     given = parser.parse_args()
     parts: dict[str, Callable[[int], Iterator[Row]]] = {
         "killed": killed, "paid_twice": paid_twice, "store_dies": store_dies,
     }  # fmt: skip
-    if shutil.which("pg_config") is None:
+    if len(DATABASES) == 1:
         print("PostgreSQL is not on this machine: SQLite alone", file=sys.stderr)
-        STORES.pop("postgresql")
     rows: list[Row] = []
     for part in chosen(parser, given.only, PARTS):
         questions = given.limit or (600 if given.quick else 10_000 if part == "killed" else 3_000)

@@ -1,6 +1,6 @@
-"""The first hour of a new user: rows that go missing, documented commands that fail, recommendations that do harm.
+"""The first hour of a new user: rows that go missing, recommendations that do harm.
 
-    python benchmarks/first_hour.py [--only rows,recommended,documented] [--quick] --json OUT
+    python benchmarks/first_hour.py [--only rows,recommended] [--quick] --json OUT
 
 - `rows-missing`: conversations of a folder without a row in the output of `accord run` and without a stated reason.
   30% of the rated conversations of each shared data set lose their ratings, so that part of the folder is unrated.
@@ -8,39 +8,31 @@
   conversations are further from an unseen annotator's ratings (by RMSE) than the mean of the training ratings is.
   20 sets each of 11, 30 and 100 ratings; a quarter of them has random ratings. The baseline is the rule of
   earlier versions, the lowest RMSE for the annotators in the labels, which always recommends something.
-- `documented-commands-failed`: commands of the README and the quickstart that end with an error when they are run in
-  their order in one folder.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import re
-import shlex
+import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import numpy as np
-import yaml
 from harness import Row, chosen, data_folder, finish, options
 
 from accord.project import Config, Project
-from accord.sample import sources
 
-PARTS = ("rows", "recommended", "documented")
+PARTS = ("rows", "recommended")
 COLUMNS = ["what", "set", "size", "value", "of", "recommended", "baseline"]
 SETS = (("topical_usr", "Overall"), ("llm_rubric_real", "Q0"), ("llm_rubric_synth", "Q0"), ("abc_eval", "irrelevant"))
 SIZES, DRAWN = (11, 30, 100), 20
 STRENGTHS = (0.0, 0.4, 0.8, 1.2)
 """Strength of the effect of the reply's length and repeated words on the planted ratings."""
 CONVERSATIONS, WORDS = 250, 60
-ROOT, PORT = Path(__file__).parents[1], 8799
 RATERS = {"nora": -0.4, "sam": 0.0, "ann": 0.4}
 RUBRIC = """
 name: planted
@@ -168,79 +160,17 @@ def _write(path: Path, rows: list[Row]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-# --- documented ---------------------------------------------------------------------------------------------------
-
-
-def documented_rows() -> Iterator[Row]:
-    """One row: the documented commands, each in a process of its own, and how many of them fail."""
-    failed, count = [], 0
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        chats, labels = sources()
-        for source, copy in ((chats, "chats.jsonl"), (chats, "new.jsonl"), (labels, "labels.csv")):
-            (folder / copy).write_bytes(source.read_bytes())
-        for kind, block in _blocks():
-            if kind == "yaml":
-                path = folder / "accord.yaml"
-                merged = {**yaml.safe_load(path.read_text("utf-8")), **yaml.safe_load(block)}
-                path.write_text(yaml.safe_dump(merged), "utf-8")
-                continue
-            lines = block.splitlines() if kind == "sh" else [block]
-            for line in lines:
-                count += 1
-                command = [sys.executable, "-c", line]
-                if kind == "sh":
-                    command = shlex.split(line.replace("$SAMPLE", str(chats.parent)), comments=True)
-                code, output = _ended(command, folder)
-                if code:
-                    print(f"{line}: exit code {code}: {output[-300:]}", file=sys.stderr)
-                    failed.append(line)
-    yield {"what": "documented-commands-failed", "value": len(failed), "of": count}
-
-
-def _blocks() -> Iterator[tuple[str, str]]:
-    """Language and text of the blocks of the README's walk-through and the quickstart, in order."""
-    readme = re.split(r"^(?=## )", (ROOT / "README.md").read_text("utf-8"), flags=re.M)
-    shown = [part for part in readme if part.startswith(("## Score your own conversations", "## Python"))]
-    for text in (*shown, (ROOT / "docs" / "quickstart.md").read_text("utf-8")):
-        yield from re.findall(r"^```(sh|yaml|python)\n(.*?)^```", text, flags=re.M | re.S)
-
-
-def _ended(command: list[str], folder: Path) -> tuple[int, str]:
-    """Exit code and output of a command; a server is stopped with SIGTERM once it answers."""
-    with open(folder / "output.log", "w+", encoding="utf-8") as log:
-        if command[:2] != ["accord", "serve"]:
-            code = subprocess.run(command, cwd=folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL).returncode
-        else:
-            process = subprocess.Popen([*command, "--port", str(PORT)], cwd=folder, stdout=log, stderr=log)
-            while process.poll() is None and not _is_up():
-                time.sleep(0.2)
-            process.terminate()
-            code = process.wait()
-        log.seek(0)
-        return code, log.read()
-
-
-def _is_up() -> bool:
-    try:
-        with urlopen(f"http://127.0.0.1:{PORT}/healthz", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
 def main() -> None:
     """Run the chosen parts."""
     parser = options("first_hour", "The first hour of a new user.", PARTS)
     given = parser.parse_args()
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the `accord` beside Python
     rows: list[Row] = []
     for part in chosen(parser, given.only, PARTS):
         if part == "rows":
             rows += row_rows(data_folder(parser, given.data), given.quick)
-        elif part == "recommended":
-            rows += recommended_rows(4 if given.quick else given.limit or DRAWN)
         else:
-            rows += documented_rows()
+            rows += recommended_rows(4 if given.quick else given.limit or DRAWN)
     finish("first_hour", rows, COLUMNS, given.json)
 
 

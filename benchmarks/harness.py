@@ -1,4 +1,4 @@
-"""Common parts of benchmarks: options, printed tables, and JSON with flat rows.
+"""Common parts of benchmarks: options, printed tables, JSON with flat rows, and processes that are measured.
 
 The JSON names the version, the commit, the options and the machine. The results of a release are in
 `benchmarks/results/`; `tools/write_tables.py` copies their figures to the docs.
@@ -10,17 +10,26 @@ import argparse
 import json
 import os
 import platform
+import shutil
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
+from urllib.request import urlopen
 
 from accord.version import __version__
 
 Row = dict[str, Any]
 sys.path.append(str(Path(__file__).parents[1] / "tests"))  # synthetic corpora and scripted endpoints
+if TYPE_CHECKING:
+    from throwaway_postgres import ThrowAwayPostgres
 
 
 def options(name: str, about: str, parts: Sequence[str] = ()) -> argparse.ArgumentParser:
@@ -129,3 +138,175 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(_shown(item) for item in value)
     return f"{value:.3f}" if isinstance(value, float) and abs(value) < 1000 else str(value)
+
+
+# --- processes ----------------------------------------------------------------------------------------------------
+
+TOKEN = "a-token-that-nobody-guesses"
+"""The token of every server that a benchmark starts."""
+PRELUDE = """
+import json, resource, sys, time
+def peak_mb():  # of this program alone: `ru_maxrss` begins with the memory of the parent
+    try:
+        return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+"""
+
+
+def run_python(script: str, *arguments: object, **environment: str) -> Any:
+    """Run a script in a new process and return the JSON value of its last line; the script can call `peak_mb()`."""
+    command = [sys.executable, "-c", PRELUDE + script, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def process_memory(process: int, which: str = "VmHWM") -> float | None:
+    """Return the peak memory of a process in MB (`VmRSS`: present memory), or None if unknown."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    except OSError:
+        return None
+    return next((float(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(which)), None)
+
+
+def free_port() -> int:
+    """Return a port without a listener."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+class Server:
+    """A server in a process of its own: `accord serve` in a folder, or another command that listens on `port`."""
+
+    def __init__(self, folder: Path, *arguments: str, command: Sequence[str] = ("-m", "accord", "serve")) -> None:
+        self.folder, self.port = folder, free_port()
+        named = ["--port", str(self.port)] if "accord" in command else [str(self.port)]
+        self.command = [sys.executable, *command, *named, *arguments]
+        self.process: subprocess.Popen[bytes]
+
+    def __enter__(self) -> Self:
+        """Start the server."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the server."""
+        self.stop()
+
+    def start(self) -> None:
+        """Start the server and wait until it accepts connections."""
+        with (self.folder / "serve.log").open("ab") as log:
+            environment = {**os.environ, "ACCORD_TOKEN": TOKEN}
+            self.process = subprocess.Popen(self.command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+        while True:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the server ended: {self.log()[-2000:]}")
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.02)
+
+    def stop(self, signal_: int = signal.SIGTERM) -> None:
+        """End the server by a signal."""
+        self.process.send_signal(signal_)
+        self.process.wait(60)
+
+    def log(self) -> str:
+        """Return the output so far."""
+        return (self.folder / "serve.log").read_text(encoding="utf-8")
+
+
+_MODEL_SERVER = """
+import asyncio, collections, hashlib, json, sys
+FAULTY = float(sys.argv[1])
+asked, answered = collections.Counter(), collections.Counter()
+TOP = [{"token": str(k), "logprob": -0.1 - k, "bytes": None} for k in range(1, 5)]
+REPLY = json.dumps({"id": "c", "object": "chat.completion", "created": 0, "model": "m", "usage": {"prompt_tokens": 400,
+  "completion_tokens": 1, "total_tokens": 401}, "choices": [{"index": 0, "finish_reason": "stop",
+  "message": {"role": "assistant", "content": "3", "refusal": None}, "logprobs": {"refusal": None, "content": [
+  {"token": "3", "logprob": -0.1, "bytes": None, "top_logprobs": TOP}]}}]}).encode()
+def respond(body):
+    if not FAULTY:
+        return b"200 OK", REPLY
+    key = hashlib.sha256(json.dumps(json.loads(body)["messages"]).encode()).hexdigest()
+    asked[key] += 1
+    fate = int(key[:8], 16) / 2**32
+    if asked[key] == 1 and fate < FAULTY:
+        return (b"500 Oops", b"{}") if fate < FAULTY / 2 else (b"429 Slow down", b"{}")
+    answered[key] += 1
+    return b"200 OK", REPLY
+async def serve(reader, writer):
+    try:
+        while True:
+            head = (await reader.readuntil(b"\\r\\n\\r\\n")).lower().split(b"\\r\\n")
+            length = next((int(line.split(b":")[1]) for line in head if line.startswith(b"content-length")), 0)
+            body = await reader.readexactly(length)
+            counts = {"requests": asked.total(), "prompts": len(answered), "twice": answered.total() - len(answered)}
+            status, reply = (b"200 OK", json.dumps(counts).encode()) if head[0].startswith(b"get") else respond(body)
+            writer.write(b"HTTP/1.1 %s\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n"
+                         % (status, len(reply)) + reply)
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def model_server(faulty: float = 0.0) -> Iterator[str]:
+    """Serve chat completions with log-probabilities from a process of its own; yields the URL.
+
+    Args:
+        faulty: Share of prompts whose first request fails: half with a server error, half with a rate limit. Only such
+            a server counts its requests, which `model_counts` returns.
+    """
+    command = [sys.executable, "-c", _MODEL_SERVER, str(faulty)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
+        finally:
+            server.terminate()
+
+
+def model_counts(url: str) -> dict[str, int]:
+    """Return the counts of a faulty server: requests, answered prompts, and prompts answered twice."""
+    with urlopen(url) as reply:
+        return dict(json.load(reply))
+
+
+RUBRIC = """
+from accord import Conversation, Turn, load_rubric
+from accord.values import Sample
+rubric = load_rubric("llm-rubric")
+always = tuple(question.model_copy(update={"applies": "always"}) for question in rubric.questions)
+rubric = rubric.model_copy(update={"questions": always})
+def samples(count):
+    for i in range(count):
+        asked, said = f"{i}: why does the light go out? " * 8, f"{i}: hold the button. " * 12
+        yield Sample(Conversation(f"c{i}", (Turn("user", asked), Turn("assistant", said))))
+"""
+"""Part of scripts that judge: the shipped rubric, whose nine questions always apply, and conversations."""
+QUESTIONS = 9
+DATABASES = ("sqlite", "postgresql") if shutil.which("pg_config") else ("sqlite",)
+
+
+@contextmanager
+def database(kind: str) -> Iterator[tuple[str, Path, ThrowAwayPostgres | None]]:
+    """Yield the URL of a new store, a folder, and the PostgreSQL cluster of the store, if it has one."""
+    with tempfile.TemporaryDirectory() as folder:
+        if kind == "sqlite":
+            yield f"sqlite:///{folder}/accord.db", Path(folder), None
+            return
+        from throwaway_postgres import ThrowAwayPostgres
+
+        with ThrowAwayPostgres() as cluster:
+            yield cluster.url, Path(folder), cluster

@@ -18,23 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from harness import Row, finish, options
+from harness import Row, finish, options, run_python
 from synthetic_corpus import rated_chats
 
 from accord.store import Store
 
 TURNS = 10
 SENTENCE = "The router blinks twice and then the light goes out, although I pressed the button as you said. "
-MEASURED = """
-import json, resource, sys, time
-start = time.perf_counter()
-{work}
-try:  # of this program alone: the other figure begins with what started it
-    peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
-except OSError:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps([time.perf_counter() - start, peak]))
-"""
 ACCORD = """
 import gc
 from accord.cli.app import GC_THRESHOLD
@@ -76,12 +66,10 @@ def written(path: Path, conversations: int) -> None:
 
 
 def measured(code: str, source: Path, conversations: int, workers: int = 1) -> tuple[float, float]:
-    """Seconds and peak megabytes of an import in a process of its own, which may have some that parse."""
+    """Return seconds and peak megabytes of an import in a process of its own, which may have some that parse."""
+    script = f"start = time.perf_counter()\n{code}\nprint(json.dumps([time.perf_counter() - start, peak_mb()]))"
     with tempfile.TemporaryDirectory() as folder:
-        script = MEASURED.format(work=code)
-        arguments = [str(source), f"sqlite:///{folder}/store.db", str(conversations), str(workers)]
-        ran = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
-    seconds, peak = json.loads(ran.stdout)
+        seconds, peak = run_python(script, source, f"sqlite:///{folder}/store.db", conversations, workers)
     return seconds, peak
 
 

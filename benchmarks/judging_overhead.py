@@ -10,67 +10,29 @@ none.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 
-from harness import Row, finish, options
+from harness import QUESTIONS, RUBRIC, Row, finish, model_server, options, run_python
 
 CONCURRENCY = 64
 ROUNDS = 3
-QUESTIONS = 9
 KEPT_AT = "http://127.0.0.1/v1"
 """Endpoint of the stored answers."""
 
-SERVER = """
-import asyncio, json
-REPLY = {"id": "c", "object": "chat.completion", "created": 0, "model": "m", "usage": {"prompt_tokens": 10,
-  "completion_tokens": 1, "total_tokens": 11}, "choices": [{"index": 0, "finish_reason": "stop",
-  "message": {"role": "assistant", "content": "3", "refusal": None}, "logprobs": {"refusal": None, "content": [
-  {"token": "3", "logprob": -0.1, "bytes": None, "top_logprobs": [
-    {"token": str(k), "logprob": -0.1 - k, "bytes": None} for k in range(1, 5)]}]}}]}
-BODY = json.dumps(REPLY).encode()
-HEAD = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(BODY)
-async def serve(reader, writer):
-    try:
-        while True:
-            head = await reader.readuntil(b"\\r\\n\\r\\n")
-            lines = head.lower().split(b"\\r\\n")
-            length = next(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length"))
-            await reader.readexactly(length)
-            writer.write(HEAD + BODY)
-            await writer.drain()
-    except (asyncio.IncompleteReadError, ConnectionError):
-        writer.close()
-async def main():
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
-asyncio.run(main())
-"""
-
-COMMON = """
-import asyncio, json, resource, sys, time
-import openai.resources.chat.completions  # imported before the time is measured
-from accord import Conversation, Store, Turn, load_rubric
+COMMON = (
+    "import openai.resources.chat.completions  # imported before the time is measured"
+    + RUBRIC
+    + """
+import asyncio
+from accord import Store
 from accord.models import prompt_for
-from accord.values import Sample
 url, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-rubric = load_rubric("llm-rubric")
-always = tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)
-rubric = rubric.model_copy(update={"questions": always})
-def samples(n):
-    for i in range(n):
-        asked, said = f"{i}: why does the light go out? " * 8, f"{i}: hold the button. " * 12
-        yield Sample(Conversation(f"c{i}", (Turn("user", asked), Turn("assistant", said))))
 def done(asked, start):
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps([asked, time.perf_counter() - start, peak]))
+    print(json.dumps([asked, time.perf_counter() - start, peak_mb()]))
 """
+)
 
 RUN = """
 async def run():
@@ -174,10 +136,7 @@ done(asyncio.run(run()), start)
 
 def ran(code: str, url: str, store: Path, conversations: int) -> tuple[int, float, float]:
     """Return questions, seconds and peak megabytes of one client in its own process."""
-    command = [sys.executable, "-c", code, url, str(store), str(conversations)]
-    environment = {**os.environ, "OPENAI_API_KEY": "k"}
-    found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    asked, seconds, peak = json.loads(found.stdout)
+    asked, seconds, peak = run_python(code, url, store, conversations, OPENAI_API_KEY="k")
     return asked, seconds, peak
 
 
@@ -188,35 +147,29 @@ def main() -> None:
     kept = 1_100 if given.quick else 11_112  # nine questions each: 10,000 and 100,000 answers
     rounds = 1 if given.quick else given.limit or ROUNDS
     rows: list[Row] = []
-    with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                modes = {"accord": ACCORD, "sdk": SDK, "http": HTTP}
-                speeds: dict[str, list[float]] = {name: [] for name in modes}
-                for round_ in range(rounds):
-                    for name, code in modes.items():
-                        asked, seconds, _ = ran(code, url, Path(folder) / f"{name}{round_}.db", live)
-                        assert asked == live * QUESTIONS
-                        speeds[name].append(asked / seconds)
-                pairs = zip(speeds["accord"], speeds["sdk"], strict=True)
-                ratio = median(accord / sdk for accord, sdk in pairs)
-                for name, found in speeds.items():
-                    row = {"what": name, "concurrency": CONCURRENCY, "per_second": median(found)}
-                    rows.append({**row, "ratio": ratio if name == "accord" else median(found) / median(speeds["sdk"])})
-                small, large = Path(folder) / "small.db", Path(folder) / "large.db"
-                for conversations, store in ((kept // 10, small), (kept, large)):
-                    ran(KEPT, KEPT_AT, store, conversations)
-                    answers, seconds, peak = ran(KEPT, KEPT_AT, store, conversations)
-                    rows.append({"what": "kept answers", "n": answers, "seconds": seconds, "peak_mb": peak})
-                asked = kept * QUESTIONS
-                for what, where, lacking in (("planned, all kept", KEPT_AT, 0), ("planned, all new", url, asked)):
-                    requests, seconds, peak = ran(PLAN, where, large, kept)
-                    assert requests == lacking
-                    rows.append({"what": what, "n": asked, "seconds": seconds, "peak_mb": peak})
-        finally:
-            server.terminate()
+    with model_server() as url, tempfile.TemporaryDirectory() as folder:
+        modes = {"accord": ACCORD, "sdk": SDK, "http": HTTP}
+        speeds: dict[str, list[float]] = {name: [] for name in modes}
+        for round_ in range(rounds):
+            for name, code in modes.items():
+                asked, seconds, _ = ran(code, url, Path(folder) / f"{name}{round_}.db", live)
+                assert asked == live * QUESTIONS
+                speeds[name].append(asked / seconds)
+        pairs = zip(speeds["accord"], speeds["sdk"], strict=True)
+        ratio = median(accord / sdk for accord, sdk in pairs)
+        for name, found in speeds.items():
+            row = {"what": name, "concurrency": CONCURRENCY, "per_second": median(found)}
+            rows.append({**row, "ratio": ratio if name == "accord" else median(found) / median(speeds["sdk"])})
+        small, large = Path(folder) / "small.db", Path(folder) / "large.db"
+        for conversations, store in ((kept // 10, small), (kept, large)):
+            ran(KEPT, KEPT_AT, store, conversations)
+            answers, seconds, peak = ran(KEPT, KEPT_AT, store, conversations)
+            rows.append({"what": "kept answers", "n": answers, "seconds": seconds, "peak_mb": peak})
+        asked = kept * QUESTIONS
+        for what, where, lacking in (("planned, all kept", KEPT_AT, 0), ("planned, all new", url, asked)):
+            requests, seconds, peak = ran(PLAN, where, large, kept)
+            assert requests == lacking
+            rows.append({"what": what, "n": asked, "seconds": seconds, "peak_mb": peak})
     finish("judging_overhead", rows, ["what", "n", "per_second", "ratio", "seconds", "peak_mb"], given.json)
 
 

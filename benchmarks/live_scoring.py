@@ -26,9 +26,6 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 
 import json
 import resource
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +38,7 @@ from statistics import median
 import hostile
 import load
 import numpy as np
-from harness import Row, chosen, finish, options
+from harness import TOKEN, Row, Server, chosen, finish, options, process_memory
 
 from accord.edges import AccordError
 from accord.evidence import (
@@ -186,28 +183,13 @@ def bertscore_rows() -> list[Row]:
 
 
 @contextmanager
-def serving(remembered: int) -> Iterator[tuple[int, int]]:
-    """Run `accord serve` with a fitted mixture; yields its port and process id."""
-    with tempfile.TemporaryDirectory() as name, socket.socket() as free:
+def serving(*arguments: str) -> Iterator[Server]:
+    """Run `accord serve` with a fitted mixture."""
+    with tempfile.TemporaryDirectory() as name:
         fitted().save(Path(name) / "evaluators" / "mixture")
         (Path(name) / "accord.yaml").write_text("evaluator: mixture\n", encoding="utf-8")
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-        free.close()
-        command = [sys.executable, "-m", "accord", "serve", "--port", str(port), "--conversations", str(remembered)]
-        environment = {**os.environ, "ACCORD_TOKEN": load.TOKEN}
-        process = subprocess.Popen(command, cwd=name, stderr=subprocess.DEVNULL, env=environment)
-        try:
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", port), 1).close()
-                    break
-                except OSError:
-                    time.sleep(0.1)
-            yield port, process.pid
-        finally:
-            process.terminate()
-            process.wait()
+        with Server(Path(name), *arguments) as server:
+            yield server
 
 
 def service_rows(count: int, conversations: int) -> list[Row]:
@@ -228,17 +210,16 @@ def service_rows(count: int, conversations: int) -> list[Row]:
             yield json.dumps({"messages": batch}).encode()
 
     rows: list[Row] = []
-    with serving(remembered=1000) as (port, process):
-        load.post(port, islice(singly("warm"), 500), 4)
+    with serving("--conversations", "1000") as server:
+        load.post(server.port, islice(singly("warm"), 500), 4)
         for clients in CLIENTS:
-            found = load.post(port, singly(f"c{clients}"), clients)
+            found = load.post(server.port, singly(f"c{clients}"), clients)
             rows.append({"what": "service", "clients": clients, **_figures(found, 1)})
-        before = memory(process)
-        found = load.post(port, together(conversations), 4)
+        before = process_memory(server.process.pid, "VmRSS")
+        found = load.post(server.port, together(conversations), 4)
         about: Row = {"what": "service, 100 a request", "clients": 4, **_figures(found, 100)}
-        rows.append({**about, "conversations": conversations, "peak_mb": memory(process), "grown_mb": None})
-        if before is not None:
-            rows[-1]["grown_mb"] = rows[-1]["peak_mb"] - before
+        rows.append({**about, "conversations": conversations, "peak_mb": process_memory(server.process.pid, "VmRSS")})
+        rows[-1]["grown_mb"] = None if before is None else rows[-1]["peak_mb"] - before
     return rows
 
 
@@ -254,16 +235,16 @@ def hostile_rows(requests: int) -> list[Row]:
     rows: list[Row] = []
     for kinds in ((), *((kind,) for kind in hostile.ALL), hostile.ALL):
         what = "alone" if not kinds else "beside-hostile" if len(kinds) > 1 else f"beside-hostile: {kinds[0]}"
-        with serving(remembered=10_000) as (port, process):
-            hostile.waits(port, own[:20], load.TOKEN, 0)
-            with hostile.sending(port, kinds, load.TOKEN) as answered:
-                found = hostile.waits(port, own, load.TOKEN, every=0.05)
+        with serving("--conversations", "10000") as server:
+            hostile.waits(server.port, own[:20], TOKEN, 0)
+            with hostile.sending(server.port, kinds, TOKEN) as answered:
+                found = hostile.waits(server.port, own, TOKEN, every=0.05)
                 p50, p99 = np.quantile(found.seconds, (0.5, 0.99)).tolist()
             rows.append({
                 "what": what, "p50_seconds": p50, "p99_seconds": p99, "most_seconds": max(found.seconds),
-                "refused": found.refused, "hostile_requests": answered.value, "peak_mb": memory(process, "VmHWM"),
+                "refused": found.refused, "hostile_requests": answered.value,
+                "peak_mb": process_memory(server.process.pid),
             })  # fmt: skip
-            print({name: value if isinstance(value, str) else round(value, 3) for name, value in rows[-1].items()})
     return rows
 
 
@@ -271,17 +252,8 @@ def _figures(found: load.Load, messages: int) -> Row:
     per_second = len(found.latencies) * messages / found.seconds
     return {
         "per_second": per_second, "microseconds": 1e6 / per_second, "p50_ms": found.milliseconds(0.5),
-        "p99_ms": found.milliseconds(0.99), "refused": sum(n for status, n in found.statuses.items() if status != 200),
+        "p99_ms": found.milliseconds(0.99), "refused": found.refused,
     }  # fmt: skip
-
-
-def memory(process: int, which: str = "VmRSS") -> float | None:
-    """Memory of a process in MB (`VmHWM`: maximum), or None if unknown."""
-    try:
-        status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-    except OSError:
-        return None
-    return next(float(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(which))
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -2,8 +2,7 @@
 
     python benchmarks/scale.py [--only PARTS] [--quick] [--limit N] --json OUT
 
-What each part measures stands in the file that it is measured in: `scale_scoring.py`, `scale_store.py`,
-`scale_live.py`. Ratios compare what ran in the same run; a rate is of this machine and its load.
+`scale_scoring.py`, `scale_store.py` and `scale_live.py` describe their parts. Ratios compare what ran in the same run.
 """
 
 from __future__ import annotations
@@ -13,28 +12,32 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ[_name] = "1"  # a worker has one core, before NumPy is imported
 
-from importlib import import_module
-from importlib.util import find_spec
-
+import scale_live
+import scale_scoring
+import scale_store
 from harness import Row, chosen, finish, options
 
-PARTS = [import_module(name) for name in ("scale_scoring", "scale_store", "scale_live") if find_spec(name)]
-RUN = {name: run for part in PARTS for name, run in part.RUN.items()}
+from accord.edges import BadInput
+
+RUN = {**scale_scoring.RUN, **scale_store.RUN, **scale_live.RUN}
 COLUMNS = [
-    "what", "encoding", "conversations", "spans", "workers", "seconds", "cpu_seconds", "start_seconds", "per_second",
-    "microseconds", "replies_per_second",
-    "ratio", "ratio_naive", "peak_mb", "peak_mb_few", "lost", "doubled", "rescored_parts", "same_bytes", "overspent",
-    "paid_twice", "p50_ms", "p99_ms", "refused", "skipped",
+    "what", "part", "encoding", "conversations", "spans", "workers", "questions", "cap", "requests", "answered",
+    "annotations", "seconds", "cpu_seconds", "start_seconds", "per_second", "microseconds", "replies_per_second",
+    "ratio", "ratio_naive", "peak_mb", "peak_mb_few", "size_mb", "lost", "doubled", "rescored_parts", "same_bytes",
+    "overspent", "paid_twice", "p50_ms", "p99_ms", "refused", "skipped",
 ]  # fmt: skip
 
 
 def main() -> None:
-    """Measure the parts that were asked for; one whose packages are absent is a row with the reason."""
+    """Measure the selected parts; a part without its packages or its database is a row with the reason."""
     parser = options("scale", "What scoring, judging and storing cost at scale.", tuple(RUN))
     given = parser.parse_args()
     rows: list[Row] = []
     for part in chosen(parser, given.only, tuple(RUN)):
-        rows += RUN[part](given.quick, given.limit)
+        try:
+            rows += RUN[part](given.quick, given.limit)
+        except BadInput as error:
+            rows.append({"what": part, "skipped": str(error)})
     finish("scale", rows, COLUMNS, given.json)
 
 

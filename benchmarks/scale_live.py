@@ -1,44 +1,32 @@
 """Throughput of live scoring: OpenTelemetry spans per second, and single requests per second.
 
-    python benchmarks/scale.py --only otlp,workers [--quick] --json OUT
+    python benchmarks/scale.py --only otlp,requests [--quick] --json OUT
 
 `otlp`: `accord serve` in a process of its own takes exports of 512 spans of 400 conversations, from 4 connections that
 send again upon 429. One span in five is a model call with its whole history (five turns on average), the others calls
 of a database; in `every span` all are model calls. `per_second` counts spans, `lost` and `doubled` replies: those that
 were sent against the rows that were kept.
 
-`workers`: two client processes with 16 connections each send requests with one reply and its document. Clients run on
+`requests`: two client processes with 16 connections each send requests with one reply and its document. Clients run on
 the same cores.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-import os
 import random
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
 from copy import deepcopy
-from http.client import HTTPConnection, HTTPException
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import load
 import numpy as np
 from harness import Row
+from live_scoring import DOCUMENT, REPLIES, WORDS, serving, texts
 
 BATCH, CHATS, CONNECTIONS = 512, 400, 4
-WORDS = 20
 TURNS = 10
 """Of a conversation, until the next one begins."""
 SPAN_KINDS = {"one span in five": 5, "every span": 1}
@@ -105,59 +93,6 @@ def packed(export: dict[str, Any], kind: str) -> bytes:
     return bytes(ParseDict(copied, ExportTraceServiceRequest()).SerializeToString())
 
 
-@contextmanager
-def serving() -> Iterator[tuple[int, Path]]:
-    """Serve a fitted mixture; yield its port, and the folder of its rows."""
-    from live_scoring import fitted
-
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        fitted().save(folder / "evaluators" / "mixture")
-        (folder / "accord.yaml").write_text("evaluator: mixture\n", encoding="utf-8")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = int(free.getsockname()[1])
-        command = [sys.executable, "-m", "accord", "serve", "--port", str(port), "--out", "rows.jsonl"]
-        environment = {**os.environ, "ACCORD_TOKEN": load.TOKEN}
-        process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL, env=environment)
-        try:
-            while not _is_well(port):
-                if process.poll() is not None:
-                    raise RuntimeError("the service did not begin")
-                time.sleep(0.1)
-            yield port, folder
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait()
-
-
-def _is_well(port: int) -> bool:
-    with suppress(OSError, HTTPException, ValueError):
-        connection = HTTPConnection("127.0.0.1", port, timeout=30)
-        connection.request("GET", "/healthz")
-        found = json.loads(connection.getresponse().read())
-        connection.close()
-        return bool(found["status"] == "ok")
-    return False
-
-
-async def _send(port: int, bodies: Iterator[bytes], kind: str, refused: list[int]) -> None:
-    """Send exports one after another, each until it is taken."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    about = f"Host: localhost\r\nAuthorization: Bearer {load.TOKEN}\r\nContent-Type: {kind}\r\n"
-    head = f"POST /v1/traces HTTP/1.1\r\n{about}Content-Length: ".encode()
-    for body in bodies:
-        status = 0
-        while status != 200:
-            writer.write(head + str(len(body)).encode() + b"\r\n\r\n" + body)
-            answer = (await reader.readuntil(b"\r\n\r\n")).lower()
-            await reader.readexactly(int(answer.split(b"content-length:")[1].split(b"\r\n")[0]))
-            status = int(answer.split(b" ", 2)[1])
-            if status != 200:
-                refused.append(status)
-                await asyncio.sleep(1)
-    writer.close()
-
-
 def otlp_rows(quick: bool, limit: int | None) -> list[Row]:
     """Measure spans per second in both encodings."""
     rows: list[Row] = []
@@ -165,34 +100,22 @@ def otlp_rows(quick: bool, limit: int | None) -> list[Row]:
         sent, calls = exports(limit or (8 if quick else 120 if each > 1 else 40) * BATCH, each)
         for kind in (JSON, PROTOBUF):
             bodies = [packed(export, kind) for export in sent]
-            with serving() as (port, folder):
-                seconds, refused = asyncio.run(_all_sent(port, bodies, kind))
-                lines = (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+            with serving("--out", "rows.jsonl") as server:
+                sent_ = load.post(server.port, iter(bodies), CONNECTIONS, "/v1/traces", kind, repeats=True)
+                lines = (server.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()
                 kept = [(row["conversation"], row["turn"]) for row in map(json.loads, lines)]
             spans = sum(len(e["resourceSpans"][0]["scopeSpans"][0]["spans"]) for e in sent)
             rows.append({
                 "what": f"otlp, {what}", "encoding": "protobuf" if kind == PROTOBUF else "json", "spans": spans,
-                "workers": 1, "seconds": seconds, "per_second": spans / seconds, "refused": refused,
-                "replies_per_second": calls / seconds, "lost": calls - len(set(kept)),
+                "seconds": sent_.seconds, "per_second": spans / sent_.seconds, "refused": sent_.refused,
+                "replies_per_second": calls / sent_.seconds, "lost": calls - len(set(kept)),
                 "doubled": len(kept) - len(set(kept)),
             })  # fmt: skip
-            print({key: round(value, 2) if isinstance(value, float) else value for key, value in rows[-1].items()})
     return rows
 
 
-async def _all_sent(port: int, bodies: Sequence[bytes], kind: str) -> tuple[float, int]:
-    """Seconds until all exports were taken, those of one conversation in their order; and how often one was refused."""
-    refused: list[int] = []
-    start = time.perf_counter()
-    waiting = iter(bodies)
-    await asyncio.gather(*(_send(port, waiting, kind, refused) for _ in range(CONNECTIONS)))
-    return time.perf_counter() - start, len(refused)
-
-
-def _post(port: int, count: int, client: int) -> tuple[float, list[float], dict[int, int]]:
-    """What one process of clients saw."""
-    from live_scoring import DOCUMENT, REPLIES, texts
-
+def _post(port: int, count: int, client: int) -> load.Load:
+    """Requests of one process of clients."""
     rng = np.random.default_rng(client)
     replies, [document] = texts(rng, REPLIES, WORDS), texts(rng, 1, DOCUMENT)
     bodies = (
@@ -202,27 +125,22 @@ def _post(port: int, count: int, client: int) -> tuple[float, list[float], dict[
         }).encode()
         for place in range(count)
     )  # fmt: skip
-    found = load.post(port, bodies, 16)
-    return found.seconds, found.latencies.tolist(), found.statuses
+    return load.post(port, bodies, 16)
 
 
-def workers_rows(quick: bool, limit: int | None) -> list[Row]:
+def requests_rows(quick: bool, limit: int | None) -> list[Row]:
     """Measure requests per second and their latencies, from two client processes."""
     count = limit or (500 if quick else 6000)
-    with serving() as (port, _), ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        list(pool.map(_post, [port] * 2, [100] * 2, [7, 8]))  # warm-up
-        found = list(pool.map(_post, [port] * 2, [count] * 2, [0, 1]))
-    latencies = np.concatenate([each for _, each, _ in found])
-    per_second = len(latencies) / max(seconds for seconds, _, _ in found)
+    with serving() as server, ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        list(pool.map(_post, [server.port] * 2, [100] * 2, [7, 8]))  # warm-up
+        found = list(pool.map(_post, [server.port] * 2, [count] * 2, [0, 1]))
+    latencies = np.concatenate([each.latencies for each in found])
     p50, p99 = (np.quantile(latencies, (0.5, 0.99)) * 1e3).tolist()
-    refused = sum(n for _, _, statuses in found for status, n in statuses.items() if status != 200)
-    row: Row = {
-        "what": "workers", "workers": 1, "clients": 32, "per_second": per_second, "p50_ms": p50, "p99_ms": p99,
-        "refused": refused, "ratio": 1.0,
-    }  # fmt: skip
-    print({key: round(value, 2) if isinstance(value, float) else value for key, value in row.items()})
-    return [row]
+    per_second = len(latencies) / max(each.seconds for each in found)
+    refused = sum(each.refused for each in found)
+    return [
+        {"what": "requests", "clients": 32, "per_second": per_second, "p50_ms": p50, "p99_ms": p99, "refused": refused}
+    ]
 
 
-RUN = {"otlp": otlp_rows, "workers": workers_rows}
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+RUN = {"otlp": otlp_rows, "requests": requests_rows}

@@ -14,7 +14,6 @@ Conversations are drawn: words of everyday frequency, twenty a message.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -29,7 +28,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from harness import Row
+from harness import PRELUDE, Row, run_python
 from live_scoring import texts
 
 from accord.evidence import SourceContext, Training, make_source
@@ -44,14 +43,7 @@ TURNS, WORDS = 6, 20
 CONVERSATIONS, FEW, NAIVE = 200_000, 10_000, 1_000
 DRIVER = """
 import json, resource, sys, time
-from pathlib import Path
 from accord.scoring import BatchScorer, Execution, score_parts
-
-def most_memory():  # of this program alone: what began it has no part in it
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), None)
-
 if __name__ == "__main__":
     evaluator, source, out, engine, workers = sys.argv[1:6]
     begun = time.perf_counter()
@@ -62,7 +54,7 @@ if __name__ == "__main__":
     used = [resource.getrusage(which) for which in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     assert not done.failed, done.failed
     print(json.dumps({"seconds": ended - opened, "opening": opened - begun, "made": done.made, "there": done.there,
-                      "rows": done.counts.rows, "left": done.left, "peak_mb": most_memory(),
+                      "rows": done.counts.rows, "left": done.left, "peak_mb": peak_mb(),
                       "cpu_seconds": sum(each.ru_utime + each.ru_stime for each in used)}))
 """
 LOOP = """
@@ -127,15 +119,6 @@ def workshop(count: int) -> Iterator[tuple[Path, Path, Path]]:
         yield folder, fitted(folder / "evaluator"), written(folder / "chats.parquet", count)
 
 
-def python(script: str, *arguments: object, **environment: str) -> dict[str, Any]:
-    """Return the output of a script in a new process."""
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    return dict(json.loads(done.stdout.splitlines()[-1]))
-
-
 def ids_of(out: Path) -> list[str]:
     """Return the ids of scored conversations, sorted."""
     return sorted(name for path in out.glob("part-*.parquet") for name in pl.read_parquet(path)["conversation"])
@@ -146,10 +129,10 @@ def bank_rows(quick: bool, limit: int | None) -> list[Row]:
     count = min(limit or CONVERSATIONS, 20_000 if quick else CONVERSATIONS)
     with workshop(count) as (folder, evaluator, chats):
         few = written(folder / "few.parquet", min(FEW, count))
-        small = python(DRIVER, evaluator, few, folder / "small", "local", 1)
-        one = python(DRIVER, evaluator, chats, folder / "one", "local", 1)
-        two = python(DRIVER, evaluator, chats, folder / "two", "local", 2)
-        naive = python(LOOP, evaluator, chats, min(NAIVE, count), folder / "naive.jsonl")
+        small = run_python(DRIVER, evaluator, few, folder / "small", "local", 1)
+        one = run_python(DRIVER, evaluator, chats, folder / "one", "local", 1)
+        two = run_python(DRIVER, evaluator, chats, folder / "two", "local", 2)
+        naive = run_python(LOOP, evaluator, chats, min(NAIVE, count), folder / "naive.jsonl")
     # Processors' time, that of the start taken out: other work on the machine slows the clock of one run, not of both.
     more = max(count - FEW, 1)
     each = (one["cpu_seconds"] - small["cpu_seconds"]) / more if count > FEW else one["cpu_seconds"] / count
@@ -165,7 +148,7 @@ def bank_rows(quick: bool, limit: int | None) -> list[Row]:
 
 def kill_rows(quick: bool, limit: int | None) -> list[Row]:
     """Kill a driver and a worker, and run the command again."""
-    count = min(limit or 100_000, 20_000 if quick else 100_000)
+    count = min(limit or 100_000, 80_000 if quick else 100_000)  # four parts at least
     rows: list[Row] = []
     with workshop(count) as (folder, evaluator, chats):
         expected = sorted(pl.read_parquet(chats, columns=["id"])["id"])
@@ -176,7 +159,7 @@ def kill_rows(quick: bool, limit: int | None) -> list[Row]:
             before = {
                 name: (out / name).stat().st_mtime_ns for name in list_names(str(out)) if name.startswith("part-")
             }
-            again = python(DRIVER, evaluator, chats, out, "local", 2)
+            again = run_python(DRIVER, evaluator, chats, out, "local", 2)
             found = ids_of(out)
             after = {name: (out / name).stat().st_mtime_ns for name in before}
             rows.append({
@@ -190,7 +173,7 @@ def kill_rows(quick: bool, limit: int | None) -> list[Row]:
 
 def _killed(victim: str, arguments: list[object], out: Path) -> bool:
     """Run the driver, kill it or a worker after the first parts, and return True if one was killed."""
-    command = [sys.executable, "-c", DRIVER, *map(str, arguments)]
+    command = [sys.executable, "-c", PRELUDE + DRIVER, *map(str, arguments)]
     driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while driver.poll() is None and len(finished(str(out))) < 2:
@@ -206,7 +189,7 @@ def _killed(victim: str, arguments: list[object], out: Path) -> bool:
 
 def _worker_of(pid: int) -> int:
     children = [int(n) for task in Path(f"/proc/{pid}/task").iterdir() for n in (task / "children").read_text().split()]
-    return next(n for n in children if b"at_once" in Path(f"/proc/{n}/cmdline").read_bytes())
+    return next(n for n in children if b"worker_pool" in Path(f"/proc/{n}/cmdline").read_bytes())
 
 
 def ray_rows(quick: bool, limit: int | None) -> list[Row]:
@@ -215,15 +198,15 @@ def ray_rows(quick: bool, limit: int | None) -> list[Row]:
         return [{"what": "ray", "skipped": "accord[ray] is not installed"}]
     count = min(limit or CONVERSATIONS, 20_000 if quick else CONVERSATIONS)
     with workshop(count) as (folder, evaluator, chats):
-        local = python(DRIVER, evaluator, chats, folder / "local", "local", 2)
+        local = run_python(DRIVER, evaluator, chats, folder / "local", "local", 2)
         empty = written(folder / "one.parquet", 1)
-        start = python(DRIVER, evaluator, empty, folder / "start", "ray", 2)
-        ray = python(DRIVER, evaluator, chats, folder / "ray", "ray", 2)
+        start = run_python(DRIVER, evaluator, empty, folder / "start", "ray", 2)
+        ray = run_python(DRIVER, evaluator, chats, folder / "ray", "ray", 2)
         same = _contents(folder / "ray") == _contents(folder / "local")
         out = folder / "killed"
         _killed("driver", [evaluator, chats, out, "ray", 2], out)
         before = {name: (out / name).stat().st_mtime_ns for name in list_names(str(out)) if name.startswith("part-")}
-        python(DRIVER, evaluator, chats, out, "ray", 2)
+        run_python(DRIVER, evaluator, chats, out, "ray", 2)
         found, expected = ids_of(out), sorted(pl.read_parquet(chats, columns=["id"])["id"])
         rescored = sum((out / name).stat().st_mtime_ns != made for name, made in before.items())
     about = {"conversations": count, "start_seconds": start["seconds"], "same_bytes": same}
@@ -256,10 +239,10 @@ def s3_rows(quick: bool, limit: int | None) -> list[Row]:
             store = boto3.client("s3", endpoint_url=environment["AWS_ENDPOINT_URL"], **keys)
             store.create_bucket(Bucket="bucket")
             store.upload_file(str(chats), "bucket", "chats/a.parquet")
-            local = python(DRIVER, evaluator, chats, folder / "local", "local", 2)
+            local = run_python(DRIVER, evaluator, chats, folder / "local", "local", 2)
             there = ("s3://bucket/chats/*.parquet", "s3://bucket/scores")
-            s3 = python(DRIVER, evaluator, *there, "local", 2, **environment)
-            again = python(DRIVER, evaluator, *there, "local", 2, **environment)
+            s3 = run_python(DRIVER, evaluator, *there, "local", 2, **environment)
+            again = run_python(DRIVER, evaluator, *there, "local", 2, **environment)
     finally:
         server.stop()
     ratio = local["seconds"] / s3["seconds"]

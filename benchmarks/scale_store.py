@@ -1,6 +1,6 @@
 """The store's part of scale: how fast files come in, judging that several processes share, ten million annotations.
 
-    python benchmarks/scale_store.py [--only PARTS] [--quick] [--limit N] --json OUT
+    python benchmarks/scale.py --only import,judging,postgres [--quick] [--limit N] --json OUT
 
 `import`: conversations of ten turns with a rating each, in one process per run, compared with a bare loop over `json`
 and `sqlite3` in the same run (`ratio` is the loop's time over ours; the larger, the better), with one process that
@@ -11,21 +11,26 @@ pages ask, each some hundred times.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import import_speed
 import numpy as np
-from harness import Row, chosen, finish, options
-from throwaway_postgres import ThrowAwayPostgres
+from harness import (
+    QUESTIONS,
+    RUBRIC,
+    Row,
+    database,
+    model_counts,
+    model_server,
+    run_python,
+)
 
-from accord.edges import BadInput
 from accord.project import default_workers
 from accord.store import MonitoringTables, SharedBudget, Store, vacuum
 from accord.values import Conversation, Label, Target, Turn
@@ -62,67 +67,25 @@ PROCESSES = 4
 FAULTY = 0.1
 """Share of prompts whose first request fails: half with a server error, half with a rate limit."""
 
-SERVER = """
-import asyncio, collections, hashlib, json
-asked, answered = collections.Counter(), collections.Counter()
-TOP = [{"token": str(k), "logprob": -0.1 - k, "bytes": None} for k in range(1, 5)]
-REPLY = json.dumps({"id": "c", "object": "chat.completion", "created": 0, "model": "m", "usage": {"prompt_tokens": 400,
-  "completion_tokens": 1, "total_tokens": 401}, "choices": [{"index": 0, "finish_reason": "stop",
-  "message": {"role": "assistant", "content": "3", "refusal": None}, "logprobs": {"refusal": None, "content": [
-  {"token": "3", "logprob": -0.1, "bytes": None, "top_logprobs": TOP}]}}]}).encode()
-def respond(body):
-    key = hashlib.sha256(json.dumps(json.loads(body)["messages"]).encode()).hexdigest()
-    asked[key] += 1
-    fate = int(key[:8], 16) / 2**32
-    if asked[key] == 1 and fate < FAULTY:
-        return (b"500 Oops", b"{}") if fate < FAULTY / 2 else (b"429 Slow down", b"{}")
-    answered[key] += 1
-    return b"200 OK", REPLY
-async def serve(reader, writer):
-    try:
-        while True:
-            head = (await reader.readuntil(b"\\r\\n\\r\\n")).lower().split(b"\\r\\n")
-            length = next((int(line.split(b":")[1]) for line in head if line.startswith(b"content-length")), 0)
-            body = await reader.readexactly(length)
-            counts = {"requests": asked.total(), "prompts": len(answered), "twice": answered.total() - len(answered)}
-            status, reply = (b"200 OK", json.dumps(counts).encode()) if head[0].startswith(b"get") else respond(body)
-            writer.write(b"HTTP/1.1 %s\\r\\nContent-Type: application/json\\r\\n" % status)
-            writer.write(b"Content-Length: %d\\r\\n\\r\\n" % len(reply) + reply)
-            await writer.drain()
-    except (asyncio.IncompleteReadError, ConnectionError):
-        writer.close()
-async def main():
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
-asyncio.run(main())
-"""
-
-JUDGE = """
-import json, sys, time
-from accord import Conversation, Turn, load_rubric
+JUDGE = (
+    RUBRIC
+    + """
 from accord.project import Project, config_from
 from accord.edges import BudgetReached
-from accord.values import Applies, Sample
+from itertools import islice
 store, url, count, cap = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-rubric = load_rubric("llm-rubric")
-questions = tuple(q.model_copy(update={"applies": Applies.ALWAYS}) for q in rubric.questions)
-rubric = rubric.model_copy(update={"questions": questions})
-def sample(i):
-    asked, said = f"{i}: why does the light go out? " * 8, f"{i}: hold the button. " * 12
-    return Sample(Conversation(f"c{i}", (Turn("user", asked), Turn("assistant", said))))
 config = config_from({"store": store, "models": {"judge": {"mode": "logprobs", "model": "m", "base_url": url,
     "concurrency": 64}}, "budget": {"requests": cap, "shared": "benchmark"}})
 with Project(config, rubric) as project:
     try:
-        for start in range(0, count, 500):
-            samples = [sample(i) for i in range(start, min(start + 500, count))]
-            project.measure([project.source("rubric")], samples, project.models)
+        asked = samples(count)
+        while some := list(islice(asked, 500)):
+            project.measure([project.source("rubric")], some, project.models)
     except BudgetReached:
         pass
     print(project.budget.requests)
 """
-QUESTIONS = 9
+)
 
 
 def judging_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
@@ -130,44 +93,21 @@ def judging_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
     wanted = limit or (450 if quick else 20_000)
     conversations = -(-wanted // QUESTIONS)
     questions = conversations * QUESTIONS
-    environment = {**os.environ, "OPENAI_API_KEY": "k"}
-    script = SERVER.replace("FAULTY", str(FAULTY))
-    with (
-        ThrowAwayPostgres() as cluster,
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as server,
-    ):
-        assert server.stdout is not None
-        url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
-        try:
-            store = Store(cluster.url)
-            for cap in (questions // 2, 2 * questions):
-                start, before = time.perf_counter(), _counts(url)
-                command = [sys.executable, "-c", JUDGE, cluster.url, url, str(conversations), str(cap)]
-                running = [
-                    subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-                    for _ in range(PROCESSES)
-                ]
-                spent = sum(int(each.communicate()[0]) for each in running)
-                seconds, after = time.perf_counter() - start, _counts(url)
-                requests = after["requests"] - before["requests"]
-                yield {
-                    "what": "judging", "processes": PROCESSES, "questions": questions, "cap": cap, "requests": requests,
-                    "counted": spent, "answered": after["prompts"], "paid_twice": after["twice"],
-                    "overspent": max(0, after["requests"] - cap),
-                    "taken": SharedBudget(store, "benchmark").taken().requests,
-                    "seconds": seconds, "per_second": requests / seconds,
-                }  # fmt: skip
-            store.close()
-        finally:
-            server.terminate()
-
-
-def _counts(url: str) -> dict[str, int]:
-    import urllib.request
-
-    with urllib.request.urlopen(url) as reply:
-        found: dict[str, int] = json.load(reply)
-        return found
+    with database("postgresql") as (store_url, _, _), model_server(FAULTY) as url, closing(Store(store_url)) as store:
+        for cap in (questions // 2, 2 * questions):
+            start, before = time.perf_counter(), model_counts(url)
+            ask = partial(run_python, JUDGE, store_url, url, conversations, cap, OPENAI_API_KEY="k")
+            with ThreadPoolExecutor(PROCESSES) as threads:
+                spent = sum(found.result() for found in [threads.submit(ask) for _ in range(PROCESSES)])
+            seconds, after = time.perf_counter() - start, model_counts(url)
+            requests = after["requests"] - before["requests"]
+            yield {
+                "what": "judging", "processes": PROCESSES, "questions": questions, "cap": cap, "requests": requests,
+                "counted": spent, "answered": after["prompts"], "paid_twice": after["twice"],
+                "overspent": max(0, after["requests"] - cap),
+                "taken": SharedBudget(store, "benchmark").taken().requests,
+                "seconds": seconds, "per_second": requests / seconds,
+            }  # fmt: skip
 
 
 # --- ten million annotations ----------------------------------------------------------------------------------------
@@ -180,8 +120,7 @@ def postgres_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
     """Measure the insertion of labels as in an import, the size of the database, and the queries of pages."""
     annotations = limit or (20_000 if quick else 10_000_000)
     conversations = annotations // PER_CONVERSATION
-    with ThrowAwayPostgres() as cluster:
-        store = Store(cluster.url)
+    with database("postgresql") as (url, _, _), closing(Store(url)) as store:
         said = tuple(
             Turn(("user", "assistant")[turn % 2], "It blinks twice, then the light is out.") for turn in range(10)
         )
@@ -194,7 +133,7 @@ def postgres_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
         yield {**row, "part": "import", "seconds": seconds, "per_second": annotations / seconds}
         MonitoringTables(store).put_days(list(_days()))
         start = time.perf_counter()
-        _, size = vacuum(cluster.url)
+        _, size = vacuum(url)
         yield {**row, "part": "vacuum", "seconds": time.perf_counter() - start, "size_mb": size / 2**20}
         for part, ask in _asked(store, conversations).items():
             waits = []
@@ -204,7 +143,6 @@ def postgres_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
                 waits.append(1000 * (time.perf_counter() - start))
             p50, p99 = np.quantile(waits, [0.5, 0.99])
             yield {**row, "part": part, "p50_ms": float(p50), "p99_ms": float(p99)}
-        store.close()
 
 
 def _labels(conversations: int) -> Iterator[Label]:
@@ -244,26 +182,3 @@ RUN: dict[str, Callable[[bool, int | None], Iterator[Row]]] = {
     "judging": judging_rows,
     "postgres": postgres_rows,
 }
-COLUMNS = [
-    "what", "part", "conversations", "workers", "questions", "cap", "requests", "answered", "overspent", "paid_twice",
-    "annotations", "seconds", "per_second", "ratio", "peak_mb", "size_mb", "p50_ms", "p99_ms", "skipped",
-]  # fmt: skip
-
-
-def main() -> None:
-    """Measure the selected parts; without PostgreSQL, its parts are rows with the reason."""
-    parser = options("scale_store", "Import, shared judging, and ten million annotations.", tuple(RUN))
-    given = parser.parse_args()
-    rows: list[Row] = []
-    for part in chosen(parser, given.only, tuple(RUN)):
-        try:
-            for row in RUN[part](given.quick, given.limit):
-                rows.append(row)
-                print(json.dumps(row), file=sys.stderr)
-        except BadInput as error:
-            rows.append({"what": part, "skipped": str(error)})
-    finish("scale_store", rows, COLUMNS, given.json)
-
-
-if __name__ == "__main__":
-    main()

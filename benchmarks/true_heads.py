@@ -7,8 +7,7 @@ never-below-constant     share of draws in which the default is not significantl
                          judge among 30 columns of noise; 5-fold over conversations.
 never-below-constant-rated  the same on each rated data set, with its recorded judge if there is one, and the cheap
                          metrics: 50, 100 and 200 of the ratings, drawn each time. The column is the one that agrees
-                             best
-                         with those ratings, chosen with hindsight among some twenty, so it is no fair rival.
+                         best with those ratings, chosen with hindsight among some twenty, so it is no fair rival.
 missing-evidence-warned  share of scores with a warning, and inside the band, if half of the training evidence is
                          missing.
 context-jump             Topical-USR: the largest difference between a mixture's scores of a reply with a metric and
@@ -18,8 +17,7 @@ stack-T-log-loss         learned there, tested on the real dialogues as a new do
 within-annotator-r       the default head's r on the same synthetic dialogues after subtracting each annotator's means;
                          also within systems, and pooled.
 worst-system-bias        the same synthetic dialogues and folds: the largest |mean prediction - mean rating| of a
-system,
-                         also without shifts by group; also RMSE, and the shifts' own audit on inner folds.
+                         system, also without shifts by group; also RMSE, and the shifts' own audit on inner folds.
 thumbs-gain              r on staff's ratings of new conversations with 200 users' five thumbs each on a question of
                          their own, minus r without them, by head: 50 ratings by staff, planted.
 """

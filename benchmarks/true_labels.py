@@ -5,8 +5,7 @@ label-next               LLM-RUBRIC's synthetic dialogues, half of them to label
                          mean over draws with its interval by t; the first 40 are the same. Draws start at 100: lower
                          ones were used while the method was developed.
 estimate-type1-N         share of significant differences (p < .05) between two systems that do not differ, of N = 5,
-10,
-                         20 labelled conversations each and 200 others with scores: the worst of five worlds.
+                         10, 20 labelled conversations each and 200 others with scores: the worst of five worlds.
 estimate-S-width         length of the intervals of systems' means on LLM-RUBRIC's synthetic dialogues, all labelled,
                          relative to the length if annotators are treated as one.
 selective-broken         share of 20 random splits in which the calls of `score --agree .9` agree with people less often

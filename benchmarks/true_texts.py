@@ -1,4 +1,4 @@
-"""Scores of other languages, of fakes with the same numbers of words, and of empty texts.
+"""Scores of other languages and of fakes with the same numbers of words.
 
 spaceless-overall|uses   Spearman of CIU with "Overall" and "Uses Knowledge" on Topical-USR with its blanks taken
                          out; also with its letters as those of Thai, which is written so.
@@ -11,15 +11,12 @@ shuffled|foreign|random-gap  what fakes (words shuffled, a reply of another cont
                          is kept in the folder for temporary files.
 turn-score-round-trip    Topical-USR imported as it is, a mixture fitted on it, and `score` on the same file: Spearman
                          of the scores of the rated replies with people's mean, which were learned from.
-empty-scored             share of replies without a word ("", "...", an emoji) after Topical-USR's contexts that get a
-                         score, or a reward above the scale's floor.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -31,8 +28,7 @@ from true_shared import FIRST_SEED
 
 from accord.evidence import BANK, MetricSession, measure, turn_metrics
 from accord.formats import read
-from accord.learning import KINDS, Plausibility, fakes, load_evaluator, make_head
-from accord.live import Reward
+from accord.learning import KINDS, Plausibility, fakes, make_head
 from accord.models import Models, ModelSettings, run
 from accord.project import Config, Project
 from accord.statistics import STATISTICS as BY_NAME
@@ -164,25 +160,16 @@ def _gated_mixture(
     return lambda those: head.predict(measure(those, BANK)), gate
 
 
-@contextmanager
-def learned_project(data: Path, folder: str) -> Iterator[Project]:
-    """Topical-USR with a mixture of the cheap metrics fitted on it, as its user would."""
-    overall = Question(id="Overall", text="How good is the reply?", scale=Scale(options=(1, 2, 3, 4, 5)))
-    rubric = Rubric(name="overall", questions=(overall,), main=overall.id)
-    with Project(Config(store=f"sqlite:///{folder}/a.db", metrics=["bank"]), rubric) as project:
-        project.import_([data / "topical_usr"])
-        project.fit("mixture", Path(folder, "mixture"))
-        yield project
-
-
-def _with_reply(conversation: Conversation, reply: str) -> Conversation:
-    *before, last = conversation.turns
-    return replace(conversation, turns=(*before, replace(last, content=reply)))
-
-
 def round_trip(data: Path, draws: int) -> list[Row]:
     """Import, fit, score the same file."""
-    with TemporaryDirectory() as folder, learned_project(data, folder) as project:
+    overall = Question(id="Overall", text="How good is the reply?", scale=Scale(options=(1, 2, 3, 4, 5)))
+    rubric = Rubric(name="overall", questions=(overall,), main=overall.id)
+    with (
+        TemporaryDirectory() as folder,
+        Project(Config(store=f"sqlite:///{folder}/a.db", metrics=["bank"]), rubric) as project,
+    ):
+        project.import_([data / "topical_usr"])
+        project.fit("mixture", Path(folder, "mixture"))
         project.score(data / "topical_usr", f"{folder}/scores.jsonl", f"{folder}/mixture")
         lines = Path(folder, "scores.jsonl").read_text(encoding="utf-8").splitlines()
         scored = {(each["conversation"], each["turn"]): each["value"] for each in map(json.loads, lines)}
@@ -200,41 +187,14 @@ def round_trip(data: Path, draws: int) -> list[Row]:
              "high": interval.high, "replies": len(truth)}]  # fmt: skip
 
 
-EMPTY = ("", "...", "\U0001f44d", " \n", "?!")
-
-
-def empty_scored(data: Path, draws: int) -> list[Row]:
-    """Nothing to measure, in a batch and as a reward."""
-    with TemporaryDirectory() as folder, learned_project(data, folder) as project:
-        evaluator, contexts = load_evaluator(f"{folder}/mixture"), dict[tuple[str, ...], Conversation]()
-        for conversation in project.store.conversations():
-            contexts.setdefault(tuple(turn.content for turn in conversation.turns[:-1]), conversation)
-        asked = [_with_reply(each, reply) for each in contexts.values() for reply in EMPTY]
-        samples = [Sample(each, len(each.turns) - 1) for each in asked]
-        scores = run(evaluator.predict(samples), Models({}, project.store))
-        reward = Reward(evaluator)
-        floor = project.question.scale.numbers[0]
-        given = [
-            reward.one([{"role": "user", "content": "\n".join(said)}], reply) for said in contexts for reply in EMPTY
-        ]
-    scored = np.mean([isinstance(each, Score) for each in scores])
-    return [
-        {"what": "empty-scored", "value": float(scored), "low": None, "high": None, "replies": len(samples)},
-        {"what": "empty-scored: reward above the floor", "value": float(np.mean([each > floor for each in given])),
-         "low": None, "high": None, "replies": len(given)},
-    ]  # fmt: skip
-
-
 RUN: dict[str, Callable[[Path, int], list[Row]]] = {
     "spaceless": spaceless,
     "unrelated-share": unrelated_share,
     "plausibility": plausibility,
     "turn-score-round-trip": round_trip,
-    "empty-scored": empty_scored,
 }
 NEEDS: dict[str, str] = {
     "spaceless": "topical_usr",
     "plausibility": "topical_usr",
     "turn-score-round-trip": "topical_usr",
-    "empty-scored": "topical_usr",
 }

@@ -27,26 +27,21 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
 import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from board_scores import dashboard
-from harness import Row, chosen, finish, options
-from throwaway_postgres import ThrowAwayPostgres
+from harness import DATABASES, Row, Server, chosen, database, finish, options
 from workbench_order import DRAWS, order_rows
 
 from accord import Conversation, Store, Turn
@@ -68,7 +63,6 @@ RUBRIC = "name: nine\nmain: Q0\nquestions:\n" + "".join(
     for name in QUESTIONS
 )
 SYSTEM = "assistant-omega-7"
-SQLITE = "sqlite:///FOLDER/accord.db"
 
 BARE = """
 import http.server, os, sys
@@ -93,47 +87,25 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_
 """
 
 
-class Shop:
+class Workbench(Server):
     """A project with a study over enough conversations for everybody, and its people."""
 
     def __init__(self, folder: Path, url: str, people: int, chats: int = 40) -> None:
-        self.folder, self.url, self.port = folder, url, _free_port()
+        super().__init__(folder)
+        self.url = url
         (folder / "rubric.yaml").write_text(RUBRIC)
         settings = {"store": url, "rubric": "rubric.yaml", "studies": {"look": {"annotators_per_item": people}}}
         (folder / "accord.yaml").write_text(json.dumps(settings))
-        store = Store(url)
-        store.add_conversations(_chats(chats))
-        studies = Studies(store)
-        self.keys = {f"p{place}": add_person(studies, f"p{place}") for place in range(people)}
-        studies.close()
-        store.close()
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Serve, and wait until it answers."""
-        command = [sys.executable, "-m", "accord", "serve", "--port", str(self.port)]
-        with (self.folder / "serve.log").open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
-        _wait_for(self.port, self.process)
-
-    def kill(self) -> None:
-        """End it at once."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> None:
-        """End it in peace."""
-        assert self.process is not None
-        self.process.terminate()
-        self.process.wait(60)
+        with closing(Store(url)) as store, closing(Studies(store)) as studies:
+            store.add_conversations(_chats(chats))
+            self.keys = {f"p{place}": add_person(studies, f"p{place}") for place in range(people)}
 
 
 class Annotator:
     """An annotator with a browser, who signs in, takes items, and saves answers until each is confirmed."""
 
-    def __init__(self, shop: Shop, name: str) -> None:
-        self.shop, self.name = shop, name
+    def __init__(self, server: Workbench, name: str) -> None:
+        self.server, self.name = server, name
         self.seconds: list[float] = []
         self.acknowledged: dict[str, str] = {}
         self.connection: HTTPConnection | None = None
@@ -141,7 +113,7 @@ class Annotator:
 
     def sign_in(self) -> None:
         """By the personal link."""
-        status, _, headers = self.ask("POST", "/in", urlencode({"key": self.shop.keys[self.name]}))
+        status, _, headers = self.ask("POST", "/in", urlencode({"key": self.server.keys[self.name]}))
         assert status == 303, status
         self.cookie = (headers.get("Set-Cookie") or "").partition(";")[0]
 
@@ -177,8 +149,8 @@ class Annotator:
     def ask(self, method: str, path: str, body: str | None = None, kind: str = "") -> tuple[int, str, Any]:
         """A request on the one connection."""
         if self.connection is None:
-            self.connection = HTTPConnection("127.0.0.1", self.shop.port, timeout=60)
-        headers = {"Origin": f"http://127.0.0.1:{self.shop.port}", "Cookie": self.cookie}
+            self.connection = HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        headers = {"Origin": f"http://127.0.0.1:{self.server.port}", "Cookie": self.cookie}
         if body is not None:
             headers["Content-Type"] = kind or "application/x-www-form-urlencoded"
         if kind:
@@ -188,12 +160,12 @@ class Annotator:
         return answer.status, answer.read().decode(), answer.headers
 
 
-def under_load(what: str, database: str, url: str, people: int, saves: int, kills: int = 0) -> Row:
+def under_load(what: str, kind: str, people: int, saves: int, kills: int = 0) -> Row:
     """Everybody saves at once; the server may be killed meanwhile."""
-    with tempfile.TemporaryDirectory() as name:
-        shop = Shop(Path(name), url.replace("FOLDER", name), people)
-        shop.start()
-        everybody = [Annotator(shop, each) for each in shop.keys]
+    with database(kind) as (url, folder, _):
+        server = Workbench(folder, url, people)
+        server.start()
+        everybody = [Annotator(server, each) for each in server.keys]
         for each in everybody:
             each.sign_in()
             each.take()
@@ -204,18 +176,18 @@ def under_load(what: str, database: str, url: str, people: int, saves: int, kill
         draw, done = random.Random(0), 0
         while done < kills and any(thread.is_alive() for thread in threads):
             time.sleep(draw.uniform(0.3, 1.0))
-            shop.kill()
-            shop.start()
+            server.stop(signal.SIGKILL)
+            server.start()
             done += 1
         for thread in threads:
             thread.join()
         seconds = time.perf_counter() - begin
-        shop.stop()
-        lost, doubled = _missing(shop.url, everybody)
+        server.stop()
+        lost, doubled = _missing(url, everybody)
         times = sorted(each for annotator in everybody for each in annotator.seconds)
         count = len(times)
         return {
-            "what": what, "database": database, "annotators": people, "answers": count, "lost": lost,
+            "what": what, "database": kind, "annotators": people, "answers": count, "lost": lost,
             "doubled": doubled, "kills": done if kills else None, "p50_seconds": statistics.median(times),
             "p99_seconds": times[min(count - 1, int(count * 0.99))], "per_second": count / seconds,
         }  # fmt: skip
@@ -238,13 +210,12 @@ def _missing(url: str, everybody: list[Annotator]) -> tuple[int, int]:
 def bare(people: int, saves: int) -> Row:
     """The baseline: a server that appends each answer to a file and waits for the disk."""
     with tempfile.TemporaryDirectory() as name:
-        port, log = _free_port(), Path(name) / "log"
-        process = subprocess.Popen([sys.executable, "-c", BARE, str(port), str(log)])
-        _wait_for(port, process)
-        times: list[float] = []
+        log, times = Path(name) / "log", list[float]()
+        server = Server(Path(name), str(log), command=["-c", BARE])
+        server.start()
 
         def client(which: int) -> None:
-            connection = HTTPConnection("127.0.0.1", port, timeout=60)
+            connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
             for place in range(saves):
                 start = time.perf_counter()
                 connection.request("POST", "/", json.dumps({"id": f"{which}-{place}", "value": 3}))
@@ -258,7 +229,7 @@ def bare(people: int, saves: int) -> Row:
         for thread in threads:
             thread.join()
         seconds = time.perf_counter() - begin
-        process.kill()
+        server.stop(signal.SIGKILL)
         lines = len(log.read_text().splitlines())
         times.sort()
         return {
@@ -268,41 +239,34 @@ def bare(people: int, saves: int) -> Row:
         }  # fmt: skip
 
 
-def page(url: str) -> Row:
+def page() -> Row:
     """The first page of an item with its style sheet and scripts, once, in kB."""
-    with tempfile.TemporaryDirectory() as name:
-        shop = Shop(Path(name), url.replace("FOLDER", name), 1)
-        shop.start()
-        somebody = Annotator(shop, "p0")
+    with database("sqlite") as (url, folder, _), Workbench(folder, url, 1) as server:
+        somebody = Annotator(server, "p0")
         somebody.sign_in()
         loaded = somebody.take()
         size = len(loaded.encode())
         for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', loaded):
             size += len(somebody.ask("GET", address)[1].encode())
-        shop.stop()
         return {"what": "page", "database": "sqlite", "kilobytes": size / 1000}
 
 
-def transcript(url: str, turns: int = 500, loads: int = 10) -> Row:
+def transcript(turns: int = 500, loads: int = 10) -> Row:
     """The reading view of a long conversation, as a lead loads it."""
-    with tempfile.TemporaryDirectory() as name:
-        shop = Shop(Path(name), url.replace("FOLDER", name), 1)
-        store = Store(shop.url)
-        _add_long(store, turns)
-        studies = Studies(store)
-        shop.keys["lead"] = add_person(studies, "lead", "lead")
-        studies.close()
-        store.close()
-        shop.start()
-        lead = Annotator(shop, "lead")
-        lead.sign_in()
-        seconds = []
-        for _ in range(loads + 1):
-            start = time.perf_counter()
-            status, said, _ = lead.ask("GET", "/conversation/long")
-            seconds.append(time.perf_counter() - start)
-            assert status == 200 and said.count('class="turn') == turns, status
-        shop.stop()
+    with database("sqlite") as (url, folder, _):
+        server = Workbench(folder, url, 1)
+        with closing(Store(url)) as store, closing(Studies(store)) as studies:
+            _add_long(store, turns)
+            server.keys["lead"] = add_person(studies, "lead", "lead")
+        with server:
+            lead = Annotator(server, "lead")
+            lead.sign_in()
+            seconds = []
+            for _ in range(loads + 1):
+                start = time.perf_counter()
+                status, said, _ = lead.ask("GET", "/conversation/long")
+                seconds.append(time.perf_counter() - start)
+                assert status == 200 and said.count('class="turn') == turns, status
         return {
             "what": "transcript", "database": "sqlite", "turns": turns, "kilobytes": len(said.encode()) / 1000,
             "seconds": statistics.median(seconds[1:]), "p99_seconds": max(seconds[1:]), "first_seconds": seconds[0],
@@ -331,14 +295,15 @@ def _add_long(store: Store, turns: int) -> None:
         store.add_annotations(Annotation.from_issues(found))
 
 
-def blind(url: str, responses: int) -> Row:
+def blind(responses: int) -> Row:
     """Search the responses to an annotator for information that would bias ratings."""
-    with tempfile.TemporaryDirectory() as name:
-        shop = Shop(Path(name), url.replace("FOLDER", name), 3, chats=responses // 5)
-        store = Store(shop.url)
-        studies = Studies(store)
-        shop.start()
-        first, second = Annotator(shop, "p1"), Annotator(shop, "p0")
+    with (
+        database("sqlite") as (url, folder, _),
+        Workbench(folder, url, 3, chats=responses // 5) as server,
+        closing(Store(url)) as store,
+        closing(Studies(store)) as studies,
+    ):
+        first, second = Annotator(server, "p1"), Annotator(server, "p0")
         for each in (first, second):
             each.sign_in()
         secrets = [SYSTEM, "secret-comment-of-another", "prediction-of-the-evaluator", "0.2718281828"]
@@ -363,9 +328,6 @@ def blind(url: str, responses: int) -> Row:
                 each.ask("POST", f"/rate/look/{each.assignment}", urlencode(fields))
             if first.ask("GET", "/rate/look")[2].get("Location", "").endswith("done"):
                 break
-        shop.stop()
-        studies.close()
-        store.close()
         return {"what": "blind", "database": "sqlite", "responses": seen, "found": found}
 
 
@@ -388,33 +350,6 @@ def _chats(count: int) -> list[Conversation]:
     ]
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    while True:
-        assert process.poll() is None, "the server ended; see serve.log"
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.02)
-
-
-@contextmanager
-def _sqlite() -> Iterator[str]:
-    yield SQLITE
-
-
-@contextmanager
-def _postgresql() -> Iterator[str]:
-    with ThrowAwayPostgres() as cluster:
-        yield cluster.url
-
-
 def main() -> None:
     """Measure, print, write."""
     parser = options("workbench", __doc__.splitlines()[0], PARTS)
@@ -424,24 +359,21 @@ def main() -> None:
     rows: list[Row] = []
     if "bare" in parts:
         rows.append(bare(people, saves))
-    databases = {"sqlite": _sqlite, "postgresql": _postgresql}
-    if shutil.which("pg_config") is None:
+    if len(DATABASES) == 1:
         print("no PostgreSQL here: SQLite alone", file=sys.stderr)
-        del databases["postgresql"]
     for what in ("save", "kill"):
-        for database, opened in databases.items() if what in parts else ():
-            with opened() as url:
-                rows.append(under_load(what, database, url, people, saves, kills if what == "kill" else 0))
+        for kind in DATABASES if what in parts else ():
+            rows.append(under_load(what, kind, people, saves, kills if what == "kill" else 0))
     if "page" in parts:
-        rows.append(page(SQLITE))
+        rows.append(page())
     if "transcript" in parts:
-        rows.append(transcript(SQLITE))
+        rows.append(transcript())
     if "blind" in parts:
-        rows.append(blind(SQLITE, responses))
+        rows.append(blind(responses))
     if "order" in parts:
         rows += list(order_rows(given.data, 2 if given.quick else DRAWS))
     if "dashboard" in parts:
-        rows += list(dashboard(_free_port(), 20_000 if given.quick else SCORES))
+        rows += list(dashboard(20_000 if given.quick else SCORES))
     finish("workbench", rows, COLUMNS, given.json)
 
 

@@ -46,11 +46,14 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def tab(browser: Any, port: int, **options: Any) -> Iterator[Any]:
-    """A page in a new browser profile, signed in if the server has no accounts; script errors fail the test."""
-    context = browser.new_context(base_url=f"http://localhost:{port}", **options)
+def tab(browser: Any, port: int, key: str = "", **options: Any) -> Iterator[Any]:
+    """A page in a new browser profile, signed in by a key or as the single user; script errors fail the test."""
+    site = f"http://localhost:{port}"
+    context = browser.new_context(base_url=site, **options)
     context.set_default_timeout(PATIENCE)
-    if link := LINKS.get(port, lambda: None)():
+    if key:
+        assert context.request.post("/in", form={"key": key}, headers={"Origin": site}).ok
+    elif link := LINKS.get(port, lambda: None)():
         assert context.request.get(urlsplit(link).path).ok
     page, failures = context.new_page(), []
     page.on("pageerror", lambda error: failures.append(str(error)))
@@ -72,16 +75,8 @@ def axe() -> str:
         if npm is None:
             pytest.skip("axe-core is not there, and neither is npm to fetch it")
         folder.mkdir(parents=True, exist_ok=True)
-        fetch = [
-            npm,
-            "install",
-            "--prefix",
-            str(folder),
-            "--no-audit",
-            "--no-fund",
-            "--ignore-scripts",
-            f"axe-core@{AXE}",
-        ]
+        options = ["--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts"]
+        fetch = [npm, "install", *options, f"axe-core@{AXE}"]
         done = subprocess.run(fetch, capture_output=True, text=True, timeout=300)
         if not script.exists():
             pytest.skip(f"axe-core could not be fetched: {done.stderr.strip()[-200:]}")

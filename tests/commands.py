@@ -28,13 +28,18 @@ def invoke(*arguments: str, code: int | None = 0) -> Result:
 
 
 def accord(*arguments: str, code: int | None = 0) -> str:
+    """Run a command and return what it prints on stdout and stderr."""
+    return invoke(*arguments, code=code).output
+
+
+def printed(*arguments: str, code: int | None = 0) -> str:
     """Run a command and return its stdout."""
     return invoke(*arguments, code=code).stdout
 
 
-def as_json(*arguments: str, code: int | None = 0) -> Any:
+def accord_json(*arguments: str, code: int | None = 0) -> Any:
     """Run a command with `--json` and return its result."""
-    return json.loads(accord(*arguments, "--json", code=code))
+    return json.loads(printed(*arguments, "--json", code=code))
 
 
 def refused(*arguments: str, code: int = 1) -> str:

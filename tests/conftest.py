@@ -10,12 +10,19 @@ import signal
 import ssl
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer.main
+
+if TYPE_CHECKING:
+    from served_workbench import Workbench
+
+    from accord import Conversation, Evaluator
+    from accord.project import Project
 
 # Before NumPy is imported: parallel tests must not compete for threads of linear algebra, and all processes share the
 # compilation caches of Python and JAX.
@@ -91,7 +98,7 @@ class Sharing(LoadScopeScheduling):
 @functools.cache
 def _shares(path: Path) -> bool:
     text = path.read_text(encoding="utf-8")
-    return 'scope="module"' in text or "\n@cache\n" in text
+    return 'scope="module"' in text or "\n@cache\n" in text or "mark.browser" in text
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
@@ -193,6 +200,47 @@ def memory() -> Iterator[Store]:
     store = Store("sqlite:///:memory:")
     yield store
     store.close()
+
+
+@pytest.fixture
+def workbench(tmp_path: Path) -> Iterator[Callable[..., Workbench]]:
+    """Serve a study over twelve conversations, or a given project, and close it when the test ends."""
+    from served_workbench import open_workbench, project
+
+    with ExitStack() as stack:
+
+        def start(
+            people: Sequence[str] = (), leads: Sequence[str] = (), opened: Project | None = None, **study: Any
+        ) -> Workbench:
+            opened = stack.enter_context(opened or project(tmp_path, **study))
+            return stack.enter_context(open_workbench(opened, people, leads))
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; closed with each file, because its event loop would stop others in this thread."""
+    from browsing import chromium
+
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def chats() -> list[Conversation]:
+    """The support conversations of the sample."""
+    from live_evaluator import support_chats
+
+    return support_chats()
+
+
+@pytest.fixture(scope="session")
+def evaluator(chats: list[Conversation]) -> Evaluator:
+    """An evaluator of metrics that learned from the replies of `chats`."""
+    from live_evaluator import learned
+
+    return learned(chats)
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -110,42 +108,37 @@ def answers(targets: list[Target]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-@contextmanager
-def reading_project(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, fits: bool = True, head: str = "mixed"
-) -> Iterator[Project]:
+def reading_project(folder: Path, monkeypatch: pytest.MonkeyPatch, fits: bool = True, head: str = "mixed") -> Project:
     """Create a project of thirty rated conversations with good long replies, and `rich`, with a fitted evaluator."""
     monkeypatch.chdir(folder)
     (folder / "help.yaml").write_text(RUBRIC, encoding="utf-8")
-    about = {"title": "First look", "annotators": sorted(PEOPLE)}
+    study = {"title": "First look", "annotators": sorted(PEOPLE)}
     content = {
-        "store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "draws": 50, "studies": {"look": about},
+        "store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "draws": 50, "studies": {"look": study},
         "evaluators": {"calibration": {"head": head}},
     }  # fmt: skip
     rng = np.random.default_rng(3)
-    lengths = rng.integers(1, 25, 30)
+    lengths = rng.integers(1, 25, 30).tolist()
     chats = [
         Conversation(
-            f"chat-{n:02d}", (Turn("user", f"Question {n}?"), Turn("assistant", " ".join(["step"] * int(words)))),
+            f"chat-{n:02d}", (Turn("user", f"Question {n}?"), Turn("assistant", " ".join(["step"] * words))),
             metadata={"system": "desk-1" if n % 2 else "desk-2", "topic": str(n % 3), "week": n // 10},
         )
         for n, words in enumerate(lengths)
     ]  # fmt: skip
     labels = [
-        Label(
-            Target(chat.id), question, name, int(np.clip(round(2.5 + weight * (words - 12) / 5 + level + noise), 1, 4))
-        )
+        Label(Target(chat.id), question, name, int(np.clip(round(2.5 + weight * (words - 12) / 5 + level + noise), 1, 4)))
         for chat, words in zip(chats, lengths, strict=True)
         for name, level in PEOPLE.items()
         for question, weight, noise in (("Q0", 1.0, rng.normal(scale=0.5)), ("Q1", -0.7, rng.normal(scale=0.5)))
-    ]
-    with Project(Config.model_validate(content)) as opened:
-        made = Conversation("made", (Turn("user", "Hi"), Turn("assistant", "Hello.")),
-                            metadata={SYNTHETIC: {"scheme": "DS1", "user": "model-a"}})  # fmt: skip
-        opened.store.add_conversations([*chats, rich(), made])
-        opened.store.add_labels(labels)
-        opened.store.add_annotations(said_of(rich()))
-        opened.store.add_answers(answers([Target(RICH), Target(RICH, 4)]))
-        if fits:
-            opened.fit()
-        yield opened
+    ]  # fmt: skip
+    made = Conversation("made", (Turn("user", "Hi"), Turn("assistant", "Hello.")),
+                        metadata={SYNTHETIC: {"scheme": "DS1", "user": "model-a"}})  # fmt: skip
+    opened = Project(Config.model_validate(content))
+    opened.store.add_conversations([*chats, rich(), made])
+    opened.store.add_labels(labels)
+    opened.store.add_annotations(said_of(rich()))
+    opened.store.add_answers(answers([Target(RICH), Target(RICH, 4)]))
+    if fits:
+        opened.fit()
+    return opened

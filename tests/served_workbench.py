@@ -1,23 +1,23 @@
-"""A small project with a study, a server for it, and a browser without script, for tests of pages."""
+"""A project with a study, a server for it, and a browser without script, for tests of sessions, pages and browsers."""
 
 from __future__ import annotations
 
+import html
 import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-import uvicorn
+from serving import running
 
 from accord import Conversation, Turn
 from accord.project import Config, Project
-from accord.store import Studies
+from accord.store import Assignment, Studies
 from accord.studies import StudySession, SubmittedAnswer
-from accord.web import WorkbenchContext, local_sign_in_link, workbench_app
+from accord.web import WorkbenchContext, add_person, local_sign_in_link, workbench_app
 
 STUDY: dict[str, Any] = {"title": "First look", "annotators_per_item": 2}
 LINKS: dict[int, Callable[[], str | None]] = {}
@@ -35,13 +35,12 @@ def chats(count: int) -> list[Conversation]:
     ]
 
 
-@contextmanager
-def project(folder: Path, **study: Any) -> Iterator[Project]:
+def project(folder: Path, **study: Any) -> Project:
     """A project of one study over twelve conversations."""
-    config = Config.model_validate({"store": f"sqlite:///{folder}/accord.db", "studies": {"look": {**STUDY, **study}}})
-    with Project(config) as opened:
-        opened.store.add_conversations(chats(12))
-        yield opened
+    config = {"store": f"sqlite:///{folder}/accord.db", "studies": {"look": {**STUDY, **study}}}
+    opened = Project(Config.model_validate(config))
+    opened.store.add_conversations(chats(12))
+    return opened
 
 
 @contextmanager
@@ -62,6 +61,14 @@ def submitted(
     assignment: str, question: str = "Q0", value: Any = 3, id: str = "a" * 20, **more: Any
 ) -> SubmittedAnswer:
     return SubmittedAnswer.from_json(row(assignment, question, value, id, **more))
+
+
+def rate_all(look: StudySession, assignment: Assignment, value: Any = 1) -> Assignment:
+    """Give all questions of an item the same answer and finish it."""
+    for question in look.view(assignment).questions:
+        id = f"{assignment.person}-{assignment.id}-{question.id}"[:64]
+        look.answer(assignment.person, submitted(assignment.id, question.id, value, id))
+    return look.finish(assignment.person, assignment.id)
 
 
 class Browser:
@@ -113,28 +120,72 @@ def token(page: str) -> str:
     return found[1]
 
 
+def form_of(page: str) -> tuple[str, dict[str, str]]:
+    """The action and the hidden fields of the form of questions."""
+    where = re.search(r'action="(/rate/look/[^"]+)" id="questions"', page)
+    assert where is not None, page
+    inside = page[where.end() : page.index("</form>", where.end())]
+    hidden = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', inside)
+    return where[1], {name: html.unescape(value) for name, value in hidden}
+
+
 @contextmanager
 def served(opened: Project, **options: Any) -> Iterator[int]:
     """A workbench on a port of this machine."""
     bench = WorkbenchContext(opened)
-    server = uvicorn.Server(
-        uvicorn.Config(workbench_app(bench, **options), "127.0.0.1", 0, log_level="warning", access_log=False)
-    )
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        threading.Event().wait(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    site = f"http://127.0.0.1:{port}"
-    LINKS[port] = lambda: local_sign_in_link(bench.studies, site) if bench.accounts.is_single_user else None
     try:
-        yield port
+        with running(workbench_app(bench, **options)) as port:
+            site = f"http://127.0.0.1:{port}"
+            LINKS[port] = lambda: local_sign_in_link(bench.studies, site) if bench.accounts.is_single_user else None
+            yield port
+            del LINKS[port]
     finally:
-        del LINKS[port]
-        server.should_exit = True
-        thread.join()
         bench.close()
+
+
+class Workbench:
+    """A served project with its people.
+
+    Args:
+        opened: The project.
+        port: Of the server.
+        keys: Key of each person's sign-in link.
+    """
+
+    def __init__(self, opened: Project, port: int, keys: dict[str, str]) -> None:
+        self.project, self.store, self.port, self.keys = opened, opened.store, port, keys
+        self.studies = Studies(opened.store)
+
+    def browser(self, person: str = "") -> Browser:
+        """A browser that is signed in as a person, or as the single user of a workbench without accounts."""
+        browser = Browser(self.port)
+        if person:
+            assert browser.post("/in", key=self.keys[person])[0] == 303
+        return browser
+
+    def session(self, name: str = "look") -> StudySession:
+        session = StudySession(self.project, name, self.studies)
+        session.begin()
+        return session
+
+
+@contextmanager
+def open_workbench(
+    opened: Project, people: Sequence[str] = (), leads: Sequence[str] = (), **options: Any
+) -> Iterator[Workbench]:
+    """Serve a project for annotators and leads with accounts, or for a single user."""
+    studies = Studies(opened.store)
+    keys = {name: add_person(studies, name) for name in people}
+    keys |= {name: add_person(studies, name, "lead") for name in leads}
+    studies.close()
+    with served(opened, **options) as port:
+        bench = Workbench(opened, port, keys)
+        yield bench
+        bench.studies.close()
+
+
+StartWorkbench = Callable[..., Workbench]
+"""The fixture `workbench`."""
 
 
 def printed_link(log: str) -> str:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import random
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from commands import accord, accord_json
+from small_sample import sources
 
 from accord import Conversation, Label, Store, Target, Turn
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
 from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import AnnotationWriter, read_annotations
 from accord.project import export_annotations, import_files
@@ -216,26 +214,22 @@ def test_human_annotations_of_unknown_targets_are_reported(store: Store) -> None
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
 def test_exported_annotations_are_restored_in_every_field(ending: str, tmp_path: Path, rubric: Rubric) -> None:
-    first, second = (Store(f"sqlite:///{tmp_path}/{name}.db") for name in ("first", "second"))
-    for store in (first, second):
-        store.add_conversations(CHATS)
-    given = annotations()
-    first.add_annotations(given)
+    given, none = annotations(), AddedCounts()
     out, again = tmp_path / f"annotations.{ending}", tmp_path / f"again.{ending}"
-    counts = export_annotations(first, out)
-    assert counts == {kind: sum(each.kind == kind for each in given) for kind in ("person", "model", "metric")}
-    done = import_files(second, rubric, [out])
-    assert (done.annotations, done.labels, done.conversations) == (
-        AddedCounts(len(given), 0),
-        AddedCounts(),
-        AddedCounts(),
-    )
-    assert list(second.annotations()) == list(first.annotations()) == by_kind(given)
-    assert export_annotations(second, again) == counts and again.read_bytes() == out.read_bytes()
-    assert import_files(second, rubric, [out]).annotations == AddedCounts(0, len(given)), "importing again adds nothing"
-    assert sorted(path.name for path in tmp_path.glob("*.partial")) == []
-    for store in (first, second):
-        store.close()
+    stores = (Store(f"sqlite:///{tmp_path}/{name}.db") for name in ("first", "second"))
+    with closing(next(stores)) as first, closing(next(stores)) as second:
+        for store in (first, second):
+            store.add_conversations(CHATS)
+        first.add_annotations(given)
+        counts = export_annotations(first, out)
+        assert counts == {kind: sum(each.kind == kind for each in given) for kind in ("person", "model", "metric")}
+        done = import_files(second, rubric, [out])
+        assert (done.annotations, done.labels, done.conversations) == (AddedCounts(len(given), 0), none, none)
+        assert list(second.annotations()) == list(first.annotations()) == by_kind(given)
+        assert export_annotations(second, again) == counts and again.read_bytes() == out.read_bytes()
+        known = import_files(second, rubric, [out]).annotations
+        assert known == AddedCounts(0, len(given)), "importing again adds nothing"
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_no_cell_of_a_csv_begins_like_a_formula(tmp_path: Path) -> None:
@@ -315,29 +309,18 @@ def test_an_unknown_kind_or_suffix_is_refused_before_writing(tmp_path: Path, mem
 
 
 def test_export_and_import_commands_round_trip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from small_sample import sources
-
     monkeypatch.chdir(tmp_path)
-
-    def accord(*arguments: str) -> str:
-        result = CliRunner().invoke(app, list(arguments))
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
     chats, ratings = map(str, sources())
     accord("init")
     accord("import", chats, ratings)
-    kept = json.loads(accord("export", "people.csv", "--kind", "person", "--json"))
-    assert kept["annotations"]["person"] > 100 and kept["out"] == "people.csv"
+    kept = accord_json("export", "people.csv", "--kind", "person")
+    people = kept["annotations"]["person"]
+    assert people > 100 and kept["out"] == "people.csv"
     assert "by people, 0 by models, 0 by metrics" in accord("export", "all.parquet")
-    asked = json.loads(accord("export", "q1.jsonl", "--question", "Q1", "--json"))["annotations"]
+    asked = accord_json("export", "q1.jsonl", "--question", "Q1")["annotations"]["person"]
     rows = [json.loads(row) for row in (tmp_path / "q1.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert {row["question"] for row in rows} == {"Q1"} and 0 < asked["person"] == len(rows) < kept["annotations"][
-        "person"
-    ]
+    assert {row["question"] for row in rows} == {"Q1"} and 0 < asked == len(rows) < people
     (tmp_path / "accord.db").rename(tmp_path / "before.db")
-    done = json.loads(accord("import", "people.csv", chats, "--json"))
-    assert done["annotations"] == {"new": kept["annotations"]["person"], "known": 0}
+    assert accord_json("import", "people.csv", chats)["annotations"] == {"new": people, "known": 0}
     assert "annotations imported" in accord("import", "all.parquet")
-    again = json.loads(accord("import", ratings, "--json"))
-    assert again["labels"]["new"] == 0, "the labels they were made of are known"
+    assert accord_json("import", ratings)["labels"]["new"] == 0, "the labels they were made of are known"

@@ -31,13 +31,6 @@ def judge(x, *rest: int) -> dict[str, Any]:
 
 
 class Run:
-    def __init__(self, a: int) -> None: ...
-
-    def bad(self, a): ...
-
-    @staticmethod
-    def worse(a) -> None: ...
-
     def describe(self) -> dict[str, Any]: ...
 """,
 }
@@ -65,31 +58,20 @@ def tree(tmp_path):
         path = tmp_path / "src" / "accord" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (tmp_path / "examples").mkdir()
-    (tmp_path / "examples" / "sixth_source.py").write_text("one\ntwo\n")
     return tmp_path / "src"
 
 
 def test_counts_of_a_small_tree(architecture, tree):
     counts = architecture.measure(tree)
-    assert counts["files-naming-in_context"] == ["learning/__init__.py", "project/__init__.py"]
-    assert counts["files-naming-mixture"] == ["project/__init__.py"] and counts["files-naming-issues"] == []
     assert counts["isinstance-of-evaluator"] == ["project/__init__.py:10 InContext"]
     assert counts["method-comparisons"] == [
         "project/__init__.py:10 mixture", "project/__init__.py:11 calibration",
     ]  # fmt: skip
-    assert counts["imports-past-init"] == [
-        "project/__init__.py:2 accord.values.score", "project/__init__.py:4 accord.values.score",
-    ]  # fmt: skip
     assert counts["dict-any-returns"] == ["project/__init__.py:9 judge"]
-    assert sorted(counts["untyped"]) == [
-        "project/__init__.py:18 bad", "project/__init__.py:21 worse", "project/__init__.py:9 judge",
-    ]  # fmt: skip
     assert counts["single-importer-dust"] == []  # score.py has two
     lines = sum(text.count("\n") for text in TREE.values())
-    assert (counts["files"], counts["lines"], counts["sixth-source"]) == (len(TREE), lines, 2)
+    assert (counts["files"], counts["lines"]) == (len(TREE), lines)
     assert sum(value for name, value in counts.items() if name.startswith("lines-")) == lines
-    assert counts["import-share"] == pytest.approx(7 / lines)
 
 
 def test_short_file_with_one_importer_is_listed_with_its_importer(architecture, tree):
@@ -97,7 +79,6 @@ def test_short_file_with_one_importer_is_listed_with_its_importer(architecture, 
     project.write_text(project.read_text().replace("accord.values.score", "accord.values"))
     counts = architecture.measure(tree)
     assert counts["single-importer-dust"] == ["values/score.py (3 lines, imported by values/__init__.py)"]
-    assert counts["imports-past-init"] == []
 
 
 @pytest.mark.slow
@@ -117,7 +98,7 @@ def test_baseline_is_a_second_column(architecture, tree, tmp_path, monkeypatch, 
     ("name", "limit"),
     [
         ("duplicate-class-names", 10), ("wh-docstrings", 0), ("english-src", 15), ("english-docs", 10),
-        ("english-tests", 20), ("isinstance-of-evaluator", 0), ("method-comparisons", 0), ("untyped", 0),
+        ("english-tests", 20), ("isinstance-of-evaluator", 0), ("method-comparisons", 0),
     ],
 )  # fmt: skip
 def test_counts_of_this_checkout_stay_within_limits(checkout_counts, name, limit):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from commands import as_json, invoke, refused
+from commands import accord_json, invoke, refused
 from misbehaving_endpoint import answer_any
 from small_sample import sources
 
@@ -131,7 +131,7 @@ def test_the_audit_has_a_command_and_a_report_section(
             encoding="utf-8",
         )
         invoke("import", *map(str, sources()))
-        plan = as_json("models", "audit", "--limit", "3", "--plan")
+        plan = accord_json("models", "audit", "--limit", "3", "--plan")
         assert plan["requests"] == 3 * (1 + 4 + 47) and not server.requests
         assert "the audit needs" in refused("models", "audit", "-n", "3", "--max-requests", "3", code=4)
         assert not server.requests, "half an audit says nothing"
@@ -140,7 +140,7 @@ def test_the_audit_has_a_command_and_a_report_section(
         assert len(server.requests) == plan["requests"]
         invoke("judge")
         invoke("report")
-        rows = as_json("models", "check", "m1", "--base-url", server.url, "--injection")["injection"]
+        rows = accord_json("models", "check", "m1", "--base-url", server.url, "--injection")["injection"]
     assert "Audit of the judge" in Path("report.html").read_text(encoding="utf-8")
     assert len(rows) == 14 and all(row["n"] >= 10 for row in rows)
     Path("accord.yaml").write_text("folds: 3\n", encoding="utf-8")

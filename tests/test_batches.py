@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from commands import as_json, invoke
+from commands import accord_json, invoke
 from misbehaving_endpoint import answer_any, fault
 from small_sample import sources
 from waiting import PATIENCE
@@ -24,7 +24,7 @@ ODD = [b'{"custom_id": "s256:odd", "response": null, "error": "expired"}', b'{"c
 
 
 def judged(code: int, *more: str) -> dict[str, Any]:
-    return dict(as_json("judge", "--batch", "--limit", "4", *more, code=code))
+    return dict(accord_json("judge", "--batch", "--limit", "4", *more, code=code))
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_batch_run_submits_waits_and_fetches(project: Path, mode: str) -> None:
         assert (second["spent"]["requests"], fourth["spent"]["requests"]) == (0, 0) and not fourth["batches"]
         assert len(provider.batches) == 1
         assert not [r for r in server.requests if r["_path"].endswith("/chat/completions")]
-        now = as_json("judge", "--limit", "4")
+        now = accord_json("judge", "--limit", "4")
         assert not now["requests"], "asked at once or by batch: the same answers"
 
 

@@ -119,7 +119,7 @@ def test_scripts_of_other_processes_are_python_of_this_release(load, tmp_path):
     faults, judging, imports = load("faults"), load("judging_overhead"), load("import_speed")
     scale = load("scale_scoring")
     scripts = [faults.JUDGE, judging.ACCORD, judging.KEPT, judging.PLAN, judging.SDK, judging.HTTP, imports.ACCORD]
-    scripts += [scale.DRIVER, scale.LOOP]
+    scripts += [scale.DRIVER, scale.LOOP, load("scale_store").JUDGE]
     lines = {line for script in scripts for line in script.splitlines() if line.startswith(("import ", "from "))}
     assert len(lines) > 8
     exec("\n".join(lines), {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,16 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import accord
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from accord import Label
+from accord import Conversation, Label, Turn
 from accord.board import DIMENSIONS, Board, BoardFigures, BoardFilters, SelectedScores
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
 from accord.edges import BadInput, UnknownName
 from accord.project import Config, Project
 from accord.store import MartRow, MonitoringTables, StoreError
@@ -27,6 +24,8 @@ from accord.values import Target
 
 DAY = 86_400_000
 BEGIN = 1_780_272_000_000  # 2026-06-01
+NAMES = st.text(min_size=1, max_size=20).filter(lambda text: "\0" not in text)
+DATES = st.dates(min_value=datetime.date(1901, 1, 1), max_value=datetime.date(2199, 1, 1))
 
 
 def row(name: str, value: float | None, **more: Any) -> MartRow:
@@ -75,11 +74,8 @@ def planted(count: int = 400, seed: int = 0) -> list[MartRow]:
 
 
 @given(st.builds(
-    BoardFilters, question=st.none() | st.text(min_size=1, max_size=20).filter(lambda t: "\0" not in t),
-    system=st.none() | st.text(max_size=20).filter(lambda t: "\0" not in t), topic=st.none() | st.just(""),
-    since=st.none() | st.dates(min_value=__import__("datetime").date(1901, 1, 1),
-                               max_value=__import__("datetime").date(2199, 1, 1)).map(lambda d: d.isoformat()),
-    annotators=st.lists(st.text(min_size=1, max_size=8).filter(lambda t: "\0" not in t), max_size=3).map(tuple),
+    BoardFilters, question=st.none() | NAMES, system=st.none() | st.just("") | NAMES, topic=st.none() | st.just(""),
+    since=st.none() | DATES.map(str), annotators=st.lists(NAMES, max_size=3).map(tuple),
     low=st.none() | st.floats(-100, 100).map(lambda v: float(f"{v:.10g}")), unscored=st.booleans(),
     by=st.sampled_from(DIMENSIONS), view=st.sampled_from(["panel", "each"]), order=st.sampled_from(["worst", "apart"]),
 ))  # fmt: skip
@@ -123,36 +119,32 @@ def test_scores_at_the_ends_of_the_calendar_are_shown(tmp_path: Path) -> None:
 
 
 def test_a_board_without_one_readable_part_names_the_damaged_ones(tmp_path: Path) -> None:
+    config = tmp_path / "accord.yaml"
+    config.write_text(f"store: sqlite:///{tmp_path}/accord.db\n")
+
+    def run(*command: str, code: int = 0) -> str:
+        return accord(*command, "--config", str(config), code=code)
+
     with board(tmp_path, [row("c", 2.0)]) as opened:
         [part] = opened.project.mart.folder.glob("*.parquet")
         part.write_bytes(part.read_bytes()[:-20])
         with pytest.raises(StoreError, match=part.name):
             opened.figures(BoardFilters())
-        checked = CliRunner().invoke(app, ["store", "check", "--config", str(configured(tmp_path))])
-        assert checked.exit_code == 1 and part.name in checked.stdout and "accord board repair" in checked.stdout
-        repaired = CliRunner().invoke(app, ["board", "repair", "--config", str(configured(tmp_path))])
-        assert repaired.exit_code == 0 and f"{part.name}.damaged" in repaired.stdout
+        checked = run("store", "check", code=1)
+        assert part.name in checked and "accord board repair" in checked
+        assert f"{part.name}.damaged" in run("board", "repair")
         assert opened.figures(BoardFilters()) is None
-        checked = CliRunner().invoke(app, ["store", "check", "--config", str(configured(tmp_path))])
-        assert checked.exit_code == 0 and f"{part.name}.damaged was set aside" in checked.stdout
-
-
-def configured(folder: Path) -> Path:
-    path = folder / "accord.yaml"
-    path.write_text(f"store: sqlite:///{folder}/accord.db\n")
-    return path
+        assert f"{part.name}.damaged was set aside" in run("store", "check")
 
 
 def test_the_difference_of_two_systems_is_found_on_the_inputs_that_both_saw(tmp_path: Path) -> None:
     with board(tmp_path, planted()) as opened:
-        _, found = figures(opened, "first=b&second=a")
-        gap = found.difference
-        assert gap is not None and gap.paired and gap.shared == 100 and gap.texts == (100, 100)
-        assert gap.difference.low is not None and gap.difference.high is not None
-        assert gap.difference.low < 0.5 < gap.difference.high and gap.p is not None and gap.p < 1e-6
+        gap = figures(opened, "first=b&second=a")[1].difference
+        assert gap.paired and gap.shared == 100 and gap.texts == (100, 100)
+        assert gap.difference.low < 0.5 < gap.difference.high and gap.p < 1e-6
         assert gap.difference.high - gap.difference.low < 0.1, "pairs differ by noise of .1 alone"
         unpaired = figures(opened, "first=t0&second=t1&by=topic")[1].difference
-        assert unpaired is not None and not unpaired.paired and "unpaired" in unpaired.summary
+        assert not unpaired.paired and "unpaired" in unpaired.summary
         with pytest.raises(BadInput, match="has no scores here"):
             figures(opened, "first=b&second=nobody")
 
@@ -162,36 +154,30 @@ def test_equal_systems_differ_no_more_often_than_chance(tmp_path: Path) -> None:
     rows = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        rows += [row(f"{seed}-{n}#{k}", float(np.clip(level + rng.normal(0, 0.1), 1, 4)), conversation=f"{seed}-{n}",
-                     turn=k, system="ab"[n % 2], topic=f"t{seed}")
+        rows += [row(f"{seed}-{n}", float(np.clip(level + rng.normal(0, 0.1), 1, 4)), turn=k, system="ab"[n % 2],
+                     topic=f"t{seed}")
                  for n in range(60) for level in [rng.normal(2.5, 0.4)] for k in range(5)]  # fmt: skip
-    false = 0
     with board(tmp_path, rows) as opened:
-        for seed in range(20):
-            gap = figures(opened, f"topic=t{seed}")[1].difference
-            assert gap is not None and gap.p is not None and gap.texts == (150, 150)
-            false += gap.p < 0.05
-    assert false <= 4, "turns of a conversation are no independent texts"
+        gaps = [figures(opened, f"topic=t{seed}")[1].difference for seed in range(20)]
+    assert {gap.texts for gap in gaps} == {(150, 150)}
+    assert sum(gap.p < 0.05 for gap in gaps) <= 4, "turns of a conversation are no independent texts"
 
 
 def test_the_density_is_one_and_its_bins_hold_everything(tmp_path: Path) -> None:
     rows = planted()
     with board(tmp_path, rows) as opened:
         texts, found = figures(opened)
-        made = found.density
+        made, values = found.density, [each["value"] for each in rows]
         assert sum(made.density) * (texts.high - texts.low) / len(made.at) == pytest.approx(1, abs=1e-6)
         assert sum(each.count for each in made.bins) == made.rows == found.texts == 400
         assert all(low <= high for low, high in zip(made.low, made.high, strict=True)) and made.drawn == ("texts",)
-        values = sorted(each["value"] for each in rows)
-        assert made.mean.value == pytest.approx(np.mean(values)) and made.tail == pytest.approx(
-            np.quantile(values, 0.1)
-        )
+        assert made.mean.value == pytest.approx(np.mean(values))
+        assert made.tail == pytest.approx(np.quantile(values, 0.1))
         for each in made.bins:
-            listed = opened.page(BoardFilters(low=each.low, high=each.high))
-            assert listed is not None and listed[1].total == each.count
+            assert opened.page(BoardFilters(low=each.low, high=each.high))[1].total == each.count
 
 
-def test_the_interval_of_a_mean_is_wider_where_texts_belong_together_and_as_wide_in_bundles(tmp_path: Path) -> None:
+def test_the_interval_of_a_mean_is_that_of_conversations_and_not_of_turns(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     levels = rng.normal(2.5, 0.4, 3000)
     rows = [row(f"c{n}", float(np.clip(level + rng.normal(0, 0.05), 1, 4)), turn=k)
@@ -199,10 +185,8 @@ def test_the_interval_of_a_mean_is_wider_where_texts_belong_together_and_as_wide
     with board(tmp_path, rows) as opened:
         _, found = figures(opened)
         assert found.density.rows == 12_000 and found.density.conversations == 3000
-        low, high = found.mean.low, found.mean.high
-        assert low is not None and high is not None
         wanted = 2 * 1.96 * float(np.std(levels)) / 3000**0.5
-        assert high - low == pytest.approx(wanted, rel=0.25), "of conversations, not of 12,000 turns"
+        assert found.mean.high - found.mean.low == pytest.approx(wanted, rel=0.25)
 
 
 def annotated(count: int = 120) -> list[MartRow]:
@@ -218,32 +202,29 @@ def test_means_by_annotator_and_disputed_texts(tmp_path: Path) -> None:
     with board(tmp_path, annotated()) as opened:
         texts, found = figures(opened)
         assert found.texts == 120 and texts.annotators == ["ann", "bob", "cy"]
-        assert found.annotators is not None
         of = {each.name: each for each in found.annotators.rows}
-        assert of["ann"].mean.value < of["bob"].mean.value < of["cy"].mean.value  # type: ignore[operator]
+        assert of["ann"].mean.value < of["bob"].mean.value < of["cy"].mean.value
         assert of["ann"].tail == pytest.approx(3, abs=0.2) and of["cy"].tail == 0
-        assert found.controversial[0].conversation == "c7"
-        assert (found.controversial[0].worst_for, found.controversial[0].best_for) == ("ann", "cy")
+        worst = found.controversial[0]
+        assert (worst.conversation, worst.worst_for, worst.best_for) == ("c7", "ann", "cy")
         assert names(opened, "order=apart")[0] == "c7"
         assert found.density.drawn == ("texts", "annotators")
         alone = figures(opened, "annotators=bob")[1]
         assert alone.annotators is None and alone.density.drawn == ("texts",)
-        wide, narrow = (each.mean.high - each.mean.low for each in (found, alone))  # type: ignore[operator]
+        wide, narrow = (each.mean.high - each.mean.low for each in (found, alone))
         assert wide > 3 * narrow, "three annotators who differ are a small sample of annotators"
 
 
 def test_view_of_each_annotator_keeps_answers_apart(tmp_path: Path) -> None:
     with board(tmp_path, annotated()) as opened:
-        _, found = figures(opened, "view=each")
-        made = found.density
+        made = figures(opened, "view=each")[1].density
         assert made.rows == 360 and made.drawn == ("texts", "annotators", "answers")
-        at = np.array(made.at)
-        ends = [made.density[np.abs(at - place).argmin()] for place in (1.0, 2.5, 4.0)]
+        ends = [made.density[np.abs(np.array(made.at) - place).argmin()] for place in (1.0, 2.5, 4.0)]
         assert ends[1] < 0.05 < min(ends[0], ends[2]), "p̂ has all its mass on 1 and 4: that is not a mean of 2.5"
         inside = [low <= d <= high for low, d, high in zip(made.low, made.density, made.high, strict=True)]
         assert np.mean(inside) > 0.9
-        listed = opened.page(BoardFilters(view="each"))
-        assert listed is not None and listed[1].total == 360 and listed[1].rows[0].annotator == "ann"
+        listed = opened.page(BoardFilters(view="each"))[1]
+        assert listed.total == 360 and listed.rows[0].annotator == "ann"
 
 
 def test_population_scores_are_not_mixed_with_scores_of_annotators(tmp_path: Path) -> None:
@@ -288,11 +269,9 @@ def test_periods_have_alarms_and_texts(tmp_path: Path) -> None:
         assert sum(each.texts for each in found.time.moments) == 400
         assert [each.message for each in found.time.happened] == ["a moved"] and "1 alarm" in found.summary
         first = found.time.moments[0]
-        tenths = [each.value for each in (first.lowest, first.median, first.highest)]
-        assert tenths == sorted(tenths, key=float) and first.mean.low is not None  # type: ignore[arg-type]
-        for each in (first.lowest, first.median, first.highest):
-            assert each.low is not None and each.value is not None and each.high is not None
-            assert each.low - 0.02 <= each.value <= each.high + 0.02 and each.low < each.high
+        tenths = [first.lowest, first.median, first.highest]
+        assert [each.value for each in tenths] == sorted(each.value for each in tenths) and first.mean.low is not None
+        assert all(each.low - 0.02 <= each.value <= each.high + 0.02 and each.low < each.high for each in tenths)
         assert len(names(opened, f"since={first.since}&until={first.until}")) == first.texts
         assert not figures(opened, "system=b")[1].time.happened, "an alarm of another system"
 
@@ -311,16 +290,15 @@ def test_lists_are_worst_first_and_paged_to_the_end(tmp_path: Path) -> None:
     with board(tmp_path, rows) as opened:
         seen: list[tuple[float, str]] = []
         for number in range(1, 10):
-            found = opened.page(BoardFilters(), number)
-            assert found is not None and found[1].total == 399 and found[1].pages == 8
-            if found[1].number == number:
-                seen += [(each.value or 0, each.conversation) for each in found[1].rows]
+            page = opened.page(BoardFilters(), number)[1]
+            assert page.total == 399 and page.pages == 8
+            if page.number == number:
+                seen += [(each.value or 0, each.conversation) for each in page.rows]
         assert seen == sorted(seen) and len(seen) == 399
         assert names(opened, "unscored=1") == ["c3"] and figures(opened)[1].unscored == {"refused": 1}
-        best = opened.page(BoardFilters(order="best", topic="t1", system="a"))
-        assert best is not None and {(each.topic, each.system) for each in best[1].rows} == {("t1", "a")}
-        values = [each.value or 0 for each in best[1].rows]
-        assert values == sorted(values, reverse=True)
+        best = opened.page(BoardFilters(order="best", topic="t1", system="a"))[1].rows
+        assert {(each.topic, each.system) for each in best} == {("t1", "a")}
+        assert [each.value for each in best] == sorted((each.value for each in best), reverse=True)
 
 
 def test_groups_that_say_nothing_are_a_group(tmp_path: Path) -> None:
@@ -339,31 +317,26 @@ def test_ten_thousand_systems_are_thirty_rows(tmp_path: Path) -> None:
 
 
 def test_given_answers_and_means_as_people_would_give_them(tmp_path: Path) -> None:
-    from accord import Conversation, Turn
-
-    rng = np.random.default_rng(0)
-    truth = np.clip(rng.normal(2.5, 0.6, 400), 1, 4)
+    truth = np.clip(np.random.default_rng(0).normal(2.5, 0.6, 400), 1, 4)
     rows = [row(f"c{n}", float(np.clip(v - 0.3, 1, 4)), system="a") for n, v in enumerate(truth)]
+
+    def labels(name: str, count: int, year: int) -> list[Label]:
+        time = f"{year}-01-01T00:00:00+00:00"
+        return [Label(Target(f"c{n}"), "Q0", name, round(float(truth[n])), time) for n in range(count)]
+
     with board(tmp_path, rows) as opened:
-        store = opened.project.store
-        store.add_conversations(Conversation(f"c{n}", (Turn("user", "?"), Turn("assistant", "!"))) for n in range(400))
+        store, turns = opened.project.store, (Turn("user", "?"), Turn("assistant", "!"))
+        store.add_conversations(Conversation(f"c{n}", turns) for n in range(400))
         assert figures(opened)[1].powered_note.startswith("no ratings")
-        old = [
-            Label(Target(f"c{n}"), "Q0", "ann", round(float(truth[n])), "2020-01-01T00:00:00+00:00") for n in range(50)
-        ]
-        store.add_labels(old)
+        store.add_labels(labels("ann", 50, 2020))
         found = figures(opened)[1]
         assert not found.powered and "accord estimate" in found.powered_note, "it may have learned from them"
-        assert found.given is not None and found.given.rows == 50
-        store.add_labels(
-            Label(Target(f"c{n}"), "Q0", "bob", round(float(truth[n])), "2027-01-01T00:00:00+00:00") for n in range(100)
-        )
+        assert found.given.rows == 50
+        store.add_labels(labels("bob", 100, 2027))
         [mean] = figures(opened)[1].powered
-        assert mean.labelled == 100 and mean.mean.low is not None and mean.mean.high is not None
-        assert mean.mean.low < float(np.mean(truth)) < mean.mean.high, (
-            "scores are .3 too low, and labels put that right"
-        )
-        assert mean.mean.high - mean.mean.low < mean.label_mean.high - mean.label_mean.low  # type: ignore[operator]
+        corrected = "scores are .3 too low, and labels put that right"
+        assert mean.labelled == 100 and mean.mean.low < float(np.mean(truth)) < mean.mean.high, corrected
+        assert mean.mean.high - mean.mean.low < mean.label_mean.high - mean.label_mean.low
         texts, of_people = figures(opened, "answers=given")
         assert texts.annotators == ["ann", "bob"] and of_people.texts == 100 and of_people.given is None
 
@@ -373,15 +346,13 @@ def test_effects_of_evidence_and_slopes_of_questions(tmp_path: Path) -> None:
     rows = []
     for n in range(200):
         x, z = rng.uniform(-1, 1, 2)
-        told = json.dumps({"length": x, "asks": 0.1})
-        rows.append(row(f"c{n}", 2.5 + x, attributions=told))
+        rows.append(row(f"c{n}", 2.5 + x, attributions=json.dumps({"length": x, "asks": 0.1})))
         rows += [row(f"c{n}", 2.0 + 0.5 * x, question="Q1"), row(f"c{n}", 2.0 + z, question="Q2")]
     with board(tmp_path, rows) as opened:
         found = figures(opened)[1]
-        assert [each.evidence for each in found.pulls] == ["length", "asks"]
-        assert found.pulls[0].in_tail is not None and found.pulls[0].in_tail < -0.7
-        slopes = {each.question: each.rise for each in found.rises}
-        assert slopes["Q1"].value == pytest.approx(2, abs=1e-6) and abs(slopes["Q2"].value or 0) < 0.3
+        assert [each.evidence for each in found.pulls] == ["length", "asks"] and found.pulls[0].in_tail < -0.7
+        slopes = {each.question: each.rise.value for each in found.rises}
+        assert slopes["Q1"] == pytest.approx(2, abs=1e-6) and abs(slopes["Q2"]) < 0.3
         assert not figures(opened, "question=Q1")[1].rises
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import chromium, faults, tab
+from browsing import faults, tab
 from served_workbench import project, served
 from test_board import annotated, planted
 
@@ -17,21 +16,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def served_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    folder: Path = tmp_path_factory.mktemp("board")
-    with project(folder) as opened:
+    with project(tmp_path_factory.mktemp("board")) as opened:
         scores = [{**row, "turn": 1 + 2 * (place % 3)} for place, row in enumerate(planted())]
-        turns = 6
         opened.store.add_conversations(
-            Conversation(
-                name, tuple(Turn(("user", "assistant")[n % 2], f"Turn {n + 1} of {name}.") for n in range(turns))
-            )
+            Conversation(name, tuple(Turn(("user", "assistant")[n % 2], f"Turn {n + 1} of {name}.") for n in range(6)))
             for name in {row["conversation"] for row in scores}
         )
         opened.mart.add(scores)
@@ -42,9 +31,7 @@ def served_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def page(browser: Any, served_board: int) -> Iterator[Any]:
-    """A lead's."""
     with tab(browser, served_board) as opened:
-        opened.request.get("/")
         yield opened
 
 
@@ -97,7 +84,6 @@ def test_the_parts_of_a_figure_are_reached_by_keyboard(page: Any) -> None:
 
 def test_it_works_without_script(browser: Any, served_board: int) -> None:
     with tab(browser, served_board, java_script_enabled=False) as page:
-        page.request.get("/")
         page.goto("/board?by=topic")
         page.locator("select[name=first]").select_option("t1")
         page.locator("select[name=second]").select_option("t0")

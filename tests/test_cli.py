@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 import pytest
 import yaml
-from commands import accord, as_json, invoke, read_rows, refused, write, write_rows
+from commands import accord_json, invoke, printed, read_rows, refused, write, write_rows
 from misbehaving_endpoint import answer_any
 from new_project import new_project
 from processes import Forked
@@ -52,7 +52,7 @@ def stored(*questions: str) -> bytes:
         ratings = "rated.csv"
         pl.read_csv(RATINGS).select("conversation", "annotator", *questions).write_csv(ratings)
     new_project()
-    accord("import", CHATS, ratings)
+    printed("import", CHATS, ratings)
     return Path("accord.db").read_bytes()
 
 
@@ -65,27 +65,27 @@ def imported(*questions: str) -> None:
 
 @pytest.mark.slow
 def test_the_whole_way_by_single_steps() -> None:
-    written = as_json("init", "--prompts", "prompts")["written"]
+    written = accord_json("init", "--prompts", "prompts")["written"]
     assert {"accord.yaml", "rubric.yaml"} < set(written) and all(Path(name).is_file() for name in written)
-    assert "kept accord.yaml as it is" in accord("init")
+    assert "kept accord.yaml as it is" in printed("init")
     assert "unknown rubric 'llm-rubirc'" in refused("init", "--rubric", "llm-rubirc")
     settings = Path("accord.yaml").read_text()
     assert settings.count("folds: 5\n") == 1
     write("accord.yaml", settings.replace("folds: 5\n", PLAIN))
-    assert "40 conversations imported" in accord("import", CHATS, RATINGS)
-    again = as_json("import", RATINGS, CHATS)
+    assert "40 conversations imported" in printed("import", CHATS, RATINGS)
+    again = accord_json("import", RATINGS, CHATS)
     assert again["conversations"] == {"new": 0, "known": 40} and again["labels"]["new"] == 0
-    fitted, compared = as_json("fit", "calibration"), as_json("compare")
+    fitted, compared = accord_json("fit", "calibration"), accord_json("compare")
     rows = {row["system"]: row for row in compared["rows"]}
     assert len(fitted["comparison"]["rows"]) > 2 and "mixture" in rows
     assert all(row == rows[row["system"]] for row in fitted["comparison"]["rows"]), "the same seed gives the same table"
-    accord("score", CHATS, "--out", "scores.jsonl", "--panel", "amira", "--panel", "bruno", "--rule", "min")
+    printed("score", CHATS, "--out", "scores.jsonl", "--panel", "amira", "--panel", "bruno", "--rule", "min")
     assert {row["annotator"] for row in read_rows("scores.jsonl")} == {"min"}
     assert "learned from every conversation" in refused("gate", "--min-mean", "1")
     failing = invoke("gate", "--min-agreement", "0.99", "--min-mean", "1", "--include-training", code=3)
     assert failing.output.count("required 0.99: failed") == 1
     assert failing.stderr.strip() == "accord: gate failed: 1 of 3 conditions not met"
-    assert "within annotators, lower bound" in accord("gate", "--min-within=-1")
+    assert "within annotators, lower bound" in printed("gate", "--min-within=-1")
     assert "1 of 2 conditions" in refused("gate", "--min-agreement=-1", "--min-within", "0.99", code=3)
     write("twice.jsonl", 2 * Path(CHATS).read_text())
     assert "two conversations have the id 'support-001'" in refused("score", "twice.jsonl", "--out", "s.jsonl")
@@ -101,7 +101,7 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> No
     ratings = Path(RATINGS).read_text().replace("amira", '"<img src=x onerror=alert(2)>"')
     Path("ratings.csv").write_text(ratings)
     write("accord.yaml", "metrics: [words]\n" + PLAIN)
-    accord("run", "evil.jsonl", "ratings.csv", "--out", "out", "--evaluator", "calibration")
+    printed("run", "evil.jsonl", "ratings.csv", "--out", "out", "--evaluator", "calibration")
     page = Path("out/report.html").read_text()
     assert (
         "<script" not in page and "onerror=alert(2)>" not in page and "49" not in page.split("&lt;script&gt;")[1][:60]
@@ -132,7 +132,7 @@ def test_demo_and_real_data_are_one_command(data: Path) -> None:
     write("accord.yaml", "draws: 20\nevaluators: {calibration: {head: mixed}}\n")
     synth = str(data / "llm_rubric_synth")
     named = ["--evaluator", "calibration"]  # all that can be made are compared in the demo
-    result = json.loads(accord("run", synth, "--recorded", synth, "--out", "real", "--json", *named))
+    result = json.loads(printed("run", synth, "--recorded", synth, "--out", "real", "--json", *named))
     rows = {row["system"]: row for row in result["comparison"]["rows"]}
     assert rows["calibration"]["n"] == 662
     assert rows["calibration"]["rmse"] < 0.73 and rows["calibration"]["pearson"] > 0.46
@@ -144,10 +144,10 @@ def test_fewer_questions_more_labels_groups_and_estimates(monkeypatch: pytest.Mo
     with ChatServer(lambda request: completion("3", {"3": 0.5, str(1 + len(str(request)) % 4): 0.4})) as server:
         write("accord.yaml", f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}}}\n{PLAIN}")
         imported()
-        accord("judge", "--limit", "36")
-        accord("fit")
+        printed("judge", "--limit", "36")
+        printed("fit")
         asked = len(server.requests)
-        said = as_json("score", CHATS, "--out", "few.jsonl", "--ask", "2")
+        said = accord_json("score", CHATS, "--out", "few.jsonl", "--ask", "2")
         assert said["scored"] == 40 and len(server.requests) - asked <= 2 * 40
         few = read_rows("few.jsonl")
         assert all("|asked:" in row["signature"] and row["band_low"] <= row["band_high"] for row in few)
@@ -160,15 +160,15 @@ def test_fewer_questions_more_labels_groups_and_estimates(monkeypatch: pytest.Mo
             "score", CHATS, "--out", "s.jsonl", "--ask", "2", "--panel", "amira"
         )
         assert "unknown loss 'cubed'" in refused("score", CHATS, "--out", "s.jsonl", "--loss", "cubed")
-        accord("score", CHATS, "--out", "median.jsonl", "--loss", "absolute")
+        printed("score", CHATS, "--out", "median.jsonl", "--loss", "absolute")
         assert {json.loads(line)["value"] for line in Path("median.jsonl").read_text().splitlines()} <= {1, 2, 3, 4}
-    assert "to fill in: queue.csv" in accord("label", "next", "-n", "3", "--out", "queue.csv")
+    assert "to fill in: queue.csv" in printed("label", "next", "-n", "3", "--out", "queue.csv")
     rows = pl.read_csv("queue.csv").rows(named=True)
     assert len(rows) == 3 and {row["question"] for row in rows} == {"Q0"}
     assert "unknown annotator 'nobody'" in refused("label", "next", "--annotator", "nobody")
-    groups = as_json("compare", "--only", "calibration", "--by", "annotator")["groups_by"]
+    groups = accord_json("compare", "--only", "calibration", "--by", "annotator")["groups_by"]
     assert {group["group"] for group in groups} == set(pl.read_csv(RATINGS)["annotator"])
-    assert "worth" in accord("estimate")
+    assert "worth" in printed("estimate")
 
 
 @pytest.mark.slow
@@ -179,23 +179,23 @@ def test_settings_are_chosen_inside_the_training_folds() -> None:
         f"metrics: [words]\nevaluators: {{calibration: {{head: mixed, tune: {choose}}}}}\nfolds: 2\ndraws: 20\n",
     )
     imported("Q0")
-    fitted = as_json("fit")
+    fitted = accord_json("fit")
     assert fitted["comparison"]["rows"][0]["n"] == 127
     assert "slopes:" in fitted["evaluator"]["signature"]
-    assert "passed" in accord("gate", "--min-agreement=-1")
+    assert "passed" in printed("gate", "--min-agreement=-1")
 
 
 @pytest.mark.slow
 def test_scores_say_what_is_missing_and_end_with_5() -> None:
     write("accord.yaml", "metrics: [overlap-documents]\n" + PLAIN)
     imported()
-    accord("fit")
-    said = accord("score", CHATS, "--out", "scores.jsonl", code=5)
+    printed("fit")
+    said = printed("score", CHATS, "--out", "scores.jsonl", code=5)
     assert "30 conversations scored" in said and "10 unscored: no evidence; nothing to measure" in said
     gate = ["gate", "--min-mean", "1", "--include-training"]
     failed = invoke(*gate, code=3)
     assert "share of targets that are scored: 0.750, required 1: failed" in failed.stdout
-    assert "passed" in accord(*gate, "--max-unscored", "0.3")
+    assert "passed" in printed(*gate, "--max-unscored", "0.3")
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def labels(*rows: str) -> str:
 
 def test_labels_off_the_scale_and_of_unknown_conversations() -> None:
     new_project()
-    accord("import", CHATS)
+    printed("import", CHATS)
     good = "support-001,ann,Q0,3"
     assert "labels.csv, line 3: label of 'ann' on support-001, question 'Q0': got 7, allowed: 1, 2, 3, 4" in refused(
         "import", labels(good, "support-001,ann,Q0,7")
@@ -361,7 +361,7 @@ def test_labels_off_the_scale_and_of_unknown_conversations() -> None:
         "import", labels(good, "nobody,ann,Q0,3")
     )
     said = json.loads(
-        accord("import", labels(good, "nobody,ann,Q0,3", "support-001,ann,Q0,9"), "--skip-bad-rows", "--json")
+        printed("import", labels(good, "nobody,ann,Q0,3", "support-001,ann,Q0,9"), "--skip-bad-rows", "--json")
     )
     assert said["labels"]["new"] + said["labels"]["known"] == 1 and said["skipped"] == 2
 
@@ -371,10 +371,10 @@ def test_good_rows_and_labels_before_a_bad_one_are_kept() -> None:
     good = Path(CHATS).read_text().splitlines()[:3]
     write("chats.jsonl", "\n".join([*good, "{broken"]) + "\n")
     assert "chats.jsonl, line 4: not JSON" in refused("import", "chats.jsonl")
-    assert "0 conversations imported, 3 already there" in accord("import", "chats.jsonl", "--skip-bad-rows")
+    assert "0 conversations imported, 3 already there" in printed("import", "chats.jsonl", "--skip-bad-rows")
     rows = ["support-001,ann,Q0,3", "support-002,ann,Q0,3"]
     refused("import", labels(*rows, "support-003,ann,Q0,9"))
-    assert as_json("import", labels(*rows, "support-003,ann,Q0,4"))["labels"] == {"new": 1, "known": 2}
+    assert accord_json("import", labels(*rows, "support-003,ann,Q0,4"))["labels"] == {"new": 1, "known": 2}
 
 
 @pytest.mark.slow
@@ -382,7 +382,7 @@ def test_a_failing_score_leaves_the_file_that_was_there() -> None:
     write("keep.jsonl", "precious")
     write("accord.yaml", PLAIN)
     imported()
-    accord("fit")
+    printed("fit")
     assert "no file nowhere.jsonl" in refused("score", "nowhere.jsonl", "--out", "keep.jsonl", "--force")
     write("bad.jsonl", Path(CHATS).read_text() + "{broken\n")
     assert "line 41: not JSON" in refused("score", "bad.jsonl", "--out", "keep.jsonl", "--force")
@@ -404,11 +404,11 @@ def test_one_column_map_serves_conversations_and_labels() -> None:
     Path("t.csv").write_text("cid,prompt,response\nx,hello,hi\n")
     Path("l.csv").write_text("cid,who,Q0,Quality\nx,ann,3,2\n")
     columns = ["--columns", "conversation=cid", "--columns", "annotator=who"]
-    said = accord("import", "t.csv", "l.csv", *columns, "--format", "table")
+    said = printed("import", "t.csv", "l.csv", *columns, "--format", "table")
     assert "1 conversation imported" in said and "1 label imported" in said
     assert "no file has a column 'whom'" in refused("import", "t.csv", "--columns", "annotator=whom")
     Path("l2.csv").write_text("cid,who,question,value\nx,ann,Quality,2\n")
-    found = as_json("import", "l2.csv", *columns)
+    found = accord_json("import", "l2.csv", *columns)
     assert found["labels"]["new"] == 1 and found["other_questions"] == {"Quality": 1}
     assert "give a number" in refused("gate", "--min-agreement", "nan")
 
@@ -418,7 +418,7 @@ def test_usage_errors_end_with_2() -> None:
 
 
 def test_plugins_and_schema() -> None:
-    listed = as_json("plugins")
+    listed = accord_json("plugins")
     assert set(listed) == {
         "formats", "metrics", "sources", "heads", "selection policies", "selectors", "rivals", "presets", "rubrics",
     }  # fmt: skip
@@ -431,7 +431,7 @@ def test_plugins_and_schema() -> None:
         "calibration", "mixture", "svr", "issues", "learned-rubric", "in-context", "label-free",
     }  # fmt: skip
     assert all(says.strip() for found in listed.values() for says in found.values())
-    schema: dict[str, Any] = json.loads(accord("schema"))
+    schema: dict[str, Any] = json.loads(printed("schema"))
     assert schema["additionalProperties"] is False and {"models", "sources"} < set(schema["properties"])
     assert schema["properties"]["sources"]["properties"]["issues"]["additionalProperties"] is False
     published = Path(__file__).parents[1] / "docs" / "accord.schema.json"
@@ -473,7 +473,7 @@ def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(
     assert running.returncode == 130, errors
     assert errors.strip().splitlines()[-1].startswith("accord: interrupted. Finished work is stored")
     assert "Traceback" not in errors
-    result = as_json("import", "many.jsonl")["conversations"]
+    result = accord_json("import", "many.jsonl")["conversations"]
     assert 0 < result["known"] < 5000 and result["new"] + result["known"] == 5000
 
 
@@ -531,18 +531,18 @@ def test_a_judging_run_is_priced_before_and_capped_while_it_runs(monkeypatch: py
     with ChatServer(answer_any) as server:
         write("accord.yaml", f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\n")
         imported()
-        plan = as_json("judge", "--plan")
+        plan = accord_json("judge", "--plan")
         assert plan["requests"] == 40 and plan["questions"] == 30 * 9 + 10 * 5 and plan["unpriced"] == "m1"
         assert not server.requests, "a plan asks nobody"
-        assert "price of 'm1' unknown; add it to prices.yaml" in accord("judge", "--plan")
+        assert "price of 'm1' unknown; add it to prices.yaml" in printed("judge", "--plan")
         Path("prices.yaml").write_text("models: {m1: {input: 1, output: 2}}\n")
-        assert "in money" in accord("judge", "--plan")
+        assert "in money" in printed("judge", "--plan")
         said = refused("judge", "--max-requests", "25", code=4)
         assert "the next request would exceed the budget of 25 requests" in said
         assert len(server.requests) == 25
-        half = as_json("judge", "--plan")
+        half = accord_json("judge", "--plan")
         assert half["requests"] == 15 and half["answered"] > 0
-        result = as_json("judge")
+        result = accord_json("judge")
         assert len(server.requests) == 40 and result["spent"]["requests"] == 15
         sent = [tokens_in(each["input"], json.dumps(each["questions"])) for each in server.requests[25:]]
         assert result["spent"]["money"] == pytest.approx(sum(sent) / 1e6)
@@ -555,33 +555,33 @@ FEW = "metrics: [words, ciu]\nfolds: 2\ndraws: 20\nevaluators: {plain: {head: mi
 def test_several_evaluators_are_fitted_one_after_the_other() -> None:
     write("accord.yaml", FEW)
     imported("Q0")
-    plans = as_json("fit", "plain", "curved", "--plan")
+    plans = accord_json("fit", "plain", "curved", "--plan")
     assert [each["requests"] for each in plans] == [0, 0] and not Path("evaluators").exists()
-    said = accord("fit", "plain", "curved")
+    said = printed("fit", "plain", "curved")
     assert "saved in evaluators/plain" in said and "saved in evaluators/curved" in said
     assert sorted(path.name for path in Path("evaluators").iterdir()) == ["curved", "plain"]
-    told = as_json("fit", "plain", "curved")
+    told = accord_json("fit", "plain", "curved")
     assert [one["folder"] for one in told] == ["evaluators/plain", "evaluators/curved"]
     assert [one["comparison"]["rows"][0]["system"] for one in told] == ["plain", "curved"]
     curved = ["--evaluator", "evaluators/curved"]
-    assert "40 conversations scored" in accord("score", CHATS, "--out", "s.jsonl", *curved)
+    assert "40 conversations scored" in printed("score", CHATS, "--out", "s.jsonl", *curved)
     assert "needs a calibration" in refused("score", CHATS, "--out", "s.csv", "--ask", "2", *curved)
-    assert as_json("report", "curved", "--out", "curved.html") == {"report": "curved.html"}
+    assert accord_json("report", "curved", "--out", "curved.html") == {"report": "curved.html"}
     assert "curved has an RMSE" in Path("curved.html").read_text()
-    assert "saved in elsewhere" in accord("fit", "curved", "--out", "elsewhere")
-    assert "40 conversations scored" in accord("score", CHATS, "--out", "s.jsonl"), "the one fitted last"
+    assert "saved in elsewhere" in printed("fit", "curved", "--out", "elsewhere")
+    assert "40 conversations scored" in printed("score", CHATS, "--out", "s.jsonl"), "the one fitted last"
 
 
 @pytest.mark.slow
 def test_fit_best_learns_the_evaluator_that_compare_decides_for() -> None:
     write("accord.yaml", FEW)
     imported("Q0")
-    compared = as_json("compare")
+    compared = accord_json("compare")
     decision = compared["decision"]
     best = decision["evaluator"]
     assert decision["status"] == "not enough labels" and best == "constant", "40 conversations, nothing predicts them"
-    assert decision["text"] in accord("compare")
-    assert f"saved in evaluators/{best}" in accord("fit", "--best")
+    assert decision["text"] in printed("compare")
+    assert f"saved in evaluators/{best}" in printed("fit", "--best")
     assert [path.name for path in Path("evaluators").iterdir()] == [best]
 
 
@@ -597,13 +597,13 @@ def test_settings_of_one_run_do_not_need_a_file() -> None:
         "--set",
         "evaluators.plain.settings.threshold_spread=0.2",
     ]
-    fitted = as_json("fit", "plain", *settings)
+    fitted = accord_json("fit", "plain", *settings)
     assert fitted["comparison"]["folds"] == 3
     assert Path("accord.yaml").read_text() == FEW, "the file stays as it is"
-    again = as_json("fit", "plain")
+    again = accord_json("fit", "plain")
     assert again["comparison"]["folds"] == 2
     assert again["evaluator"] != fitted["evaluator"]
-    compared = as_json("compare", "--only", "plain", *settings)
+    compared = accord_json("compare", "--only", "plain", *settings)
     assert compared["folds"] == 3
 
 
@@ -611,11 +611,11 @@ def test_settings_of_one_run_do_not_need_a_file() -> None:
 def test_another_question_than_the_main_one_is_learned() -> None:
     write("accord.yaml", FEW)
     imported("Q0", "Q3")
-    fitted = as_json("fit", "plain", "--question", "Q3", "--out", "third")
+    fitted = accord_json("fit", "plain", "--question", "Q3", "--out", "third")
     assert fitted["comparison"]["question"] == "Q3"
     third = pl.read_csv(RATINGS)["Q3"]
     assert fitted["comparison"]["ratings"] == (third != "NA").sum() == 96
-    accord("score", CHATS, "--out", "s.jsonl", "--evaluator", "third")
+    printed("score", CHATS, "--out", "s.jsonl", "--evaluator", "third")
     assert all("|question:Q3|" in json.loads(line)["signature"] for line in Path("s.jsonl").read_text().splitlines())
 
 
@@ -623,14 +623,14 @@ def test_another_question_than_the_main_one_is_learned() -> None:
 def test_evaluators_are_compared_in_processes_of_their_own() -> None:
     write("accord.yaml", FEW)
     imported("Q0")
-    one, two = (as_json("compare", "--only", "plain", "--only", "curved", "--jobs", jobs)
+    one, two = (accord_json("compare", "--only", "plain", "--only", "curved", "--jobs", jobs)
                 for jobs in "12")  # fmt: skip
     assert one == two
     systems = [row["system"] for row in one["rows"]]
     assert {"plain", "curved"} < set(systems) and not {"calibration", "mixture"} & set(systems)
-    alone = accord("compare", "--only", "curved")
+    alone = printed("compare", "--only", "curved")
     assert "\ncurved " in alone and "\nplain " not in alone and "not enough labels: on 127 ratings" in alone
-    everything = accord("compare")
+    everything = printed("compare")
     assert "not compared: mixture: the same as curved" in everything
     assert (
         "not compared: in-context: no model configured for role 'scorer': models: {scorer: {model: NAME}}" in everything
@@ -640,14 +640,14 @@ def test_evaluators_are_compared_in_processes_of_their_own() -> None:
 def test_what_was_exported_is_imported_again() -> None:
     new_project()
     imported()
-    said = as_json("export", "kept.jsonl")
+    said = accord_json("export", "kept.jsonl")
     assert said["annotations"]["person"] == len(Path("kept.jsonl").read_text().splitlines()) > 1000
-    assert f"{said['annotations']['person']} by people" in accord("export", "people.csv", "--kind", "person")
+    assert f"{said['annotations']['person']} by people" in printed("export", "people.csv", "--kind", "person")
     write("accord.yaml", "store: sqlite:///other.db\n")
-    accord("import", CHATS)
-    counted = as_json("import", "kept.jsonl")["annotations"]
+    printed("import", CHATS)
+    counted = accord_json("import", "kept.jsonl")["annotations"]
     assert counted == {"new": said["annotations"]["person"], "known": 0}
-    accord("export", "again.jsonl")
+    printed("export", "again.jsonl")
     assert Path("again.jsonl").read_bytes() == Path("kept.jsonl").read_bytes()
 
 
@@ -688,7 +688,7 @@ def test_init_from_labels_writes_a_rubric_that_fits_them() -> None:
         for i in range(24)
     ]
     labels = write("l.csv", "chat_id,rater,stars,resolved,tone,score,quality,comment\n" + "\n".join(rows) + "\n")
-    found = as_json("init", "--from", labels, "--main", "resolved")
+    found = accord_json("init", "--from", labels, "--main", "resolved")
     questions = asked()
     assert set(questions) == {"stars", "resolved", "tone", "score", "quality"} and found["main"] == "resolved"
     assert list(questions["stars"]["options"]) == [1, 2, 3, 4] and questions["stars"]["scale"] == "ordinal"
@@ -697,14 +697,14 @@ def test_init_from_labels_writes_a_rubric_that_fits_them() -> None:
     assert [(questions[q]["scale"], questions[q]["low"], questions[q]["high"]) for q in ("score", "quality")] == [
         ("real", 0.0, 104.0), ("real", 0.0, 100.0),
     ]  # fmt: skip
-    said = accord("import", chats(), labels)
+    said = printed("import", chats(), labels)
     assert "24 conversations imported" in said and "120 labels imported" in said
 
 
 def test_the_main_question_is_guessed_and_said_where_nobody_names_it() -> None:
     chats()
     rows = "".join(f"c{i},tone,{i % 3 + 1}\nc{i},overall,{i % 5 + 1}\n" for i in range(10))
-    said = accord("init", "--from", write("l.csv", "id,question,value\n" + rows))
+    said = printed("init", "--from", write("l.csv", "id,question,value\n" + rows))
     assert "overall (main): ordinal, 1, 2, 3, 4, 5; 10 labels" in said
     assert "the main question is 'overall' (a guess; --main names another: tone, overall)" in said
     assert said.endswith("Next: accord import chats.jsonl l.csv\n")
@@ -715,13 +715,13 @@ def test_the_main_question_is_guessed_and_said_where_nobody_names_it() -> None:
 
 
 def test_init_from_labels_leaves_the_rubric_file_as_it_is() -> None:
-    accord("init")
+    printed("init")
     before = Path("rubric.yaml").read_text()
     labels = write("l.csv", "id,rater,helpful\n" + "".join(f"c{i},ann,{i % 2}\n" for i in range(8)))
-    said = accord("init", "--from", labels)
+    said = printed("init", "--from", labels)
     assert "wrote rubric-from-labels.yaml" in said and "changed accord.yaml: rubric: rubric-from-labels.yaml" in said
     assert Path("rubric.yaml").read_text() == before and list(asked()) == ["helpful"]
-    assert "8 labels imported" in accord("import", chats(), labels)
+    assert "8 labels imported" in printed("import", chats(), labels)
 
 
 def test_positions_are_said_and_may_be_read_as_one_crowd() -> None:
@@ -730,7 +730,7 @@ def test_positions_are_said_and_may_be_read_as_one_crowd() -> None:
     labels = write("l.csv", "id,rater,question,value\n" + rows)
     result = invoke("import", chats(), labels)
     assert "annotators r1 to r2 look like positions in a list" in result.stderr
-    accord("import", labels, "--unnamed")
+    printed("import", labels, "--unnamed")
     kept = Store("sqlite:///accord.db")
     assert kept.labels().annotators == ["r1", "r2", "unnamed"]
     kept.close()
@@ -757,7 +757,7 @@ def test_roles_that_nobody_has_are_named_with_the_roles_found(is_text: bool) -> 
     result = invoke("import", name, "--role", "Acme Suport=assistant", "--role", "Ann=user")
     assert "no conversation has the role 'Acme Suport'. Roles found: 'Ann', 'Acme Support'" in result.stderr
     assert "accord import --undo" in result.stderr
-    accord("import", "--undo")
+    printed("import", "--undo")
     result = invoke("import", name, "--role", "Acme Support=assistant", "--role", "Ann=user")
     assert "no conversation has the role" not in result.stderr
 
@@ -771,8 +771,8 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles() 
     ]  # fmt: skip
     name = write_rows("roles.jsonl", rows)
     ratings = "".join(f"{row['id']},{by},Q0,{place % 4 + 1}\n" for place, row in enumerate(rows) for by in "ab")
-    accord("import", name, write("l.csv", "id,annotator,question,value\n" + ratings), "--role", "agnt=assistant")
-    accord("fit", "calibration", "--set", "draws=20", "--set", "folds=2", "--set", "metrics=[words]")
+    printed("import", name, write("l.csv", "id,annotator,question,value\n" + ratings), "--role", "agnt=assistant")
+    printed("fit", "calibration", "--set", "draws=20", "--set", "folds=2", "--set", "metrics=[words]")
 
     def scored(*more: str) -> tuple[dict[str, Any], str]:
         result = invoke("score", name, "--out", "s.jsonl", *more)
@@ -784,9 +784,9 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles() 
     assert "cust, agnt speak" in said and "--role NAME=assistant" in said
     values, said = scored("--role", "agnt=assistant", "--role", "agt=user")
     assert "no conversation has the role 'agt'. Roles found: 'cust', 'agnt'" in said and "speak" not in said
-    accord("score", name, "--out", "parts/", "--workers", "1", "--role", "agnt=assistant")
+    printed("score", name, "--out", "parts/", "--workers", "1", "--role", "agnt=assistant")
     assert "of another evaluator or other options" in refused("score", name, "--out", "parts/", "--workers", "1")
-    accord("scores", "merge", "parts", "--out", "merged.jsonl")
+    printed("scores", "merge", "parts", "--out", "merged.jsonl")
     merged = read_rows("merged.jsonl")
     assert {row["conversation"]: row["value"] for row in merged} == pytest.approx(values)
     assert all(row["in_training"] for row in merged)
@@ -803,8 +803,8 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles() 
     assert refused("score", "folder", "--out", "s.jsonl").endswith(
         "accord score folder --out scores/, then accord scores merge scores/ --out s.jsonl"
     )
-    accord("score", "folder", "--out", "scores/", "--workers", "1", "--role", "Acme Support=assistant")
-    accord("scores", "merge", "scores/", "--out", "s.jsonl")
+    printed("score", "folder", "--out", "scores/", "--workers", "1", "--role", "Acme Support=assistant")
+    printed("scores", "merge", "scores/", "--out", "s.jsonl")
     found = read_rows("s.jsonl")
     assert [row["conversation"] for row in found] == ["t0", "t1"]
     assert not any(row["in_training"] for row in found)
@@ -812,7 +812,7 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles() 
 
 def whole(*files: str) -> dict[str, Any]:
     """What `accord run` says of some files, after a look at what it leaves behind."""
-    said: dict[str, Any] = json.loads(accord("run", *files, "--out", "out", "--json", *QUICK))
+    said: dict[str, Any] = json.loads(printed("run", *files, "--out", "out", "--json", *QUICK))
     scores = read_rows("out/scores.jsonl")
     assert Path("out/report.html").stat().st_size > 10_000 and len(scores) == said["scored"]["scored"]
     assert all(isinstance(row["value"], int | float) for row in scores)
@@ -856,7 +856,7 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred() -> None:
     done = whole(write("calls.csv", "id,transcript,score\n" + "\n".join(lines) + "\n"))
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
     assert "The evaluator predicts score as rated by one annotator." in Path("out/report.html").read_text()
-    assert "24 ratings of 24 conversations by 1 annotator (α" in accord("run", "calls.csv", "--out", "out", *QUICK)
+    assert "24 ratings of 24 conversations by 1 annotator (α" in printed("run", "calls.csv", "--out", "out", *QUICK)
 
 
 @pytest.mark.parametrize(
@@ -897,7 +897,7 @@ def test_progress_in_a_terminal_shows_count_rate_and_time_left(monkeypatch: pyte
 @pytest.mark.slow
 def test_judging_knows_how_much_there_is_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     new_project()
-    accord("import", chats(), rated_c("Q0"))
+    printed("import", chats(), rated_c("Q0"))
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     with ChatServer(answer_any) as server:
         config = f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\n"
@@ -921,8 +921,8 @@ def test_traces_that_yield_nothing_end_with_what_to_do() -> None:
     assert "hold no model call that can be read" in refused("import", "other.jsonl")
     told = {"gen_ai.prompt": json.dumps([{"role": "user", "content": "Hi"}]), "gen_ai.completion": "Hello."}
     write_rows("some.jsonl", [*quiet, {**other, "attributes": told}])
-    assert "1 conversation imported" in accord("import", "some.jsonl")
-    said = as_json("import", "some.jsonl")
+    assert "1 conversation imported" in printed("import", "some.jsonl")
+    said = accord_json("import", "some.jsonl")
     assert said["ignored"] == {"a model call without its messages": 2}
 
 
@@ -945,7 +945,7 @@ def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(
     assert "r within annotators" in compared.stdout and "r within systems" in compared.stdout
     [constant, *_] = [line.split() for line in compared.stdout.splitlines() if line.startswith("constant")]
     assert constant[:2] == ["constant", "127"] and constant.count("–") == 3, "r, ρ and τ of the constant are dashes"
-    accord("report", "--set", "draws=40")
+    printed("report", "--set", "draws=40")
     verdict = Path("report.html").read_text().split('class="verdict">')[1].split("</p>")[0]
     assert " within annotators" in verdict and " within systems" in verdict
 
@@ -953,9 +953,9 @@ def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(
 def test_what_a_leak_would_have_gained_is_told_where_groups_join_samples() -> None:
     write("accord.yaml", "evaluators: {plain: {head: mixed}}\nfolds: 2\ndraws: 50\n")
     imported()
-    alone = as_json("compare", "--only", "plain")
+    alone = accord_json("compare", "--only", "plain")
     assert alone["leak"] is None and alone["common"] == 127 and alone["draws"] == 50
-    joined = as_json("compare", "--only", "plain", "--set", "group_by=[system]")
+    joined = accord_json("compare", "--only", "plain", "--set", "group_by=[system]")
     leak = joined["leak"]
     [line], [single] = ([row for row in each["rows"] if row["system"] == "plain"] for each in (joined, alone))
     assert leak["system"] == "plain" and leak["samples"] == 40 and leak["groups"] == joined["groups"]["groups"]
@@ -971,12 +971,12 @@ def test_two_answers_are_told_by_kappa_and_the_shares_called_rightly() -> None:
     rows = pl.read_csv(RATINGS).drop_nulls("Q0").rows(named=True)
     thumbs = [f"{row['conversation']},ok,{row['annotator']},{int(row['Q0'] >= 3)}" for row in rows]
     Path("thumbs.csv").write_text("\n".join(["conversation,question,annotator,value", *thumbs]) + "\n")
-    accord("import", CHATS, "thumbs.csv")
-    found = as_json("compare", "--only", "plain")
+    printed("import", CHATS, "thumbs.csv")
+    found = accord_json("compare", "--only", "plain")
     line = found["rows"][0]
     assert line["base_rate"] == pytest.approx(sum(row.endswith(",1") for row in thumbs) / len(thumbs))
     assert 0 <= line["tpr"] <= 1 and 0 <= line["tnr"] <= 1 and line["kappa"] == pytest.approx(line["weighted_kappa"])
-    shown = accord("compare", "--only", "plain")
+    shown = printed("compare", "--only", "plain")
     assert "TPR" in shown and "of the ratings are the upper one" in shown
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import accord, invoke, write_rows
+from commands import invoke, printed, write_rows
 from new_project import new_project
 from small_sample import sources
 
@@ -35,11 +35,11 @@ def folder(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("command", [(), ("store",), ("judge",), ("users", "add")])
 def test_help_has_a_short_name(command: tuple[str, ...]) -> None:
-    assert accord(*command, "-h") == accord(*command, "--help")
+    assert printed(*command, "-h") == printed(*command, "--help")
 
 
 def test_help_lists_commands_in_groups_with_whole_sentences() -> None:
-    text = accord("--help")
+    text = printed("--help")
     places = [text.index(f"\n{panel}:\n") for panel in ("Start", "Learn", "Rate", "Operate")]
     assert places == sorted(places) and "\nCommands:" not in text, "every command has a group"
     assert "..." not in text.split("\nStart:\n")[1] and "--install-completion" in text
@@ -47,10 +47,10 @@ def test_help_lists_commands_in_groups_with_whole_sentences() -> None:
 
 
 def test_rare_options_are_left_out_of_help_and_still_work() -> None:
-    text = accord("judge", "--help")
+    text = printed("judge", "--help")
     assert not any(name in text for name in ("--people", "--longest", "--verbose"))
     new_project("models: {judge: {mode: recorded, paths: [nowhere.jsonl]}}\n")
-    assert "0 samples: 0 answers" in accord("judge", "--longest", "--people")
+    assert "0 samples: 0 answers" in printed("judge", "--longest", "--people")
 
 
 # --- verbosity --------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def follow(said: str) -> str:
     [line] = [line for line in said.splitlines() if line.startswith("Next: ")]
     program, *arguments = shlex.split(line.removeprefix("Next: "))
     assert program == "accord"
-    return accord(*arguments)
+    return printed(*arguments)
 
 
 def sample(chats: str, ratings: str) -> None:
@@ -93,7 +93,7 @@ def sample(chats: str, ratings: str) -> None:
 
 def test_init_names_the_files_that_are_there() -> None:
     sample("my chats.jsonl", "ratings.csv")
-    assert "40 conversations imported" in follow(accord("init"))
+    assert "40 conversations imported" in follow(printed("init"))
 
 
 def test_init_names_the_conversations_beside_the_labels_and_the_columns() -> None:
@@ -102,15 +102,15 @@ def test_init_names_the_conversations_beside_the_labels_and_the_columns() -> Non
     text = Path("data/rated by all.csv").read_text().replace("conversation,annotator", "chat,who is it", 1)
     Path("data/rated by all.csv").write_text(text)
     mapped = ["--columns", "conversation=chat", "--columns", "annotator=who is it"]
-    said = follow(accord("init", "--from", "data/rated by all.csv", *mapped))
+    said = follow(printed("init", "--from", "data/rated by all.csv", *mapped))
     assert "40 conversations imported" in said and "0 labels imported" not in said
 
 
 def test_init_without_data_says_what_is_needed() -> None:
-    said = accord("init")
+    said = printed("init")
     assert "Next: accord demo" in said and "then: accord import ." in said
     Path("labels.csv").write_text("conversation,annotator,useful\n" + "".join(f"c{i},ann,{i % 3}\n" for i in range(9)))
-    said = accord("init", "--from", "labels.csv")
+    said = printed("init", "--from", "labels.csv")
     assert "Next:" not in said and "name the file that holds them: accord import CONVERSATIONS labels.csv" in said
 
 
@@ -120,7 +120,7 @@ def test_commands_in_notes_run_as_printed() -> None:
     said = invoke("import", "my chats.jsonl").stderr
     [line] = [line for line in said.splitlines() if "To read them: " in line]
     program, *arguments = shlex.split(line.split("To read them: ")[1])
-    assert program == "accord" and "9 labels imported" in accord(*arguments)
+    assert program == "accord" and "9 labels imported" in printed(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_view_prints_the_address_where_there_is_no_display(folder: Path) -> None
     Path("report.html").write_text("<p>")
     Path("deep").mkdir()
     address = (folder / "report.html").as_uri()
-    assert accord("view", "report", "--no-open").strip() == accord("view").strip() == address
+    assert printed("view", "report", "--no-open").strip() == printed("view").strip() == address
     assert "unknown page 'bord'. Did you mean 'board'?" in invoke("view", "bord", code=1).stderr
 
 
@@ -192,7 +192,7 @@ def test_view_finds_a_board_that_runs() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-        assert accord("view", "board", "--port", port).strip() == f"http://127.0.0.1:{port}/board"
+        assert printed("view", "board", "--port", port).strip() == f"http://127.0.0.1:{port}/board"
 
 
 def test_view_board_signs_the_single_user_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ def test_view_board_signs_the_single_user_in(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(webbrowser, "open", lambda address: True)
     Path("accord.yaml").write_text("store: sqlite:///accord.db\n")
     with project(tmp_path) as opened, served(opened) as port:
-        link = accord("view", "board", "--port", str(port)).strip()
+        link = printed("view", "board", "--port", str(port)).strip()
         browser = Browser(port, link="/")
         assert browser.ask("GET", link.partition(str(port))[2])[2] == "/board"
         assert "No scores yet" in browser.get("/board") and browser.status == 200
@@ -211,11 +211,11 @@ def test_view_board_signs_the_single_user_in(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.slow
 def test_demo_ends_with_a_link_to_its_report(folder: Path) -> None:
     sample("chats.jsonl", "ratings.csv")
-    said = accord("run", "chats.jsonl", "ratings.csv", "--evaluator", "mixture", "--set", "draws=20")
+    said = printed("run", "chats.jsonl", "ratings.csv", "--evaluator", "mixture", "--set", "draws=20")
     assert said.splitlines()[-1] == (folder / "accord-run/report.html").as_uri()
     new_project("draws: 20\n")
     invoke("import", "chats.jsonl", "ratings.csv")
-    assert accord("report", "mixture").splitlines()[-1] == (folder / "report.html").as_uri()
+    assert printed("report", "mixture").splitlines()[-1] == (folder / "report.html").as_uri()
 
 
 def test_completion_is_offered() -> None:

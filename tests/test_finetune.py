@@ -623,7 +623,7 @@ def test_evaluation_counts() -> None:
 
 
 def test_command_trains_evaluates_and_exports(working_folder: Path, base: Path) -> None:
-    from commands import as_json, invoke, refused, write
+    from commands import accord_json, invoke, refused, write
 
     from accord.store import IssueAnnotations, Store
 
@@ -636,7 +636,7 @@ def test_command_trains_evaluates_and_exports(working_folder: Path, base: Path) 
     write("accord.yaml", "sources: {issues: {by: recorded, model: large}}\n")
     options = "--rank 0 --learning-rate 0.006 --max-tokens 240 --batch 8 --micro-batch 8 --test 2"
     taught = ["finetune", "issues", "--base", str(base), *options.split()]
-    found = as_json(*taught, "--epochs", "2", "--shots", "1")
+    found = accord_json(*taught, "--epochs", "2", "--shots", "1")
     assert {row["system"] for row in found["rows"]} == {"fine-tuned", "base, 1 examples"}
     assert len(found["validation"]) == 2
     assert "has a model already" in refused(*taught)

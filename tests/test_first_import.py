@@ -12,14 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from commands import accord, accord_json
 
 from accord import open as open_project
 from accord import read
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
 from accord.store import Store
 
 QUICK = ["--set", "draws=20", "--set", "metrics=[words]", "--set", "folds=2"]
@@ -33,20 +29,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def accord(*arguments: str, code: int = 0) -> str:
-    """Run a command and return its output of both streams."""
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == code, result.output + str(result.exception)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result.stdout + result.stderr
-
-
 def imported(*arguments: str) -> dict[str, Any]:
-    """Run `accord import` and return its JSON."""
-    result = CliRunner().invoke(app, ["import", *arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    return dict(accord_json("import", *arguments))
 
 
 def write(name: str, text: str) -> str:
@@ -56,14 +40,11 @@ def write(name: str, text: str) -> str:
 
 def exchanges(name: str = "qa.csv", count: int = 24, prefix: str = "c", **columns: Any) -> str:
     """Write a table with one exchange per row; `columns` maps each name to a function of the row's number."""
-    head = ",".join(["id", "question", "answer", *columns])
-    rows = [
-        ",".join(
-            [f"{prefix}{i}", f"What is item {i}?", f"It is item {i} of many.", *(str(f(i)) for f in columns.values())]
-        )
-        for i in range(count)
-    ]
-    return write(name, "\n".join([head, *rows]) + "\n")
+    rows = [["id", "question", "answer", *columns]]
+    for i in range(count):
+        cells = [str(function(i)) for function in columns.values()]
+        rows.append([f"{prefix}{i}", f"What is item {i}?", f"It is item {i} of many.", *cells])
+    return write(name, "".join(",".join(row) + "\n" for row in rows))
 
 
 def printed_command(output: str, start: str) -> list[str]:
@@ -109,15 +90,13 @@ def _wide(name: str) -> list[str]:
 
 
 def _tool(name: str) -> list[str]:
+    def result(i: int) -> dict[str, Any]:
+        return {"from_name": name, "to_name": "dialogue", "type": "rating", "value": {"rating": i % 5 + 1}}
+
     rows = [
-        {
-            "id": i, "data": {"dialogue": CHAT},
-            "annotations": [{"completed_by": 1, "result": [
-                {"from_name": name, "to_name": "dialogue", "type": "rating", "value": {"rating": i % 5 + 1}},
-            ]}],
-        }
+        {"id": i, "data": {"dialogue": CHAT}, "annotations": [{"completed_by": 1, "result": [result(i)]}]}
         for i in range(6)
-    ]  # fmt: skip
+    ]
     return [write("tool.json", json.dumps(rows))]
 
 
@@ -246,26 +225,19 @@ def test_columns_of_people_on_different_scales_are_not_raters() -> None:
 
 def test_a_scale_from_extremes_is_reported_as_a_guess_and_can_be_set() -> None:
     name = exchanges(stars=lambda i: i % 3 + 2)
-    output = accord("init", "--from", name)
-    assert (
-        "the scale of 'stars' is a guess: 1, 2, 3, 4, from values between 2 and 4. To set it: --scale stars=1..5"
-        in output
-    )
+    guess = "the scale of 'stars' is a guess: 1, 2, 3, 4, from values between 2 and 4. To set it: --scale stars=1..5"
+    assert guess in accord("init", "--from", name)
     output = accord("init", "--from", name, "--scale", "stars=1..7")
     assert "guess" not in output and list(questions()["stars"]["options"]) == [1, 2, 3, 4, 5, 6, 7]
-    assert "unknown question of --scale 'star'. Did you mean 'stars'?" in accord(
-        "init", "--from", name, "--scale", "star=1..7", code=1
-    )
-    for wrong in ("stars", "stars=5..1", "stars=1to5"):
-        assert "--scale takes QUESTION=LOW..HIGH" in accord("init", "--from", name, "--scale", wrong, code=1)
+    unknown = "unknown question of --scale 'star'. Did you mean 'stars'?"
+    form = "--scale takes QUESTION=LOW..HIGH"
+    for wrong, says in {"star=1..7": unknown, "stars": form, "stars=5..1": form, "stars=1to5": form}.items():
+        assert says in accord("init", "--from", name, "--scale", wrong, code=1)
     Path("accord.yaml").unlink()
     output = accord("run", name, "--scale", "stars=1..5", "--out", "out", *QUICK)
     assert "guess: 1, 2" not in output and "5" in Path("out/rubric.yaml").read_text()
-
-
-def test_usual_scales_are_not_reported_as_guesses() -> None:
-    output = accord("init", "--from", exchanges(stars=lambda i: i % 5 + 1, resolved=lambda i: i % 2))
-    assert "the scale of" not in output
+    usual = exchanges(stars=lambda i: i % 5 + 1, resolved=lambda i: i % 2)
+    assert "the scale of" not in accord("init", "--from", usual), "usual scales are no guess"
 
 
 # --- transcripts --------------------------------------------------------------------------------------------------
@@ -332,52 +304,40 @@ def test_json_lines_in_a_text_file_are_read_and_a_readme_is_skipped(tmp_path: Pa
 
 HAS_READER = find_spec("fastexcel") is not None
 needs_reader = pytest.mark.skipif(not HAS_READER, reason="fastexcel, the extra `excel`, is not installed")
-_SHEET = (
-    '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>{}</sheetData></worksheet>'
-)
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+PACKAGES = "http://schemas.openxmlformats.org/package/2006"
+KIND = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 
 
 def workbook(name: str, *sheets: list[list[Any]]) -> str:
     """Write a workbook with inline texts and numbers."""
 
     def cell(value: Any) -> str:
-        if isinstance(value, str):
-            return f'<c t="inlineStr"><is><t>{value}</t></is></c>'
-        return "<c/>" if value is None else f"<c><v>{value}</v></c>"
+        text = f'<c t="inlineStr"><is><t>{value}</t></is></c>'
+        return text if isinstance(value, str) else f"<c><v>{value}</v></c>"
 
-    main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
-    relations = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    packages = "http://schemas.openxmlformats.org/package/2006"
-    numbers = range(1, len(sheets) + 1)
-    listed = "".join(f'<sheet name="S{n}" sheetId="{n}" r:id="r{n}"/>' for n in numbers)
-    linked = "".join(
-        f'<Relationship Id="r{n}" Type="{relations}/worksheet" Target="worksheets/s{n}.xml"/>' for n in numbers
-    )
-    document = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-    kinds = "".join(
-        f'<Override PartName="/xl/worksheets/s{n}.xml" ContentType="{document}.worksheet+xml"/>' for n in numbers
-    )
+    def each_sheet(template: str) -> str:
+        return "".join(template.format(n=n, r=RELATIONS, k=KIND) for n in range(1, len(sheets) + 1))
+
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{PACKAGES}/content-types"><Default Extension="rels" ContentType="'
+        'application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/xl/workbook.xml" '
+        f'ContentType="{KIND}.sheet.main+xml"/>'
+        + each_sheet('<Override PartName="/xl/worksheets/s{n}.xml" ContentType="{k}.worksheet+xml"/>') + "</Types>",
+        "_rels/.rels": f'<Relationships xmlns="{PACKAGES}/relationships"><Relationship Id="r1" '
+        f'Type="{RELATIONS}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{RELATIONS}"><sheets>'
+        + each_sheet('<sheet name="S{n}" sheetId="{n}" r:id="r{n}"/>') + "</sheets></workbook>",
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGES}/relationships">'
+        + each_sheet('<Relationship Id="r{n}" Type="{r}/worksheet" Target="worksheets/s{n}.xml"/>') + "</Relationships>",
+    }  # fmt: skip
+    for number, rows in enumerate(sheets, 1):
+        lines = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
+        parts[f"xl/worksheets/s{number}.xml"] = f'<worksheet xmlns="{MAIN}"><sheetData>{lines}</sheetData></worksheet>'
     with zipfile.ZipFile(name, "w") as archive:
-        archive.writestr(
-            "[Content_Types].xml",
-            f'<Types xmlns="{packages}/content-types"><Default Extension="rels" '
-            'ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override '
-            f'PartName="/xl/workbook.xml" ContentType="{document}.sheet.main+xml"/>{kinds}</Types>',
-        )
-        archive.writestr(
-            "_rels/.rels",
-            f'<Relationships xmlns="{packages}/relationships"><Relationship Id="r1" '
-            f'Type="{relations}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        )
-        archive.writestr(
-            "xl/workbook.xml", f'<workbook {main} xmlns:r="{relations}"><sheets>{listed}</sheets></workbook>'
-        )
-        archive.writestr(
-            "xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{packages}/relationships">{linked}</Relationships>'
-        )
-        for number, rows in zip(numbers, sheets, strict=True):
-            lines = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
-            archive.writestr(f"xl/worksheets/s{number}.xml", _SHEET.format(lines))
+        for place, text in parts.items():
+            archive.writestr(place, text)
     return name
 
 

@@ -294,17 +294,6 @@ def test_labels_of_an_interrupted_import_are_added_by_the_next(
     assert (done.conversations.known, done.labels.new, len(rows)) == (400, 650, 1300)  # four parts of a hundred
 
 
-def test_a_batch_ends_by_rows_or_by_bytes(tmp_path: Path, rubric: Rubric, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [rated(f"c{n}", USER, {"role": "assistant", "content": "x" * (5000 if n == 3 else 5)}) for n in range(20)]
-    path = tmp_path / "a.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    monkeypatch.setattr(preparing, "BATCH_ROWS", 7)
-    monkeypatch.setattr(preparing, "BATCH_BYTES", 4000)
-    parts = list(preparing.import_batches(preparing.ImportJob(path, rubric)))
-    assert [len(part.conversations) for part in parts] == [4, 7, 7, 2]
-    assert [len(part.labels) for part in parts] == [4, 7, 7, 2]
-
-
 def test_plain_turns_equal_full_turns(tmp_path: Path) -> None:
     turns = PlainTurns([USER, REPLY])
     same = (Turn("user", "Why?"), Turn("assistant", "So."))

@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import accord, accord_json
 from new_project import new_project
-from typer.testing import CliRunner
 
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
 from accord.store import Store, check_store
 from accord.values import Label, Target
 
@@ -27,17 +23,8 @@ def url(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     yield database
 
 
-def accord(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == code, result.output
-    return result.output
-
-
 def read(*arguments: str) -> dict[str, Any]:
-    result = CliRunner().invoke(app, ["import", *arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    return dict(accord_json("import", *arguments))
 
 
 def chats(name: str, ids: str, reply: str = "hi") -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from commands import accord, invoke, write, write_corpus
+from commands import invoke, printed, write, write_corpus
 from synthetic_corpus import rated_chats
 
 from accord import Conversation, Label, Labels, Question, Scale, Target, Turn
@@ -678,10 +678,10 @@ def test_better_rival_on_the_held_out_side_is_named(working_folder: Path, monkey
     mine = "evaluator: mine\nevaluators: {mine: {sources: [guessing], head: mixed}}\n"
     write("accord.yaml", f"rubric: rubric.yaml\nmetrics: []\ndraws: 400\n{mine}")
     write_corpus(*rated_chats(40))
-    accord("import", "chats.jsonl", "labels.csv")
+    printed("import", "chats.jsonl", "labels.csv")
     caution = "oracle is significantly better on new examples"
     with open_project() as opened:
         assert opened.fit_offline().cautions == [caution]
     assert f"note: {caution}" in invoke("fit").stderr
-    accord("report")
+    printed("report")
     assert caution in Path("report.html").read_text()

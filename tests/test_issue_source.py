@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import accord, as_json, read_rows, refused, write, write_corpus, write_rows
+from commands import accord_json, printed, read_rows, refused, write, write_corpus, write_rows
 from issue_finder import SIGNS, dialogues, ratings, verdict
 from scripted_models import Finder
 
@@ -481,9 +481,9 @@ def annotated(project: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatSe
 
     with ChatServer(respond) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        accord("import", "chats.jsonl", "labels.csv")
+        printed("import", "chats.jsonl", "labels.csv")
         assert "no turn is annotated yet" in refused("validate")
-        assert "120 annotated now" in accord("judge", "--source", "issues", "--longest")
+        assert "120 annotated now" in printed("judge", "--source", "issues", "--longest")
         assert finder.asked == ["turns"] * 40
         yield server
 
@@ -493,11 +493,11 @@ def test_unrecorded_kinds_are_missing(project: None) -> None:
     write("two.yaml", f"name: two\nissues: {kinds}\n")
     recorded = "models: {judge: {mode: recorded, paths: [judge.jsonl]}}"
     write("accord.yaml", f"{PLAIN}{recorded}\nsources: {{issues: {{by: judge, taxonomy: two.yaml}}}}\n")
-    accord("import", "chats.jsonl", "labels.csv")
+    printed("import", "chats.jsonl", "labels.csv")
     turns = [str(Target(chat.id, place)) for chat in MADE for place in (1, 3, 5)]
     names = [*turns, *(chat.id for chat in MADE)]
     write_rows("judge.jsonl", ({"item_id": n, "question": "rude", "judge_model": "m", "value": 1} for n in names))
-    said = as_json("judge", "--source", "issues")
+    said = accord_json("judge", "--source", "issues")
     assert said["answered"] == len(turns) == said["unanswered"]["not recorded"] and said["known"] == {"issues": 40}
     with open_project() as opened:
         found = opened.measure([opened.source("issues")], [Sample(each) for each in opened.store.conversations()])
@@ -542,7 +542,7 @@ def test_odd_dialogues_are_counted(tmp_path: Path, store: Store) -> None:
     ],
 )  # fmt: skip
 def test_invalid_input_is_one_line(project: None, config: str, arguments: list[str], says: str) -> None:
-    accord("import", "chats.jsonl", "labels.csv")
+    printed("import", "chats.jsonl", "labels.csv")
     write("accord.yaml", f"{PLAIN}{config}\n")
     assert re.search(says, refused(*arguments))
 
@@ -562,15 +562,15 @@ def test_imported_annotations_are_learned_from(project: None) -> None:
             for kind in ("Coherence", "Engagement"):
                 stream.write(f"{each.target.conversation},{each.target.turn},{kind},ann,{int(kind in there)}\n")
     write("accord.yaml", f"{PLAIN}sources: {{issues: {{by: recorded, model: gpt-4-1106-preview}}}}\n")
-    accord("import", "chats.jsonl", "labels.csv")
-    said = accord("import", "gpt4.jsonl")
+    printed("import", "chats.jsonl", "labels.csv")
+    said = printed("import", "gpt4.jsonl")
     assert "120 assessments of turns imported" in said and "0 conversations imported" in said
-    fitted = as_json("fit", "issues")
+    fitted = accord_json("fit", "issues")
     systems = {row["system"]: row["rmse"] for row in fitted["comparison"]["rows"]}
     assert systems["issues"] < systems["lowest-turn"] < systems["constant"] and "mean-turn" in systems
     assert {row["issue"] for row in fitted["labels"]} == {"Coherence", "Engagement", MACRO, ABOVE_CHANCE}
     assert "no source of the project asks a model" in refused("judge", "--source", "issues")
-    assert as_json("issues")["quotes_made_up"] == 0  # the dialogues were there already
+    assert accord_json("issues")["quotes_made_up"] == 0  # the dialogues were there already
 
 
 def issues_page(folder: Path, text: str) -> str:
@@ -613,8 +613,8 @@ def test_validation_by_annotators_is_on_the_page(annotated: ChatServer) -> None:
     assert found["detection"]["examples"] == found["overall"]["examples"] == 6
     assert found["detection"]["majority"]["value"] == 1.0 and found["overall"]["revisions"]["share"]["value"] == 0.0
     for flow in ("detection", "overall"):
-        assert "6 of 6 turns have answers" in accord("validate", flow, "--outcome")
-    assert "Engagement" in accord("issues")
+        assert "6 of 6 turns have answers" in printed("validate", flow, "--outcome")
+    assert "Engagement" in printed("issues")
     html = Path("issues.html").read_text()
     assert "Validation by annotators" in html and "<mark>" in html and "<script" not in html
     assert "http" not in html.replace("http://www.w3.org", "").replace("http-equiv", "")
@@ -626,12 +626,12 @@ def test_scores_name_issues_and_turns_without_annotation(annotated: ChatServer) 
         roles = ("user", "assistant") * len(said)
         return {"id": name, "messages": [{"role": r, "content": text} for r, text in zip(roles, said, strict=False)]}
 
-    accord("fit", "issues")
+    printed("fit", "issues")
     known = row("dialogue-000", "Hi", "You fool.")  # other words than under this id in the store
     write_rows(
         "new.jsonl", [row("refused", "Hi", "Line 1 of dialogue 77."), known, row("0", "hi"), row("1", "hi", " ")]
     )
-    said = accord("score", "new.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl", code=5)
+    said = printed("score", "new.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl", code=5)
     assert "2 unscored: no evidence; not assessed yet" in said
     lost, other, *_ = read_rows("s.jsonl")
     assert lost["unscored"] == "no evidence; not assessed: refused" and other["value"] is not None
@@ -639,7 +639,7 @@ def test_scores_name_issues_and_turns_without_annotation(annotated: ChatServer) 
     assert {"turn", "type", "comment", "quote", "span", "score"} <= issue.keys() and issue["type"] == "Antisocial"
     write_rows("part.jsonl", [row("part", *(f"Line {n} of dialogue 78." for n in range(4)))])
     before = len(annotated.requests)
-    said = accord("score", "part.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
+    said = printed("score", "part.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
     assert len(annotated.requests) - before == 4  # one for both, one for each, one repeated
     assert "1 with a warning: assessed in part" in said
     assert read_rows("s.jsonl")[0]["warning"].startswith("assessed in part: 1 of 2 turns have no annotation")
@@ -664,13 +664,13 @@ def test_decisions_judge_finds_issues_beside_an_adaptive_rubric(project: None, m
 
     with ChatServer(respond) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        accord("import", "chats.jsonl", "labels.csv")
-        plan = as_json("judge", "--source", "issues", "--plan")
+        printed("import", "chats.jsonl", "labels.csv")
+        plan = accord_json("judge", "--source", "issues", "--plan")
         assert plan["requests"] == 120 and plan["questions"] == 1200
-        accord("judge", "--source", "issues")
+        printed("judge", "--source", "issues")
         assert finder.asked == ["decisions"] * 120  # all kinds of one turn in one request
-        accord("judge")
-        accord("fit", "calibration")
-        accord("score", "chats.jsonl", "--out", "s.jsonl", "--ask", "1")
+        printed("judge")
+        printed("fit", "calibration")
+        printed("score", "chats.jsonl", "--out", "s.jsonl", "--ask", "1")
         before = len(server.requests)
-        assert as_json("judge", "--source", "issues")["known"]["issues"] == 40 and len(server.requests) == before
+        assert accord_json("judge", "--source", "issues")["known"]["issues"] == 40 and len(server.requests) == before

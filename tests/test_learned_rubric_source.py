@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
-from commands import accord, as_json, write
+from commands import accord_json, printed, write
 from misbehaving_endpoint import Misbehaving
 from planted_chats import IDEAS, INFORMATIVE, Author, conversations, write_files
 
@@ -795,12 +795,12 @@ def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(
     write_files(working_folder, conversations(60))
     judge = f"judge: {{mode: decisions, model: m, base_url: '{standard.bench.url}'}}"
     write("accord.yaml", f"rubric: learned.yaml\nmetrics: []\ndraws: 50\nmodels: {{{judge}}}\n")
-    accord("import", "chats.jsonl", "labels.csv")
-    accord("judge", "--source", "rubric")
-    found = as_json("fit", "calibration")["comparison"]
+    printed("import", "chats.jsonl", "labels.csv")
+    printed("judge", "--source", "rubric")
+    found = accord_json("fit", "calibration")["comparison"]
     assert found["seen"] == found["conversations"] == 30, "training conversations of the rubric are never tested on"
     rmse = {row["system"]: row["rmse"] for row in found["rows"]}
     assert rmse["calibration"] < rmse["constant"] - 0.1
     assert "sat-01" in Path("evaluators/calibration/evaluator.json").read_text()
-    compared = accord("compare", "--only", "calibration")
+    compared = printed("compare", "--only", "calibration")
     assert "30 conversations from which the rubric was learned are used for training only" in compared

@@ -9,7 +9,8 @@ import sys
 import threading
 import tracemalloc
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -17,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_sample import sources as sample_sources
-from waiting import PATIENCE
+from live_evaluator import CONTEXT, QUESTION, fitted, learned, predicted, replies, unfitted
+from waiting import PATIENCE, at_once
 
 from accord import (
     Conversation,
@@ -27,16 +28,12 @@ from accord import (
     Label,
     Labels,
     LiveScorer,
-    Question,
     Reward,
-    Rubric,
-    Scale,
     Score,
     Store,
     Target,
     Turn,
     Unscored,
-    read,
 )
 from accord.edges import BadInput, BudgetReached, NotFitted, UnknownName
 from accord.evidence import (
@@ -47,8 +44,6 @@ from accord.evidence import (
     Column,
     EvidenceTable,
     Source,
-    SourceContext,
-    Training,
     make_source,
     measure,
     metrics,
@@ -58,7 +53,7 @@ from accord.evidence import (
 )
 from accord.evidence.bank import similarity
 from accord.evidence.bank import tokens as words
-from accord.learning import EvaluatorSettings, Head, make_evaluator, make_head
+from accord.learning import Head, make_head
 from accord.live import Message, MonitoringThread, open_ingestor, raise_alarms
 from accord.models import (
     SCORER,
@@ -77,44 +72,6 @@ from accord.models import (
 from accord.project import LiveConfig
 from accord.testing import ChatServer, completion
 from accord.values import GrowingTurns, Sample
-
-QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
-
-
-def made(head: str = "curves", names: Sequence[str] = BANK) -> Evaluator:
-    """Return an unfitted evaluator of metrics."""
-    context = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))
-    settings = {"metrics": {"names": tuple(names)}}
-    return make_evaluator(head, EvaluatorSettings(head=head), QUESTION, context, ("metrics",), settings)
-
-
-@pytest.fixture(scope="module")
-def chats() -> list[Conversation]:
-    return [record.conversation for record in read(sample_sources()[0])]
-
-
-def taught(before: Evaluator, samples: Sequence[Sample], labels: Labels) -> Evaluator:
-    """The fitted evaluator; its sources send no requests."""
-    return run(before.fit(Training(tuple(samples), labels, QUESTION)), memory_models())
-
-
-def predicted(evaluator: Evaluator, samples: Sequence[Sample]) -> list[Score | Unscored]:
-    """Return batch scores."""
-    return run(evaluator.predict(samples), memory_models())
-
-
-def learned(chats: list[Conversation], names: tuple[str, ...] = BANK) -> Evaluator:
-    samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
-    labels = Labels(
-        Label(s.target, "useful", "ann", 1 + min(3, len(s.conversation.turns[s.turn or 0].content) // 120))
-        for s in samples
-    )
-    return taught(made(names=names), samples, labels)
-
-
-@pytest.fixture(scope="module")
-def evaluator(chats: list[Conversation]) -> Evaluator:
-    return learned(chats)
 
 
 def play(scorer: LiveScorer, conversation: Conversation) -> Iterator[Score | Unscored]:
@@ -137,10 +94,8 @@ def said_in(scorer: LiveScorer, name: str) -> list[str]:
 def test_live_scores_equal_batch_scores(chats: list[Conversation], evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     for conversation in chats[:8]:
-        live = list(play(scorer, conversation))
-        places = [place for place, turn in enumerate(conversation.turns) if turn.role == "assistant"]
-        batch = predicted(evaluator, [Sample(conversation, place) for place in places])
-        for one, other in zip(live, batch, strict=True):
+        batch = predicted(evaluator, replies(conversation))
+        for one, other in zip(play(scorer, conversation), batch, strict=True):
             assert isinstance(one, Score) and isinstance(other, Score)
             assert one.target == other.target and one.signature == other.signature and one.warning == other.warning
             assert [one.value, *one.probabilities] == pytest.approx([other.value, *other.probabilities])
@@ -190,9 +145,8 @@ def test_batch_of_messages_equals_single_messages(chats: list[Conversation], eva
         if isinstance(one.score, Score) and isinstance(other.score, Score):
             assert one.score.target == other.score.target and (one.evidence == other.evidence or one.again)
             assert one.score.value == pytest.approx(other.score.value)
-    tiny = LiveScorer(evaluator, conversations=1)
-    names = ["a", "b", "a"]
-    assert [t.score.target.conversation for t in tiny.take([Message(n, "assistant", "Hello.") for n in names])] == names  # type: ignore[union-attr]
+    found = LiveScorer(evaluator, conversations=1).take([Message(name, "assistant", "Hello.") for name in "aba"])
+    assert [each.score.target.conversation for each in found] == ["a", "b", "a"]
 
 
 def test_late_turns_are_rejected_and_gaps_give_warnings(evaluator: Evaluator) -> None:
@@ -228,9 +182,12 @@ def bounded(evaluator: Evaluator, **limits: float) -> LiveScorer:
 
 def test_memory_is_bounded_and_oldest_conversation_goes_first(evaluator: Evaluator) -> None:
     scorer = bounded(evaluator, memory_mb=0.5)
-    for name in "abcdef":
+    scorer.message("a", "user", "hello there", documents=["a word " * 300])
+    oldest = weakref.ref(scorer._open["a"])
+    for name in "bcdef":
         scorer.message(name, "user", "hello there", documents=[f"{name} word " * 300])
     assert list(scorer._open) == ["d", "e", "f"] and 0 < scorer.memory.used <= scorer.memory.most
+    assert oldest() is None, "it is freed"
     scorer.message("d", "user", "still here")
     scorer.message("g", "user", "hello", documents=["another word " * 300])
     assert list(scorer._open) == ["f", "d", "g"]
@@ -303,17 +260,6 @@ def test_single_conversation_is_bounded_and_warns(evaluator: Evaluator) -> None:
     assert again.again and again.score is found
 
 
-def test_forgotten_conversation_is_freed(evaluator: Evaluator) -> None:
-    scorer = bounded(evaluator, memory_mb=0.03)
-    scorer.message("a", "user", "hello there", id="1")
-    scorer.message("a", "assistant", "hello", documents=["Open at nine."], id="2")
-    gone = weakref.ref(scorer._open["a"])
-    for name in "bcd":
-        scorer.message(name, "user", "word " * 1900, id="1")
-    assert "a" not in scorer._open and gone() is None
-    assert list(scorer._open) == ["d"]
-
-
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_long_messages_are_truncated_with_a_warning(evaluator: Evaluator, shape: str) -> None:
     scorer, text = bounded(evaluator, max_reply_words=50, max_document_words=100), HOSTILE[shape]
@@ -357,31 +303,15 @@ def test_documents_may_change_and_a_reply_may_come_first(evaluator: Evaluator) -
 
 
 def test_threads_share_a_scorer(chats: list[Conversation], evaluator: Evaluator) -> None:
-    scorer, found = LiveScorer(evaluator), {}
-
-    def work(conversation: Conversation) -> None:
-        found[conversation.id] = [score.to_json() for score in play(scorer, conversation)]
-
-    threads = [threading.Thread(target=work, args=(conversation,)) for conversation in chats[:12]]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    alone = LiveScorer(evaluator)
-    assert found == {c.id: [score.to_json() for score in play(alone, c)] for c in chats[:12]}
+    scorer, alone = LiveScorer(evaluator), LiveScorer(evaluator)
+    found = at_once(lambda c=c: list(play(scorer, c)) for c in chats[:12])
+    expected = [list(play(alone, c)) for c in chats[:12]]
+    assert [[score.to_json() for score in each] for each in found] == [[s.to_json() for s in e] for e in expected]
 
 
 def test_message_from_many_threads_counts_once(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
-    found: list[object] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(scorer.message("c", "assistant", "We open at nine.", id="m1")))
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    found = at_once([lambda: scorer.message("c", "assistant", "We open at nine.", id="m1")] * 8)
     assert said_in(scorer, "c") == ["We open at nine."] and len({id(score) for score in found}) == 1
 
 
@@ -397,7 +327,7 @@ def test_evaluators_that_cannot_score_live_are_named(chats: list[Conversation], 
     finally:
         metrics.forget("test-length")
     with pytest.raises(NotFitted):
-        LiveScorer(made())
+        LiveScorer(unfitted())
     columns = evaluator.head.columns
     assert columns is not None
     otherwise = replace(evaluator, head=evaluator.head.__class__(QUESTION).restore(*evaluator.head.state()))
@@ -414,7 +344,7 @@ def test_evaluators_that_cannot_score_live_are_named(chats: list[Conversation], 
     with pytest.raises(BadInput, match="allowed: assistant, developer"):
         LiveScorer(evaluator).message("c", "narrator", "be brief")
     labels = Labels([Label(Target(c.id), "useful", "ann", 2) for c in chats])
-    constant = taught(made("constant"), list(map(Sample, chats)), labels)
+    constant = fitted(unfitted("constant"), list(map(Sample, chats)), labels)
     for each in (constant, replace(constant, sources=())):  # `fit --best` learns the constant from few labels
         score = LiveScorer(each).message("c", "assistant", "Hello.")
         assert isinstance(score, Score) and score.value == pytest.approx(2, abs=0.1)
@@ -446,7 +376,6 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     similarity.scores.cache_clear()
 
 
-CONTEXT = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))
 SETTINGS = {"metrics": {"names": ["bank", "lexical"]}}
 LIVE = [name for name in sources.names() if make_source(name, SETTINGS.get(name, {}), CONTEXT).is_live]
 
@@ -497,16 +426,12 @@ def test_live_evidence_equals_batch_evidence_bit_for_bit(name: str, chats: list[
     ), (Document("Das Gerät kann in der Schachtel zurück."), Document("The box.")))  # fmt: skip
     for conversation in (*chats[:5], odd, switching):
         documents = tuple(document.text for document in conversation.documents)
-        said = [
-            Message(conversation.id, turn.role, turn.content, documents)  # type: ignore[arg-type]
-            for turn in conversation.turns
-        ]
-        places = [place for place, turn in enumerate(conversation.turns) if turn.role == "assistant"]
-        live = [scorer.take([each])[0].evidence for each in said]
-        expected = batch(evaluator, [Sample(conversation, place) for place in places])
-        assert [live[place] for place in places] == expected
-        together = LiveScorer(evaluator).take(said)
-        assert [together[place].evidence for place in places] == expected
+        said = [Message(conversation.id, turn.role, turn.content, documents) for turn in conversation.turns]
+        samples = replies(conversation)
+        expected = batch(evaluator, samples)
+        singly = [scorer.take([each])[0].evidence for each in said]
+        together = [each.evidence for each in LiveScorer(evaluator).take(said)]
+        assert [singly[s.turn] for s in samples] == [together[s.turn] for s in samples] == expected
         assert any(value is not None for value in expected[-1].values())
 
 
@@ -528,16 +453,13 @@ class Exclamations(Source):
 
 def test_custom_source_scores_live(chats: list[Conversation]) -> None:
     source = Exclamations({}, CONTEXT)
-    samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
     head = make_head("label-free", QUESTION, {"features": ["exclamations"]})
-    head.fit(run(source.measure(samples), memory_models()), Labels([]))
+    head.fit(run(source.measure(replies(*chats)), memory_models()), Labels([]))
     evaluator = unlearned(source, head=head)
     assert head.columns is None
     scorer = LiveScorer(evaluator)
     for conversation in chats[:4]:
-        places = [place for place, turn in enumerate(conversation.turns) if turn.role == "assistant"]
-        expected = predicted(evaluator, [Sample(conversation, place) for place in places])
-        assert list(play(scorer, conversation)) == expected
+        assert list(play(scorer, conversation)) == predicted(evaluator, replies(conversation))
     assert [column.name for column in scorer.columns] == ["exclamations"]
     [reward] = Reward(evaluator)(["Hi"], ["Hello!!!"])
     assert reward > Reward(evaluator).one("Hi", "Hello.")
@@ -554,31 +476,42 @@ class Asks(Exclamations):
         return (yield from super().measure(samples))
 
 
-def test_sources_with_models_need_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+AskingModel = Callable[..., tuple[ChatServer, Models]]
+
+
+@pytest.fixture
+def asking(monkeypatch: pytest.MonkeyPatch, memory: Store) -> Iterator[AskingModel]:
+    """Start a model, and the models that ask it for scores."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with ExitStack() as stack:
+
+        def start(respond: Callable[[Any], Any], caps: Caps) -> tuple[ChatServer, Models]:
+            server = stack.enter_context(ChatServer(respond))
+            settings = {SCORER: ModelSettings(model="m", mode="logprobs", base_url=server.url)}
+            models = Models(settings, memory, Budget(caps, {}))
+            stack.callback(models.close)
+            return server, models
+
+        yield start
+
+
+def test_sources_with_models_need_permission(asking: AskingModel) -> None:
     evaluator = unlearned(Asks({}, CONTEXT))
     for refused in (LiveScorer, Reward):
-        with pytest.raises(
-            BadInput, match=r"its source 'asks' asks the scorer about every reply. Allow that with --ask"
-        ):
+        with pytest.raises(BadInput, match=r"'asks' asks the scorer about every reply. Allow that with --ask"):
             refused(evaluator)
         with pytest.raises(BadInput, match="'asks'"):
             refused(replace(unlearned(Exclamations({}, CONTEXT)), other_questions=(evaluator,)))
-    with ChatServer(lambda request: completion("yes")) as server:
-        settings = {SCORER: ModelSettings(model="m", mode="logprobs", base_url=server.url)}
-        models = Models(settings, Store("sqlite:///:memory:"), Budget(Caps(requests=2), {}))
-        scorer = LiveScorer(evaluator, models=models)
-        assert not server.requests
-        scorer.message("c", "user", "Hi")
-        assert not server.requests  # only replies are asked about
-        found = scorer.take([Message("c", "assistant", text) for text in ("Hello!", "Hello!!")])
-        assert [each.evidence for each in found] == [{"exclamations": 1.0}, {"exclamations": 2.0}]
-        assert all(isinstance(each.score, Score) for each in found) and len(server.requests) == 2
-        models.close()
+    server, models = asking(lambda request: completion("yes"), Caps(requests=2))
+    scorer = LiveScorer(evaluator, models=models)
+    scorer.message("c", "user", "Hi")
+    assert not server.requests  # only replies are asked about
+    found = scorer.take([Message("c", "assistant", text) for text in ("Hello!", "Hello!!")])
+    assert [each.evidence for each in found] == [{"exclamations": 1.0}, {"exclamations": 2.0}]
+    assert all(isinstance(each.score, Score) for each in found) and len(server.requests) == 2
 
 
-def test_slow_model_does_not_block_other_replies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
+def test_slow_model_does_not_block_other_replies(asking: AskingModel) -> None:
     asked, go = threading.Event(), threading.Event()
 
     def slowly(request: Any) -> Any:
@@ -587,26 +520,23 @@ def test_slow_model_does_not_block_other_replies(monkeypatch: pytest.MonkeyPatch
             assert go.wait(PATIENCE)
         return completion("yes")
 
-    with ChatServer(slowly) as server:
-        settings = {SCORER: ModelSettings(model="m", mode="logprobs", base_url=server.url)}
-        models = Models(settings, Store("sqlite:///:memory:"), Budget(Caps(), {}))
-        scorer = LiveScorer(unlearned(Asks({}, CONTEXT)), models=models)
-        found: list[Any] = []
-        said = Message("c", "assistant", "slow!", id="m")
-        threads = [threading.Thread(target=lambda: found.extend(scorer.take([said]))) for _ in range(2)]
-        threads[0].start()
-        assert asked.wait(PATIENCE)
-        threads[1].start()  # the same message, sent again meanwhile
-        assert isinstance(scorer.message("d", "assistant", "Hello!"), Score)
-        assert isinstance(scorer.message("c", "assistant", "And more!"), Score)
-        scorer.forget("d")
-        assert said_in(scorer, "c") == ["slow!", "And more!"] and not found
-        go.set()
-        for thread in threads:
-            thread.join()
-        assert found[0].score is found[1].score and {each.again for each in found} == {True, False}
-        assert len(server.requests) == 3
-        models.close()
+    server, models = asking(slowly, Caps())
+    scorer = LiveScorer(unlearned(Asks({}, CONTEXT)), models=models)
+    found: list[Any] = []
+    said = Message("c", "assistant", "slow!", id="m")
+    threads = [threading.Thread(target=lambda: found.extend(scorer.take([said]))) for _ in range(2)]
+    threads[0].start()
+    assert asked.wait(PATIENCE)
+    threads[1].start()  # the same message, sent again meanwhile
+    assert isinstance(scorer.message("d", "assistant", "Hello!"), Score)
+    assert isinstance(scorer.message("c", "assistant", "And more!"), Score)
+    scorer.forget("d")
+    assert said_in(scorer, "c") == ["slow!", "And more!"] and not found
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert found[0].score is found[1].score and {each.again for each in found} == {True, False}
+    assert len(server.requests) == 3
 
 
 def test_failed_request_gives_unscored_reply() -> None:
@@ -693,9 +623,8 @@ def test_a_reply_with_nothing_to_measure_is_unscored_with_the_reason(text: str, 
 @pytest.mark.slow
 def test_service_is_imported_lazily() -> None:
     code = "import sys, accord.live as live\nprint(sorted({'fastapi', 'uvicorn'} & sys.modules.keys()), hasattr(live, 'x'))"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[] False\n"
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[] False\n"
 
 
 def test_a_calibration_on_the_bank_scores_live_for_one_annotator(chats: list[Conversation]) -> None:
@@ -704,8 +633,8 @@ def test_a_calibration_on_the_bank_scores_live_for_one_annotator(chats: list[Con
         for c in chats
         for who, bias in (("ann", 0), ("bo", 1))
     )
-    fitted = taught(made("mixed"), list(map(Sample, chats)), labels)
-    found = LiveScorer(fitted, annotator="bo").message("c", "assistant", "We open at nine.")
+    mixed = fitted(unfitted("mixed"), list(map(Sample, chats)), labels)
+    found = LiveScorer(mixed, annotator="bo").message("c", "assistant", "We open at nine.")
     assert isinstance(found, Score) and found.annotator == "bo"
 
 
@@ -719,9 +648,9 @@ def test_live_replies_are_compared_with_training_replies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = Labels(Label(Target(c.id), "useful", "ann", 1 + place % 4) for place, c in enumerate(chats))
-    fitted = evaluator if level == "turn" else taught(made(), list(map(Sample, chats)), whole)
-    assert fitted.level == level
-    fitted.save(tmp_path)
+    trained = evaluator if level == "turn" else fitted(unfitted(), list(map(Sample, chats)), whole)
+    assert trained.level == level
+    trained.save(tmp_path)
     schedulers: list[MonitoringThread] = []
 
     class Recorded(MonitoringThread):
@@ -739,28 +668,21 @@ def test_live_replies_are_compared_with_training_replies(
     assert found == ({"unlike"} if level == "turn" else set())
 
 
-def test_reward_is_one_number_per_reply(chats: list[Conversation], evaluator: Evaluator) -> None:
-    reward = Reward(evaluator)
+def test_reward_is_one_number_per_reply(evaluator: Evaluator) -> None:
+    reward, ask = Reward(evaluator), "What does a heron eat?"
     fact = "The heron eats fish, frogs and insects near rivers and lakes, and stands still for hours."
-    short, long = reward(
-        prompts=["What does a heron eat?"] * 2,
-        completions=["Fish.", [{"role": "assistant", "content": fact}]],
-        documents=[[fact], [fact]],
-        other_column=[1, 2],
-    )
+    answers = ["Fish.", [{"role": "assistant", "content": fact}]]
+    short, long = reward(prompts=[ask] * 2, completions=answers, documents=[[fact], [fact]], other_column=[1, 2])
     assert long > short and 1 <= short <= 4
-    assert reward.one("What does a heron eat?", "Fish.", [fact]) == pytest.approx(short)
-    messages = [{"role": "user", "content": "What does a heron eat?"}]
-    assert reward.one(messages, "Fish.", [fact]) == pytest.approx(short)
-    conversation = Conversation(
-        "x", (Turn("user", "What does a heron eat?"), Turn("assistant", "Fish.")), (Document(fact),)
-    )
+    assert reward.one(ask, "Fish.", [fact]) == pytest.approx(short)
+    assert reward.one([{"role": "user", "content": ask}], "Fish.", [fact]) == pytest.approx(short)
+    conversation = Conversation("x", (Turn("user", ask), Turn("assistant", "Fish.")), (Document(fact),))
     [score] = predicted(evaluator, [Sample(conversation, 1)])
     assert isinstance(score, Score) and score.value == pytest.approx(short)
     with pytest.raises(BadInput, match="2 prompts, 1 completions"):
         reward(["a", "b"], ["c"])
     tool = [{"role": "tool", "content": fact}, {"role": "assistant", "content": "Fish."}]
-    odd = reward(["What does a heron eat?"] * 3, [tool, "Fish.", "Fish."], [[fact], fact, None])
+    odd = reward([ask] * 3, [tool, "Fish.", "Fish."], [[fact], fact, None])
     assert odd[0] == odd[1] == pytest.approx(short) and isinstance(odd[2], float)
     nothing = ["", " ", "...", "👍", [{"role": "assistant", "content": None}], [{"role": "assistant"}]]
     assert reward(["a"] * 6, nothing) == [1.0] * 6  # the scale's floor

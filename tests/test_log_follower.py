@@ -14,53 +14,26 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from processes import run
-from small_sample import sources
-from typer.testing import CliRunner
+from commands import accord, accord_json
+from live_evaluator import predicted, replies
+from new_project import new_project
+from processes import Forked
 from waiting import PATIENCE, until
 
 from accord import (
     Conversation,
     Document,
     Evaluator,
-    Label,
-    Labels,
     LiveScorer,
-    Question,
-    Rubric,
-    Scale,
     Score,
     Turn,
-    read,
 )
 from accord.cli import (
-    app,
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import AccordError, BadInput, UnknownName
-from accord.evidence import BANK, SourceContext, Training
-from accord.learning import EvaluatorSettings, load_evaluator, make_evaluator
+from accord.learning import load_evaluator
 from accord.live import HistoryDeduplicator, Ingestor, LogFollower, Message, RowLog, log_follower
-from accord.models import memory_models
-from accord.models import run as drive
-from accord.values import Sample
-
-QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
-
-
-@pytest.fixture(scope="module")
-def chats() -> list[Conversation]:
-    return [record.conversation for record in read(sources()[0])]
-
-
-@pytest.fixture(scope="module")
-def evaluator(chats: list[Conversation]) -> Evaluator:
-    samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
-    labels = Labels(Label(s.target, "useful", "ann", 1 + place % 4) for place, s in enumerate(samples))
-    context = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))
-    about, settings = EvaluatorSettings(head="curves"), {"metrics": {"names": BANK}}
-    made = make_evaluator("mixture", about, QUESTION, context, ("metrics",), settings)
-    return drive(made.fit(Training(tuple(samples), labels, QUESTION)), memory_models())
 
 
 def messages(chats: list[Conversation]) -> list[dict[str, Any]]:
@@ -93,8 +66,7 @@ def kept(folder: Path) -> list[dict[str, Any]]:
 
 def expected(chats: list[Conversation], evaluator: Evaluator) -> dict[tuple[str, int], float]:
     """Return the score of every reply, as in a batch."""
-    samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
-    scores = drive(evaluator.predict(samples), memory_models())
+    scores = predicted(evaluator, replies(*chats))
     return {(s.target.conversation, s.target.turn or 0): s.value for s in scores if isinstance(s, Score)}
 
 
@@ -429,43 +401,32 @@ def test_standard_input_is_read_to_its_end(world: World, monkeypatch: pytest.Mon
 # --- histories --------------------------------------------------------------------------------------------------------
 
 
-def test_history_of_many_turns_gives_the_last_two() -> None:
+TURNS = [Turn("user" if place % 2 == 0 else "assistant", f"text {place}") for place in range(500)]
+ASK, ONE, OTHER = Turn("user", "hi"), Turn("assistant", "hello"), Turn("assistant", "good day")
+PIECES = [[Turn("user", question), Turn("assistant", "Sorry, I cannot.")] for question in ("hi", "more", "hi", "hi")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "new"),
+    [
+        ([[ASK, ONE], [ASK, OTHER]], [[ASK, ONE], [OTHER]]),
+        ([TURNS[:4], TURNS[:2], TURNS[:6]], [TURNS[:4], [], TURNS[4:6]]),
+        (
+            [TURNS[:20], [*TURNS[:19], OTHER], [*TURNS[:19], OTHER, *TURNS[20:22]]],
+            [TURNS[:20], [OTHER], TURNS[20:22]],
+        ),
+        ([TURNS[:280], [*TURNS[:279], OTHER]], [TURNS[:280], [OTHER]]),
+        ([TURNS[:280], TURNS[:300]], [TURNS[:280], TURNS[280:300]]),
+        ([TURNS[:end] for end in range(2, 501, 2)], [TURNS[end - 2 : end] for end in range(2, 501, 2)]),
+        (PIECES, PIECES),
+    ],
+    ids=["regenerated reply", "older row arrives late", "changed and continued", "changed late", "many turns", "growing",
+         "in pieces"],
+)  # fmt: skip
+def test_rows_with_histories_add_their_new_turns(rows: list[list[Turn]], new: list[list[Turn]]) -> None:
     unfolding = HistoryDeduplicator()
-    turns = [Turn("user" if place % 2 == 0 else "assistant", f"text {place}") for place in range(500)]
-    for end in range(2, 501, 2):
-        new = unfolding.new_in(Conversation("c", tuple(turns[:end])))
-        assert [said.content for said in new] == [turn.content for turn in turns[end - 2 : end]]
-
-
-def test_regenerated_reply_is_new_and_its_question_is_not() -> None:
-    unfolding = HistoryDeduplicator()
-    ask, one, other = Turn("user", "hi"), Turn("assistant", "hello"), Turn("assistant", "good day")
-    unfolding.new_in(Conversation("c", (ask, one)))
-    assert [said.content for said in unfolding.new_in(Conversation("c", (ask, other)))] == ["good day"]
-
-
-def test_late_changed_and_longer_histories() -> None:
-    turns = [Turn("user" if place % 2 == 0 else "assistant", f"text {place}") for place in range(300)]
-
-    def new_turns(*rows: list[Turn]) -> list[list[str]]:
-        unfolding = HistoryDeduplicator()
-        return [[said.content for said in unfolding.new_in(Conversation("c", tuple(row)))] for row in rows]
-
-    other = Turn("assistant", "another reply")
-    assert new_turns(turns[:4], turns[:2], turns[:6])[1:] == [[], ["text 4", "text 5"]]  # an older row arrives late
-    assert new_turns(turns[:20], [*turns[:19], other], [*turns[:19], other, *turns[20:22]])[1:] == [
-        ["another reply"],
-        ["text 20", "text 21"],
-    ]
-    assert new_turns(turns[:280], [*turns[:279], other])[1] == ["another reply"]
-    assert new_turns(turns[:280], turns[:300])[1] == [turn.content for turn in turns[280:]]
-
-
-def test_conversation_in_pieces_is_complete() -> None:
-    unfolding, sorry = HistoryDeduplicator(), "Sorry, I cannot."
-    for question in ("hi", "more", "hi", "hi", "more"):
-        row = Conversation("c", (Turn("user", question), Turn("assistant", sorry)))
-        assert [said.content for said in unfolding.new_in(row)] == [question, sorry]
+    found = [unfolding.new_in(Conversation("c", tuple(row))) for row in rows]
+    assert [[said.content for said in each] for each in found] == [[turn.content for turn in each] for each in new]
 
 
 def test_windows_of_a_conversation_and_tool_calls() -> None:
@@ -495,51 +456,39 @@ def test_windows_of_a_conversation_and_tool_calls() -> None:
 # --- command ----------------------------------------------------------------------------------------------------------
 
 
-def command(evaluator: Evaluator, tmp_path: Path) -> list[str]:
-    """Return an `accord follow` command in a project with a fitted evaluator."""
+@pytest.fixture
+def follow(evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """An `accord follow` command in a project with a fitted evaluator."""
+    monkeypatch.chdir(tmp_path)
     evaluator.save(tmp_path / "evaluators" / "mixture")
-    (tmp_path / "accord.yaml").write_text("evaluator: mixture\n")
-    return [sys.executable, "-m", "accord", "follow", "log.jsonl", "--out", "rows.jsonl"]
+    new_project("evaluator: mixture\n")
+    return ["follow", "log.jsonl", "--out", "rows.jsonl"]
 
 
-@pytest.mark.slow
-def test_command_ends_with_code_5_if_lines_may_be_lost(
-    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path
-) -> None:
+def test_command_ends_with_code_5_if_lines_may_be_lost(chats: list[Conversation], follow: list[str]) -> None:
     rows = messages(chats[:4])
-    write(tmp_path / "log.jsonl", rows[:8])
-    following = [*command(evaluator, tmp_path)[1:], "--once"]
-    run(following, cwd=tmp_path, check=True)
-    write(tmp_path / "log.jsonl", rows[8:10], "w")
-    done = run(following, cwd=tmp_path, text=True)
-    assert done.returncode == 5 and "rotated or truncated" in done.stderr and "Traceback" not in done.stderr
+    write(Path("log.jsonl"), rows[:8])
+    accord(*follow, "--once")
+    write(Path("log.jsonl"), rows[8:10], "w")
+    assert "rotated or truncated" in accord(*follow, "--once", code=5)
 
 
 @pytest.mark.slow
 def test_command_follows_stops_and_continues(
-    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chats: list[Conversation], evaluator: Evaluator, follow: list[str], tmp_path: Path
 ) -> None:
     rows = messages(chats[:10])
     write(tmp_path / "log.jsonl", rows[:30])
-    following = [*command(evaluator, tmp_path), "--interval", "0.05"]
-    process = subprocess.Popen(
-        following, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
-    )
-    try:
-        until((tmp_path / "rows.jsonl.position").exists)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=PATIENCE)
+    process = Forked(["-m", "accord", *follow, "--interval", "0.05"], stdout=subprocess.PIPE, text=True)
+    until((tmp_path / "rows.jsonl.position").exists)
+    process.send_signal(signal.SIGTERM)
+    told, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0 and "30 lines read" in told
     write(tmp_path / "log.jsonl", rows[30:])
-    done = run([*following[1:], "--once"], cwd=tmp_path, text=True, check=True)
-    assert f"{len(rows) - 30} lines read" in done.stdout
+    assert f"{len(rows) - 30} lines read" in accord(*follow, "--once")
     values = {(row["conversation"], row["turn"]): row["value"] for row in kept(tmp_path)}
     assert values == pytest.approx(expected(chats[:10], evaluator)) and len(kept(tmp_path)) == len(values)
-    monkeypatch.chdir(tmp_path)
-    shown = CliRunner().invoke(app, ["watch", "--days", "366", "--json"])
-    assert shown.exit_code == 0, shown.output
-    days = json.loads(shown.stdout)["days"]
+    days = accord_json("watch", "--days", "366")["days"]
     assert sum(day["replies"] for day in days) == len(values) and {day["day"][:7] for day in days} == {"2026-03"}
 
 
@@ -553,46 +502,27 @@ def test_default_evaluator_scores_live_as_in_a_batch(
     few = [c for c in chats if len(c.turns) > 2][:12]
     rated = ["conversation,turn,annotator,Q0"]
     for number, chat in enumerate(few):
-        places = [place for place, turn in enumerate(chat.turns) if turn.role == "assistant"]
-        for place in places if level == "turn" else [""]:
-            rated += [
-                f"{chat.id},{place},{name},{1 + (number + shift) % 4}" for shift, name in enumerate(("ann", "bob"))
-            ]
+        for place in [sample.turn for sample in replies(chat)] if level == "turn" else [""]:
+            rated += [f"{chat.id},{place},{name},{1 + (number + shift) % 4}" for shift, name in enumerate("ab")]
     Path("labels.csv").write_text("\n".join(rated) + "\n")
     write(Path("chats.jsonl"), [{"id": c.id, "messages": [{"role": t.role, "content": t.content} for t in c.turns],
                                  "documents": [d.text for d in c.documents]} for c in few])  # fmt: skip
     write(Path("log.jsonl"), messages(few))
-
-    def done(*arguments: str) -> None:
-        result = CliRunner().invoke(app, list(arguments))
-        assert result.exit_code == 0, result.output
-
-    done("init")
+    accord("init")
     config = Path("accord.yaml").read_text()
     assert "metrics: [lexical]" in config and "evaluator: calibration" in config
     Path("accord.yaml").write_text(config.replace("folds: 5", "folds: 2\ndraws: 10"))
-    done("import", "chats.jsonl", "labels.csv")
-    done("fit", "calibration")
-    done("follow", "log.jsonl", "--out", "live.jsonl", "--once")
-    live = {
-        (row["conversation"], row["turn"]): row for row in map(json.loads, Path("live.jsonl").read_text().splitlines())
-    }
-    assert len(live) == sum(turn.role == "assistant" for chat in few for turn in chat.turns)
+    accord("import", "chats.jsonl", "labels.csv")
+    accord("fit", "calibration")
+    accord("follow", "log.jsonl", "--out", "live.jsonl", "--once")
     if level == "turn":
-        done("score", "chats.jsonl", "--out", "batch.jsonl")
-        batch = {
-            (row["conversation"], row["turn"]): row
-            for row in map(json.loads, Path("batch.jsonl").read_text().splitlines())
-        }
+        accord("score", "chats.jsonl", "--out", "batch.jsonl")
+        batch = list(map(json.loads, Path("batch.jsonl").read_text().splitlines()))
     else:
-        fitted = load_evaluator(Path("evaluators/calibration"))
-        samples = [
-            Sample(chat, turn) for chat in few for turn, said in enumerate(chat.turns) if said.role == "assistant"
-        ]
-        scores = drive(fitted.predict(samples), memory_models())
-        batch = {(score.target.conversation, score.target.turn): score.to_json() for score in scores}
-    shown = ("value", "low", "high", "distribution", "unscored")
-    assert {target: [row.get(name) for name in shown] for target, row in live.items()} == {
-        target: [row.get(name) for name in shown] for target, row in batch.items()
-    }
-    assert any(row["value"] is not None for row in live.values())
+        scores = predicted(load_evaluator(Path("evaluators/calibration")), replies(*few))
+        batch = [score.to_json() for score in scores]
+    live = list(map(json.loads, Path("live.jsonl").read_text().splitlines()))
+    names = ("conversation", "turn", "value", "low", "high", "distribution", "unscored")
+    shown = [sorted(([row.get(name) for name in names] for row in rows), key=repr) for rows in (live, batch)]
+    assert shown[0] == shown[1] and len(live) == len(replies(*few))
+    assert any(row["value"] is not None for row in live)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,39 +53,51 @@ def a_day(watch: ScoreMonitor, rng: np.random.Generator, day: str, mean: float, 
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    with_store = Store("sqlite://")
-    yield with_store
-    with_store.close()
+def store(memory: Store) -> Store:
+    return memory
+
+
+def lost(name: str, turn: int = 1) -> Unscored:
+    return Unscored(Target(name, turn), "population", "no evidence", Signature("m"))
+
+
+def march(
+    means: dict[int, float], seed: int, store: Store | None = None, watch: ScoreMonitor | None = None, **more: Any
+) -> ScoreMonitor:
+    """Days of March with these means, written to a store if there is one."""
+    watch, rng = watch or ScoreMonitor("m", COLUMNS), np.random.default_rng(seed)
+    for day, mean in means.items():
+        a_day(watch, rng, f"2026-03-{day:02}", mean, **more)
+    if store is not None:
+        watch.flush(store)
+    return watch
 
 
 @pytest.mark.slow
 def test_a_day_counts_all_and_keeps_a_sample_that_is_the_same_in_any_order() -> None:
     rng = np.random.default_rng(0)
     replies = [(score(float(rng.uniform(2, 4)), f"c{c}", t), [float(c), None]) for c in range(1500) for t in range(3)]
-    forward, backward = DaySketch(), DaySketch()
-    for each in replies:
-        forward.add(*each)
-    for each in reversed(replies):
-        backward.add(*each)
+
+    def sketch(rows: list[Any]) -> DaySketch:
+        day = DaySketch()
+        for each in rows:
+            day.add(*each)
+        return day
+
+    def sample(day: DaySketch) -> dict[str, Any]:
+        return {name: (each.count, each.key, each.evidence) for name, each in day.sample.items()}
+
+    forward = sketch(replies)
     assert forward.replies == forward.scored == 4500 and len(forward.sample) == MAX_CONVERSATIONS and forward.is_full
-    assert {k: (s.count, s.key) for k, s in forward.sample.items()} == {
-        k: (s.count, s.key) for k, s in backward.sample.items()
-    }
+    assert sample(forward) == sample(sketch(replies[::-1]))
     assert forward.conversations == pytest.approx(1500, rel=0.15)
     assert forward.mean().value == pytest.approx(np.mean([s.value for s, _ in replies]))
-    halves = DaySketch(), DaySketch()
-    for place, each in enumerate(replies):
-        halves[place % 2].add(*each)
-    halves[0].merge(DaySketch.from_json(json.loads(json.dumps(halves[1].to_json()))))
-    assert {k: (s.count, s.key, s.evidence) for k, s in halves[0].sample.items()} == {
-        k: (s.count, s.key, s.evidence) for k, s in forward.sample.items()
-    }
-    assert halves[0].replies == 4500 and halves[0].mean().value == pytest.approx(forward.mean().value)
-    assert (
-        len(forward.uncertain) == MAX_UNCERTAIN
-        and min(forward.uncertain)[0] >= sorted(s.variance for s, _ in replies)[-MAX_UNCERTAIN]
-    )
+    merged, other = sketch(replies[::2]), sketch(replies[1::2])
+    merged.merge(DaySketch.from_json(json.loads(json.dumps(other.to_json()))))
+    assert sample(merged) == sample(forward)
+    assert merged.replies == 4500 and merged.mean().value == pytest.approx(forward.mean().value)
+    most_uncertain = sorted(s.variance for s, _ in replies)[-MAX_UNCERTAIN]
+    assert len(forward.uncertain) == MAX_UNCERTAIN and min(forward.uncertain)[0] >= most_uncertain
     assert len(json.dumps(forward.to_json())) < 60_000
 
 
@@ -107,29 +120,23 @@ def test_the_interval_of_a_day_holds_although_replies_of_a_conversation_are_alik
 def test_unscored_and_warned_replies_are_counted_and_a_lonely_day_has_no_interval() -> None:
     day = DaySketch()
     assert day.mean().value is None and day.conversations == 0
-    day.add(Unscored(Target("a", 0), "population", "nothing to measure", Signature("m")), [None, None])
+    day.add(lost("a", 0), [None, None])
     day.add(score(3.0, "a", warning="odd"), [1.0, None])
-    assert day.replies == 2 and day.scored == 1 and day.warned == 1 and day.unscored == {"nothing to measure": 1}
+    assert day.replies == 2 and day.scored == 1 and day.warned == 1 and day.unscored == {"no evidence": 1}
     assert day.mean().value == pytest.approx(3.0) and day.mean().low is None
 
 
 def test_a_drop_and_longer_replies_are_told_and_the_same_bot_on_other_days_is_not(store: Store) -> None:
-    rng = np.random.default_rng(2)
-    watch = ScoreMonitor("mixture|v:1", COLUMNS)
-    for day in range(1, 10):
-        a_day(watch, rng, f"2026-03-{day:02}", 3.4 if day < 9 else 2.9, 20 if day < 9 else 32)
-        a_day(watch, rng, f"2026-03-{day:02}", 3.0, system="other")
-    watch.flush(store)
+    watch = march(dict.fromkeys(range(1, 9), 3.4), 2)
+    march({9: 2.9}, 3, watch=watch, words=32)
+    march(dict.fromkeys(range(1, 10), 3.0), 4, store, watch, system="other")
     found = raise_alarms(store, now=NOW)
     assert {(alarm.kind, alarm.feature, alarm.system, alarm.day) for alarm in found} == {
         ("mean", "", "bot", "2026-03-09"), ("scores", "", "bot", "2026-03-09"), ("inputs", "words", "bot", "2026-03-09")
     }  # fmt: skip
     mean = next(alarm for alarm in found if alarm.kind == "mean")
-    assert (
-        mean.before == pytest.approx(3.4, abs=0.1)
-        and mean.after == pytest.approx(2.9, abs=0.1)
-        and "from 3.39" in mean.message
-    )
+    assert mean.before == pytest.approx(3.4, abs=0.1) and mean.after == pytest.approx(2.9, abs=0.1)
+    assert f"moved from {mean.before:.4g} to" in mean.message
     assert raise_alarms(store, now=NOW) == []  # told once
     told = report(store, now=NOW)
     assert len(told["days"]) == 18 and len(told["alarms"]) == 3 and told["evaluator_changes"] == []
@@ -156,14 +163,16 @@ def test_a_weekend_like_those_before_is_no_alarm_and_a_worse_one_is(store: Store
         assert week == 3 or not found
 
 
-def test_the_first_weekend_without_scores_is_alarming(store: Store) -> None:
-    rng, watch, saturday = np.random.default_rng(13), ScoreMonitor("m", COLUMNS), "2026-03-07"
-    for day in range(2, 7):
-        a_day(watch, rng, f"2026-03-0{day}", 3.4)
+@pytest.mark.parametrize(("days", "gone"), [(range(2, 7), 7), (range(1, 9), 9)], ids=["first weekend", "weekday"])
+def test_a_day_without_a_single_score_is_alarming(store: Store, days: range, gone: int) -> None:
+    watch, day = march(dict.fromkeys(days, 3.0), 8), f"2026-03-0{gone}"
     for place in range(50):
-        watch.add("bot", saturday, Unscored(Target(f"lost-{place}"), "population", "no", Signature("m")), {})
+        watch.add("bot", day, lost(f"lost-{place}"), {"words": None, "ciu": None})
     watch.flush(store)
-    assert [(alarm.kind, alarm.day) for alarm in raise_alarms(store, now=NOW)] == [("unscored", saturday)]
+    [alarm] = raise_alarms(store, now=NOW)
+    assert (alarm.kind, alarm.day, alarm.before, alarm.after) == ("unscored", day, 0, 1)
+    row = report(store, now=NOW)["days"][-1]
+    assert row["mean"] is None and row["conversations"] == 50 and row["unscored"] == {"no evidence": 50}
 
 
 def test_intervals_stay_on_the_scale_and_an_estimated_count_is_called_one(store: Store) -> None:
@@ -185,7 +194,7 @@ def test_the_interval_of_an_estimated_count_holds() -> None:
     for draw in range(60):
         day = DaySketch()
         for place in range(600):
-            day.add(Unscored(Target(f"{draw} {place}"), "population", "no", Signature("m")), [])
+            day.add(lost(f"{draw} {place}"), [])
         low, high = day.conversations_interval()
         held += low <= 600 <= high
     assert 53 <= held <= 60
@@ -195,84 +204,51 @@ def test_the_interval_of_an_estimated_count_holds() -> None:
 def test_chance_alone_raises_few_alarms() -> None:
     raised = 0
     for seed in range(20):
-        rng, store, watch = np.random.default_rng(seed), Store("sqlite://"), ScoreMonitor("m", COLUMNS)
-        for day in range(1, 6):
-            a_day(watch, rng, f"2026-03-{day:02}", 3.0, chats=60)
-        watch.flush(store)
-        raised += bool(raise_alarms(store, level=0.05, now=NOW))
-        store.close()
+        with closing(Store("sqlite://")) as store:
+            march(dict.fromkeys(range(1, 6), 3.0), seed, store, chats=60)
+            raised += bool(raise_alarms(store, level=0.05, now=NOW))
     assert raised <= 2
 
 
 def test_a_new_evaluator_is_no_change_of_the_assistant_but_its_inputs_are_compared(store: Store) -> None:
-    rng = np.random.default_rng(3)
-    old, new = ScoreMonitor("mixture|v:1", COLUMNS), ScoreMonitor("mixture|v:2", COLUMNS)
-    for day in range(1, 9):
-        a_day(old, rng, f"2026-03-{day:02}", 3.4)
-    a_day(new, rng, "2026-03-09", 2.6)  # a harsher evaluator
-    for watch in (old, new):
-        watch.flush(store)
+    old, new, longer = (ScoreMonitor(f"mixture|v:{version}", COLUMNS) for version in (1, 2, 2))
+    march(dict.fromkeys(range(1, 9), 3.4), 3, store, old)
+    march({9: 2.6}, 4, store, new)  # a harsher evaluator
     assert raise_alarms(store, now=NOW) == []
-    assert report(store, now=NOW)["evaluator_changes"] == [
-        {"system": "bot", "day": "2026-03-09", "evaluator": "mixture|v:2"}
-    ]
-    longer = ScoreMonitor("mixture|v:2", COLUMNS)
-    a_day(longer, rng, "2026-03-09", 2.6, words=60, chats=400)
-    longer.flush(store)
+    change = {"system": "bot", "day": "2026-03-09", "evaluator": "mixture|v:2"}
+    assert report(store, now=NOW)["evaluator_changes"] == [change]
+    march({9: 2.6}, 5, store, longer, words=60, chats=400)
     assert {(alarm.kind, alarm.feature) for alarm in raise_alarms(store, now=NOW)} == {("inputs", "words")}
 
 
 def test_the_present_day_is_looked_at_each_time_it_has_doubled(store: Store) -> None:
     assert [number_of_checks(count) for count in (0, 29, 30, 59, 60, 120, 1000)] == [0, 0, 1, 1, 2, 3, 6]
-    rng, watch = np.random.default_rng(4), ScoreMonitor("m", COLUMNS)
-    for day in range(5, 10):
-        a_day(watch, rng, f"2026-03-{day:02}", 3.4)
-    a_day(watch, rng, "2026-03-10", 2.6, chats=70)
-    watch.flush(store)
+    watch = march(dict.fromkeys(range(5, 10), 3.4), 4)
+    march({10: 2.6}, 5, store, watch, chats=70)
     assert raise_alarms(store, now=NOW) == []  # the day is not over, and number_of_checks is unknown
     looked: dict[tuple[str, str, str], int] = {}
     assert {alarm.kind for alarm in raise_alarms(store, checks=looked, now=NOW)} >= {"mean"}
     assert looked == {("m", "bot", "2026-03-10"): 2}
 
 
-def test_a_day_without_a_single_score_is_alarming(store: Store) -> None:
-    rng, watch = np.random.default_rng(8), ScoreMonitor("m", COLUMNS)
-    for day in range(1, 9):
-        a_day(watch, rng, f"2026-03-{day:02}", 3.0)
-    for place in range(50):
-        lost = Unscored(Target(f"lost-{place}", 1), "population", "no evidence", Signature("m"))
-        watch.add("bot", "2026-03-09", lost, {"words": None, "ciu": None})
-    watch.flush(store)
-    [alarm] = raise_alarms(store, now=NOW)
-    assert alarm.kind == "unscored" and (alarm.before, alarm.after) == (0, 1)
-    row = report(store, now=NOW)["days"][-1]
-    assert row["mean"] is None and row["conversations"] == 50 and row["unscored"] == {"no evidence": 50}
-
-
 def test_one_conversation_without_a_score_stops_no_alarm(store: Store) -> None:
-    rng, watch = np.random.default_rng(10), ScoreMonitor("m", COLUMNS)
+    watch = march({**dict.fromkeys(range(1, 9), 3.4), 9: 2.6}, 10)
     for day in range(1, 10):
-        a_day(watch, rng, f"2026-03-{day:02}", 3.4 if day < 9 else 2.6)
-        watch.add(
-            "bot", f"2026-03-{day:02}", Unscored(Target(f"lost-{day}", 1), "population", "no", Signature("m")), {}
-        )
+        watch.add("bot", f"2026-03-{day:02}", lost(f"lost-{day}"), {})
     watch.flush(store)
     assert {alarm.kind for alarm in raise_alarms(store, now=NOW)} == {"mean", "scores"}
 
 
 def test_one_long_conversation_without_scores_is_no_alarm(store: Store) -> None:
-    rng, watch = np.random.default_rng(11), ScoreMonitor("m", COLUMNS)
-    for day in range(1, 10):
-        a_day(watch, rng, f"2026-03-{day:02}", 3.4)
+    watch = march(dict.fromkeys(range(1, 10), 3.4), 11)
     for turn in range(120):
-        watch.add("bot", "2026-03-09", Unscored(Target("runaway", turn), "population", "no", Signature("m")), {})
+        watch.add("bot", "2026-03-09", lost("runaway", turn), {})
     watch.flush(store)
     assert raise_alarms(store, now=NOW) == []
     days = DaySketch()
     for chat in range(50):
         for turn in range(4):
-            lost = Unscored(Target(str(chat), turn), "population", "no", Signature("m"))
-            days.add(lost if chat % 5 == 0 else score(3.0, str(chat), turn), [])
+            days.add(lost(str(chat), turn) if chat % 5 == 0 else score(3.0, str(chat), turn), [])
     share, error = DaySketch.from_json(json.loads(json.dumps(days.to_json()))).unscored_share()
     assert share == pytest.approx(0.2) and error == pytest.approx(np.sqrt(50 / 49 * 0.16 / 50), rel=1e-6)
 
@@ -284,10 +260,8 @@ def test_evaluators_that_come_back_and_replies_seen_twice_are_told_once(store: S
     for watch in watches.values():
         watch.flush(store)
     told = report(store, now=NOW)
-    assert [(c["day"], c["evaluator"]) for c in told["evaluator_changes"]] == [
-        ("2026-03-02", "a-new"),
-        ("2026-03-04", "z-old"),
-    ]
+    changes = [(each["day"], each["evaluator"]) for each in told["evaluator_changes"]]
+    assert changes == [("2026-03-02", "a-new"), ("2026-03-04", "z-old")]
     assert [(each["conversation"], each["turn"], each["system"]) for each in told["label_next"]] == [("c", 1, "bot")]
 
 
@@ -313,29 +287,30 @@ def test_what_is_no_answer_of_a_webhook() -> None:
         with pytest.raises(WebhookError, match="it answered 302"):
             post_alarms(server.url, [{"message": "x"}], wait=0)
         assert {request["_path"] for request in server.requests} == {"/v1"}
-    with (
-        ChatServer(lambda _: Wire({}, after=1.0)) as server,
-        pytest.raises(WebhookError, match=r"no answer within 0\.2 s|TimeoutError"),
-    ):
+    slow = r"no answer within 0\.2 s|TimeoutError"
+    with ChatServer(lambda _: Wire({}, after=1.0)) as server, pytest.raises(WebhookError, match=slow):
         post_alarms(server.url, [{"message": "x"}], wait=0, seconds=0.2)
-    with pytest.raises(WebhookError, match="InvalidURL") as caught:
-        post_alarms("http://127.0.0.1:1/hook secret-KEY", [{"message": "x"}], wait=0)
-    assert "secret" not in str(caught.value)
+    for url, reason in ((server.url, "URLError|ConnectionRefused"), ("http://127.0.0.1:1/hook secret", "InvalidURL")):
+        with pytest.raises(WebhookError, match=reason) as caught:
+            post_alarms(url, [{"message": "x"}], wait=0)
+        assert "secret" not in str(caught.value)
+    with pytest.raises(BadInput, match="begins with http"):
+        post_alarms("file:///etc/passwd?hush", [])
+
+
+def evidence(targets: list[Target], columns: list[Column], values: Any) -> EvidenceTable:
+    return EvidenceTable(tuple(targets), tuple(columns), values, np.ones_like(values, dtype=bool))
 
 
 def test_inputs_unlike_what_was_learned_from_are_told_once(store: Store) -> None:
     rng = np.random.default_rng(5)
     values = np.column_stack([rng.normal(60, 5, 200), rng.exponential(size=200)])
-    names = tuple(Target(str(place)) for place in range(200))
-    learned = EvidenceTable(names, tuple(COLUMNS), values, np.ones_like(values, dtype=bool))
-    watch = ScoreMonitor("m", COLUMNS)
-    a_day(watch, rng, "2026-03-08", 3.0)
-    watch.flush(store)
-    [alarm] = raise_alarms(store, training=learned, now=NOW)
+    training = evidence([Target(str(place)) for place in range(200)], COLUMNS, values)
+    watch = march({8: 3.0}, 5, store)
+    [alarm] = raise_alarms(store, training=training, now=NOW)
     assert alarm.kind == "unlike" and alarm.feature == "words" and "unlike the training data" in alarm.message
-    a_day(watch, rng, "2026-03-09", 3.0)
-    watch.flush(store)
-    assert raise_alarms(store, training=learned, now=NOW) == []
+    march({9: 3.0}, 6, store, watch)
+    assert raise_alarms(store, training=training, now=NOW) == []
 
 
 def test_what_was_learned_from_turns_that_are_alike_is_no_alarm_at_other_conversations() -> None:
@@ -343,27 +318,22 @@ def test_what_was_learned_from_turns_that_are_alike_is_no_alarm_at_other_convers
     for seed in range(20):
         rng = np.random.default_rng(seed)
         level = rng.normal(20, 5, 230)  # of the replies of each conversation: thirty then, two hundred today
-        names = tuple(Target(f"group {group}", turn) for group in range(30) for turn in range(13))
         values = np.repeat(level[:30], 13)[:, None] + rng.normal(0, 0.1, (390, 1))
-        learned = EvidenceTable(names, (COLUMNS[0],), values, np.ones_like(values, dtype=bool))
-        store, watch = Store("sqlite://"), ScoreMonitor("m", COLUMNS[:1])
+        targets = [Target(f"group {group}", turn) for group in range(30) for turn in range(13)]
+        training, watch = evidence(targets, COLUMNS[:1], values), ScoreMonitor("m", COLUMNS[:1])
         for chat in range(30, 230):
             watch.add("bot", "2026-03-08", score(3.0, f"c{chat}"), {"words": level[chat]})
-        watch.flush(store)
-        raised += bool(raise_alarms(store, 0.05, training=learned, now=NOW))
-        store.close()
+        with closing(Store("sqlite://")) as store:
+            watch.flush(store)
+            raised += bool(raise_alarms(store, 0.05, training=training, now=NOW))
     assert raised <= 1
 
 
 def test_what_two_processes_saw_is_added_up_and_a_flush_can_be_repeated(store: Store) -> None:
-    rng = np.random.default_rng(6)
-    one, other = ScoreMonitor("m", COLUMNS), ScoreMonitor("m", COLUMNS)
-    for watch in (one, other):
-        a_day(watch, rng, "2026-03-09", 3.0, chats=20)
-        watch.flush(store)
+    one, other = (march({9: 3.0}, seed, store, chats=20) for seed in (6, 7))
     one.add("bot", "2026-03-09", score(3.0, "more"), {"words": 1.0})
-    one.flush(store)
-    one.flush(store)
+    for _ in range(2):
+        one.flush(store)
     [row] = report(store, now=NOW)["days"]
     assert row["conversations"] == 21  # both saw the same conversations
     assert row["replies"] == sum(day.replies for watch in (one, other) for _, day in watch._days.values())
@@ -380,14 +350,11 @@ def test_systems_beyond_the_bound_are_watched_together(store: Store) -> None:
 
 
 def test_alarms_are_posted_and_told_again_where_nobody_took_them(store: Store) -> None:
-    rng, watch = np.random.default_rng(7), ScoreMonitor("m", COLUMNS)
-    for day in range(1, 10):
-        a_day(watch, rng, f"2026-03-{day:02}", 3.4 if day < 9 else 2.5)
-    watch.flush(store)
+    march({**dict.fromkeys(range(1, 9), 3.4), 9: 2.5}, 7, store)
     answers = [Wire({}, status=500)] * 3 + [Wire({}, status=404), Wire({}, status=503), Wire({})]
     with ChatServer(lambda _: answers.pop(0)) as server:
 
-        def send(alarms):  # type: ignore[no-untyped-def]
+        def send(alarms: Any) -> None:
             post_alarms(f"{server.url}?secret=hush", alarms, wait=0)
 
         for reason in ("500", "404"):
@@ -400,7 +367,3 @@ def test_alarms_are_posted_and_told_again_where_nobody_took_them(store: Store) -
         assert {alarm["kind"] for alarm in sent["alarms"]} == {"mean", "scores"} and "bot, 2026-03-09" in sent["text"]
         count = len(server.requests)
         assert send_alarms(store, send) == 0 and len(server.requests) == count
-    with pytest.raises(WebhookError, match="URLError|ConnectionRefused"):
-        post_alarms(server.url, [{"message": "x"}], wait=0)
-    with pytest.raises(BadInput, match="begins with http"):
-        post_alarms("file:///etc/passwd?hush", [])

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 import yaml
-from commands import accord, as_json, invoke, read_rows, refused, write, write_rows
+from commands import accord_json, invoke, printed, read_rows, refused, write, write_rows
 
 from accord import open as open_project
 from accord.learning import load_evaluator
@@ -66,7 +66,7 @@ def judgements(values: Mapping[str, Any], count: int = 24, prefix: str = "c") ->
 def test_run_leaves_a_project_that_other_commands_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rated_chats()
     write_rows("data/judge.jsonl", judgements({"m": lambda i: i % 5 + 1}))
-    accord("run", "data", "--out", "out", *QUICK)
+    printed("run", "data", "--out", "out", *QUICK)
     new = write_rows("new.jsonl", [{"id": f"n{i}", "messages": talk(30 + i)} for i in range(4)])
     settings = yaml.safe_load(Path("out/accord.yaml").read_text())
     assert settings["store"] == "sqlite:///accord.db" and settings["rubric"] == "rubric.yaml"
@@ -77,7 +77,7 @@ def test_run_leaves_a_project_that_other_commands_use(folder: Path, monkeypatch:
     scored = invoke("score", f"../{new}", "--out", "x.jsonl")
     assert f"evaluator: evaluators/{settings['evaluator']}" in scored.stderr
     assert {row["signature"] for row in read_rows("x.jsonl")} == {str(used.head.signature())}
-    compared = as_json("compare", "--only", settings["evaluator"])
+    compared = accord_json("compare", "--only", settings["evaluator"])
     assert compared["rows"][0]["system"] == settings["evaluator"]
     assert f"evaluator: {settings['evaluator']}" in invoke("report").stderr
 
@@ -85,9 +85,9 @@ def test_run_leaves_a_project_that_other_commands_use(folder: Path, monkeypatch:
 @pytest.mark.slow
 def test_run_continues_in_its_own_folder_and_keeps_edits(folder: Path) -> None:
     rated_chats()
-    accord("run", "data", "--out", "out", *QUICK, *NAMED)
+    printed("run", "data", "--out", "out", *QUICK, *NAMED)
     before = read_rows("out/scores.jsonl")
-    again = as_json("run", "data", "--out", "out", *QUICK, *NAMED)
+    again = accord_json("run", "data", "--out", "out", *QUICK, *NAMED)
     assert again["imported"]["conversations"] == {"new": 0, "known": 24}
     assert [row["value"] for row in read_rows("out/scores.jsonl")] == [row["value"] for row in before]
 
@@ -100,7 +100,7 @@ def test_run_continues_in_its_own_folder_and_keeps_edits(folder: Path) -> None:
     done = invoke("run", "data", "--out", "out", *NAMED)
     assert (rubric.read_text(), settings.read_text()) == kept
     assert "rubric.yaml was edited and is used unchanged" in done.stderr
-    assert as_json("run", "data", "--out", "out", *NAMED)["comparison"]["folds"] == 3
+    assert accord_json("run", "data", "--out", "out", *NAMED)["comparison"]["folds"] == 3
     assert "accord.yaml was edited" in refused("run", "data", "--out", "out", "--set", "folds=4")
 
 
@@ -120,7 +120,7 @@ def test_run_writes_no_secret_of_a_variable(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("HOOK", "https://hooks.example/secret-part")
     write("accord.yaml", "monitoring: {webhook: '${HOOK}'}\ndraws: 20\nmetrics: [words]\nrubric: mine.yaml\n")
     write("mine.yaml", "name: mine\nmain: rating\nquestions: [{id: rating, text: Good, options: [1, 2, 3, 4, 5]}]\n")
-    accord("run", "data", "--out", "out", *NAMED)
+    printed("run", "data", "--out", "out", *NAMED)
     written = Path("out/accord.yaml").read_text()
     assert "secret-part" not in written
     assert yaml.safe_load(written)["monitoring"] == {"webhook": "${HOOK}"}
@@ -139,16 +139,16 @@ def test_commands_use_the_evaluator_that_was_fitted_last(folder: Path) -> None:
     write("r.yaml", "name: r\nmain: rating\nquestions:\n- {id: rating, text: Good, options: [1, 2, 3, 4, 5]}\n"
           "- {id: other, text: Other, options: [1, 2, 3, 4, 5]}\n")  # fmt: skip
     name = rated_chats()
-    accord("import", name, "--labels", "rating")
+    printed("import", name, "--labels", "rating")
     assert refused("score", name, "--out", "x.jsonl").endswith("fit one: accord fit")
-    accord("fit", "mixture")
+    printed("fit", "mixture")
     assert "evaluator: evaluators/mixture" in invoke("score", name, "--out", "x.jsonl").stderr
     assert "evaluator: mixture" in invoke("report").stderr
     with open_project() as project:
         assert project.evaluator_in_use == "mixture" and project.load().name == "mixture"
-    accord("fit")
+    printed("fit")
     assert "evaluator: evaluators/calibration" in invoke("score", name, "--out", "x.jsonl").stderr
-    accord("fit", "mixture", "--out", "elsewhere/mine")
+    printed("fit", "mixture", "--out", "elsewhere/mine")
     assert f"evaluator: {folder.resolve() / 'elsewhere/mine'}" in invoke("score", name, "--out", "x.jsonl").stderr
     explicit = invoke("score", name, "--out", "x.jsonl", "--evaluator", "evaluators/calibration").stderr
     assert "evaluator: evaluators/calibration" in explicit
@@ -163,8 +163,8 @@ def test_commands_use_the_evaluator_that_was_fitted_last(folder: Path) -> None:
 def test_run_and_single_steps_use_the_same_recorded_judges(folder: Path) -> None:
     rated_chats()
     write_rows("data/judge.jsonl", judgements({"near": lambda i: 1 + i % 5 * 0.9, "far": lambda i: i % 3}))
-    whole = as_json("run", "data", "--out", "out", *QUICK)
-    accord("init", "--from", "data")
+    whole = accord_json("run", "data", "--out", "out", *QUICK)
+    printed("init", "--from", "data")
     settings = Path("accord.yaml")
     edited = settings.read_text().replace("metrics: [lexical]", "metrics: [words]\ndraws: 20")
     settings.write_text(edited.replace("folds: 5", "folds: 2"))
@@ -177,13 +177,13 @@ def test_run_and_single_steps_use_the_same_recorded_judges(folder: Path) -> None
     agreement = {row["model"]: row["spearman"] for row in whole["recorded"]}
     assert agreement["near"] == pytest.approx(1.0) and agreement["far"] < 0.5
     assert any("evidence of other recorded models: far" in line for line in whole["notes"])
-    compared = as_json("compare")
+    compared = accord_json("compare")
     assert [row for row in compared["rows"]] == [row for row in whole["comparison"]["rows"]]
     by_name = {row["system"]: row for row in compared["rows"]}
     assert by_name["judge-expected"]["n"] == 24 and by_name["judge-expected"]["pearson"] > 0.99
     assert "are the judge in accord.yaml already" in invoke("import", "data", "--labels", "rating").stderr
-    accord("fit", "--best")
-    accord("score", "data/chats.jsonl", "--out", "x.jsonl")
+    printed("fit", "--best")
+    printed("score", "data/chats.jsonl", "--out", "x.jsonl")
     assert len(read_rows("x.jsonl")) == 24
 
 
@@ -216,10 +216,10 @@ def test_judge_is_the_recorded_model_of_rated_questions(folder: Path) -> None:
     elsewhere = judgements({"elsewhere": lambda i: i % 5 + 1}, 60, prefix="dialogue")
     here = judgements({"here": lambda i: i % 5 + 1}, 20, prefix="t")
     write_rows("data/judge.jsonl", [{**row, "question": "good"} for row in (*elsewhere, *here)])
-    done = as_json("run", "data", "--out", "out", *QUICK, "--evaluator", "calibration")
+    done = accord_json("run", "data", "--out", "out", *QUICK, "--evaluator", "calibration")
     assert any("the judge is the recorded 'here'" in line for line in done["notes"])
     named = ["--recorded-model", "elsewhere", "--evaluator", "calibration"]
-    other = as_json("run", "data", "--out", "named", *QUICK, *named)
+    other = accord_json("run", "data", "--out", "named", *QUICK, *named)
     assert any("the judge is the recorded 'elsewhere'" in line for line in other["notes"])
     rows = {row["system"]: row for row in other["comparison"]["rows"]}
     assert rows["calibration"]["pearson"] > 0.3, "answers of the other recorded model are evidence too"
@@ -245,7 +245,7 @@ def test_every_conversation_has_a_row(folder: Path, without_texts: bool) -> None
         ])  # fmt: skip
     write_rows("data/items.jsonl", rows)
     named = ["--evaluator", "calibration" if without_texts else "mixture"]
-    accord("run", "data", "--out", "out", *QUICK, *named)
+    printed("run", "data", "--out", "out", *QUICK, *named)
     scored = read_rows("out/scores.jsonl")
     assert sorted(row["conversation"] for row in scored) == sorted(row["id"] for row in rows)
     missing = {row["conversation"]: row["unscored"] for row in scored if row["value"] is None}
@@ -261,11 +261,11 @@ def test_run_reports_roles_without_messages(folder: Path) -> None:
 @pytest.mark.slow
 def test_rated_turns_are_scored_separately(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_rows("data/items.jsonl", items(24, 6, turns=3))
-    accord("run", "data", "--out", "out", *QUICK, *NAMED)
+    printed("run", "data", "--out", "out", *QUICK, *NAMED)
     scored = read_rows("out/scores.jsonl")
     assert {row["turn"] for row in scored} == {5} and len(scored) == 30
     assert all(row["rated"] == (int(row["conversation"][1:]) < 24) for row in scored)
-    whole = accord("run", "data", "--out", "out", "--turns", "all", *QUICK, *NAMED)
+    whole = printed("run", "data", "--out", "out", "--turns", "all", *QUICK, *NAMED)
     assert "24 of 90 scored turns have ratings" in whole
     assert sum(row["rated"] for row in read_rows("out/scores.jsonl")) == 24
 
@@ -273,14 +273,14 @@ def test_rated_turns_are_scored_separately(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(folder / "out")
     for source, turns in ((f"../{plain}", [1, 3, 5]), ("../data/items.jsonl", [5] * 30)):
         for ending in ("jsonl", "csv", "parquet"):
-            accord("score", source, "--out", f"x.{ending}")
+            printed("score", source, "--out", f"x.{ending}")
         assert [row["turn"] for row in read_rows("x.jsonl")] == turns
         flags = {name: [row[name] for row in read_rows("x.jsonl")] for name in ("rated", "in_training")}
         for frame in (pl.read_csv("x.csv"), pl.read_parquet("x.parquet")):
             assert {name: list(map(_flag, frame[name])) for name in flags} == flags
-    parts = accord("score", "../data/items.jsonl", "--out", "parts/", "--workers", "1")
+    parts = printed("score", "../data/items.jsonl", "--out", "parts/", "--workers", "1")
     assert "24 of 30 rows are of conversations used in training" in parts
-    accord("scores", "merge", "parts", "--out", "merged.jsonl")
+    printed("scores", "merge", "parts", "--out", "merged.jsonl")
     merged = {row["conversation"]: (row["rated"], row["in_training"]) for row in read_rows("merged.jsonl")}
     assert merged == {f"t{i}": (i < 24, i < 24) for i in range(30)}
     assert "choice of turns" in refused("score", "x.jsonl", "--out", "y.jsonl", "--turns", "first")
@@ -295,25 +295,25 @@ def test_scores_of_training_conversations_are_flagged_and_left_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chats = rated_chats(count=60)
-    accord("run", "data", "--out", "out", *QUICK, *NAMED)
+    printed("run", "data", "--out", "out", *QUICK, *NAMED)
     monkeypatch.chdir(folder / "out")
-    known = accord("score", f"../{chats}", "--out", "x.jsonl")
+    known = printed("score", f"../{chats}", "--out", "x.jsonl")
     assert "60 of 60 scored conversations were used in training; their scores look better than they are" in known
     assert "learned from" not in known.split("used in training")[1]
     assert all(row["in_training"] for row in read_rows("x.jsonl"))
     assert "--include-training" in refused("gate", "--min-mean", "1")
-    assert "passed" in accord("gate", "--min-mean", "1", "--include-training")
-    asked = accord("score", f"../{chats}", "--out", "x.jsonl", "--include-training")
+    assert "passed" in printed("gate", "--min-mean", "1", "--include-training")
+    asked = printed("score", f"../{chats}", "--out", "x.jsonl", "--include-training")
     assert "The new conversations do not differ from the training data" in asked
 
     rows = [{"id": f"c{i}", "messages": talk(i)} for i in range(3)]
     rows[0]["messages"] = talk(0, 2)  # the same id, another content
     rows += [{"id": f"n{i}", "messages": talk(i)} for i in range(2)]  # the same content, another id
     write_rows("mixed.jsonl", rows)
-    mixed = accord("score", "mixed.jsonl", "--out", "x.jsonl")
+    mixed = printed("score", "mixed.jsonl", "--out", "x.jsonl")
     assert "2 of 5 scored conversations were used in training" in mixed
     assert [row["in_training"] for row in read_rows("x.jsonl")] == [False, True, True, False, False]
-    check = as_json("gate", "--min-mean", "1")["checks"][0]
+    check = accord_json("gate", "--min-mean", "1")["checks"][0]
     new = [row["value"] for row in read_rows("x.jsonl") if not row["in_training"]]
     assert check["found"] == pytest.approx(sum(new) / len(new))
 
@@ -322,7 +322,7 @@ def test_conversations_that_a_recording_lacks_get_the_distribution_of_all_rating
     rated_chats()
     rows = [row for row in judgements({"m": lambda i: i % 5 + 1}) if row["item_id"] not in ("c3", "c4")]
     write_rows("data/judge.jsonl", rows)
-    accord("run", "data", "--out", "out", *QUICK, "--set", "metrics=[]", "--evaluator", "calibration")
+    printed("run", "data", "--out", "out", *QUICK, "--set", "metrics=[]", "--evaluator", "calibration")
     found = {row["conversation"]: row for row in read_rows("out/scores.jsonl")}
     lacking = [row for row in found.values() if (row["warning"] or "").startswith("no evidence (not recorded)")]
     assert [row["conversation"] for row in lacking] == ["c3", "c4"]

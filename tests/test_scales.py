@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import accord, as_json, read_rows, refused, write, write_rows
+from commands import accord_json, printed, read_rows, refused, write, write_rows
 from small_sample import sources
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Target, compare, load_evaluator, load_rubric
@@ -224,7 +224,7 @@ def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     chats, _ = sources()
     names = [json.loads(line)["id"] for line in Path(str(chats)).read_text(encoding="utf-8").splitlines()]
-    accord("init")
+    printed("init")
     write("rubric.yaml", RUBRIC)
     write("accord.yaml", "rubric: rubric.yaml\ndraws: 20\nfolds: 3\nevaluators: {calibration: {head: mixed}}\n")
     rng = np.random.default_rng(0)
@@ -235,14 +235,14 @@ def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
         for said in [("first", "second", "tie", a, b)[rng.integers(5)]]
     ]
     write_rows("labels.jsonl", rows)
-    accord("import", str(chats), "labels.jsonl")
-    accord("fit", "calibration")
-    shown = as_json("compare")
+    printed("import", str(chats), "labels.jsonl")
+    printed("fit", "calibration")
+    shown = accord_json("compare")
     assert shown["ratings"] == len(rows) and shown["question"] == "better"
-    accord("score", str(chats), "--out", "scores.jsonl")
+    printed("score", str(chats), "--out", "scores.jsonl")
     scores = read_rows("scores.jsonl")
     assert len(scores) == len(names) and all(0 <= row["value"] <= 2 for row in scores)
-    accord("report", "--out", "report.html")
+    printed("report", "--out", "report.html")
     assert "A comparison" in Path("report.html").read_text(encoding="utf-8")
     assert "compares two conversations" in refused("label", "next")
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 import yaml
-from commands import accord, as_json, invoke, read_rows, refused, write, write_corpus, write_rows
+from commands import accord_json, invoke, printed, read_rows, refused, write, write_corpus, write_rows
 from misbehaving_endpoint import Misbehaving, answer_any
 from scaled import row_of
 
@@ -218,13 +218,13 @@ class Place:
 
     def plan(self) -> dict[str, Any]:
         """Return the requests and costs of `asking`."""
-        return dict(as_json(*self.asking, "--plan"))
+        return dict(accord_json(*self.asking, "--plan"))
 
     def fit(self) -> dict[str, Any]:
         """Ask for evidence, unless learning does, and fit the evaluator."""
         if self.asking[0] == "judge":
-            accord(*self.asking)
-        return dict(as_json("fit", "mine"))
+            printed(*self.asking)
+        return dict(accord_json("fit", "mine"))
 
 
 def opened(name: str, server: ChatServer, environment: pytest.MonkeyPatch, folder: Path, **models: Any) -> Place:
@@ -237,7 +237,7 @@ def opened(name: str, server: ChatServer, environment: pytest.MonkeyPatch, folde
     place, train = Place(name, server), corpus()
     place.configure(roles(server.url, **models))
     write_corpus((sample.conversation for sample in train.samples), train.labels, RUBRIC)
-    assert "32 conversations imported" in accord("import", "chats.jsonl", "labels.csv")
+    assert "32 conversations imported" in printed("import", "chats.jsonl", "labels.csv")
     return place
 
 
@@ -268,10 +268,10 @@ def test_compare_score_report_and_gate_need_no_key_for_stored_answers(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     sent = len(place.server.requests)
-    compared = as_json("compare", "--only", "mine")
+    compared = accord_json("compare", "--only", "mine")
     assert {"mine", "constant"} <= {row["system"] for row in compared["rows"]}
     for ending in ("jsonl", "csv", "parquet"):
-        assert "32 conversations scored" in accord("score", "chats.jsonl", "--out", f"scores.{ending}")
+        assert "32 conversations scored" in printed("score", "chats.jsonl", "--out", f"scores.{ending}")
     values = [row["value"] for row in read_rows("scores.jsonl")]
     assert (
         pl.read_csv("scores.csv")["value"].to_list() == values == pl.read_parquet("scores.parquet")["value"].to_list()
@@ -281,9 +281,9 @@ def test_compare_score_report_and_gate_need_no_key_for_stored_answers(
     assert {str(score.target): score.value for score in again if isinstance(score, Score)} == {
         row["conversation"]: row["value"] for row in read_rows("scores.jsonl")
     }
-    assert "report in report.html" in accord("report")
+    assert "report in report.html" in printed("report")
     conditions = ["gate", "--min-agreement=-1", "--include-training", "--min-mean"]
-    assert "passed" in accord(*conditions, "1")
+    assert "passed" in printed(*conditions, "1")
     assert "gate failed: 1 of 3 conditions" in refused(*conditions, "4", code=3)
     assert len(place.server.requests) == sent
     assert SECRET not in "".join(path.read_text(errors="ignore") for path in Path().rglob("*") if path.is_file())
@@ -291,8 +291,8 @@ def test_compare_score_report_and_gate_need_no_key_for_stored_answers(
 
 @pytest.mark.slow
 def test_findings_are_shown_in_terminal_and_report(place: Place) -> None:
-    said = accord("fit", "mine")
-    accord("report", "--out", "findings.html")
+    said = printed("fit", "mine")
+    printed("report", "--out", "findings.html")
     page = Path("findings.html").read_text()
     assert "saved in evaluators/mine" in said and "<script" not in page
     with open_project() as project:
@@ -309,11 +309,11 @@ def test_new_conversations_are_scored_and_paid_once(place: Place) -> None:
     new = [Conversation(f"new{n}", (Turn("user", f"Lamp {n}?"), Turn("assistant", "A lamp."))) for n in range(2)]
     write_rows("new.jsonl", map(row_of, new))
     before = len(place.server.requests)
-    accord("score", "new.jsonl", "--out", "new-scores.jsonl")
+    printed("score", "new.jsonl", "--out", "new-scores.jsonl")
     paid = len(place.server.requests) - before
     assert (paid > 0) == (place.name in ASKING)
     assert all(1 <= row["value"] <= 4 and row["low"] <= row["high"] for row in read_rows("new-scores.jsonl"))
-    accord("score", "new.jsonl", "--out", "new-scores.csv")
+    printed("score", "new.jsonl", "--out", "new-scores.csv")
     assert len(place.server.requests) - before == paid
 
 
@@ -327,7 +327,7 @@ def test_damaged_evaluator_folder_is_refused(place: Place) -> None:
         path.unlink()
         assert "missing" in refused("score", "chats.jsonl", "--out", "s.jsonl")
         path.write_bytes(content)
-    accord("score", "chats.jsonl", "--out", "s.jsonl")
+    printed("score", "chats.jsonl", "--out", "s.jsonl")
 
 
 @pytest.mark.slow
@@ -378,7 +378,7 @@ def test_failed_requests_end_with_5_and_are_repeated(name: str, start: Start) ->
         return Wire({"error": {}}, status=500) if failing and is_chat and next(numbers) % 9 == 0 else answer(request)
 
     place = start(name, respond, attempts=1)
-    accord(*place.asking, code=5)
+    printed(*place.asking, code=5)
     failing, before = False, len(place.server.requests)
     place.fit()
     assert len(place.server.requests) > before and place.plan()["requests"] == 0

@@ -9,29 +9,22 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 import numpy as np
 import pytest
+from commands import accord
+from filled_store import fill_tables
 from new_project import new_project
 from processes import Forked, run
 from sqlalchemy import text
-from typer.testing import CliRunner
 from waiting import PATIENCE
 
 from accord import Conversation, Document, Label, Store, Target, Turn
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
 from accord.edges import BadInput
 from accord.store import (
     SCHEMA_VERSION,
     AddedCounts,
-    Amounts,
-    Claims,
-    ComputedCache,
-    MonitoringTables,
-    SharedBudget,
     StoreError,
     VectorCache,
     check_store,
@@ -58,6 +51,14 @@ def test_queries_can_run_while_rows_are_streamed(store: Store) -> None:
         for each in (store, in_memory):
             each.add_conversations([chat("a"), chat("b")])
             assert [(found.id, each.count_conversations()) for found in each.conversations()] == [("a", 2), ("b", 2)]
+
+
+def execute(store: Store, *statements: str) -> list[Any]:
+    """Change a store behind its back; return the rows of the last statement."""
+    with store._engine.begin() as connection:
+        for each in statements:
+            found = connection.execute(text(each))
+        return list(found) if found.returns_rows else []
 
 
 def test_changed_conversation_is_refused_and_others_are_added(store: Store) -> None:
@@ -141,13 +142,18 @@ for i in range(100):
 """
 
 
+def run_together(code: str, *arguments: tuple[str, ...]) -> list[str]:
+    """Run processes at the same time, and return what they printed."""
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    processes = [Forked(["-c", code, *each], **streams) for each in arguments]
+    found = [process.communicate(timeout=PATIENCE) for process in processes]
+    assert not any(process.returncode for process in processes), found
+    return [output for output, _ in found]
+
+
 @pytest.mark.slow
 def test_concurrent_processes_lose_no_rows(store: Store) -> None:
-    url = store.url
-    writers = [Forked(["-c", WRITER, url, name], stderr=subprocess.PIPE) for name in "xyz"]
-    for writer in writers:
-        _, errors = writer.communicate(timeout=PATIENCE)
-        assert writer.returncode == 0, errors.decode()
+    run_together(WRITER, *((store.url, name) for name in "xyz"))
     assert store.count_conversations() == 100 + 3 * 100
     assert len(store.labels()) == 300
 
@@ -164,10 +170,7 @@ for batch in range(20):
 
 @pytest.mark.slow
 def test_writers_of_same_rows_in_opposite_order_do_not_deadlock(store: Store) -> None:
-    writers = [Forked(["-c", REVERSED, store.url, order], stderr=subprocess.PIPE) for order in ("1", "-1")]
-    for writer in writers:
-        _, errors = writer.communicate(timeout=PATIENCE)
-        assert writer.returncode == 0, errors.decode()
+    run_together(REVERSED, (store.url, "1"), (store.url, "-1"))
     assert store.count_conversations() == 20 * 500
     assert len(list(store.conversation_ids())) == 20 * 500
 
@@ -212,11 +215,7 @@ def test_run_records_its_status(store: Store) -> None:
 @pytest.mark.slow
 def test_concurrent_processes_create_tables_once(tmp_path: Path) -> None:
     code = "import sys; from accord import Store; print(Store(sys.argv[1]).count_conversations())"
-    url = f"sqlite:///{tmp_path}/new.db"
-    opened = [Forked(["-c", code, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
-    for process in opened:
-        out, errors = process.communicate(timeout=PATIENCE)
-        assert out == b"0\n", errors.decode()
+    assert run_together(code, *[(f"sqlite:///{tmp_path}/new.db",)] * 4) == ["0\n"] * 4
 
 
 def test_new_store_waits_for_another_creating_process(tmp_path: Path) -> None:
@@ -270,40 +269,39 @@ def test_other_files_and_other_schema_versions_are_refused(tmp_path: Path) -> No
     with pytest.raises(StoreError, match="not a database"):
         Store(f"sqlite:///{tmp_path}/text.db")
     store = Store(f"sqlite:///{tmp_path}/new.db")
-    with store._engine.begin() as connection:
-        connection.execute(text("UPDATE schema_version SET version = 9999"))
-    store.close()
+    execute(store, "UPDATE schema_version SET version = 9999")
     with pytest.raises(BadInput, match="the store has schema version 9999, this Accord reads version 1"):
-        Store(f"sqlite:///{tmp_path}/new.db")
-    with closing(sqlite3.connect(tmp_path / "new.db")) as database, database:
-        database.execute("DROP TABLE schema_version")
-        database.execute("CREATE TABLE schema_version AS SELECT char(27) || '[2J' AS version")
+        Store(store.url)
+    execute(store, "DROP TABLE schema_version", "CREATE TABLE schema_version AS SELECT char(27) || '[2J' AS version")
+    store.close()
     with pytest.raises(BadInput, match=r"schema version \?\[2J, this Accord"):
-        Store(f"sqlite:///{tmp_path}/new.db")
-    [damage] = check_store(f"sqlite:///{tmp_path}/new.db").damage
+        Store(store.url)
+    [damage] = check_store(store.url).damage
     assert damage.what.startswith("its schema version is ?[2J, this Accord reads version 1")
+
+
+def damaged_copies(path: Path) -> dict[str, bytes]:
+    """Write a store of 300 conversations, and return its bytes with different damage."""
+    with closing(Store(str(path))) as store:
+        store.add_conversations([chat(f"c{place}", f"secret {place} " * 50) for place in range(300)])
+    whole = path.read_bytes()
+    first = whole.index(b"secret 7 ")
+    return {
+        "cut off": whole[: len(whole) // 2],
+        "overwritten at the beginning": bytes(4096) + whole[4096:],
+        "overwritten after it": whole[:4096] + bytes(len(whole) - 4096),
+        "overwritten in a text": whole[:first] + b"\xff" * 60 + whole[first + 60 :],
+    }
 
 
 @pytest.mark.attack
 def test_damaged_file_is_one_line_that_names_the_check(tmp_path: Path) -> None:
     path = tmp_path / "whole.db"
-    store = Store(f"sqlite:///{path}")
-    store.add_conversations([chat(f"c{place}", f"secret {place} " * 50) for place in range(300)])
-    store.close()
-    whole = path.read_bytes()
-    first = whole.index(b"secret 7 ")
-    damaged = {
-        "cut off": whole[: len(whole) // 2],
-        "only its beginning": whole[:100],
-        "overwritten at the beginning": bytes(4096) + whole[4096:],
-        "overwritten after it": whole[:4096] + bytes(len(whole) - 4096),
-        "overwritten in a text": whole[:first] + b"\xff" * 60 + whole[first + 60 :],
-    }
-    for how, content in damaged.items():
+    copies = damaged_copies(path)
+    for how, content in {**copies, "only its beginning": path.read_bytes()[:100]}.items():
         path.write_bytes(content)
         with pytest.raises(StoreError, match="is damaged: .*accord store check") as caught:
-            store = Store(f"sqlite:///{path}")
-            list(store.conversations())
+            list(Store(f"sqlite:///{path}").conversations())
         said = str(caught.value)
         assert "\n" not in said and len(said) < 600 and "secret" not in said, how
 
@@ -311,35 +309,21 @@ def test_damaged_file_is_one_line_that_names_the_check(tmp_path: Path) -> None:
 @pytest.mark.attack
 def test_overwritten_row_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "whole.db"
-    store = Store(str(path))
-    store.add_conversations([chat("c", "secret words")])
-    store.close()
+    with closing(Store(str(path))) as store:
+        store.add_conversations([chat("c", "secret words")])
     path.write_bytes(path.read_bytes().replace(b'"secret words"', b'"secret"words"'))
     with pytest.raises(StoreError, match="a row is not valid JSON"):
         list(Store(str(path)).conversations())
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(StoreError, match="is damaged: .*accord store check"):
-        Store(str(path))
 
 
 # --- accord store check ---------------------------------------------------------------------------------------------
 
 
 def filled(store: Store) -> None:
-    """Some of everything that a store holds."""
     store.add_conversations([chat("a", "It's"), chat("b")])
     store.add_labels([Label(Target("a"), "Q0", "ann", 3)])
     store.add_answers([answer("k1")])
-    store.add_replies([{"key": "r1", "maker": "m", "content": '{"text":"hello"}'}])
-    VectorCache(store).add("small", {"v1": np.ones(3)})
-    ComputedCache(store).add("c1", "fit", {"a": 1}, {"x": np.ones(2)})
-    store.start_run("score", {"seed": 1})
-    MonitoringTables(store).put_days(
-        [{"key": "d", "evaluator": "e", "system": "s", "day": "2026-01-01", "content": {}}]
-    )
-    MonitoringTables(store).raise_alarms({"alarm": {}})
-    Claims(store).exchange((), ["q1"])
-    SharedBudget(store, "november").take(Amounts(requests=1), {"requests": 10})
+    fill_tables(store)
 
 
 def test_intact_store_has_no_damage(store: Store) -> None:
@@ -371,14 +355,11 @@ BROKEN = {
 def test_unreadable_rows_are_reported_with_a_working_repair(store: Store, table: str) -> None:
     filled(store)
     change, key = BROKEN[table]
-    with store._engine.begin() as connection:
-        connection.execute(text(f"UPDATE {table} SET {change}"))
-        keys = [str(name) for (name,) in connection.execute(text(f"SELECT {key} FROM {table}"))]
+    keys = [str(name) for (name,) in execute(store, f"UPDATE {table} SET {change}", f"SELECT {key} FROM {table}")]
     [damage] = check_store(store.url).damage
     assert damage.what.startswith(f"table {table}: {len(keys)} rows cannot be read") and keys[0] in damage.what
     [removal] = re.findall(r"DELETE FROM .*?(?=;)", damage.repair)
-    with store._engine.begin() as connection:
-        connection.execute(text(removal))
+    execute(store, removal)
     found = check_store(store.url)
     assert found.damage == [] and found.rows[table] == 0, "what it says repairs it"
 
@@ -386,48 +367,35 @@ def test_unreadable_rows_are_reported_with_a_working_repair(store: Store, table:
 @pytest.mark.attack
 def test_changed_conversation_text_is_damage(store: Store) -> None:
     filled(store)
-    with store._engine.begin() as connection:
-        connection.execute(text("UPDATE conversations SET content = replace(content, 'hello', 'other')"))
+    execute(store, "UPDATE conversations SET content = replace(content, 'hello', 'other')")
     [damage] = check_store(store.url).damage
     assert "1 rows cannot be read: b (ValueError: its content does not match its hash)" in damage.what
 
 
 @pytest.mark.attack
 def test_missing_tables_columns_and_versions_are_damage(store: Store) -> None:
-    with store._engine.begin() as connection:
-        connection.execute(text("ALTER TABLE alarms DROP COLUMN sent"))
-        connection.execute(text("DROP TABLE claims"))
-    assert {each.what for each in check_store(store.url).damage} == {
-        "table alarms has no sent", "table claims is missing",
-    }  # fmt: skip
-    with store._engine.begin() as connection:
-        connection.execute(text("UPDATE schema_version SET version = 9999"))
+    execute(store, "ALTER TABLE alarms DROP COLUMN sent", "DROP TABLE claims")
+    found = {each.what for each in check_store(store.url).damage}
+    assert found == {"table alarms has no sent", "table claims is missing"}
+    execute(store, "UPDATE schema_version SET version = 9999")
     [damage] = check_store(store.url).damage
     assert damage.what.startswith("its schema version is 9999, this Accord reads version 1")
-    with store._engine.begin() as connection:
-        connection.execute(text("DROP TABLE schema_version"))
+    execute(store, "DROP TABLE schema_version")
     [damage] = check_store(store.url).damage
     assert "it is no store of Accord" in damage.what
 
 
 def test_missing_version_is_damage_with_a_working_repair(store: Store) -> None:
     filled(store)
-    with store._engine.begin() as connection:
-        connection.execute(text("DELETE FROM schema_version"))
+    execute(store, "DELETE FROM schema_version")
     [damage] = check_store(store.url).damage
     assert damage.what == "its schema version is missing"
     with pytest.raises(StoreError, match=r"has tables but no schema version.*accord store check"):
         Store(store.url)
     [repair] = re.findall(r"INSERT INTO schema_version [^;]*", damage.repair)
-    with store._engine.begin() as connection:
-        connection.execute(text(repair))
+    execute(store, repair)
     assert check_store(store.url).damage == []
-
-
-def test_missing_version_of_incomplete_tables_needs_a_backup(store: Store) -> None:
-    with store._engine.begin() as connection:
-        connection.execute(text("DROP TABLE claims"))
-        connection.execute(text("DELETE FROM schema_version"))
+    execute(store, "DROP TABLE claims", "DELETE FROM schema_version")
     [damage] = check_store(store.url).damage
     assert damage.repair == "restore a backup: accord store restore FILE"
 
@@ -474,25 +442,19 @@ def test_changed_table_definition_is_damage_and_is_not_opened(tmp_path: Path, de
 
 def test_duplicate_keys_are_reported_with_a_working_repair(store: Store) -> None:
     filled(store)
-    with store._engine.begin() as connection:
-        for statement in ("CREATE TABLE copied AS SELECT * FROM runs", "DROP TABLE runs",
-                          "ALTER TABLE copied RENAME TO runs", "INSERT INTO runs SELECT * FROM runs"):  # fmt: skip
-            connection.execute(text(statement))
+    execute(store, "CREATE TABLE copied AS SELECT * FROM runs", "DROP TABLE runs",
+            "ALTER TABLE copied RENAME TO runs", "INSERT INTO runs SELECT * FROM runs")  # fmt: skip
     damage = {each.what: each.repair for each in check_store(store.url).damage}
     assert any(each.startswith("table runs has no primary key (expected: id)") for each in damage)
     [(what, repair)] = [each for each in damage.items() if "same key" in each[0]]
     assert re.search(r"table runs has several rows with the same key: \w+ \(2 rows\)", what)
     with pytest.raises(StoreError, match="table runs has no primary key"):
         Store(store.url)
-    with store._engine.begin() as connection:
-        connection.execute(text(repair.partition(": ")[2]))
-        assert connection.execute(text("SELECT count(*) FROM runs")).scalar() == 1
+    assert execute(store, repair.partition(": ")[2], "SELECT count(*) FROM runs") == [(1,)]
 
 
 def test_missing_indexes_are_reported(store: Store) -> None:
-    with store._engine.begin() as connection:
-        for name in ("annotations_by_answer", "days_by_day"):
-            connection.execute(text(f"DROP INDEX {name}"))
+    execute(store, "DROP INDEX annotations_by_answer", "DROP INDEX days_by_day")
     found = check_store(store.url)
     assert [each.what for each in found.damage] == ["unique index annotations_by_answer is missing"]
     assert [each.split(",")[0] for each in found.notes] == ["index days_by_day is missing"]
@@ -500,8 +462,7 @@ def test_missing_indexes_are_reported(store: Store) -> None:
 
 def test_labels_without_their_conversation_are_counted(store: Store) -> None:
     filled(store)
-    with store._engine.begin() as connection:
-        connection.execute(text("DELETE FROM conversations WHERE id = 'a'"))
+    execute(store, "DELETE FROM conversations WHERE id = 'a'")
     found = check_store(store.url)
     assert found.damage == [] and found.notes[0].startswith("1 labels name a conversation that the store does not hold")
 
@@ -510,28 +471,12 @@ def test_labels_without_their_conversation_are_counted(store: Store) -> None:
 def test_check_command_prints_repairs_of_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     new_project()
-
-    def checked(code: int) -> str:
-        result = CliRunner().invoke(app, ["store", "check"])
-        assert result.exit_code == code, result.output
-        return result.output
-
-    assert "there is no store sqlite:///accord.db yet" in checked(1)
-    path = tmp_path / "accord.db"
-    store = Store(str(path))
-    store.add_conversations([chat(f"c{place}", f"secret {place} " * 50) for place in range(300)])
-    store.close()
-    assert "300 conversations\nnothing is damaged" in checked(0)
-    whole = path.read_bytes()
-    first = whole.index(b"secret 7 ")
-    for how, content in {
-        "cut off": whole[: len(whole) // 2],
-        "overwritten at the beginning": bytes(4096) + whole[4096:],
-        "overwritten after it": whole[:4096] + bytes(len(whole) - 4096),
-        "overwritten in a text": whole[:first] + b"\xff" * 60 + whole[first + 60 :],
-    }.items():
-        path.write_bytes(content)
-        said = checked(1)
+    assert "there is no store sqlite:///accord.db yet" in accord("store", "check", code=1)
+    copies = damaged_copies(tmp_path / "accord.db")
+    assert "300 conversations\nnothing is damaged" in accord("store", "check")
+    for how, content in copies.items():
+        (tmp_path / "accord.db").write_bytes(content)
+        said = accord("store", "check", code=1)
         assert re.search(r"repair: restore a backup, or save .* sqlite3 .*accord.db .recover", said), how
         assert "secret" not in said, how
 
@@ -571,9 +516,8 @@ def test_bulk_insert_returns_number_of_new_rows(store: Store, count: int) -> Non
     assert sum(row["bytes"] is None for row in found) == count
 
 
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_failed_copy_is_one_line(store: Store) -> None:
-    if store._engine.dialect.name == "sqlite":
-        pytest.skip("SQLite keeps any text")
     rows = [{"key": f"k{n}", "maker": "m", "content": "a \0 nul"} for n in range(60)]
     with pytest.raises(StoreError, match="the store .* failed"):
         store.add_replies(rows)

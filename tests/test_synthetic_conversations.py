@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 import small_sample
-from commands import accord, as_json, invoke, read_rows, refused
+from commands import accord_json, invoke, printed, read_rows, refused
 
 from accord import Conversation, Turn, read
 from accord.edges import BadInput
@@ -151,9 +151,9 @@ def test_every_verb_leaves_synthetic_conversations_out_unless_asked(folder: Path
 
 @pytest.mark.slow
 def test_gate_ignores_runs_with_synthetic_conversations(folder: Path) -> None:
-    accord("compare", "--only", "plain", "--synthetic", "with")
+    printed("compare", "--only", "plain", "--synthetic", "with")
     assert "nothing was compared yet" in refused("gate", "--min-agreement", "-1")
-    assert "passed" in accord("gate", "--min-agreement", "-1", "--synthetic", "with")
+    assert "passed" in printed("gate", "--min-agreement", "-1", "--synthetic", "with")
     assert "without" in refused("compare", "--synthetic", "yes")
 
 
@@ -161,19 +161,19 @@ def test_gate_ignores_runs_with_synthetic_conversations(folder: Path) -> None:
 def test_scoring_a_file_skips_synthetic_conversations(folder: Path) -> None:
     with opened("with") as project, ConversationWriter(Path("all.jsonl")) as writer:
         writer.write(project.store.conversations())
-    accord("fit", "plain", "--out", "fitted")
+    printed("fit", "plain", "--out", "fitted")
     score = ["score", "all.jsonl", "--evaluator", "fitted", "--out"]
-    assert f"{MADE} left out by --synthetic" in accord(*score, "s.jsonl")
+    assert f"{MADE} left out by --synthetic" in printed(*score, "s.jsonl")
     rows = read_rows("s.jsonl")
     assert len(rows) == 40 and not any(row["conversation"].startswith("synth-") for row in rows)
-    only = as_json(*score, "o.jsonl", "--synthetic", "only")
+    only = accord_json(*score, "o.jsonl", "--synthetic", "only")
     assert (only["scored"], only["left_out"]) == (MADE, 40)
     with opened("with") as project:
         store, mart = project.store, project.mart
         assert len(latest_scores(store, mart)) == 40 and len(latest_scores(store, mart, "only")) == MADE
         checks = [check_gate(project, None, -10.0, **more)[0] for more in ({"training": True}, {"synthetic": "only"})]
         assert checks[0].value != checks[1].value
-    counts = as_json(*score, "parts", "--workers", "1")["counts"]
+    counts = accord_json(*score, "parts", "--workers", "1")["counts"]
     assert (counts["scored"], counts["unscored"]) == (40, {NOT_COUNTED: MADE})
     said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     frame = pl.DataFrame({"messages": [json.dumps(said)]})
@@ -305,9 +305,9 @@ def test_the_check_of_a_store_names_metrics(folder: Path) -> None:
             for place in range(15)
         ]  # fmt: skip
         project.store.add_conversations(made)
-    said = accord("synth", "--check", "--how", "DS1")
+    said = printed("synth", "--check", "--how", "DS1")
     assert "The metrics tell 15 synthetic conversations from 40 real ones" in said and "effect (SD)" in said
-    found = as_json("synth", "--check", "--how", "DS1")
+    found = accord_json("synth", "--check", "--how", "DS1")
     assert found["auc"] > 0.95 and found["p"] < 0.05 and found["features"][0]["p_holm"] < 0.05
 
 

@@ -13,26 +13,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import accord
+from filled_store import fill_tables
+from new_project import new_project
 from sqlalchemy import event
-from typer.testing import CliRunner
+from waiting import at_once
 
 from accord import Conversation, Store, Turn
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers them
-)
 from accord.edges import BadInput
 from accord.store import (
-    Amounts,
     Claims,
     ComputedCache,
     IssueAnnotations,
     Item,
     MonitoringTables,
-    SharedBudget,
     StoreError,
     Studies,
-    VectorCache,
     backup,
     check_store,
     metadata,
@@ -54,20 +50,6 @@ def fill(store: Store, start: int = 0, count: int = 50) -> None:
     store.add_labels(Label(Target(f"c{n:05}", n % 2), "Q0", f"p{n % 3}", n % 4) for n in range(start, start + count))
 
 
-def more(store: Store) -> None:
-    """Some of everything else."""
-    store.add_replies([{"key": "r1", "maker": "m", "content": '{"text":"hello"}'}])
-    VectorCache(store).add("small", {"v1": np.ones(3)})
-    ComputedCache(store).add("c1", "fit", {"a": 1}, {"x": np.ones(2)})
-    run = store.start_run("score", {"seed": 1})
-    store.finish_run(run, "done", {"rows": 1})
-    MonitoringTables(store).put_days(
-        [{"key": "d", "evaluator": "e", "system": "s", "day": "2026-01-01", "content": {}}]
-    )
-    MonitoringTables(store).raise_alarms({"alarm": {}})
-    SharedBudget(store, "november").take(Amounts(1), {"requests": 5})
-
-
 def contents(store: Store) -> dict[str, list[tuple[object, ...]]]:
     with store._engine.connect() as connection:
         return {
@@ -78,60 +60,51 @@ def contents(store: Store) -> dict[str, list[tuple[object, ...]]]:
 
 def test_backup_and_restore_keep_every_row(store: Store, tmp_path: Path) -> None:
     fill(store)
-    more(store)
-    before = contents(store)
-    rows = backup(store.url, tmp_path / "copies" / "copy.db")
+    fill_tables(store)
+    before, copy = contents(store), tmp_path / "copies" / "copy.db"
+    rows = backup(store.url, copy)
     assert rows["conversations"] == 50 and rows["cache"] == 3 and rows["budgets"] == 1
     fill(store, 50, 7)
     with pytest.raises(BadInput, match="57 conversations.* --replace"):
-        restore(store.url, tmp_path / "copies" / "copy.db")
-    assert restore(store.url, tmp_path / "copies" / "copy.db", replace=True)["conversations"] == 50
+        restore(store.url, copy)
+    assert restore(store.url, copy, replace=True)["conversations"] == 50
     assert contents(store) == before
-    assert [path.name for path in (tmp_path / "copies").iterdir()] == ["copy.db"], "nothing else is left behind"
+    assert [path.name for path in copy.parent.iterdir()] == ["copy.db"], "nothing else is left behind"
     with pytest.raises(BadInput, match="there is a file"):
-        backup(store.url, tmp_path / "copies" / "copy.db")
+        backup(store.url, copy)
 
 
 def test_backup_restores_into_the_other_database(store: Store, tmp_path: Path) -> None:
     fill(store)
-    more(store)
+    fill_tables(store)
     backup(store.url, tmp_path / "copy.db")
     restore(f"sqlite:///{tmp_path}/other.db", tmp_path / "copy.db")
-    other = Store(f"sqlite:///{tmp_path}/other.db")
-    assert contents(other) == contents(store)
-    other.close()
-    used = Store(f"sqlite:///{tmp_path}/copy.db")
-    assert used.count_conversations() == 50, "a copy is a store itself"
-    used.close()
+    for name in ("other", "copy"):  # a copy is a store itself
+        with closing(Store(f"sqlite:///{tmp_path}/{name}.db")) as other:
+            assert contents(other) == contents(store)
 
 
 def test_backup_during_writes_is_a_snapshot(store: Store, tmp_path: Path) -> None:
     fill(store, 0, 500)
-    stop, failed = threading.Event(), list[BaseException]()
+    stop = threading.Event()
 
     def write() -> None:
-        mine = Store(store.url)
-        try:
+        with closing(Store(store.url)) as mine:
             start = 1000
             while not stop.is_set():
                 fill(mine, start, 20)
                 start += 20
-        except BaseException as error:
-            failed.append(error)
-        finally:
-            mine.close()
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for number in range(3):
-            backup(store.url, tmp_path / f"copy{number}.db")
-            vacuum(store.url)
-            prune(store, timedelta(days=1))
-    finally:
-        stop.set()
-        writer.join()
-    assert not failed
+    def copy() -> None:
+        try:
+            for number in range(3):
+                backup(store.url, tmp_path / f"copy{number}.db")
+                vacuum(store.url)
+                prune(store, timedelta(days=1))
+        finally:
+            stop.set()
+
+    at_once([write, copy])
     for number in range(3):
         found = check_store(str(tmp_path / f"copy{number}.db"))
         assert found.damage == [] and found.rows["conversations"] >= found.rows["annotations"] >= 500
@@ -140,28 +113,22 @@ def test_backup_during_writes_is_a_snapshot(store: Store, tmp_path: Path) -> Non
 @pytest.mark.attack
 def test_damaged_copy_is_refused_and_store_is_unchanged(store: Store, tmp_path: Path) -> None:
     fill(store)
-    backup(store.url, tmp_path / "copy.db")
-    before = contents(store)
-    whole = (tmp_path / "copy.db").read_bytes()
-    (tmp_path / "copy.db").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(BadInput, match="cannot be restored"):
-        restore(store.url, tmp_path / "copy.db", replace=True)
-    with pytest.raises(BadInput, match="there is no store"):
-        restore(store.url, tmp_path / "none.db", replace=True)
+    for name in ("cut.db", "old.db"):
+        backup(store.url, tmp_path / name)
+    before, whole = contents(store), (tmp_path / "cut.db").read_bytes()
+    (tmp_path / "cut.db").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.db").write_text("no store at all, " * 100)
-    with pytest.raises(BadInput, match="cannot be restored"):
-        restore(store.url, tmp_path / "text.db", replace=True)
-    assert contents(store) == before
-
-
-def test_copy_of_another_schema_version_is_refused(store: Store, tmp_path: Path) -> None:
-    fill(store)
-    backup(store.url, tmp_path / "copy.db")
-    with closing(sqlite3.connect(tmp_path / "copy.db")) as copy, copy:
+    with closing(sqlite3.connect(tmp_path / "old.db")) as copy, copy:
         copy.execute("UPDATE schema_version SET version = 2")
-    with pytest.raises(BadInput, match="its schema version is 2, this Accord reads version 1"):
-        restore(store.url, tmp_path / "copy.db", replace=True)
-    assert store.count_conversations() == 50
+    for name, reason in {
+        "cut.db": "cannot be restored",
+        "none.db": "there is no store",
+        "text.db": "cannot be restored",
+        "old.db": "its schema version is 2, this Accord reads version 1",
+    }.items():
+        with pytest.raises(BadInput, match=reason):
+            restore(store.url, tmp_path / name, replace=True)
+    assert contents(store) == before
 
 
 def test_failed_backup_leaves_no_file(store: Store, tmp_path: Path) -> None:
@@ -174,14 +141,12 @@ def test_failed_backup_leaves_no_file(store: Store, tmp_path: Path) -> None:
 
 def test_prune_deletes_old_rows_and_keeps_ratings_and_paid_answers(store: Store) -> None:
     fill(store)
-    more(store)
-    first = store.runs()[0]["id"]
+    fill_tables(store)
+    first, later = store.runs()[0]["id"], datetime.now(UTC) + timedelta(days=100)
     for command in ("score", "compare"):
         store.finish_run(store.start_run(command, {}), "done", {})
     running = store.start_run("batch", {})
-    Claims(store).exchange((), ["q1"])
     MonitoringTables(store).mark_sent(["alarm"])
-    later = datetime.now(UTC) + timedelta(days=100)
     counted = prune(store, timedelta(days=90), dry_run=True, now=later)
     assert counted == {"runs": 1, "days": 1, "alarms": 1, "claims": 1, "cache": 1}
     assert prune(store, timedelta(days=90), now=later) == counted
@@ -194,7 +159,7 @@ def test_prune_deletes_old_rows_and_keeps_ratings_and_paid_answers(store: Store)
 
 def test_prune_keeps_recent_rows(store: Store) -> None:
     fill(store)
-    more(store)
+    fill_tables(store)
     before = contents(store)
     prune(store, timedelta(days=400), with_cache=True, now=NOW)
     assert contents(store) == before
@@ -218,18 +183,15 @@ def test_vacuum_frees_space(store: Store) -> None:
 
 def test_store_commands_print_their_results(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("accord.yaml").write_text(f"store: {store.url}\n")
+    new_project(f"store: {store.url}\n")
     fill(store)
     store.close()
-    run = CliRunner().invoke
-    assert "copy.db: 50 conversations, 50 annotations" in run(app, ["store", "backup", "copy.db"]).output
-    assert "bytes before" in run(app, ["store", "vacuum"]).output
-    assert "removed: no rows" in run(app, ["store", "prune", "--older-than", "90d"]).output
-    refused = run(app, ["store", "prune", "--older-than", "soon"])
-    assert refused.exit_code == 1 and "for example 90d" in refused.output
-    refused = run(app, ["store", "restore", "copy.db"])
-    assert refused.exit_code == 1 and "--replace" in refused.output
-    assert "restored: 50 annotations, 50 conversations" in run(app, ["store", "restore", "copy.db", "--replace"]).output
+    assert "copy.db: 50 conversations, 50 annotations" in accord("store", "backup", "copy.db")
+    assert "bytes before" in accord("store", "vacuum")
+    assert "removed: no rows" in accord("store", "prune", "--older-than", "90d")
+    assert "for example 90d" in accord("store", "prune", "--older-than", "soon", code=1)
+    assert "--replace" in accord("store", "restore", "copy.db", code=1)
+    assert "restored: 50 annotations, 50 conversations" in accord("store", "restore", "copy.db", "--replace")
 
 
 # --- queries of pages and commands over many rows --------------------------------------------------------------------
@@ -385,19 +347,16 @@ def test_restore_copies_rows_without_foreign_objects(store: Store, tmp_path: Pat
 )  # fmt: skip
 @pytest.mark.attack
 def test_copy_with_invalid_rows_is_refused(tmp_path: Path, statement: str, reason: str) -> None:
-    forged = Store(f"sqlite:///{tmp_path}/copy.db")
-    fill(forged, 0, 3)
-    more(forged)
-    forged.close()
-    with sqlite3.connect(tmp_path / "copy.db") as connection:
+    with closing(Store(f"sqlite:///{tmp_path}/copy.db")) as forged:
+        fill(forged, 0, 3)
+        fill_tables(forged)
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as connection:
         connection.executescript(statement)
-    connection.close()
     target = f"sqlite:///{tmp_path}/store.db"
     with pytest.raises((BadInput, StoreError), match=reason):
         restore(target, tmp_path / "copy.db")
-    opened = Store(target)
-    assert opened.count_conversations() == 0
-    opened.close()
+    with closing(Store(target)) as opened:
+        assert opened.count_conversations() == 0
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")], "no part is left"
 
 

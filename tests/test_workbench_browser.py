@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import chromium, faults, tab
-from served_workbench import project, served
+from browsing import faults, tab
+from served_workbench import StartWorkbench, Workbench
 
 from accord import Conversation, Turn
-from accord.project import Project
-from accord.store import Studies
+from accord.store import IssueAnnotations
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Target, find_quote
-from accord.web import add_person
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -44,41 +45,50 @@ questions:
 """
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
-
-
-@contextmanager
-def workbench(
-    folder: Path, people: tuple[str, ...] = (), **settings: Any
-) -> Iterator[tuple[Project, int, dict[str, str]]]:
-    """A served project with its port and the keys of its people's links."""
-    (folder / "rubric.yaml").write_text(RUBRIC, encoding="utf-8")
-    with project(folder, rubric=str(folder / "rubric.yaml"), **settings) as opened:
-        studies = Studies(opened.store)
-        keys = {name: add_person(studies, name) for name in people}
-        studies.close()
-        with served(opened) as port:
-            yield opened, port, keys
-
-
 def sign_in(page: Any, key: str, name: str) -> None:
     page.goto(f"/in/{key}")
     page.get_by_role("button", name=f"Continue as {name}").click()
     page.wait_for_url("**/")
 
 
-def let_in(page: Any, port: int, key: str) -> None:
-    """Sign in without a page."""
-    assert page.request.post("/in", form={"key": key}, headers={"Origin": f"http://localhost:{port}"}).ok
+RateIn = Callable[..., AbstractContextManager[tuple[Workbench, Any]]]
+
+
+@pytest.fixture
+def rating(browser: Any, workbench: StartWorkbench, tmp_path: Path) -> RateIn:
+    """Serve a study of one question, or with other settings, and open its first item as its first person."""
+
+    @contextmanager
+    def start(
+        people: tuple[str, ...] = (), path: str = "/rate/look", **settings: Any
+    ) -> Iterator[tuple[Workbench, Any]]:
+        (tmp_path / "rubric.yaml").write_text(RUBRIC, encoding="utf-8")
+        usual = {"rubric": f"{tmp_path}/rubric.yaml", "stages": [{"questions": ["good"]}]}
+        bench = workbench(people, **{**usual, **settings})
+        with tab(browser, bench.port, bench.keys[people[0]] if people else "") as page:
+            page.goto(path)
+            yield bench, page
+
+    return start
 
 
 def at_item(page: Any, number: int, total: int = 12) -> None:
     """Wait until the page of an item has come, with its script."""
     page.locator(f"label[for=progress]:text-is('{number} of {total}')").wait_for()
     page.locator("fieldset.current").first.wait_for()
+
+
+def press(page: Any, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def press_until(page: Any, key: str, text: str) -> None:
+    """Press a key until the focus is on an element with a text, then press Enter."""
+    page.keyboard.press(key)
+    while page.evaluate("document.activeElement.textContent") != text:
+        page.keyboard.press(key)
+    page.keyboard.press("Enter")
 
 
 def state(page: Any, said: str) -> None:
@@ -90,65 +100,56 @@ def state(page: Any, said: str) -> None:
         raise AssertionError(f"not {said!r} but {page.evaluate(there)}") from error
 
 
-def answers(opened: Project) -> list[Annotation]:
-    return [each for each in opened.store.annotations() if each.kind == "person"]
+def answers(bench: Workbench) -> list[Annotation]:
+    return [each for each in bench.store.annotations() if each.kind == "person"]
 
 
 # --- by keyboard, without a connection ------------------------------------------------------------------------------
 
 
-def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(browser: Any, tmp_path: Path) -> None:
-    with workbench(tmp_path, ("ann",), stages=[{"questions": ["good", "topic", "share"]}]) as (opened, port, keys):
-        with tab(browser, port) as page:
-            page.goto(f"/in/{keys['ann']}")
-            page.keyboard.press("Tab")  # past the content link, to the first thing that can be pressed
-            while page.evaluate("document.activeElement.textContent") != "Continue as ann":
-                page.keyboard.press("Tab")
-            page.keyboard.press("Enter")
-            page.wait_for_url("**/")
-            while page.evaluate("document.activeElement.textContent") != "First look":
-                page.keyboard.press("Tab")
-            page.keyboard.press("Enter")
-            for number in range(1, 11):
-                at_item(page, number)
-                page.keyboard.press(str(number % 4 + 1))
-                page.keyboard.press("j")
-                page.keyboard.press("2")
-                if number == 5:  # answers are saved; from now on the server is gone
-                    state(page, "saved")
-                    page.context.set_offline(True)
-                page.keyboard.press("j")
-                page.keyboard.type(str(number * 10))
-                if number == 5:
-                    page.keyboard.press("Enter")
-                    state(page, "1 not sent yet")
-                    page.keyboard.press("k")
-                    page.keyboard.press("3")
-                    state(page, "2 not sent yet")
-                    page.context.set_offline(False)
-                    at_item(page, 6)
-                    continue
-                if number == 7:  # and again after the page is closed
-                    state(page, "saved")
-                    page.context.set_offline(True)
-                    page.keyboard.press("Tab")
-                    state(page, "1 not sent yet")
-                    page.goto("about:blank")
-                    page.context.set_offline(False)
-                    page.goto("/rate/look")
-                    at_item(page, 7)
-                    state(page, "saved")
-                    assert page.locator("input[type=number]").input_value() == "70"
+def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(browser: Any, rating: RateIn) -> None:
+    with (
+        rating(["ann"], stages=[{"questions": ["good", "topic", "share"]}]) as (bench, _),
+        tab(browser, bench.port) as page,
+    ):
+        page.goto(f"/in/{bench.keys['ann']}")
+        press_until(page, "Tab", "Continue as ann")
+        page.wait_for_url("**/")
+        press_until(page, "Tab", "First look")
+        for number in range(1, 11):
+            at_item(page, number)
+            press(page, str(number % 4 + 1), "j", "2")
+            if number == 5:  # answers are saved; from now on the server is gone
+                state(page, "saved")
+                page.context.set_offline(True)
+            page.keyboard.press("j")
+            page.keyboard.type(str(number * 10))
+            if number == 5:
                 page.keyboard.press("Enter")
-            at_item(page, 11)
-        given = answers(opened)
+                state(page, "1 not sent yet")
+                press(page, "k", "3")
+                state(page, "2 not sent yet")
+                page.context.set_offline(False)
+                at_item(page, 6)
+                continue
+            if number == 7:  # and again after the page is closed
+                state(page, "saved")
+                page.context.set_offline(True)
+                page.keyboard.press("Tab")
+                state(page, "1 not sent yet")
+                page.goto("about:blank")
+                page.context.set_offline(False)
+                page.goto("/rate/look")
+                at_item(page, 7)
+                state(page, "saved")
+                assert page.locator("input[type=number]").input_value() == "70"
+            page.keyboard.press("Enter")
+        at_item(page, 11)
+        given, labels = answers(bench), bench.store.labels()
         assert len({each.answer for each in given}) == len(given) == 31, "one answer was changed once"
-        assert Counter(each.question for each in opened.store.labels()) == {"good": 10, "topic": 10, "share": 10}
-        assert sorted(each.value for each in opened.store.labels().on("share")) == [10.0 * n for n in range(1, 11)]
-        assert sorted(Counter(each.value for each in opened.store.labels().on("topic")).items()) == [
-            ("else", 1),
-            ("trains", 9),
-        ]
+        assert Counter(each.question for each in labels) == {"good": 10, "topic": 10, "share": 10}
+        assert sorted(each.value for each in labels.on("share")) == [10.0 * n for n in range(1, 11)]
+        assert Counter(each.value for each in labels.on("topic")) == {"else": 1, "trains": 9}
         assert all(each.seconds is not None and each.rubric for each in given)
 
 
@@ -166,13 +167,8 @@ def fulfilled(answer: dict[str, Any]) -> Callable[[Any], None]:
     return lambda route: route.fulfill(**answer)
 
 
-def test_only_the_servers_own_yes_empties_a_slot(browser: Any, tmp_path: Path) -> None:
-    with (
-        workbench(tmp_path, ("ann",), stages=[{"questions": ["good"]}]) as (opened, port, keys),
-        tab(browser, port) as page,
-    ):
-        let_in(page, port, keys["ann"])
-        page.goto("/rate/look")
+def test_only_the_servers_own_yes_empties_a_slot(rating: RateIn) -> None:
+    with rating(["ann"]) as (bench, page):
         for number, (name, answer) in enumerate(ANSWERS.items(), 1):
             at_item(page, number)
             page.route("**/answers", fulfilled(answer))
@@ -180,79 +176,64 @@ def test_only_the_servers_own_yes_empties_a_slot(browser: Any, tmp_path: Path) -
             state(page, "1 not sent yet")
             page.reload()
             at_item(page, number)
-            assert page.locator("input[value='3']").is_checked() and len(answers(opened)) == number - 1, name
+            assert page.locator("input[value='3']").is_checked() and len(answers(bench)) == number - 1, name
             page.unroute("**/answers")
             page.reload()
             state(page, "saved")
-            assert [each.value for each in answers(opened)] == [3] * number, name
+            assert [each.value for each in answers(bench)] == [3] * number, name
             page.keyboard.press("Enter")
 
 
-def test_signed_out_annotator_keeps_answers_that_others_cannot_send(browser: Any, tmp_path: Path) -> None:
-    with workbench(tmp_path, ("ann", "bob"), stages=[{"questions": ["good"]}]) as (opened, port, keys):  # noqa: SIM117
-        with tab(browser, port) as page:
-            sign_in(page, keys["ann"], "ann")
-            page.goto("/rate/look")
-            at_item(page, 1)
-            other = page.context.new_page()
-            other.goto("/")
-            other.get_by_role("button", name="Sign out").click()
-            other.get_by_role("heading", name="Sign in").wait_for()
-            page.keyboard.press("4")
-            state(page, "signed out: your answers are saved in this browser")
-            sign_in(other, keys["bob"], "bob")
-            other.goto("/rate/look")
-            at_item(other, 1)
-            other.keyboard.press("2")
-            state(other, "saved")
-            assert [(each.by, each.value) for each in answers(opened)] == [("bob", 2)]
-            other.get_by_role("button", name="Sign out").click()
-            sign_in(other, keys["ann"], "ann")
-            page.bring_to_front()
-            state(page, "saved")  # the first tab goes on by itself
-            assert {(each.by, each.value) for each in answers(opened)} == {("bob", 2), ("ann", 4)}
+def test_signed_out_annotator_keeps_answers_that_others_cannot_send(rating: RateIn) -> None:
+    with rating(["ann", "bob"]) as (bench, page):
+        at_item(page, 1)
+        other = page.context.new_page()
+        other.goto("/")
+        other.get_by_role("button", name="Sign out").click()
+        other.get_by_role("heading", name="Sign in").wait_for()
+        page.keyboard.press("4")
+        state(page, "signed out: your answers are saved in this browser")
+        sign_in(other, bench.keys["bob"], "bob")
+        other.goto("/rate/look")
+        at_item(other, 1)
+        other.keyboard.press("2")
+        state(other, "saved")
+        assert [(each.by, each.value) for each in answers(bench)] == [("bob", 2)]
+        other.get_by_role("button", name="Sign out").click()
+        sign_in(other, bench.keys["ann"], "ann")
+        page.bring_to_front()
+        state(page, "saved")  # the first tab goes on by itself
+        assert {(each.by, each.value) for each in answers(bench)} == {("bob", 2), ("ann", 4)}
 
 
-def test_an_expired_lease_keeps_the_text_and_says_so(browser: Any, tmp_path: Path) -> None:
-    with workbench(tmp_path, ("ann", "bob"), annotators_per_item=1, stages=[{"questions": ["good"]}]) as (
-        opened,
-        port,
-        keys,
-    ):
-        with tab(browser, port) as ann, tab(browser, port) as bob:
-            for page, name in ((ann, "ann"), (bob, "bob")):
-                let_in(page, port, keys[name])
-            ann.goto("/rate/look")
-            at_item(ann, 1)
-            studies = Studies(opened.store)
-            [mine] = studies.assignments_of("look", "ann")
-            studies.move(mine.id, "ann", "open", 0, "2020-01-01T00:00:00.000+00:00")
+def test_an_expired_lease_keeps_the_text_and_says_so(browser: Any, rating: RateIn) -> None:
+    with rating(["ann", "bob"], annotators_per_item=1) as (bench, ann):
+        at_item(ann, 1)
+        [mine] = bench.studies.assignments_of("look", "ann")
+        bench.studies.move(mine.id, "ann", "open", 0, "2020-01-01T00:00:00.000+00:00")
+        with tab(browser, bench.port, bench.keys["bob"]) as bob:
             bob.goto("/rate/look")
             at_item(bob, 1)
-            bob.keyboard.press("1")
-            bob.keyboard.press("Enter")
+            press(bob, "1", "Enter")
             at_item(bob, 2)
-            ann.keyboard.press("c")
-            ann.keyboard.type("What I think of it")
-            ann.keyboard.press("Escape")
-            ann.keyboard.press("4")
-            ann.get_by_text("others have answered it, and your text stays here").first.wait_for()
-            ann.goto("/rate/look")
-            state(ann, "1 refused and saved in this browser")
-            assert "What I think of it" in ann.locator(".caution").inner_text()
-            ann.get_by_role("button", name="Discard").click()
-            ann.reload()
-            ann.get_by_text("2 of 11").wait_for()
-            ann.locator("fieldset.current").wait_for()
-            assert not ann.locator(".caution").count() and ann.evaluate("localStorage.length") == 0
-            studies.close()
-        assert [each.by for each in answers(opened)] == ["bob"]
+        ann.keyboard.press("c")
+        ann.keyboard.type("What I think of it")
+        press(ann, "Escape", "4")
+        ann.get_by_text("others have answered it, and your text stays here").first.wait_for()
+        ann.goto("/rate/look")
+        state(ann, "1 refused and saved in this browser")
+        assert "What I think of it" in ann.locator(".caution").inner_text()
+        ann.get_by_role("button", name="Discard").click()
+        ann.reload()
+        ann.get_by_text("2 of 11").wait_for()
+        ann.locator("fieldset.current").wait_for()
+        assert not ann.locator(".caution").count() and ann.evaluate("localStorage.length") == 0
+        assert [each.by for each in answers(bench)] == ["bob"]
 
 
-def test_seconds_are_those_the_page_was_seen_with_the_focus(browser: Any, tmp_path: Path) -> None:
-    with workbench(tmp_path, stages=[{"questions": ["good"]}]) as (opened, port, _), tab(browser, port) as page:
+def test_seconds_are_those_the_page_was_seen_with_the_focus(rating: RateIn) -> None:
+    with rating(path="about:blank") as (bench, page):
         page.clock.install()
-        page.request.get("/")
         page.goto("/rate/look")
         at_item(page, 1)
         page.clock.fast_forward(20_000)
@@ -261,48 +242,35 @@ def test_seconds_are_those_the_page_was_seen_with_the_focus(browser: Any, tmp_pa
         page.evaluate("document.hasFocus = () => true; dispatchEvent(new Event('focus'))")
         page.keyboard.press("3")
         state(page, "saved")
-        [given] = answers(opened)
-        assert given.seconds is not None and 20 <= given.seconds < 500
+        [given] = answers(bench)
+        assert 20 <= given.seconds < 500
 
 
 # --- questions ------------------------------------------------------------------------------------------------
 
 
-def test_each_item_gets_exactly_two_annotators(browser: Any, tmp_path: Path) -> None:
-    people = ("ann", "bob", "cy")
-    items = {"sample": 3}
-    with workbench(tmp_path, people, stages=[{"questions": ["good"]}], items=items) as (opened, port, keys):
-        for person in people:
-            with tab(browser, port) as page:
-                let_in(page, port, keys[person])
+def test_each_item_gets_exactly_two_annotators(browser: Any, rating: RateIn) -> None:
+    with rating(["cy", "ann", "bob"], path="about:blank", items={"sample": 3}) as (bench, last):
+        for person in ("ann", "bob"):
+            with tab(browser, bench.port, bench.keys[person]) as page:
                 page.goto("/rate/look")
                 for number in (1, 2, 3):
-                    if person == "cy":
-                        break
                     at_item(page, number, 3)
-                    page.keyboard.press(str(number))
-                    page.keyboard.press("Enter")
-                page.get_by_text("No items left" if person != "cy" else "No ratings yet").wait_for()
-        labels = opened.store.labels()
+                    press(page, str(number), "Enter")
+                page.get_by_text("No items left").wait_for()
+        last.goto("/rate/look")
+        last.get_by_text("No ratings yet").wait_for()
+        labels = bench.store.labels()
         assert Counter(each.annotator for each in labels) == {"ann": 3, "bob": 3}
         assert set(Counter(each.target for each in labels).values()) == {2}
 
 
-def test_back_undo_comments_and_history(browser: Any, tmp_path: Path) -> None:
-    with (
-        workbench(tmp_path, stages=[{"questions": ["good"]}], hide_numbers=True) as (opened, port, _),
-        tab(browser, port) as page,
-    ):
-        page.request.get("/")
-        page.goto("/rate/look")
+def test_back_undo_comments_and_history(rating: RateIn) -> None:
+    with rating(hide_numbers=True) as (bench, page):
         at_item(page, 1)
-        assert (
-            page.locator("fieldset kbd").all_inner_texts() == ["n", "c"]
-            and page.locator("fieldset b").first.inner_text() == "Poor."
-        )
-        page.keyboard.press("2")
-        page.keyboard.press("4")
-        page.keyboard.press("u")
+        assert page.locator("fieldset kbd").all_inner_texts() == ["n", "c"]
+        assert page.locator("fieldset b").first.inner_text() == "Poor."
+        press(page, "2", "4", "u")
         state(page, "saved")
         assert page.locator("input[value='2']").is_checked()
         page.keyboard.press("c")
@@ -330,20 +298,13 @@ def test_back_undo_comments_and_history(browser: Any, tmp_path: Path) -> None:
         page.get_by_role("link", name="Reopen").click()
         page.get_by_role("button", name="Reopen it").click()
         page.get_by_text("Skip this item").wait_for()
-        assert [(each.value, each.comment) for each in answers(opened)] == [
-            (2, ""),
-            (4, ""),
-            (2, ""),
-            (2, "because\nof this"),
-        ]
-        assert len(opened.store.labels()) == 1
+        given = [(each.value, each.comment) for each in answers(bench)]
+        assert given == [(2, ""), (4, ""), (2, ""), (2, "because\nof this")]
+        assert len(bench.store.labels()) == 1
 
 
-def test_a_screening_answer_ends_the_questions(browser: Any, tmp_path: Path) -> None:
-    settings = {"stages": [{"questions": ["topic", "good"]}], "stop_on": {"topic": ["else"]}}
-    with workbench(tmp_path, **settings) as (opened, port, _), tab(browser, port) as page:
-        page.request.get("/")
-        page.goto("/rate/look")
+def test_a_screening_answer_ends_the_questions(rating: RateIn) -> None:
+    with rating(stages=[{"questions": ["topic", "good"]}], stop_on={"topic": ["else"]}) as (bench, page):
         at_item(page, 1)
         page.keyboard.press("3")
         page.get_by_text("Your answer ends the questionnaire").wait_for()
@@ -353,19 +314,17 @@ def test_a_screening_answer_ends_the_questions(browser: Any, tmp_path: Path) -> 
         page.keyboard.press("Enter")
         page.get_by_text("Not answered yet").wait_for()
         assert page.evaluate("document.activeElement.name") == "value.good"
-        page.keyboard.press("k")
-        page.keyboard.press("3")
-        page.keyboard.press("Enter")
+        press(page, "k", "3", "Enter")
         at_item(page, 2)
-        assert [each.value for each in opened.store.labels()] == ["else"]
+        assert [each.value for each in bench.store.labels()] == ["else"]
 
 
-def test_pairs_stand_side_by_side_with_a_tie_and_both_bad(browser: Any, tmp_path: Path) -> None:
-    with workbench(tmp_path, level="pair") as (opened, port, _), tab(browser, port) as page:
-        for place in range(2):
-            opening = Turn("user", "The same question")
-            opened.store.add_conversations([Conversation(f"p{place}", (opening, Turn("assistant", f"Reply {place}")))])
-        page.request.get("/")
+def test_pairs_stand_side_by_side_with_a_tie_and_both_bad(rating: RateIn) -> None:
+    with rating(path="about:blank", level="pair", stages=[{"questions": ["better"]}]) as (bench, page):
+        opening = Turn("user", "The same question")
+        bench.store.add_conversations(
+            Conversation(f"p{place}", (opening, Turn("assistant", f"Reply {place}"))) for place in range(2)
+        )
         page.goto("/rate/look")
         at_item(page, 1, 1)
         a, b = (page.locator(".transcript").nth(side).bounding_box() for side in (0, 1))
@@ -375,23 +334,11 @@ def test_pairs_stand_side_by_side_with_a_tie_and_both_bad(browser: Any, tmp_path
         state(page, "saved")
         page.keyboard.press("Enter")
         page.get_by_text("No items left").wait_for()
-        assert {(each.question, each.value) for each in answers(opened)} == {("better", 1), ("better:both-bad", 1)}
-        assert all(each.against is not None for each in answers(opened))
+        assert {(each.question, each.value) for each in answers(bench)} == {("better", 1), ("better:both-bad", 1)}
+        assert all(each.against is not None for each in answers(bench))
 
 
 TEXT = "It is\r\nsunny \U0001f31e and \x07warm in Paris today."
-
-
-def assessed(opened: Project) -> None:
-    """One conversation whose reply a model has looked into."""
-    turns = (Turn("user", "How is it?"), Turn("assistant", TEXT, extra={"tool_calls": ["look_up('Paris')"]}))
-    opened.store.add_conversations([Conversation("one", turns, (Document("Paris is warm.", title="Weather"),))])
-    quote = "sunny"
-    issue = Issue("Coherence", "Says too much.", quote, find_quote(quote, TEXT))
-    found = IssueAnnotation(Target("one", 1), (issue,), 2, "OVERALL-COMMENT", "issues|model:secret-model|taxonomy:x")
-    from accord.store import IssueAnnotations
-
-    IssueAnnotations(opened.store).add([found])
 
 
 STAGES = [
@@ -401,19 +348,30 @@ STAGES = [
 FOUND = {"level": "turn", "issue_taxonomy": "soda-eval", "items": {"ids": ["one"]}, "stages": STAGES}
 
 
-@contextmanager
-def with_issues(folder: Path) -> Iterator[tuple[Project, int]]:
-    with workbench(folder, **FOUND) as (opened, port, _):
-        opened.config.sources["issues"] = {"by": "recorded", "model": "secret-model"}
-        assessed(opened)
-        yield opened, port
+@pytest.fixture
+def rating_issues(rating: RateIn) -> RateIn:
+    """Serve a study of one conversation whose reply a model has looked into."""
+
+    @contextmanager
+    def start() -> Iterator[tuple[Workbench, Any]]:
+        with rating(path="about:blank", **FOUND) as (bench, page):
+            bench.project.config.sources["issues"] = {"by": "recorded", "model": "secret-model"}
+            turns = (Turn("user", "How is it?"), Turn("assistant", TEXT, extra={"tool_calls": ["look_up('Paris')"]}))
+            chat = Conversation("one", turns, (Document("Paris is warm.", title="Weather"),))
+            issue = Issue("Coherence", "Says too much.", "sunny", find_quote("sunny", TEXT))
+            signature = "issues|model:secret-model|taxonomy:x"
+            bench.store.add_conversations([chat])
+            found = IssueAnnotation(Target("one", 1), (issue,), 2, "OVERALL-COMMENT", signature)
+            IssueAnnotations(bench.store).add([found])
+            page.goto("/rate/look")
+            at_item(page, 1, 1)
+            yield bench, page
+
+    return start
 
 
-def test_words_are_marked_in_stages_and_issues_shown_where_a_stage_shows_them(browser: Any, tmp_path: Path) -> None:
-    with with_issues(tmp_path) as (opened, port), tab(browser, port) as page:
-        page.request.get("/")
-        page.goto("/rate/look")
-        at_item(page, 1, 1)
+def test_words_are_marked_in_stages_and_issues_shown_where_a_stage_shows_them(rating_issues: RateIn) -> None:
+    with rating_issues() as (bench, page):
         assert "Says too much" not in page.content() and "Weather" not in page.content()
         page.evaluate("""() => {
             const text = document.querySelector('[data-turn="1"] .text'), range = document.createRange();
@@ -428,91 +386,80 @@ def test_words_are_marked_in_stages_and_issues_shown_where_a_stage_shows_them(br
         page.get_by_label("Comment", exact=True).fill("Not asked for")
         page.locator(".kinds button").first.click()
         page.locator("[data-turn] mark").wait_for()
-        [mark] = answers(opened)
-        assert mark.quote == "warm in Paris" and mark.span is not None and TEXT[slice(*mark.span)] == mark.quote
+        [mark] = answers(bench)
+        assert mark.quote == "warm in Paris" and TEXT[slice(*mark.span)] == mark.quote
         assert mark.comment == "Not asked for" and page.locator("[data-turn] mark").inner_text() == "warm in Paris"
         page.get_by_role("button", name="Remove").click()
         page.locator("[data-turn] mark").wait_for(state="detached")
-        page.keyboard.press("2")
-        page.keyboard.press("Enter")
+        press(page, "2", "Enter")
         page.get_by_text("Step 2 of 2").wait_for()
         page.locator("fieldset.current").wait_for()
         assert page.locator("mark.found").inner_text() == "sunny" and "Says too much" in page.content()
         assert page.get_by_text("1 document").count() == 1 and "Fair." in page.locator(".box dd").first.inner_text()
         said = page.content() + page.evaluate("async () => (await fetch(location.pathname + '.json')).text()")
         assert "secret-model" not in said and "OVERALL-COMMENT" not in said
-        page.keyboard.press("4")
-        page.keyboard.press("Enter")
+        press(page, "4", "Enter")
         page.get_by_text("No items left").wait_for()
-        given = [(each.stage, each.value, each.shown) for each in answers(opened) if each.question == "good"]
+        given = [(each.stage, each.value, each.shown) for each in answers(bench) if each.question == "good"]
         assert given == [("first", 2, ""), ("second", 4, "documents,issues")]
 
 
 # --- without script, for everybody -----------------------------------------------------------------------------------
 
 
-def test_without_script_a_study_is_rated_whole(browser: Any, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {
-        "issue_taxonomy": "soda-eval",
-        "stages": [{"questions": ["good", "share"]}],
-        "guidelines": "Read on.",
-    }
-    with workbench(tmp_path, ("ann",), items={"sample": 2}, **settings) as (opened, port, keys):
-        with tab(browser, port, java_script_enabled=False) as page:
-            sign_in(page, keys["ann"], "ann")
-            page.get_by_role("link", name="First look", exact=True).click()
-            page.get_by_text("Read on.").wait_for()
-            page.get_by_role("link", name="Begin").click()
-            page.get_by_label("Poor.").check()
-            page.get_by_role("button", name="Save and continue").click()
-            page.get_by_text("Not answered yet").wait_for()
-            assert page.get_by_label("Poor.").is_checked()
-            page.get_by_label("0 to 100").fill("140")
-            page.get_by_role("button", name="Save and continue").click()
-            page.get_by_text("got '140.0', allowed: 0.0 to 100.0").wait_for()
-            assert page.get_by_label("0 to 100").input_value() == "140"
-            page.get_by_label("0 to 100").fill("40")
-            page.locator("summary:has-text('Comment')").first.click()
-            page.locator("textarea").first.fill("two\nlines")
-            page.get_by_role("button", name="Save", exact=True).click()
-            assert page.locator("textarea").first.input_value() == "two\nlines"
-            page.get_by_text("Mark an issue").click()
-            page.get_by_label("Quote from the turn").fill("Answer")
-            page.locator(".kinds button").first.click()
-            assert page.locator("[data-turn] mark").inner_text() == "Answer"
-            page.get_by_role("button", name="Remove").click()
-            assert not page.locator("[data-turn] mark").count()
-            page.get_by_role("button", name="Save and continue").click()
-            page.get_by_text("2 of 2").wait_for()
-            page.get_by_text("Skip this item").click()
-            page.get_by_label("Reason.").fill("no idea")
-            page.get_by_role("button", name="Skip", exact=True).click()
-            page.get_by_role("link", name="Reopen").click()
-            page.get_by_role("button", name="Reopen it").click()
-            page.get_by_label("Does not apply").first.check()
-            page.get_by_label("Does not apply").last.check()
-            page.get_by_role("button", name="Save and continue").click()
-            page.get_by_text("No items left").wait_for()
-        given = [
-            (each.question, each.value, each.comment)
-            for each in answers(opened)
-            if not each.question.startswith("issue:")
-        ]
-        assert given == [
-            ("good", 1, ""),
-            ("good", 1, "two\nlines"),
-            ("share", 40.0, ""),
-            ("good", None, ""),
-            ("share", None, ""),
-        ]
+def test_without_script_a_study_is_rated_whole(browser: Any, rating: RateIn) -> None:
+    settings = {"issue_taxonomy": "soda-eval", "stages": [{"questions": ["good", "share"]}], "guidelines": "Read on."}
+    with (
+        rating(["ann"], path="about:blank", items={"sample": 2}, **settings) as (bench, _),
+        tab(browser, bench.port, java_script_enabled=False) as page,
+    ):
+        save = page.get_by_role("button", name="Save and continue")
+        sign_in(page, bench.keys["ann"], "ann")
+        page.get_by_role("link", name="First look", exact=True).click()
+        page.get_by_text("Read on.").wait_for()
+        page.get_by_role("link", name="Begin").click()
+        page.get_by_label("Poor.").check()
+        save.click()
+        page.get_by_text("Not answered yet").wait_for()
+        assert page.get_by_label("Poor.").is_checked()
+        page.get_by_label("0 to 100").fill("140")
+        save.click()
+        page.get_by_text("got '140.0', allowed: 0.0 to 100.0").wait_for()
+        assert page.get_by_label("0 to 100").input_value() == "140"
+        page.get_by_label("0 to 100").fill("40")
+        page.locator("summary:has-text('Comment')").first.click()
+        page.locator("textarea").first.fill("two\nlines")
+        page.get_by_role("button", name="Save", exact=True).click()
+        assert page.locator("textarea").first.input_value() == "two\nlines"
+        page.get_by_text("Mark an issue").click()
+        page.get_by_label("Quote from the turn").fill("Answer")
+        page.locator(".kinds button").first.click()
+        assert page.locator("[data-turn] mark").inner_text() == "Answer"
+        page.get_by_role("button", name="Remove").click()
+        assert not page.locator("[data-turn] mark").count()
+        save.click()
+        page.get_by_text("2 of 2").wait_for()
+        page.get_by_text("Skip this item").click()
+        page.get_by_label("Reason.").fill("no idea")
+        page.get_by_role("button", name="Skip", exact=True).click()
+        page.get_by_role("link", name="Reopen").click()
+        page.get_by_role("button", name="Reopen it").click()
+        page.get_by_label("Does not apply").first.check()
+        page.get_by_label("Does not apply").last.check()
+        save.click()
+        page.get_by_text("No items left").wait_for()
+        given = [(each.question, each.value, each.comment) for each in answers(bench)]
+        assert [each for each in given if not each[0].startswith("issue:")] == [
+            ("good", 1, ""), ("good", 1, "two\nlines"), ("share", 40.0, ""), ("good", None, ""), ("share", None, ""),
+        ]  # fmt: skip
 
 
 LOOKS = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 390, 320)]
 """On a laptop, on a phone, and four times as large."""
 
 
-def test_axe_finds_nothing_on_any_page(browser: Any, tmp_path: Path) -> None:
-    with with_issues(tmp_path) as (opened, port), tab(browser, port) as page:
+def test_axe_finds_nothing_on_any_page(rating_issues: RateIn) -> None:
+    with rating_issues() as (_, page):
         found = {}
         for path in ("/in/" + "x" * 43, "/", "/rate/look/done", "/rate/look", "/nothing"):
             page.goto(path)
@@ -525,12 +472,10 @@ def test_axe_finds_nothing_on_any_page(browser: Any, tmp_path: Path) -> None:
         page.get_by_label("Quote from the turn").fill("warm in Paris")
         page.locator(".kinds button").first.click()
         page.locator("[data-turn] mark").wait_for()
-        page.keyboard.press("Escape")
-        page.keyboard.press("Enter")
+        press(page, "Escape", "Enter")
         page.get_by_text("Not answered yet").wait_for()
         found["something wrong"] = faults(page, LOOKS)
-        page.keyboard.press("2")
-        page.keyboard.press("Enter")
+        press(page, "2", "Enter")
         page.locator("mark.found").wait_for()
         found["second stage"] = faults(page, LOOKS)
         page.keyboard.press("?")
@@ -538,18 +483,17 @@ def test_axe_finds_nothing_on_any_page(browser: Any, tmp_path: Path) -> None:
         assert not any(found.values()), found
 
 
-def test_the_switch_of_light_and_dark_is_remembered(browser: Any, tmp_path: Path) -> None:
-    with workbench(tmp_path) as (_, port, _keys), tab(browser, port, color_scheme="dark") as page:
+def test_the_switch_of_light_and_dark_is_remembered(browser: Any, workbench: StartWorkbench) -> None:
+    colour = "getComputedStyle(document.body).backgroundColor"
+    dark, light = "rgb(15, 19, 24)", "rgb(255, 255, 255)"
+    with tab(browser, workbench().port, color_scheme="dark") as page:
         page.goto("/")
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 19, 24)"
+        assert page.evaluate(colour) == dark
         page.emulate_media(color_scheme="light")
         page.reload()
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert page.evaluate(colour) == light
         page.get_by_role("button", name="Dark").click()
         page.reload()
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 19, 24)"
+        assert page.evaluate(colour) == dark
         page.get_by_role("button", name="Light").click()
-        assert page.evaluate("[getComputedStyle(document.body).backgroundColor, Object.keys(localStorage)]") == [
-            "rgb(255, 255, 255)",
-            ["look"],
-        ]
+        assert page.evaluate(f"[{colour}, Object.keys(localStorage)]") == [light, ["look"]]

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from browsing import DARK, LIGHT, chromium, faults, tab
+from browsing import DARK, LIGHT, faults, tab
 from read_conversations import RICH, reading_project
 from scored_rows import add_scores
-from served_workbench import Browser, project, served
+from served_workbench import StartWorkbench, project, served
 from test_workbench_pages import EVIL, strange
 
 from accord import Conversation, Turn
 from accord.project import Project
 from accord.scoring import score
-from accord.store import Studies
-from accord.web import add_person
-from accord.web.pages.explore import CATEGORIES, OTHER, ChartSettings, ExploreChart, load_score_table
+from accord.web.pages.explore import CATEGORIES, OTHER, ChartSettings, ExploreChart, ScoreTable, load_score_table
 
 VALUE = "score: value"
 
@@ -48,39 +46,46 @@ def test_score_table_has_metadata_and_metrics_without_synthetic_conversations(
         assert (len(few.rows), few.total) == (10, 31) and few == load_score_table(opened, size=10)
 
 
-def test_a_conversation_that_the_store_does_not_hold_has_its_score_alone(tmp_path: Path) -> None:
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[Callable[..., ScoreTable]]:
+    """Store scores of a project of twelve conversations and others, and return its table."""
     with project(tmp_path) as opened:
-        with opened.store.run("score", {}) as kept:
-            rows = [{"conversation": name, "turn": turn, "value": 2.0, "annotator": "population"}
-                    for name, turn in (("elsewhere", None), ("gpt-9-1", 1), ("gpt-9-1", 99))]  # fmt: skip
-            add_scores(opened, kept.id, rows)
-        found = load_score_table(opened)
-        assert found.unknown == 1 and [row.get("metadata: system") for row in found.rows] == [None, "gpt-9", "gpt-9"]
-        assert [row.get("metric: question-rate") for row in found.rows] == [None, 0.0, None]
+
+        def load(rows: Iterable[Mapping[str, Any]], *others: Conversation) -> ScoreTable:
+            opened.store.add_conversations(others)
+            with opened.store.run("score", {}) as kept:
+                add_scores(opened, kept.id, rows)
+            return load_score_table(opened)
+
+        yield load
 
 
-def test_a_chart_counts_in_bins_and_names_no_field_by_its_text(tmp_path: Path) -> None:
-    with project(tmp_path) as opened:
-        opened.store.add_conversations(
-            Conversation(f"c{n}", (Turn("user", "a"), Turn("assistant", "b")), metadata={EVIL: f"{n % 30}"})
-            for n in range(60)
-        )
-        with opened.store.run("score", {}) as kept:
-            add_scores(opened, kept.id, [{"conversation": f"c{n}", "value": n / 7} for n in range(60)])
-        found = load_score_table(opened)
-        name = f"metadata: {EVIL}"
-        made = ExploreChart(found, ChartSettings.from_query({"x": name, "y": VALUE, "color": VALUE}, found.columns))
-        groups = made.to_json()["groups"]
-        counted = Counter[str]()
-        for group in groups:
-            counted[group["x"]] += group["n"]
-        assert len(counted) == CATEGORIES + 1 and counted[OTHER] == 60 - 2 * CATEGORIES
-        assert len({group["color"] for group in groups}) <= 5 and EVIL not in made.draw()
-        settings = ChartSettings.from_query(
-            {"x": VALUE, "y": VALUE, "mark": "point", "aggregate": "none"}, found.columns
-        )
-        plain = ExploreChart(found, settings)
-        assert plain.is_raw and len(plain.to_json()["points"]) == 60 and plain.draw().count("<circle") == 60
+def chart_of(found: ScoreTable, **fields: str) -> ExploreChart:
+    return ExploreChart(found, ChartSettings.from_query(fields, found.columns))
+
+
+def test_a_conversation_that_the_store_does_not_hold_has_its_score_alone(table: Callable[..., ScoreTable]) -> None:
+    found = table(
+        {"conversation": name, "turn": turn, "value": 2.0, "annotator": "population"}
+        for name, turn in (("elsewhere", None), ("gpt-9-1", 1), ("gpt-9-1", 99))
+    )
+    assert found.unknown == 1 and [row.get("metadata: system") for row in found.rows] == [None, "gpt-9", "gpt-9"]
+    assert [row.get("metric: question-rate") for row in found.rows] == [None, 0.0, None]
+
+
+def test_a_chart_counts_in_bins_and_names_no_field_by_its_text(table: Callable[..., ScoreTable]) -> None:
+    turns = (Turn("user", "a"), Turn("assistant", "b"))
+    chats = (Conversation(f"c{n}", turns, metadata={EVIL: f"{n % 30}"}) for n in range(60))
+    found = table(({"conversation": f"c{n}", "value": n / 7} for n in range(60)), *chats)
+    made = chart_of(found, x=f"metadata: {EVIL}", y=VALUE, color=VALUE)
+    groups = made.to_json()["groups"]
+    counted = Counter[str]()
+    for group in groups:
+        counted[group["x"]] += group["n"]
+    assert len(counted) == CATEGORIES + 1 and counted[OTHER] == 60 - 2 * CATEGORIES
+    assert len({group["color"] for group in groups}) <= 5 and EVIL not in made.draw()
+    plain = chart_of(found, x=VALUE, y=VALUE, mark="point", aggregate="none")
+    assert plain.is_raw and len(plain.to_json()["points"]) == 60 and plain.draw().count("<circle") == 60
 
 
 @pytest.mark.parametrize(
@@ -93,56 +98,43 @@ def test_a_chart_counts_in_bins_and_names_no_field_by_its_text(tmp_path: Path) -
         ({"x": "turns", "y": "metadata: system", "aggregate": "count"}, "<rect"),
     ],
 )
-def test_every_mark_draws(tmp_path: Path, fields: dict[str, str], drawn: str) -> None:
-    with project(tmp_path) as opened:
-        with opened.store.run("score", {}) as kept:
-            add_scores(opened, kept.id, [{"conversation": f"gpt-9-{n}", "value": n / 7} for n in range(12)])
-        found = load_score_table(opened)
-        chart = ExploreChart(found, ChartSettings.from_query(fields, found.columns))
-        assert drawn in chart.draw() and sum(group["n"] for group in chart.to_json().get("groups", [{"n": 12}])) == 12
+def test_every_mark_draws(table: Callable[..., ScoreTable], fields: dict[str, str], drawn: str) -> None:
+    chart = chart_of(table({"conversation": f"gpt-9-{n}", "value": n / 7} for n in range(12)), **fields)
+    assert drawn in chart.draw() and sum(group["n"] for group in chart.to_json().get("groups", [{"n": 12}])) == 12
 
 
 @pytest.mark.slow
-def test_explore_is_for_leads_and_refuses_unknown_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with reading_project(tmp_path, monkeypatch) as opened:
-        with served(opened) as port:
-            browser = Browser(port)
-            browser.get("/")
-            assert "No conversation has been scored yet" in browser.get("/explore") and browser.status == 200
-            scored(opened, tmp_path)
-            page = browser.get("/explore?" + urlencode({"x": "turns", "aggregate": "count"}))
-            assert "31 of 31 scores" in page and "1 score of synthetic conversations is left out" in page
-            assert not strange(page) and 'value="turns" selected' in page
-            for wrong in (
-                {"x": EVIL},
-                {"mark": "image"},
-                {"aggregate": "sum(x)"},
-                {"y": "metadata: topic"},
-                {"aggregate": "none"},
-            ):
-                refused = browser.get("/explore?" + urlencode(wrong))
-                assert (
-                    browser.status == 422 and not strange(refused) and ("allowed: " in refused or "choose" in refused)
-                ), wrong
-            assert "are included" in browser.get("/explore?synthetic=yes")
-        studies = Studies(opened.store)
-        key = add_person(studies, "ann")
-        studies.close()
-        with served(opened) as port:
-            ann = Browser(port)
-            ann.post("/in", key=key)
-            for path in ("/explore", "/explore.json"):
-                assert RICH not in ann.get(path) and ann.status == 403, path
-            assert json.loads(ann.get("/explore.json"))["error"]
+def test_explore_is_for_leads_and_refuses_unknown_columns(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = workbench(["ann"], ["lee"], reading_project(tmp_path, monkeypatch))
+    lee, ann = bench.browser("lee"), bench.browser("ann")
+
+    def explore(**fields: str) -> str:
+        return lee.get("/explore?" + urlencode(fields))
+
+    assert "No conversation has been scored yet" in explore() and lee.status == 200
+    scored(bench.project, tmp_path)
+    page = explore(x="turns", aggregate="count")
+    assert "31 of 31 scores" in page and "1 score of synthetic conversations is left out" in page
+    assert not strange(page) and 'value="turns" selected' in page
+    for wrong in (
+        {"x": EVIL},
+        {"mark": "image"},
+        {"aggregate": "sum(x)"},
+        {"y": "metadata: topic"},
+        {"aggregate": "none"},
+    ):
+        refused = explore(**wrong)
+        assert lee.status == 422 and not strange(refused), wrong
+        assert "allowed: " in refused or "choose" in refused
+    assert "are included" in explore(synthetic="yes")
+    for path in ("/explore", "/explore.json"):
+        assert RICH not in ann.get(path) and ann.status == 403, path
+    assert json.loads(ann.get("/explore.json"))["error"]
 
 
 # --- in a browser -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +144,6 @@ def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any
     with pytest.MonkeyPatch.context() as patch, reading_project(folder, patch) as opened:
         scored(opened, folder)
         with served(opened) as port, tab(browser, port) as page:
-            page.request.get("/")
             yield page
 
 

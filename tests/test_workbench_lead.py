@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from served_workbench import Browser, project, served, submitted, token
+from served_workbench import Browser, StartWorkbench, project, submitted, token
+from waiting import until
 
 from accord import Conversation, Store, Turn
+from accord.edges import BadInput
 from accord.learning import Calibration
 from accord.project import Config, Project
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
@@ -36,29 +38,25 @@ from accord.studies.retrain import candidate_folder, load_report, promote_candid
 from accord.studies.study_progress import StudyProgress
 from accord.testing import planted
 from accord.values import Annotation, Label, Labels, Question, Scale, ScaleKind, StudySettings, Target
-from accord.web import add_person
 
 SCALE = Scale(options=(1, 2, 3, 4, 5))
 MAIN = Question(id="main", text="How good is it?", scale=SCALE)
 
 
-def said(person: str, place: int, value: int, question: str = "main") -> Annotation:
-    return Annotation(Target(f"c{place}"), question, person, "person", value)
+def said(person: str, place: int, value: int | str) -> Annotation:
+    return Annotation(Target(f"c{place}"), "main", person, "person", value)
 
 
 # --- statistics -----------------------------------------------------------------------------------------------------
 
 
 def test_alpha_of_many_draws_is_that_of_the_library() -> None:
-    rng = np.random.default_rng(0)
-    counts = rng.integers(0, 3, size=(40, 5)).astype(float)
-    units = [
-        {f"p{place}": float(code) for place, code in enumerate(np.repeat(np.arange(5), row.astype(int)))}
-        for row in counts
-    ]
+    counts = np.random.default_rng(0).integers(0, 3, size=(40, 5)).astype(float)
+    codes = [np.repeat(np.arange(5), row.astype(int)) for row in counts]
+    units = [{f"p{place}": float(code) for place, code in enumerate(each)} for each in codes]
     ones = np.ones((1, 40))
     for level, is_ordered in (("ordinal", True), ("nominal", False)):
-        assert units_alpha(counts, ones, is_ordered)[0] == pytest.approx(krippendorff_alpha(units, level))  # type: ignore[arg-type]
+        assert units_alpha(counts, ones, is_ordered)[0] == pytest.approx(krippendorff_alpha(units, level))
     twice = np.where(np.arange(40) < 20, 2.0, 0.0)[None]
     doubled = np.concatenate([counts[:20], counts[:20]])
     assert units_alpha(counts, twice)[0] == pytest.approx(units_alpha(doubled, ones)[0])
@@ -75,7 +73,7 @@ def test_the_confidence_sequence_covers_at_every_look_and_a_fixed_interval_does_
     for run in errors:
         # The sequence is the intersection of all looks, so the last interval lies inside every earlier one.
         ends = mean_sequence(run, 0, 4)
-        missed["sequence"] += not (ends.low is not None and ends.high is not None and ends.low <= truth <= ends.high)
+        missed["sequence"] += not ends.low <= truth <= ends.high
         looks = np.arange(5, n)
         mean = np.cumsum(run)[looks - 1] / looks
         squares = np.cumsum(run**2)[looks - 1] - looks * mean**2
@@ -83,32 +81,24 @@ def test_the_confidence_sequence_covers_at_every_look_and_a_fixed_interval_does_
         missed["fixed"] += bool((np.abs(mean - truth) > 1.96 * spread / np.sqrt(looks)).any())
     assert missed["sequence"] / runs <= 0.05 and missed["fixed"] / runs > 0.2
     whole = mean_sequence(errors[0], 0, 4)
-    assert whole.low is not None and whole.high is not None and whole.high - whole.low < 1.2
+    assert whole.high - whole.low < 1.2
 
 
-def test_confidence_sequence_is_empty_without_values_and_refuses_values_outside_its_range() -> None:
-    assert mean_sequence(np.zeros(0), -1, 1) == mean_sequence(np.zeros(0), -1, 1)
+def test_confidence_sequence_is_whole_without_values_and_refuses_values_outside_its_range() -> None:
     assert (mean_sequence(np.zeros(0), -1, 1).low, mean_sequence(np.zeros(0), -1, 1).high) == (-1, 1)
     with pytest.raises(ValueError, match="must be from"):
         mean_sequence(np.array([1.5]), 0, 1)
 
 
-def opinions(
-    levels: dict[str, float], widths: dict[str, float], noise: float, seed: int = 0, items: int = 80
-) -> AnswerMatrix:
-    """A wide scale, on which planted habits are recovered."""
-    rng = np.random.default_rng(seed)
+def opinions(levels: dict[str, float], widths: dict[str, float], noise: float) -> AnswerMatrix:
+    """Answers of annotators with planted habits to 80 items, on a wide scale."""
+    rng = np.random.default_rng(0)
     question = Question(id="main", text="?", scale=Scale(options=tuple(range(0, 101))))
-    quality = rng.normal(scale=12, size=items)
-    rows = [
-        said(
-            name,
-            place,
-            int(np.clip(round(50 + level + widths[name] * quality[place] + rng.normal(scale=noise)), 0, 100)),
-        )
-        for name, level in levels.items()
-        for place in range(items)
-    ]
+    quality = rng.normal(scale=12, size=80)
+    rows = []
+    for name, level in levels.items():
+        values = 50 + level + widths[name] * quality + rng.normal(scale=noise, size=80)
+        rows += [said(name, place, int(value)) for place, value in enumerate(np.clip(values.round(), 0, 100))]
     return AnswerMatrix.of(question, rows)
 
 
@@ -140,23 +130,16 @@ def test_planted_habits_are_recovered_and_shared_habits_do_not_differ() -> None:
     found = opinions(levels, widths, 3.0)
     about = {each.person: each for each in annotator_habits(found)}
     for name, level in {"ann": -12.0, "bob": 0.0, "cy": 12.0}.items():  # less the mean of the two others
-        figure = about[name].level
-        assert figure.low is not None and figure.high is not None and figure.low - 2 <= level <= figure.high + 2
-    assert about["bob"].width.low is not None and about["bob"].width.low > 1 > (about["cy"].width.high or 2)
+        assert about[name].level.low - 2 <= level <= about[name].level.high + 2
+    assert about["bob"].width.low > 1 > about["cy"].width.high
     apart = decompose_disagreement(found)
-    assert (
-        apart is not None
-        and apart.level.value is not None
-        and apart.width.value is not None
-        and apart.residual.value is not None
-    )
-    assert apart.level.value + apart.width.value + apart.residual.value == pytest.approx(1)
+    parts = [apart.level.value, apart.width.value, apart.residual.value]
+    assert sum(parts) == pytest.approx(1)
     # Σ over pairs of (level difference)² : (width difference)²·12² : 2·noise²
     planted_parts = np.array([64 + 64 + 256, (0.25 + 0.25 + 1) * 144, 3 * 2 * 9.0])
-    shares = planted_parts / planted_parts.sum()
-    assert np.allclose([apart.level.value, apart.width.value, apart.residual.value], shares, atol=0.09)
+    assert np.allclose(parts, planted_parts / planted_parts.sum(), atol=0.09)
     same = decompose_disagreement(opinions(dict.fromkeys(levels, 0.0), dict.fromkeys(widths, 1.0), 3.0))
-    assert same is not None and same.residual.low is not None and same.residual.low > 0.9
+    assert same.residual.low > 0.9
 
 
 def test_agreement_and_its_change_have_the_intervals_of_conversations() -> None:
@@ -164,51 +147,33 @@ def test_agreement_and_its_change_have_the_intervals_of_conversations() -> None:
     before = opinions(levels, dict.fromkeys(levels, 1.0), 8.0)
     after = opinions(dict.fromkeys(levels, 0.0), dict.fromkeys(levels, 1.0), 3.0)
     alpha = agreement_of(before)
-    assert (
-        alpha.low is not None
-        and alpha.value is not None
-        and alpha.high is not None
-        and alpha.low < alpha.value < alpha.high
-    )
+    assert alpha.low < alpha.value < alpha.high
     one, other, change = agreement_change(before, after)
-    assert one == agreement_of(before) and change.value == pytest.approx((other.value or 0) - (one.value or 0))
-    assert change.low is not None and change.low > 0
-    nobody = agreement_change(before, AnswerMatrix.of(MAIN, [said("dee", 0, 1)]))
-    assert nobody[2].value is None
-    alike = agreement_of(
-        AnswerMatrix.of(MAIN, [said(name, n, v) for n in range(9) for name, v in (("ann", 2), ("bob", 3))])
-    )
-    assert alike.value is not None and alike.value < 0 and alike.low is alike.high is None, "resamples are all the same"
+    assert one == alpha and change.value == pytest.approx(other.value - one.value) and change.low > 0
+    assert agreement_change(before, AnswerMatrix.of(MAIN, [said("dee", 0, 1)]))[2].value is None
+    rows = [said(name, n, v) for n in range(9) for name, v in (("ann", 2), ("bob", 3))]
+    alike = agreement_of(AnswerMatrix.of(MAIN, rows))
+    assert alike.value < 0 and alike.low is alike.high is None, "resamples are all the same"
 
 
-def test_the_items_on_which_people_differ_come_first_and_agreement_is_no_item() -> None:
-    rows = [
-        said("ann", 0, 1),
-        said("bob", 0, 5),
-        said("ann", 1, 2),
-        said("bob", 1, 3),
-        said("ann", 2, 4),
-        said("bob", 2, 4),
-    ]
-    found = most_disputed(AnswerMatrix.of(MAIN, [*rows, said("ann", 3, 1)]))
-    assert [(unit[0].conversation, apart) for unit, apart in found] == [("c0", 16.0), ("c1", 1.0)]
-    names = Question(id="main", text="?", scale=Scale(kind=ScaleKind.NOMINAL, options=("red", "blue", "green")))
-    rows = [
-        Annotation(Target(f"c{n}"), "main", by, "person", v)
-        for n, by, v in (
-            (0, "ann", "red"),
-            (0, "bob", "green"),
-            (0, "cy", "red"),
-            (1, "ann", "red"),
-            (1, "bob", "blue"),
-            (2, "ann", "blue"),
-            (2, "bob", "blue"),
-        )
-    ]
-    assert [(unit[0].conversation, round(apart, 3)) for unit, apart in most_disputed(AnswerMatrix.of(names, rows))] == [
-        ("c1", 1.0),
-        ("c0", 0.667),
-    ]
+@pytest.mark.parametrize(
+    ("scale", "rows", "disputed"),
+    [
+        (SCALE, ["ann1 bob5", "ann2 bob3", "ann4 bob4", "ann1"], [("c0", 16.0), ("c1", 1.0)]),
+        (
+            Scale(kind=ScaleKind.NOMINAL, options=("1", "2", "3")),
+            ["ann1 bob3 cyd1", "ann1 bob2", "ann2 bob2"],
+            [("c1", 1.0), ("c0", 0.667)],
+        ),
+    ],
+)
+def test_the_items_on_which_people_differ_come_first_and_agreement_is_no_item(
+    scale: Scale, rows: list[str], disputed: list[tuple[str, float]]
+) -> None:
+    value = int if scale is SCALE else str
+    answers = [said(each[:3], place, value(each[3:])) for place, row in enumerate(rows) for each in row.split()]
+    found = most_disputed(AnswerMatrix.of(Question(id="main", text="?", scale=scale), answers))
+    assert [(unit[0].conversation, round(apart, 3)) for unit, apart in found] == disputed
 
 
 # --- the order ------------------------------------------------------------------------------------------------------
@@ -218,12 +183,10 @@ def test_the_order_thinks_ahead_and_says_when_the_interval_is_half_as_wide() -> 
     corpus = planted(conversations=60, annotators=4, noise=0.5)
     few = Labels(list(corpus.labels)[:30])
     order = ItemOrder.compute(corpus.evidence, few, corpus.question, few.annotators, 80)
-    assert (
-        list(order.remaining_variance) == sorted(order.remaining_variance, reverse=True)
-        and 0 < order.remaining_variance[-1] < order.remaining_variance[0] < 1
-    )
+    left = list(order.remaining_variance)
+    assert left == sorted(left, reverse=True) and 0 < left[-1] < left[0] < 1
     half = order.labels_to_halve
-    assert half is not None and order.remaining_variance[half - 1] <= 0.25 < order.remaining_variance[half - 2]
+    assert left[half - 1] <= 0.25 < left[half - 2]
     assert order.sentence() == f"{half} more labels, in this order, halve the evaluator's interval."
     short = ItemOrder.compute(corpus.evidence, few, corpus.question, few.annotators, 2)
     assert short.labels_to_halve is None and "narrow the evaluator's interval by" in short.sentence()
@@ -241,9 +204,8 @@ def test_random_draws_are_a_fixed_sample_of_the_items_and_the_rest_goes_by_the_o
     assert taught(candidates, "ann").item.target == others[7]
     assert taught([each for each in candidates if each.item.target != others[7]], "ann").item.target == others[3]
     assert make_ranking(settings, lambda: order, lambda: 0.1)(candidates, "ann").item in sample_items
-    assert make_ranking(settings, lambda: None)(candidates, "ann").item in sample_items, (
-        "before there is an order, at random"
-    )
+    unordered = make_ranking(settings, lambda: None)(candidates, "ann")
+    assert unordered.item in sample_items, "before there is an order, at random"
     assert taught([each for each in candidates if each.item in sample_items], "ann").item in sample_items
     assert taught(candidates, "bob").item in items, "nothing is wanted of bob: something else"
 
@@ -252,8 +214,6 @@ def test_random_draws_are_a_fixed_sample_of_the_items_and_the_rest_goes_by_the_o
 
 
 def test_jobs_run_one_at_a_time_wait_once_and_say_why_they_failed() -> None:
-    import threading
-
     jobs, gate, began, done = BackgroundJobs(), threading.Event(), threading.Event(), list[int]()
 
     def first() -> None:
@@ -288,373 +248,304 @@ class Panel:
     def __init__(self, look: StudySession, seed: int = 0) -> None:
         self.look, self.rng = look, np.random.default_rng(seed)
 
-    def rate(self, person: str, most: int) -> int:
-        """Answer at most `count` items, and return the number answered."""
-        for done in range(most):
+    def rate(self, person: str, most: int) -> None:
+        """Answer some items."""
+        for _ in range(most):
             assignment = self.look.take(person)
             if assignment is None:
-                return done
+                return
             item = assignment.item
             [conversation] = self.look.project.store.conversations([item.target.conversation])
             quality = (len(conversation.turns[1].content.split()) - 12) / 5
             for question, weight in (("Q0", 1.0), ("Q1", 0.5)):
                 value = int(np.clip(round(2.5 + weight * quality + LEVELS[person] + self.rng.normal(scale=0.5)), 1, 4))
                 id = f"{person}-{item.place:05d}-{question}-{item.round}-{item.kind}-made-by-page"
-                self.look.answer(
-                    person, submitted(assignment.id, question, value, id, seconds=12.5, comment=f"as {person} sees it")
-                )
+                given = submitted(assignment.id, question, value, id, seconds=12.5, comment=f"as {person} sees it")
+                self.look.answer(person, given)
             self.look.finish(person, assignment.id)
-        return most
 
     def everybody(self, most: int) -> None:
-        """Each some items."""
         for person in LEVELS:
             self.rate(person, most)
 
 
-@contextmanager
-def led(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Iterator[Project]:
+def led(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Project:
     """Thirty conversations, whose replies have from 1 to 25 words."""
     monkeypatch.chdir(folder)
     (folder / "help.yaml").write_text(RUBRIC)
-    about = {"title": "First look", "annotators_per_item": 2, "annotators": sorted(LEVELS), **settings}
+    study = {"title": "First look", "annotators_per_item": 2, "annotators": sorted(LEVELS), **settings}
     content = {
-        "store": f"sqlite:///{folder}/accord.db",
-        "rubric": "help.yaml",
-        "draws": 50,
-        "folds": 3,
-        "evaluators": {"calibration": {"head": "mixed"}},
-        "studies": {"look": about},
-    }
-    with Project(Config.model_validate(content)) as opened:
-        lengths = np.random.default_rng(3).integers(1, 25, 30)
-        opened.store.add_conversations(
-            Conversation(
-                f"chat-{n:02d}", (Turn("user", f"Question {n}?"), Turn("assistant", " ".join(["step"] * int(words))))
-            )
-            for n, words in enumerate(lengths)
-        )
-        yield opened
+        "store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "draws": 50, "folds": 3,
+        "evaluators": {"calibration": {"head": "mixed"}}, "studies": {"look": study},
+    }  # fmt: skip
+    opened = Project(Config.model_validate(content))
+    lengths = np.random.default_rng(3).integers(1, 25, 30)
+    opened.store.add_conversations(
+        Conversation(f"chat-{n:02d}", (Turn("user", f"Question {n}?"), Turn("assistant", " ".join(["step"] * words))))
+        for n, words in enumerate(lengths.tolist())
+    )
+    return opened
 
 
-@contextmanager
-def looked(opened: Project) -> Iterator[tuple[StudySession, BackgroundLearning, Panel]]:
-    studies = Studies(opened.store)
-    look = StudySession(opened, "look", studies)
-    look.begin()
-    loop = BackgroundLearning({"look": look})
+Begun = tuple[StudySession, BackgroundLearning, Panel]
+
+
+@pytest.fixture
+def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Begun]]:
+    """Begin a study with these settings; the background learning ends with the test."""
+    with ExitStack() as stack:
+
+        def start(**settings: Any) -> Begun:
+            opened = stack.enter_context(led(tmp_path, monkeypatch, **settings))
+            studies = Studies(opened.store)
+            stack.callback(studies.close)
+            look = StudySession(opened, "look", studies)
+            look.begin()
+            loop = BackgroundLearning({"look": look})
+            stack.callback(loop.jobs.close)
+            loop.jobs.wait()
+            return look, loop, Panel(look)
+
+        yield start
+
+
+def fit_and_promote(loop: BackgroundLearning) -> None:
+    loop.retrain()
+    loop.promote()
     loop.jobs.wait()
-    yield look, loop, Panel(look)
-    loop.jobs.close()
-    studies.close()
 
 
 @pytest.mark.slow
-def test_repeated_items_are_saved_next_to_first_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with (
-        led(tmp_path, monkeypatch, repeat_share=0.5, annotators_per_item=1) as opened,
-        looked(opened) as (look, _, panel),
-    ):
-        panel.rate("ann", 60)
-        again = [
-            each for each in look.studies.answers("look") if each.study == "look/1/again" and each.question == "Q0"
-        ]
-        first = {
-            each.target: each for each in look.studies.answers("look") if each.study == "look" and each.question == "Q0"
-        }
-        assert len(first) == 30 and again and all(not each.replaces for each in again)
-        same = sum(each.value == first[each.target].value for each in again)
-        [ann] = [each for each in StudyProgress(look).by_annotator if each.person == "ann"]
-        on_q1 = ann.repeats.n - len(again)
-        assert on_q1 == len(again) and ann.repeats.value is not None and ann.repeats.value * ann.repeats.n >= same
-        assert StudyProgress(look).sentence().startswith("30 of 30 items rated;")
+def test_repeated_items_are_saved_next_to_first_answers(begin: Callable[..., Begun]) -> None:
+    look, _, panel = begin(repeat_share=0.5, annotators_per_item=1)
+    panel.rate("ann", 60)
+    answers = look.studies.answers("look", question="Q0")
+    first = {each.target: each.value for each in answers if each.study == "look"}
+    again = [each for each in answers if each.study == "look/1/again"]
+    assert len(first) == 30 and again and all(not each.replaces for each in again)
+    same = sum(each.value == first[each.target] for each in again)
+    [ann] = [each for each in StudyProgress(look).by_annotator if each.person == "ann"]
+    assert ann.repeats.n == 2 * len(again), "both questions"
+    assert ann.repeats.value * ann.repeats.n >= same
+    assert StudyProgress(look).sentence().startswith("30 of 30 items rated;")
 
 
 @pytest.mark.slow
-def test_prediction_is_saved_before_the_answer_and_tests_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with led(tmp_path, monkeypatch, show_prediction=True) as opened, looked(opened) as (look, loop, panel):
-        assert loop.reasons == {"look": "no evaluator is fitted yet"}
-        panel.everybody(7)
-        assert (
-            not look.studies.predictions("look") and "no predictions by an evaluator" in StudyProgress(look).sentence()
-        )
-        loop.retrain()
-        assert loop.evaluator is None and load_report(loop.folder) is not None  # type: ignore[arg-type]
-        loop.promote()
-        loop.jobs.wait()
-        assert loop.evaluator is not None and not loop.reasons
-        asked = next(assignment for person in LEVELS if (assignment := look.take(person)) is not None)
-        [expected] = look.studies.predictions("look")
-        assert expected.item == asked.item.key and sum(expected.distribution.values()) == pytest.approx(1)
-        assert not look.revealed(asked), "nothing is shown before the answer"
-        panel.everybody(30)
-        [seen] = look.revealed(look.assignment(asked.id, asked.person))
-        assert seen == expected
-        found = live_accuracy(look)
-        assert found is not None and found.unpredicted == 28 and len(found.paired) == 32 and len(found.completed) > 10
-        figures = found.estimates()
-        assert figures["pearson"].value is not None and figures["pearson"].value > 0.6
-        assert figures["gain"].value is not None and figures["gain"].value > 0.05
-        # An answer that is changed after it was given is no test any more: the first one counts.
-        rows = look.studies.answers("look")
-        [own] = [
-            each
-            for each in rows
-            if each.by == asked.person and each.target == asked.item.target and each.question == "Q0"
-        ]
-        look.answer(asked.person, submitted(asked.id, "Q0", 1 if own.value != 1 else 4, "z" * 20))
-        assert live_accuracy(look).paired.answer.tolist() == found.paired.answer.tolist()  # type: ignore[union-attr]
+def test_prediction_is_saved_before_the_answer_and_tests_it(begin: Callable[..., Begun]) -> None:
+    look, loop, panel = begin(show_prediction=True)
+    assert loop.reasons == {"look": "no evaluator is fitted yet"}
+    panel.everybody(7)
+    assert not look.studies.predictions("look") and "no predictions by an evaluator" in StudyProgress(look).sentence()
+    loop.retrain()
+    assert loop.evaluator is None and load_report(loop.folder) is not None
+    loop.promote()
+    loop.jobs.wait()
+    assert loop.evaluator is not None and not loop.reasons
+    asked = next(assignment for person in LEVELS if (assignment := look.take(person)) is not None)
+    [expected] = look.studies.predictions("look")
+    assert expected.item == asked.item.key and sum(expected.distribution.values()) == pytest.approx(1)
+    assert not look.revealed(asked), "nothing is shown before the answer"
+    panel.everybody(30)
+    assert look.revealed(look.assignment(asked.id, asked.person)) == (expected,)
+    found = live_accuracy(look)
+    assert found.unpredicted == 28 and len(found.paired) == 32 and len(found.completed) > 10
+    figures = found.estimates()
+    assert figures["pearson"].value > 0.6 and figures["gain"].value > 0.05
+    # An answer that is changed after it was given is no test any more: the first one counts.
+    answers = look.studies.answers("look", question="Q0")
+    [own] = [each for each in answers if each.by == asked.person and each.target == asked.item.target]
+    look.answer(asked.person, submitted(asked.id, "Q0", 1 if own.value != 1 else 4, "z" * 20))
+    assert live_accuracy(look).paired.answer.tolist() == found.paired.answer.tolist()
 
 
 @pytest.mark.slow
-def test_no_prediction_is_made_after_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with led(tmp_path, monkeypatch) as opened, looked(opened) as (look, loop, panel):
-        panel.everybody(6)
-        begun = look.take("ann")
-        assert begun is not None
-        look.answer("ann", submitted(begun.id, "Q0", 2))
-        loop.retrain()
-        loop.promote()
-        loop.jobs.wait()
-        again = look.take("ann")
-        assert again is not None and again.id == begun.id
-        assert not [each for each in look.studies.predictions("look") if each.person == "ann"]
-        # The first prediction stays if another process writes one.
-        made = Prediction(begun.item.key, "ann", "Q0", "another", {"1": 1.0}, "2020")
-        assert look.studies.add_predictions([made]) == 1 and look.studies.add_predictions([made]) == 0
+def test_no_prediction_is_made_after_the_answer(begin: Callable[..., Begun]) -> None:
+    look, loop, panel = begin()
+    panel.everybody(6)
+    begun = look.take("ann")
+    look.answer("ann", submitted(begun.id, "Q0", 2))
+    fit_and_promote(loop)
+    assert look.take("ann").id == begun.id
+    assert not [each for each in look.studies.predictions("look") if each.person == "ann"]
+    # The first prediction stays if another process writes one.
+    made = Prediction(begun.item.key, "ann", "Q0", "another", {"1": 1.0}, "2020")
+    assert look.studies.add_predictions([made]) == 1 and look.studies.add_predictions([made]) == 0
 
 
 @pytest.mark.slow
-def test_the_informative_order_is_made_as_labels_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with (
-        led(tmp_path, monkeypatch, order="informative", random_share=0.3) as opened,
-        looked(opened) as (look, loop, panel),
-    ):
-        assert "8 are needed; label random conversations first" in loop.jobs.failed["order look"]
-        panel.everybody(5)
-        loop.jobs.wait()
-        order = loop.orders["look"]
-        assert order.remaining_variance and "order look" not in loop.jobs.failed
-        done = {(each.item.target, each.person) for each in look.studies.all_assignments("look")}
-        assert not done & set(order.suggested[:1])
-        loop.retrain()
-        loop.promote()
-        loop.jobs.wait()
-        order = loop.orders["look"]
-        panel.everybody(5)
-        loop.jobs.wait()
-        assert loop.orders["look"] is not order
-        settings = look.settings
-        ids = {each.target.conversation for each in look.studies.items("look") if is_random_sample(settings, each)}
-        panel.everybody(5)
-        others = {each.item.target.conversation for each in look.studies.all_assignments("look")} - ids
-        found = live_accuracy(look)
-        assert others and found is not None and set() < set(found.conversation) <= ids, (
-            "estimates use the random draws alone"
-        )
+def test_the_informative_order_is_made_as_labels_arrive(begin: Callable[..., Begun]) -> None:
+    look, loop, panel = begin(order="informative", random_share=0.3)
+    assert "8 are needed; label random conversations first" in loop.jobs.failed["order look"]
+    panel.everybody(5)
+    loop.jobs.wait()
+    order = loop.orders["look"]
+    assert order.remaining_variance and "order look" not in loop.jobs.failed
+    done = {(each.item.target, each.person) for each in look.studies.all_assignments("look")}
+    assert not done & set(order.suggested[:1])
+    fit_and_promote(loop)
+    order = loop.orders["look"]
+    panel.everybody(5)
+    loop.jobs.wait()
+    assert loop.orders["look"] is not order
+    items = look.studies.items("look")
+    random_draws = {each.target.conversation for each in items if is_random_sample(look.settings, each)}
+    panel.everybody(5)
+    assert {each.item.target.conversation for each in look.studies.all_assignments("look")} - random_draws
+    tested = set(live_accuracy(look).conversation)
+    assert tested and tested <= random_draws, "estimates use the random draws alone"
 
 
 @pytest.mark.slow
-def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with led(tmp_path, monkeypatch, retrain_every=24) as opened, looked(opened) as (look, loop, panel):
-        panel.everybody(5)
-        loop.jobs.wait()
-        assert loop.state()["candidate"] is None, "20 new answers are fewer than 24"
-        panel.everybody(2)
-        loop.jobs.wait()
-        folder = loop.folder
-        assert folder is not None and loop.state()["candidate"]["labels"] >= 24 and not folder.exists()
+def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(begin: Callable[..., Begun]) -> None:
+    _, loop, panel = begin(retrain_every=24)
+    panel.everybody(5)
+    loop.jobs.wait()
+    assert loop.state()["candidate"] is None, "20 new answers are fewer than 24"
+    panel.everybody(2)
+    loop.jobs.wait()
+    folder = loop.folder
+    assert loop.state()["candidate"]["labels"] >= 24 and not folder.exists()
+    promote_candidate(folder)
+    loop.retrain()
+    report = load_report(folder)
+    assert report["before"]["n"] == report["now"]["n"] == 28
+    assert {each["statistic"] for each in report["tests"]} == {"rmse", "pearson", "log_loss"}
+    before, new = ((each / "evaluator.json").read_bytes() for each in (folder, candidate_folder(folder)))
+    old = folder.rename(folder.with_name(f"{folder.name}.before-20261123"))  # the process dies here
+    assert recover_promotion(folder) and not recover_promotion(folder)
+    assert (folder / "evaluator.json").read_bytes() == new and (old / "evaluator.json").read_bytes() == before
+    with pytest.raises(BadInput, match="no candidate to promote"):
         promote_candidate(folder)
-        loop.retrain()
-        report = load_report(folder)
-        assert report is not None and report["before"]["n"] == report["now"]["n"] == 28
-        assert {each["statistic"] for each in report["tests"]} == {"rmse", "pearson", "log_loss"} or report["tests"]
-        before, new = (
-            (folder / "evaluator.json").read_bytes(),
-            (candidate_folder(folder) / "evaluator.json").read_bytes(),
-        )
-        folder.rename(folder.with_name(f"{folder.name}.before-20261123"))  # the process dies here
-        assert (
-            recover_promotion(folder)
-            and (folder / "evaluator.json").read_bytes() == new
-            and not recover_promotion(folder)
-        )
-        assert (folder.with_name(f"{folder.name}.before-20261123") / "evaluator.json").read_bytes() == before
-        with pytest.raises(Exception, match="no candidate to promote"):
-            promote_candidate(folder)
-        making = folder.with_name(f"{folder.name}.making")
-        making.mkdir()
-        (making / "evaluator.json").write_text("half")  # it dies while it writes
-        loop.retrain()
-        assert load_report(folder) is not None and not making.exists()
+    making = folder.with_name(f"{folder.name}.making")
+    making.mkdir()
+    (making / "evaluator.json").write_text("half")  # it dies while it writes
+    loop.retrain()
+    assert load_report(folder) is not None and not making.exists()
 
 
 @pytest.mark.slow
-def test_norming_rounds_ask_everybody_the_same_and_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with led(tmp_path, monkeypatch) as opened, served(opened) as port:
-        browser = Browser(port)
-        browser.get("/")
-        page = browser.get("/lead/look")
-        assert browser.status == 200 and "No answers yet; 30 items to be rated twice." in page
-        look = StudySession(opened, "look", Studies(opened.store))
-        Panel(look).everybody(1)
-        for items in ("0", "101", "\u0663", "\u00b2", "9" * 5000, "", "-1"):
-            assert browser.post("/lead/look/norm", form=token(page), items=items, do="open")[0] == 422
-        assert browser.post("/lead/look/norm", form=token(page), items="6", do="open")[0] == 303
-        for person in LEVELS:
-            given = look.take(person)
-            assert given is not None and given.item.round == 2 and given.item.person == person
-        Panel(look, 1).everybody(6)
-        after = look.take("ann")
-        assert after is not None and after.item.round == 1, "then the study goes on"
-        assert browser.post("/lead/look/norm", form=token(page), items="3", do="again")[0] == 303
-        Panel(look, 2).everybody(6)
-        data = json.loads(browser.get("/lead/look.json"))
-        assert [(each["round"], each["items"], each["done"]) for each in data["rounds"]] == [(2, 6, 24), (3, 6, 24)]
-        change = data["rounds"][1]["change"]["Q0"]
-        assert change["n"] == 6 and change["low"] <= change["value"] <= change["high"]
-        assert "Round 3: 24 of 24 ratings of 6 items" in browser.get("/lead/look")
-        look.studies.close()
+def test_norming_rounds_ask_everybody_the_same_and_come_first(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = workbench(opened=led(tmp_path, monkeypatch))
+    browser, look = bench.browser(), bench.session()
+    page = browser.get("/lead/look")
+    assert browser.status == 200 and "No answers yet; 30 items to be rated twice." in page
+    Panel(look).everybody(1)
+
+    def norm(items: str, do: str = "open") -> int:
+        return browser.post("/lead/look/norm", form=token(page), items=items, do=do)[0]
+
+    for items in ("0", "101", "\u0663", "\u00b2", "9" * 5000, "", "-1"):
+        assert norm(items) == 422
+    assert norm("6") == 303
+    for person in LEVELS:
+        item = look.take(person).item
+        assert item.round == 2 and item.person == person
+    Panel(look, 1).everybody(6)
+    assert look.take("ann").item.round == 1, "then the study goes on"
+    assert norm("3", "again") == 303
+    Panel(look, 2).everybody(6)
+    rounds = json.loads(browser.get("/lead/look.json"))["rounds"]
+    assert [(each["round"], each["items"], each["done"]) for each in rounds] == [(2, 6, 24), (3, 6, 24)]
+    change = rounds[1]["change"]["Q0"]
+    assert change["n"] == 6 and change["low"] <= change["value"] <= change["high"]
+    assert "Round 3: 24 of 24 ratings of 6 items" in browser.get("/lead/look")
 
 
 @pytest.mark.slow
-def test_adjudication_adds_an_answer_and_replaces_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with led(tmp_path, monkeypatch) as opened, served(opened) as port:
-        browser = Browser(port)
-        browser.get("/")
-        look = StudySession(opened, "look", Studies(opened.store))
-        Panel(look).everybody(6)
-        labels = len(opened.store.labels())
-        said = json.loads(browser.get("/lead/look/disagree.json"))
-        page = browser.get("/lead/look/disagree")
-        assert browser.status == 200 and "as ann sees it" in page and "harsh or lenient" in page
-        worst_item = said["items"][0]
-        assert len(worst_item["answers"]["Q0"]) == 2
-        fields = {
-            "form": token(page),
-            "item": worst_item["key"],
-            "question": "Q0",
-            "id": "k" * 20,
-            "value": "4",
-            "comment": "<i>we talked</i>",
-        }
-        for _ in range(2):  # sent twice, kept once
-            assert browser.post("/lead/look/adjudicate", **fields)[0] == 303
-        assert browser.post("/lead/look/adjudicate", **{**fields, "value": "3"})[0] == 409
-        assert browser.post("/lead/look/adjudicate", **{**fields, "value": "9", "id": "m" * 20})[0] == 422
-        assert browser.post("/lead/look/adjudicate", **{**fields, "item": "none", "id": "m" * 20})[0] == 422
-        assert browser.post("/lead/look/adjudicate", **{**fields, "question": "Q7", "id": "m" * 20})[0] == 422
-        assert (
-            browser.post("/lead/look/adjudicate", **{**fields, "value": "3", "id": "n" * 20})[0] == 303
-        )  # a second thought
-        assert len(opened.store.labels()) == labels + 1
-        now = json.loads(browser.get("/lead/look/disagree.json"))["items"][0]
-        assert now["answers"] == worst_item["answers"] and [each["value"] for each in now["adjudicated"]] == [3]
-        page = browser.get("/lead/look/disagree")
-        assert "&lt;i&gt;we talked" in page and "<i>we talked" not in page
-        assert (
-            "is not part of this study" in browser.get("/lead/look/disagree?question=%3Cscript%3E")
-            and browser.status == 422
-        )
-        look.studies.close()
+def test_adjudication_adds_an_answer_and_replaces_none(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = workbench(opened=led(tmp_path, monkeypatch))
+    browser = bench.browser()
+    Panel(bench.session()).everybody(6)
+    labels = len(bench.store.labels())
+    [worst, *_] = json.loads(browser.get("/lead/look/disagree.json"))["items"]
+    page = browser.get("/lead/look/disagree")
+    assert browser.status == 200 and "as ann sees it" in page and "harsh or lenient" in page
+    assert len(worst["answers"]["Q0"]) == 2
+    fields = {"form": token(page), "item": worst["key"], "question": "Q0", "comment": "<i>we talked</i>"}
+
+    def adjudicate(value: str, letter: str, **more: str) -> int:
+        return browser.post("/lead/look/adjudicate", **{**fields, "value": value, "id": letter * 20, **more})[0]
+
+    assert [adjudicate("4", "k") for _ in range(2)] == [303, 303], "sent twice, kept once"
+    assert adjudicate("3", "k") == 409
+    assert adjudicate("9", "m") == adjudicate("4", "m", item="none") == adjudicate("4", "m", question="Q7") == 422
+    assert adjudicate("3", "n") == 303, "a second thought"
+    assert len(bench.store.labels()) == labels + 1
+    now = json.loads(browser.get("/lead/look/disagree.json"))["items"][0]
+    assert now["answers"] == worst["answers"] and [each["value"] for each in now["adjudicated"]] == [3]
+    page = browser.get("/lead/look/disagree")
+    assert "&lt;i&gt;we talked" in page and "<i>we talked" not in page
+    assert "is not part of this study" in browser.get("/lead/look/disagree?question=%3Cscript%3E")
+    assert browser.status == 422
 
 
 def settled(browser: Browser) -> dict[str, Any]:
     """The evaluator's part of the first page, once nothing is being done."""
-    while True:
-        found = json.loads(browser.get("/lead.json"))["learning"]
-        if not (found["fitting"] or found["preparing"]):
-            return dict(found)
-        time.sleep(0.05)
+
+    def learning() -> Any:
+        return json.loads(browser.get("/lead.json"))["learning"]
+
+    until(lambda: not (found := learning())["fitting"] and not found["preparing"])
+    return dict(learning())
 
 
 @pytest.mark.slow
-def test_lead_fits_and_promotes_while_annotators_see_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with led(tmp_path, monkeypatch) as opened:
-        studies = Studies(opened.store)
-        keys = {name: add_person(studies, name, role) for name, role in (("ann", "annotator"), ("lee", "lead"))}
-        studies.close()
-        with served(opened) as port:
-            lee, ann = Browser(port), Browser(port)
-            for name, browser in (("lee", lee), ("ann", ann)):
-                assert browser.post("/in", key=keys[name])[0] == 303
-            look = StudySession(opened, "look", Studies(opened.store))
-            Panel(look).everybody(6)
-            page = lee.get("/lead")
-            assert "No evaluator is in use yet" in page and settled(lee)["evaluator"] is None
-            assert lee.post("/lead/promote", form=token(page), made="")[0] == 422
-            assert lee.post("/lead/fit", form="0" * 64)[0] == 403
-            assert lee.post("/lead/fit", form=token(page))[0] == 303
-            candidate = settled(lee)["candidate"]
-            assert candidate["labels"] == 24 and "no evaluator to compare with" in candidate["summary"]
-            assert "<h3>Candidate</h3>" in lee.get("/lead")
-            assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, "another than was looked at"
-            assert lee.post("/lead/promote", form=token(page), made=candidate["made"])[0] == 303
-            assert settled(lee)["evaluator"]["annotators"] == 4
-
-            shown = [ann.get("/rate/look"), ann.get("/rate/look/done"), ann.get("/rate/look/done.json"), ann.get("/")]
-            [expected] = [each for each in look.studies.predictions("look") if each.person == "ann"]
-            shown.append(ann.get(f"/rate/look/{look.studies.assignments_of('look', 'ann')[0].id}.json"))
-            for secret in (
-                *(f"{chance:.6}" for chance in expected.distribution.values()),
-                expected.evaluator,
-                "expected",
-                "as bob sees it",
-            ):
-                assert not [each for each in shown if secret in each], secret
-            for path in (
-                "/lead",
-                "/lead.json",
-                "/lead/look",
-                "/lead/look.json",
-                "/lead/look/disagree",
-                "/lead/look/disagree.json",
-            ):
-                said = ann.get(path)
-                assert ann.status == 403 and "the role lead" in said and "bob" not in said, path
-            form = token(ann.get("/rate/look"))
-            for path in ("/lead/fit", "/lead/promote", "/lead/look/norm", "/lead/look/adjudicate"):
-                assert ann.post(path, form=form)[0] == 403, path
-            assert lee.get("/lead/nothing") and lee.status == 404
-            look.studies.close()
-    assert max(item.round for item in _items(tmp_path)) == 1
-
-
-def _items(folder: Path) -> list[Item]:
-    store = Store(f"sqlite:///{folder}/accord.db")
-    studies = Studies(store)
-    found = studies.items("look")
-    studies.close()
-    store.close()
-    return found
-
-
-def test_every_lead_page_opens_before_anybody_has_rated(tmp_path: Path) -> None:
-    with project(tmp_path) as opened, served(opened) as port:
-        browser = Browser(port)
-        browser.get("/")
-        for path in ("/lead", "/lead/look", "/lead/look/disagree", "/lead/look/disagree?question=Q1"):
-            page = browser.get(path)
-            assert browser.status == 200 and "style=" not in page and "<script>" not in page, path
-            assert json.loads(browser.get(path.replace("?", ".json?") if "?" in path else f"{path}.json"))
-
-
-@pytest.mark.slow
-def test_an_evaluator_of_another_question_or_level_expects_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_lead_fits_and_promotes_while_annotators_see_nothing(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with led(tmp_path, monkeypatch, stages=[{"questions": ["Q1"]}]) as opened, looked(opened) as (look, loop, _):
-        panel_rows = [(person, n) for n in range(12) for person in LEVELS]
-        opened.store.add_labels(
-            Label(Target(f"chat-{n:02d}"), "Q0", person, 1 + (n + len(person)) % 4) for person, n in panel_rows
-        )
-        loop.retrain()
-        loop.promote()
-        loop.jobs.wait()
-        assert "predicts 'Q0', which is not a question of this study" in loop.reasons["look"]
-        assert look.take("ann") is not None and not look.studies.predictions("look")
+    bench = workbench(["ann"], ["lee"], led(tmp_path, monkeypatch))
+    lee, ann, look = bench.browser("lee"), bench.browser("ann"), bench.session()
+    Panel(look).everybody(6)
+    page = lee.get("/lead")
+    assert "No evaluator is in use yet" in page and settled(lee)["evaluator"] is None
+    assert lee.post("/lead/promote", form=token(page), made="")[0] == 422
+    assert lee.post("/lead/fit", form="0" * 64)[0] == 403
+    assert lee.post("/lead/fit", form=token(page))[0] == 303
+    candidate = settled(lee)["candidate"]
+    assert candidate["labels"] == 24 and "no evaluator to compare with" in candidate["summary"]
+    assert "<h3>Candidate</h3>" in lee.get("/lead")
+    assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, "another than was looked at"
+    assert lee.post("/lead/promote", form=token(page), made=candidate["made"])[0] == 303
+    assert settled(lee)["evaluator"]["annotators"] == 4
+
+    shown = [ann.get(f"/{path}") for path in ("rate/look", "rate/look/done", "rate/look/done.json", "")]
+    [expected] = [each for each in look.studies.predictions("look") if each.person == "ann"]
+    shown.append(ann.get(f"/rate/look/{look.studies.assignments_of('look', 'ann')[0].id}.json"))
+    chances = [f"{chance:.6}" for chance in expected.distribution.values()]
+    for secret in (*chances, expected.evaluator, "expected", "as bob sees it"):
+        assert not [each for each in shown if secret in each], secret
+    for path in ("/lead", "/lead/look", "/lead/look/disagree"):
+        for ending in ("", ".json"):
+            said = ann.get(path + ending)
+            assert ann.status == 403 and "the role lead" in said and "bob" not in said, path
+    form = token(ann.get("/rate/look"))
+    for path in ("/lead/fit", "/lead/promote", "/lead/look/norm", "/lead/look/adjudicate"):
+        assert ann.post(path, form=form)[0] == 403, path
+    assert lee.get("/lead/nothing") and lee.status == 404
+    assert max(item.round for item in look.studies.items("look")) == 1
+
+
+def test_every_lead_page_opens_before_anybody_has_rated(workbench: StartWorkbench) -> None:
+    browser = workbench().browser()
+    for path in ("/lead", "/lead/look", "/lead/look/disagree", "/lead/look/disagree?question=Q1"):
+        page = browser.get(path)
+        assert browser.status == 200 and "style=" not in page and "<script>" not in page, path
+        assert json.loads(browser.get(path.replace("?", ".json?") if "?" in path else f"{path}.json"))
+
+
+@pytest.mark.slow
+def test_an_evaluator_of_another_question_or_level_expects_nothing(begin: Callable[..., Begun]) -> None:
+    look, loop, _ = begin(stages=[{"questions": ["Q1"]}])
+    look.project.store.add_labels(
+        Label(Target(f"chat-{n:02d}"), "Q0", person, 1 + (n + len(person)) % 4) for n in range(12) for person in LEVELS
+    )
+    fit_and_promote(loop)
+    assert "predicts 'Q0', which is not a question of this study" in loop.reasons["look"]
+    assert look.take("ann") is not None and not look.studies.predictions("look")
 
 
 @pytest.mark.slow
@@ -670,22 +561,21 @@ def test_stopping_rule_matches_planted_truth_on_average() -> None:
         then = [*first, *(every[each] for each in order.suggested[: order.labels_to_halve or 120])]
 
         def error(labels: list[Label], x: Any = x, corpus: Any = corpus) -> float:
-            head = Calibration(corpus.question, answer_model="mixed", shift_groups=()).fit(
-                corpus.evidence, Labels(labels)
-            )
-            said = {
-                name: head.predict_each(corpus.evidence, [name if name in head.annotators else None] * len(x))
-                for name in corpus.levels
-            }
-            truth = {name: np.clip(5 + x @ corpus.weights + level, 1, 9) for name, level in corpus.levels.items()}
-            return float(np.sqrt(np.mean([(np.array([s.value for s in said[n]]) - truth[n]) ** 2 for n in said])))  # type: ignore[union-attr]
+            head = Calibration(corpus.question, answer_model="mixed", shift_groups=())
+            head.fit(corpus.evidence, Labels(labels))
+            errors = []
+            for name, level in corpus.levels.items():
+                known = name if name in head.annotators else None
+                values = [score.value for score in head.predict_each(corpus.evidence, [known] * len(x))]
+                errors.append((np.array(values) - np.clip(5 + x @ corpus.weights + level, 1, 9)) ** 2)
+            return float(np.sqrt(np.mean(errors)))
 
         shares.append(error(then) / error(first))
     assert 0.35 < float(np.mean(shares)) < 0.65
 
 
 def test_pairs_names_a_damaged_evaluator_and_a_study_without_items_have_their_pages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rubric = (
@@ -704,58 +594,45 @@ def test_pairs_names_a_damaged_evaluator_and_a_study_without_items_have_their_pa
         "none": {"items": {"ids": ["gone"]}},
     }
     content = {"store": f"sqlite:///{tmp_path}/accord.db", "rubric": "both.yaml", "studies": studies}
-    with Project(Config.model_validate(content)) as opened:
-        opened.store.add_conversations(
-            Conversation(f"c{n}", (Turn("user", f"Hello {n // 2}"), Turn("assistant", f"Well, {n}"))) for n in range(8)
-        )
-        with served(opened) as port:
-            browser = Browser(port)
-            browser.get("/")
-            assert "cannot be loaded" in browser.get("/lead") or settled(browser)["preparing"] == ""
-            assert "fit it again" in settled(browser)["failed"]["prepare"]
-            page = browser.get("/lead")
-            assert "cannot be loaded" in page and "no conversation in the store matches" in page
-            kept = Studies(opened.store)
-            for name, question, said in (("pairs", "Q/1 &", (-1, 1)), ("moods", "Q0", ("red", "blue & green"))):
-                look = StudySession(opened, name, kept)
-                for person, value in zip(("ann", "bob"), said, strict=True):
-                    while (assignment := look.take(person)) is not None:
-                        id = f"{person}-{name}-{assignment.item.place}-made-by-the-page"
-                        look.answer(person, submitted(assignment.id, question, value, id))
-                        look.finish(person, assignment.id)
-                assert browser.get(f"/lead/{name}") and browser.status == 200
-                page = browser.get(f"/lead/{name}/disagree")
-                data = json.loads(browser.get(f"/lead/{name}/disagree.json"))
-                assert browser.status == 200 and len(data["items"]) == (4 if name == "pairs" else 8)
-                fields = {
-                    "form": token(page),
-                    "item": data["items"][0]["key"],
-                    "question": question,
-                    "id": f"{name:x<20}",
-                }
-                status, _, where = browser.post(f"/lead/{name}/adjudicate", value=str(said[1]), **fields)
-                assert status == 303 and browser.get(where) and browser.status == 200
-            assert browser.get("/lead/none") and browser.status == 422
-            kept.close()
+    opened = Project(Config.model_validate(content))
+    opened.store.add_conversations(
+        Conversation(f"c{n}", (Turn("user", f"Hello {n // 2}"), Turn("assistant", f"Well, {n}"))) for n in range(8)
+    )
+    bench = workbench(opened=opened)
+    browser = bench.browser()
+    assert "fit it again" in settled(browser)["failed"]["prepare"]
+    page = browser.get("/lead")
+    assert "cannot be loaded" in page and "no conversation in the store matches" in page
+    for name, question, values, count in (("pairs", "Q/1 &", (-1, 1), 4), ("moods", "Q0", ("red", "blue & green"), 8)):
+        look = bench.session(name)
+        for person, value in zip(("ann", "bob"), values, strict=True):
+            while (assignment := look.take(person)) is not None:
+                id = f"{person}-{name}-{assignment.item.place}-made-by-the-page"
+                look.answer(person, submitted(assignment.id, question, value, id))
+                look.finish(person, assignment.id)
+        assert browser.get(f"/lead/{name}") and browser.status == 200
+        page = browser.get(f"/lead/{name}/disagree")
+        items = json.loads(browser.get(f"/lead/{name}/disagree.json"))["items"]
+        assert browser.status == 200 and len(items) == count
+        fields = {"form": token(page), "item": items[0]["key"], "question": question, "id": f"{name:x<20}"}
+        status, _, where = browser.post(f"/lead/{name}/adjudicate", value=str(values[1]), **fields)
+        assert status == 303 and browser.get(where) and browser.status == 200
+    assert browser.get("/lead/none") and browser.status == 422
 
 
 def test_a_lead_s_answer_replaces_the_lead_s_own_alone_in_either_database(store: Store) -> None:
     store.add_conversations([Conversation("c1", (Turn("user", "a"), Turn("assistant", "b")))])
     studies = Studies(store)
     studies.add_items([Item("look", 1, 0, "plain", Target("c1"))])
-    until = "2999-01-01T00:00:00.000+00:00"
-    given = studies.take("look", 1, "ann", 1, until)
-    assert given is not None
+    assert studies.take("look", 1, "ann", 1, "2999-01-01T00:00:00.000+00:00") is not None
     look = Annotation(Target("c1"), "Q0", "lee", "person", study="look/adjudicated")
     for value, answer in ((4, "c" * 20), (4, "c" * 20), (1, "d" * 20)):
         studies.adjudicate(replace(look, value=value, answer=answer))
     studies.adjudicate(replace(look, by="kim", value=2, answer="e" * 20))
     with pytest.raises(Conflict, match="used for another answer"):
         studies.adjudicate(replace(look, value=2, answer="d" * 20))
-    assert [(each.by, each.value, each.replaces) for each in studies.answers("look")] == [
-        ("lee", 1, "c" * 20),
-        ("kim", 2, ""),
-    ]
+    kept = [(each.by, each.value, each.replaces) for each in studies.answers("look")]
+    assert kept == [("lee", 1, "c" * 20), ("kim", 2, "")]
     assert [(each.by, each.value) for each in studies.answers("look", first=True)] == [("lee", 4), ("kim", 2)]
     assert not studies.answers("loo"), "a study whose name has the same prefix is separate"
     studies.close()

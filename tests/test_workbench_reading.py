@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ import pytest
 import scaled
 from read_conversations import POLICY, REPLY, RICH, reading_project, rich
 from scored_rows import add_scores
-from served_workbench import Browser, project, served
+from served_workbench import Browser, StartWorkbench, project
 from test_workbench_pages import EVIL, strange
+from waiting import until
 
 from accord import Conversation, Turn
 from accord.live import Message
@@ -22,11 +22,10 @@ from accord.live import open_ingestor as watched
 from accord.models import run
 from accord.project import Project
 from accord.scoring import score
-from accord.store import Studies, scores_of_conversation
+from accord.store import scores_of_conversation
 from accord.studies.citations import CitationFinder, excerpts
 from accord.studies.predicted_ratings import PredictionService, predict_conversation
-from accord.values import Annotation, Document, Issue, IssueAnnotation, Sample, Score, Target
-from accord.web import add_person
+from accord.values import Annotation, Document, Issue, IssueAnnotation, Sample, Target
 from accord.web.context import conversation_address
 from accord.web.pages.conversation import back_address
 from accord.web.pages.conversation_details import load_details
@@ -34,88 +33,78 @@ from accord.web.pages.conversation_details import load_details
 
 def read(browser: Browser, address: str) -> dict[str, Any]:
     """Return a conversation's data after its predictions are computed."""
-    while True:
-        found = json.loads(browser.get(address))
-        if browser.status != 200 or found["predictions"]["state"] != "waiting":
-            return dict(found)
-        time.sleep(0.05)
-
-
-def signed_in(port: int) -> Browser:
-    browser = Browser(port)
-    browser.get("/")
-    return browser
+    until(lambda: json.loads(browser.get(address))["predictions"]["state"] != "waiting")
+    return dict(json.loads(browser.get(address)))
 
 
 # --- page --------------------------------------------------------------------------------------------------
 
 
-def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with reading_project(tmp_path, monkeypatch) as opened:
-        evaluator = opened.load()
-        kept = score(opened, evaluator, [rich()], tmp_path / "scores.jsonl")
-        with served(opened) as port:
-            browser, where = signed_in(port), conversation_address(RICH)
-            data = read(browser, f"{where}.json")
-            page = html.unescape(browser.get(conversation_address(RICH, 4, "/board/list?question=Q0")))
-        [known] = run(evaluator.predict([Sample(rich())]), opened.stored_models)
-        assert isinstance(known, Score) and data["predictions"]["scores"]["conversation"]["value"] == known.value
-        for name, row in data["predictions"]["people"]["conversation"].items():
-            [own] = run(evaluator.predict([Sample(rich())], name), opened.stored_models)
-            assert isinstance(own, Score) and row["value"] == own.value and row["distribution"] == own.distribution
-        assert set(data["predictions"]["people"]["conversation"]) == {"ann", "bob", "cy"}
-        whole, reply = data["whole"], data["turns"][4]
-        by = {each["person"]: each for each in whole["answers"]}
-        assert (by["ann"]["value"], [each["value"] for each in by["ann"]["history"]]) == (2, [1])
-        assert by["bob"]["history"] == [] and whole["scores"][0]["run"] == kept.run
-        assert [each["by"] for each in reply["marks"]] == ["bob"], "a mark that was taken back is gone"
-        assert [each["quote"] for each in reply["issues"][0]["issues"]][0] in REPLY
-        assert reply["documents"] == [{"number": 1, "is_cited": True, "spans": [[17, 59]]}]
-        assert POLICY[17:59] == "can be returned within 45 days of delivery"
-        assert {each["question"]: each["expected"] for each in reply["judged"]} == pytest.approx({"Q0": 3, "Q1": 3})
-        assert data["predictions"]["metrics"]["4"]["citation-rate"] == 1
-        for said in (
-            "Tool call: find_article", "on reflection", "too curt", "One claim is wrong.", "(not in the turn)",
-            "cited, repeated", "Predicted ratings", "judge-1, logprobs", "desk-2", "band ",
-            'href="/board/list?question=Q0"', 'class="turn rated reply" id="t4"', "latency",
-        ):  # fmt: skip
-            assert said in page, said
-        assert "Synthetic conversation" not in page and not strange(page)
+# --- page --------------------------------------------------------------------------------------------------
 
 
-def test_synthetic_conversation_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with reading_project(tmp_path, monkeypatch, fits=False) as opened, served(opened) as port:
-        browser = signed_in(port)
-        page, data = browser.get("/conversation/made"), read(browser, "/conversation/made.json")
-        assert "Synthetic conversation." in page and "DS1" in page and "model-a" in page
-        assert data["synthetic"] and data["predictions"]["state"] == "none"
-        assert (
-            "accord fit calibration" in data["predictions"]["reason"]
-            and data["predictions"]["metrics"]["1"]["turns"] == 2
-        )
+def test_the_page_and_its_data_tell_everything_that_is_known(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = reading_project(tmp_path, monkeypatch)
+    evaluator = opened.load()
+    kept = score(opened, evaluator, [rich()], tmp_path / "scores.jsonl")
+    browser = workbench(opened=opened).browser()
+    data = read(browser, f"{conversation_address(RICH)}.json")
+    page = html.unescape(browser.get(conversation_address(RICH, 4, "/board/list?question=Q0")))
+    [known] = run(evaluator.predict([Sample(rich())]), opened.stored_models)
+    assert data["predictions"]["scores"]["conversation"]["value"] == known.value
+    people = data["predictions"]["people"]["conversation"]
+    assert set(people) == {"ann", "bob", "cy"}
+    for name, row in people.items():
+        [own] = run(evaluator.predict([Sample(rich())], name), opened.stored_models)
+        assert row["value"] == own.value and row["distribution"] == own.distribution
+    whole, reply = data["whole"], data["turns"][4]
+    by = {each["person"]: each for each in whole["answers"]}
+    assert (by["ann"]["value"], [each["value"] for each in by["ann"]["history"]]) == (2, [1])
+    assert by["bob"]["history"] == [] and whole["scores"][0]["run"] == kept.run
+    assert [each["by"] for each in reply["marks"]] == ["bob"], "a mark that was taken back is gone"
+    assert [each["quote"] for each in reply["issues"][0]["issues"]][0] in REPLY
+    assert reply["documents"] == [{"number": 1, "is_cited": True, "spans": [[17, 59]]}]
+    assert POLICY[17:59] == "can be returned within 45 days of delivery"
+    assert {each["question"]: each["expected"] for each in reply["judged"]} == pytest.approx({"Q0": 3, "Q1": 3})
+    assert data["predictions"]["metrics"]["4"]["citation-rate"] == 1
+    for said in (
+        "Tool call: find_article", "on reflection", "too curt", "One claim is wrong.", "(not in the turn)",
+        "cited, repeated", "Predicted ratings", "judge-1, logprobs", "desk-2", "band ",
+        'href="/board/list?question=Q0"', 'class="turn rated reply" id="t4"', "latency",
+    ):  # fmt: skip
+        assert said in page, said
+    assert "Synthetic conversation" not in page and not strange(page)
 
 
-def test_only_leads_read_conversations_and_unknown_ids_are_404(tmp_path: Path) -> None:
-    with project(tmp_path) as opened:
-        studies = Studies(opened.store)
-        keys = {name: add_person(studies, name, role) for name, role in (("ann", "annotator"), ("lee", "lead"))}
-        studies.close()
-        opened.store.add_conversations([Conversation("a.json", (Turn("user", "in a file"),))])
-        with served(opened) as port:
-            lee, ann, nobody = Browser(port), Browser(port), Browser(port)
-            for name, browser in (("lee", lee), ("ann", ann)):
-                assert browser.post("/in", key=keys[name])[0] == 303
-            for path in ("/conversation/gpt-9-1", "/conversation/gpt-9-1.json", "/conversation/nothing"):
-                assert "Question 1" not in ann.get(path) and ann.status == 403, path
-                assert "Question 1" not in nobody.get(path) and nobody.status == 401, path
-            assert "Question 1?" in lee.get("/conversation/gpt-9-1") and lee.status == 200
-            assert lee.get("/conversation/nothing") and lee.status == 404
-            assert lee.get("/conversation/nothing.json") and lee.status == 404
-            assert "in a file" in lee.get("/conversation/a.json") and "<html" in lee.get("/conversation/a.json")
-            assert read(lee, "/conversation/a.json.json")["conversation"] == "a.json"
-            for turn in ("-1", "99", "x", "1" * 5000, "%C2%B2"):
-                assert 'class="turn rated' not in lee.get(f"/conversation/gpt-9-1?turn={turn}"), turn
-                assert lee.status in (200, 422), turn
+def test_synthetic_conversation_is_marked(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = workbench(opened=reading_project(tmp_path, monkeypatch, fits=False)).browser()
+    page, data = browser.get("/conversation/made"), read(browser, "/conversation/made.json")
+    assert "Synthetic conversation." in page and "DS1" in page and "model-a" in page
+    predictions = data["predictions"]
+    assert data["synthetic"] and predictions["state"] == "none"
+    assert "accord fit calibration" in predictions["reason"] and predictions["metrics"]["1"]["turns"] == 2
+
+
+def test_only_leads_read_conversations_and_unknown_ids_are_404(workbench: StartWorkbench) -> None:
+    bench = workbench(["ann"], ["lee"])
+    bench.store.add_conversations([Conversation("a.json", (Turn("user", "in a file"),))])
+    lee, ann, nobody = bench.browser("lee"), bench.browser("ann"), bench.browser()
+    for path in ("/conversation/gpt-9-1", "/conversation/gpt-9-1.json", "/conversation/nothing"):
+        for browser, status in ((ann, 403), (nobody, 401)):
+            assert "Question 1" not in browser.get(path) and browser.status == status, path
+    assert "Question 1?" in lee.get("/conversation/gpt-9-1") and lee.status == 200
+    for path in ("/conversation/nothing", "/conversation/nothing.json"):
+        assert lee.get(path) and lee.status == 404
+    page = lee.get("/conversation/a.json")
+    assert "in a file" in page and "<html" in page
+    assert read(lee, "/conversation/a.json.json")["conversation"] == "a.json"
+    for turn in ("-1", "99", "x", "1" * 5000, "%C2%B2"):
+        assert 'class="turn rated' not in lee.get(f"/conversation/gpt-9-1?turn={turn}"), turn
+        assert lee.status in (200, 422), turn
 
 
 @pytest.mark.parametrize(("back", "is_kept"), [
@@ -128,7 +117,7 @@ def test_back_link_accepts_only_addresses_of_the_board(back: str, is_kept: bool)
     assert back_address(back) == (back if is_kept else "")
 
 
-def test_texts_of_a_conversation_are_escaped(tmp_path: Path) -> None:
+def test_texts_of_a_conversation_are_escaped(workbench: StartWorkbench) -> None:
     controls = "a\x1b[31mb\x00c\u202ed\ud800\r\n"
     long = "long word " * 100_000
     turns = (
@@ -148,33 +137,37 @@ def test_texts_of_a_conversation_are_escaped(tmp_path: Path) -> None:
            "band_low": None, "band_high": None, "attributions": {EVIL: 1.0, "b": -2.0}}  # fmt: skip
     answer = {"conversation": EVIL, "turn": 3, "key": "k", "question": EVIL, "judge": EVIL, "mode": EVIL, "outside": 0.0,
               "probabilities": json.dumps({EVIL: 0.5, "b": 0.5}), "made_from": json.dumps({"a": 1})}  # fmt: skip
-    with project(tmp_path) as opened:
-        opened.store.add_conversations([evil])
-        opened.store.add_annotations(said)
-        opened.store.add_answers([answer])
-        add_scores(opened, opened.store.start_run(EVIL, {"evaluator": EVIL}), [row], EVIL)
-        with served(opened) as port:
-            browser = signed_in(port)
-            page = browser.get(conversation_address(EVIL, 3, f"/board/{EVIL}"))
-            assert browser.status == 200 and not strange(page) and page.count("\\u001b[31m") >= 1
-            assert "<script>alert" not in page and "\x1b" not in page and "\u202e" not in page and "\\u202e" in page
-            data = read(browser, f"{conversation_address(EVIL)}.json")
-            assert data["turns"][2]["content"] == long + EVIL and data["turns"][3]["scores"][0]["warning"] == EVIL
+    bench = workbench()
+    bench.store.add_conversations([evil])
+    bench.store.add_annotations(said)
+    bench.store.add_answers([answer])
+    add_scores(bench.project, bench.store.start_run(EVIL, {"evaluator": EVIL}), [row], EVIL)
+    browser = bench.browser()
+    page = browser.get(conversation_address(EVIL, 3, f"/board/{EVIL}"))
+    assert browser.status == 200 and not strange(page) and page.count("\\u001b[31m") >= 1
+    assert "<script>alert" not in page and "\x1b" not in page and "\u202e" not in page and "\\u202e" in page
+    data = read(browser, f"{conversation_address(EVIL)}.json")
+    assert data["turns"][2]["content"] == long + EVIL and data["turns"][3]["scores"][0]["warning"] == EVIL
 
 
 # --- its parts ------------------------------------------------------------------------------------------------------
 
 
-def test_passages_are_words_that_stand_in_both_in_their_order() -> None:
-    documents = (Document("One two three four five six. Seven."), Document("Zero one two THREE four, five!"))
-    found = CitationFinder(documents).uses(
-        Turn("assistant", "So: ONE two, three four five six; and one two three four.")
-    )
-    assert [(each.number, each.is_cited, each.spans) for each in found] == [(1, False, ((0, 27),))]
-    cited = CitationFinder(documents).uses(Turn("assistant", "See [2], [9] and [0].", extra={"documents": ["x"]}))
-    assert [(each.number, each.is_cited, each.spans) for each in cited] == [(2, True, ())]
-    assert CitationFinder(()).uses(Turn("assistant", "[1]")) == []
-    assert CitationFinder((Document("a b c"), Document(""))).uses(Turn("assistant", "a b c")) == []
+@pytest.mark.parametrize(
+    ("documents", "text", "extra", "uses"),
+    [
+        (["One two three four five six. Seven.", "Zero one two THREE four, five!"],
+         "So: ONE two, three four five six; and one two three four.", {}, [(1, False, ((0, 27),))]),
+        (["One two three.", "Zero one two."], "See [2], [9] and [0].", {"documents": ["x"]}, [(2, True, ())]),
+        ([], "[1]", {}, []),
+        (["a b c", ""], "a b c", {}, []),
+    ],
+)  # fmt: skip
+def test_passages_are_words_that_stand_in_both_in_their_order(
+    documents: list[str], text: str, extra: dict[str, Any], uses: list[Any]
+) -> None:
+    found = CitationFinder(tuple(map(Document, documents))).uses(Turn("assistant", text, extra=extra))
+    assert [(each.number, each.is_cited, each.spans) for each in found] == uses
 
 
 def test_excerpts_hold_their_passages_and_do_not_overlap() -> None:
@@ -186,28 +179,26 @@ def test_excerpts_hold_their_passages_and_do_not_overlap() -> None:
 
 def test_issues_of_an_earlier_text_are_marked_as_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch, fits=False) as opened:
-        other = IssueAnnotation(
-            Target(RICH, 6), (Issue("Slow", "slow", "You are welcome"),), 4, "", "issues", said="other"
-        )
+        issue = Issue("Slow", "slow", "You are welcome")
+        other = IssueAnnotation(Target(RICH, 6), (issue,), 4, "", "issues", said="other")
         opened.store.add_annotations(Annotation.from_issues(other))
         found = load_details(opened, RICH)
-        assert found is not None and [each.is_old for each in found.issues[4]] == [False]
-        assert [each.is_old for each in found.issues[6]] == [True]
+        assert [[each.is_old for each in found.issues[turn]] for turn in (4, 6)] == [[False], [True]]
         assert found.issues[6][0].annotation.issues[0].span == (0, 15), "its quote is looked up in the turn as it is"
         assert load_details(opened, "nothing") is None
 
 
 def test_scores_are_listed_by_run_latest_first(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
-        runs = [opened.store.start_run(command, {"evaluator": command}) for command in ("score", "run")]
-        for place, name in enumerate(runs):
+        expected = []
+        for place, name in enumerate(("score", "run")):
+            run = opened.store.start_run(name, {"evaluator": name})
             rows = [{"conversation": "gpt-9-1", "turn": None, "value": place}, {"conversation": "x", "value": 9}]
-            add_scores(opened, name, rows, ["score", "run"][place])
+            add_scores(opened, run, rows, name)
+            expected.append((run, name, name, [place]))
         found = scores_of_conversation(opened.store, opened.mart, "gpt-9-1")
-        assert [(each.run, each.command, each.evaluator) for each in found] == [
-            (runs[1], "run", "run"), (runs[0], "score", "score"),
-        ]  # fmt: skip
-        assert [[row["value"] for row in each.rows] for each in found] == [[1], [0]]
+        listed = [(each.run, each.command, each.evaluator, [row["value"] for row in each.rows]) for each in found]
+        assert listed == expected[::-1]
         assert scores_of_conversation(opened.store, opened.mart, "gpt-9-2") == []
 
 
@@ -215,55 +206,54 @@ def test_new_evaluator_changes_predictions_without_model_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with reading_project(tmp_path, monkeypatch) as opened:
-        perspectives = PredictionService(opened)
-        first = _worked_out(perspectives, rich())
-        assert (
-            first.state == "ready" and first.to_json() == predict_conversation(opened, opened.load(), rich()).to_json()
-        )
+        service, folder = PredictionService(opened), tmp_path / "evaluators"
+
+        def predicted() -> Any:
+            service.predict(rich())
+            service.jobs.wait()
+            return service.predict(rich())
+
+        first = predicted()
+        assert first.state == "ready"
+        assert first.to_json() == predict_conversation(opened, opened.load(), rich()).to_json()
         with Project(opened.config, question="Q1") as other:
-            other.fit(out=tmp_path / "evaluators" / "other")
-        (tmp_path / "evaluators" / "calibration").rename(tmp_path / "evaluators" / "before")
-        assert _worked_out(perspectives, rich()).state == "none"
-        (tmp_path / "evaluators" / "other").rename(tmp_path / "evaluators" / "calibration")
-        second = _worked_out(perspectives, rich())
+            other.fit(out=folder / "other")
+        (folder / "calibration").rename(folder / "before")
+        assert predicted().state == "none"
+        (folder / "other").rename(folder / "calibration")
+        second = predicted()
         assert (first.question, second.question) == ("Q0", "Q1") and first.evaluator != second.evaluator
-        (tmp_path / "evaluators" / "calibration" / "evaluator.json").write_text("{")
-        assert "damaged" in _worked_out(perspectives, rich()).reason
-        perspectives.jobs.close()
+        (folder / "calibration" / "evaluator.json").write_text("{")
+        assert "damaged" in predicted().reason
+        service.jobs.close()
 
 
-def _worked_out(perspectives: PredictionService, conversation: Conversation) -> Any:
-    perspectives.predict(conversation)
-    perspectives.jobs.wait()
-    return perspectives.predict(conversation)
+def test_live_scores_are_listed_with_runs(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = reading_project(tmp_path, monkeypatch)
+    with watched(Path(scaled.saved(tmp_path / "other")), mart=opened.mart) as ingestor:
+        for name in ("chat-03", "elsewhere"):
+            ingestor.take([Message(name, "user", "Question?"), Message(name, "assistant", "step " * 12)])
+    browser = workbench(opened=opened).browser()
+    about = json.loads(browser.get("/conversation/chat-03.json"))
+    [row] = [row for turn in about["turns"] for row in turn["scores"] if row["command"] == "live"]
+    assert row["turn"] == 1 and row["low"] <= row["value"] <= row["high"]
+    assert sum(row["distribution"].values()) == pytest.approx(1, abs=1e-4)
+    assert "Saved scores: 1" in browser.get("/conversation/chat-03?open=all")
+    told = browser.get("/conversation/elsewhere?turn=1")
+    assert browser.status == 404 and "was scored live" in told and "accord import" in told
+    assert "scored live" not in browser.get("/conversation/nowhere") and browser.status == 404
 
 
-def test_live_scores_are_listed_with_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with reading_project(tmp_path, monkeypatch) as opened:
-        with watched(Path(scaled.saved(tmp_path / "other")), mart=opened.mart) as ingestor:
-            for name in ("chat-03", "elsewhere"):
-                ingestor.take([Message(name, "user", "Question?"), Message(name, "assistant", "step " * 12)])
-        with served(opened) as port:
-            browser = signed_in(port)
-            about = json.loads(browser.get("/conversation/chat-03.json"))
-            [row] = [row for turn in about["turns"] for row in turn["scores"] if row["command"] == "live"]
-            assert row["turn"] == 1 and row["low"] <= row["value"] <= row["high"]
-            assert sum(row["distribution"].values()) == pytest.approx(1, abs=1e-4)
-            assert "Saved scores: 1" in browser.get("/conversation/chat-03?open=all")
-            told = browser.get("/conversation/elsewhere?turn=1")
-            assert browser.status == 404 and "was scored live" in told and "accord import" in told
-            assert "scored live" not in browser.get("/conversation/nowhere") and browser.status == 404
-
-
-def test_lead_pages_link_to_the_reading_view_and_the_icon_is_there(tmp_path: Path) -> None:
-    with project(tmp_path) as opened:
-        opened.store.add_annotations(
-            Annotation(Target("gpt-9-1"), "Q0", name, "person", value, study="look", answer=f"{name}-1234567890123456")
-            for name, value in (("ann", 1), ("bob", 4))
-        )
-        with served(opened) as port:
-            browser = signed_in(port)
-            page = browser.get("/lead/look/disagree")
-            assert '<a href="/conversation/gpt-9-1">' in page, re.findall("<h3>.*", page)
-            status, said, _ = browser.ask("GET", "/favicon.ico")
-            assert status == 200 and "<svg" in said
+def test_lead_pages_link_to_the_reading_view_and_the_icon_is_there(workbench: StartWorkbench) -> None:
+    bench = workbench()
+    bench.store.add_annotations(
+        Annotation(Target("gpt-9-1"), "Q0", name, "person", value, study="look", answer=f"{name}-1234567890123456")
+        for name, value in (("ann", 1), ("bob", 4))
+    )
+    browser = bench.browser()
+    page = browser.get("/lead/look/disagree")
+    assert '<a href="/conversation/gpt-9-1">' in page, re.findall("<h3>.*", page)
+    status, said, _ = browser.ask("GET", "/favicon.ico")
+    assert status == 200 and "<svg" in said

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import DARK, LIGHT, PHONE, chromium, faults, tab
+from browsing import DARK, LIGHT, PHONE, faults, tab
 from read_conversations import RICH, reading_project, rich
-from served_workbench import project, served
+from served_workbench import StartWorkbench, served
 
 from accord import Conversation, Turn
 from accord.project import Project
@@ -20,12 +20,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     with pytest.MonkeyPatch.context() as patch, reading_project(tmp_path_factory.mktemp("read"), patch) as opened:
         yield opened
@@ -33,9 +27,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 @pytest.fixture(scope="module")
 def page(browser: Any, opened: Project) -> Iterator[Any]:
-    """A lead's."""
     with served(opened) as port, tab(browser, port) as page:
-        page.request.get("/")
         yield page
 
 
@@ -81,14 +73,13 @@ def test_the_reading_view_is_accessible_and_fits(page: Any, opened: Project, tmp
             assert not faults(page, looks), address
 
 
-def test_five_hundred_turns_are_one_page_without_script_too(browser: Any, tmp_path: Path) -> None:
+def test_five_hundred_turns_are_one_page_without_script_too(browser: Any, workbench: StartWorkbench) -> None:
+    bench = workbench()
     turns = tuple(Turn("assistant" if place % 2 else "user", f"Turn number {place}. " * 20) for place in range(500))
-    with project(tmp_path) as opened:
-        opened.store.add_conversations([Conversation("long", turns)])
-        with served(opened) as port, tab(browser, port, java_script_enabled=False) as page:
-            page.request.get("/")
-            page.goto("/conversation/long?turn=400#t400")
-            assert page.locator(".turn").count() == 500
-            assert page.locator("#t400").is_visible()
-            page.get_by_role("link", name="451 user").click()
-            assert page.url.endswith("#t450")
+    bench.store.add_conversations([Conversation("long", turns)])
+    with tab(browser, bench.port, java_script_enabled=False) as page:
+        page.goto("/conversation/long?turn=400#t400")
+        assert page.locator(".turn").count() == 500
+        assert page.locator("#t400").is_visible()
+        page.get_by_role("link", name="451 user").click()
+        assert page.url.endswith("#t450")

@@ -6,25 +6,34 @@ import json
 import re
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import chromium, faults, tab
+from browsing import faults, tab
 from processes import Forked
-from served_workbench import Browser, served, token
+from served_workbench import Browser, StartWorkbench, Workbench, open_workbench, token
+from waiting import until
 
 from accord import Store
 from accord.edges import BadInput
+from accord.models import ScriptedModel
 from accord.project import Config, Project
 from accord.store import ChatLimits, Chats, Studies
 from accord.studies import StudySession
 from accord.studies.chat_session import ChatSession
 from accord.synth import DocumentIndex
 from accord.testing import ChatServer, Wire, completion, spoken
-from accord.web import WorkbenchContext, add_person, workbench_app
+from accord.web import WorkbenchContext, workbench_app
+
+NAMES = ("plain-jane", "bookworm", "model-9000", "model-mini")
+TOPICS = ["cdn ip ranges", "billing of storage", "role assignments"]
+OVER = "2020-01-01T00:00:00.000+00:00"
+
 
 NAMES = ("plain-jane", "bookworm", "model-9000", "model-mini")
 TOPICS = ["cdn ip ranges", "billing of storage", "role assignments"]
@@ -34,29 +43,56 @@ def say_hello(request: Mapping[str, Any]) -> Wire:
     return spoken(["Hello ", "<b>there</b>", "."])
 
 
-@contextmanager
-def project(
-    folder: Path, url: str, budget: Mapping[str, Any] | None = None, store: str = "", **talk: Any
-) -> Iterator[Project]:
+def assistant(url: str, model: str = "model-9000", **more: Any) -> dict[str, Any]:
+    return {"model": model, "base_url": url, "attempts": 1, **more}
+
+
+def project(folder: Path, url: str, budget: Mapping[str, Any] | None = None, store: str = "", **talk: Any) -> Project:
     """A project with a study in which people talk with one of two assistants."""
     (folder / "docs").mkdir(exist_ok=True)
     (folder / "docs" / "ranges.md").write_text("# Ranges of the CDN\n\nThe cdn ip ranges are published weekly.\n")
     (folder / "docs" / "bill.txt").write_text("Storage is billed by the hour. SECRET-SENTENCE.\n")
-    assistants = {
-        "plain-jane": {"model": "model-9000", "base_url": url, "attempts": 1},
-        "bookworm": {"model": "model-mini", "base_url": url, "attempts": 1, "knows_topic": True},
-    }
-    settings = {
-        "assistants": assistants,
-        "topics": TOPICS,
-        "documents": str(folder / "docs"),
-        "max_documents": 1,
-        **talk,
-    }
+    both = {"plain-jane": assistant(url), "bookworm": assistant(url, "model-mini", knows_topic=True)}
+    usual = {"assistants": both, "topics": TOPICS, "documents": str(folder / "docs"), "max_documents": 1}
+    studies = {"chat": {"title": "Ask", "chat": {**usual, **talk}}}
     store = store or f"sqlite:///{folder}/accord.db"
-    config = {"store": store, "studies": {"chat": {"title": "Ask", "chat": settings}}}
-    with Project(Config.model_validate({**config, "budget": dict(budget or {})})) as opened:
-        yield opened
+    return Project(Config.model_validate({"store": store, "studies": studies, "budget": dict(budget or {})}))
+
+
+class TalkBench:
+    """A model and a workbench whose chats it answers."""
+
+    def __init__(self, model: ChatServer, bench: Workbench) -> None:
+        self.model, self.bench, self.store = model, bench, bench.store
+
+    def talker(self, person: str = "") -> Talker:
+        browser = Talker(self.bench.port)
+        if person:
+            browser.post("/in", key=self.bench.keys[person])
+        return browser
+
+    def chats(self) -> list[Any]:
+        return Chats(self.bench.studies).all_chats("chat")
+
+
+StartTalk = Callable[..., TalkBench]
+
+
+@pytest.fixture
+def talk(workbench: StartWorkbench, tmp_path: Path) -> Iterator[StartTalk]:
+    """Serve a chat study whose assistants answer with a function; `assistants` maps each name to its settings."""
+    with ExitStack() as stack:
+
+        def start(
+            respond: Callable[[Any], Wire] = say_hello, people: tuple[str, ...] = (), **settings: Any
+        ) -> TalkBench:
+            model = stack.enter_context(ChatServer(respond))
+            if "assistants" in settings:
+                own = settings["assistants"].items()
+                settings["assistants"] = {name: assistant(model.url, **more) for name, more in own}
+            return TalkBench(model, workbench(people, opened=project(tmp_path, model.url, **settings)))
+
+        yield start
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +104,6 @@ class Talker(Browser):
     """A browser without script in a conversation."""
 
     def begin(self) -> str:
-        self.get("/")
         page = self.get("/talk/chat")
         status, _, self.where = self.post("/talk/chat", form=token(page))
         assert status == 303, status
@@ -80,104 +115,103 @@ class Talker(Browser):
 
     def say(self, page: str, text: str, **more: str) -> str:
         """Send a message and wait for the reply."""
-        status, said, where = self.post(self.where, **{**self.fields(page), "do": "say", "text": text, **more})
+        status, said, where = self.do(page, "say", text=text, **more)
         self.status = status
         return self.get(where) if status == 303 else said
 
     def do(self, page: str, what: str, **more: str) -> tuple[int, str, str]:
         return self.post(self.where, **{**self.fields(page), "do": what, **more})
 
-    def shown(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.get(f"{self.where}.json"))
+    def messages(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.get(f"{self.where}.json"))["messages"]
         return found
 
-    def settled(self) -> dict[str, Any]:
-        """The conversation when nothing is being written any more."""
-        for _ in range(6000):
-            found = self.shown()
-            if not found["writing"]:
-                return found
-            threading.Event().wait(0.01)
-        raise AssertionError("still writing after a minute")
+    def topic(self) -> str:
+        return str(json.loads(self.get(f"{self.where}.json"))["topic"])
+
+    def hears(self, text: str) -> None:
+        """Wait for the beginning of a reply."""
+        until(lambda: self.messages()[-1]["text"] == text, self.messages)
+
+    def settled(self) -> list[dict[str, Any]]:
+        """The messages when nothing is being written any more."""
+        until(lambda: not json.loads(self.get(f"{self.where}.json"))["writing"])
+        return self.messages()
 
 
-def test_annotator_chats_and_rates_the_conversation(tmp_path: Path) -> None:
-    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
-        browser = Talker(port)
-        page = browser.begin()
-        assert "No messages yet." in page
-        page = browser.say(page, "What are the <i>ranges</i>?")
-        assert "Hello &lt;b&gt;there&lt;/b&gt;." in page and "What are the &lt;i&gt;ranges&lt;/i&gt;?" in page
-        status, _, where = browser.do(page, "end")
-        assert status == 303 and re.fullmatch(r"/rate/chat/[\w-]{24}", where)
-        [conversation] = opened.store.conversations()
-        assert [turn.content for turn in conversation.turns] == ["What are the <i>ranges</i>?", "Hello <b>there</b>."]
-        about = conversation.metadata
-        assert (about["source"], about["study"]) == ("talk", "chat") and about["topic"] in TOPICS
-        assert about["system"] in NAMES and about["model"] in NAMES and about["answered_by"] == ["loopback"]
-        sheet = json.loads(browser.get(f"{where}.json"))
-        assert [turn["text"] for turn in sheet["sides"][0]["turns"]] == [turn.content for turn in conversation.turns]
-        again = browser.post(browser.where, **browser.fields(page), do="end")
-        assert again[0] == 303 and again[2] == where, "ended twice is ended once"
-        assert browser.ask("GET", browser.where)[2] == where
-        for question in sheet["questions"]:
-            browser.post(where, form=token(browser.get(where)), do="save", **{
-                f"id.{question['id']}": f"answer-of-{question['id']:-<20}", f"value.{question['id']}": "1",
-            })  # fmt: skip
-        status, _, onward = browser.post(where, form=token(browser.get(where)), do="finish")
-        assert (status, onward) == (303, "/rate/chat")
-        assert {label.annotator for label in opened.store.labels()} == {opened.store.labels()[0].annotator}
-        assert len(opened.store.labels()) == len(sheet["questions"])
-        assert "Begin a conversation" in browser.get("/rate/chat"), "rated all there is: on to the next conversation"
+def in_pieces(*parts: str, after: int = 1) -> tuple[Callable[[Any], Wire], threading.Event]:
+    """A model that writes its first pieces, and the others when the event is set."""
+    go = threading.Event()
+
+    def pieces() -> Iterator[str]:
+        yield from parts[:after]
+        go.wait(120)
+        yield from parts[after:]
+
+    return lambda _: spoken(pieces()), go
 
 
-def test_documents_are_shown_when_it_has_ended_and_not_before(tmp_path: Path) -> None:
+def test_annotator_chats_and_rates_the_conversation(talk: StartTalk) -> None:
+    opened = talk()
+    browser = opened.talker()
+    page = browser.begin()
+    assert "No messages yet." in page
+    page = browser.say(page, "What are the <i>ranges</i>?")
+    assert "Hello &lt;b&gt;there&lt;/b&gt;." in page and "What are the &lt;i&gt;ranges&lt;/i&gt;?" in page
+    status, _, where = browser.do(page, "end")
+    assert status == 303 and re.fullmatch(r"/rate/chat/[\w-]{24}", where)
+    [conversation] = opened.store.conversations()
+    assert [turn.content for turn in conversation.turns] == ["What are the <i>ranges</i>?", "Hello <b>there</b>."]
+    about = conversation.metadata
+    assert (about["source"], about["study"]) == ("talk", "chat") and about["topic"] in TOPICS
+    assert about["system"] in NAMES and about["model"] in NAMES and about["answered_by"] == ["loopback"]
+    sheet = json.loads(browser.get(f"{where}.json"))
+    assert [turn["text"] for turn in sheet["sides"][0]["turns"]] == [turn.content for turn in conversation.turns]
+    again = browser.do(page, "end")
+    assert again[0] == 303 and again[2] == where, "ended twice is ended once"
+    assert browser.ask("GET", browser.where)[2] == where
+    for question in sheet["questions"]:
+        fields = {f"id.{question['id']}": f"answer-of-{question['id']:-<20}", f"value.{question['id']}": "1"}
+        browser.post(where, form=token(browser.get(where)), do="save", **fields)
+    status, _, onward = browser.post(where, form=token(browser.get(where)), do="finish")
+    assert (status, onward) == (303, "/rate/chat")
+    assert len({label.annotator for label in opened.store.labels()}) == 1
+    assert len(opened.store.labels()) == len(sheet["questions"])
+    assert "Begin a conversation" in browser.get("/rate/chat"), "rated all there is: on to the next conversation"
+
+
+def test_documents_are_shown_when_it_has_ended_and_not_before(talk: StartTalk) -> None:
     pytest.importorskip("bm25s", reason="accord[serve] is not installed: bm25s")
-    asked: list[Mapping[str, Any]] = []
-
-    def respond(request: Mapping[str, Any]) -> Wire:
-        asked.append(request)
-        return spoken(["See [1]."])
-
-    only = {"bookworm": {"model": "model-mini", "base_url": "", "retrieval": "topic", "instructions": "Be kind."}}
-    with ChatServer(respond) as model:
-        only["bookworm"]["base_url"] = model.url
-        with (
-            project(tmp_path, model.url, assistants=only, topics=["storage billed"]) as opened,
-            served(opened) as port,
-        ):
-            browser = Talker(port)
-            page = browser.say(browser.begin(), "Hello?")
-            system = asked[0]["messages"][0]
-            assert system["role"] == "system" and "SECRET-SENTENCE" in system["content"]
-            assert system["content"].startswith("Be kind.") and "never instructions" in system["content"]
-            assert "SECRET-SENTENCE" not in page and "SECRET-SENTENCE" not in browser.get(f"{browser.where}.json")
-            _, _, where = browser.do(page, "end")
-            [side] = json.loads(browser.get(f"{where}.json"))["sides"]
-            assert [document["title"] for document in side["documents"]] == ["bill"]
-            assert "SECRET-SENTENCE" in side["documents"][0]["text"]
+    only = {"bookworm": {"model": "model-mini", "retrieval": "topic", "instructions": "Be kind."}}
+    opened = talk(lambda _: spoken(["See [1]."]), assistants=only, topics=["storage billed"])
+    browser = opened.talker()
+    page = browser.say(browser.begin(), "Hello?")
+    system = opened.model.requests[0]["messages"][0]
+    assert system["role"] == "system" and "SECRET-SENTENCE" in system["content"]
+    assert system["content"].startswith("Be kind.") and "never instructions" in system["content"]
+    assert "SECRET-SENTENCE" not in page and "SECRET-SENTENCE" not in browser.get(f"{browser.where}.json")
+    _, _, where = browser.do(page, "end")
+    [side] = json.loads(browser.get(f"{where}.json"))["sides"]
+    assert [document["title"] for document in side["documents"]] == ["bill"]
+    assert "SECRET-SENTENCE" in side["documents"][0]["text"]
 
 
-def test_messages_retrieve_documents_with_stable_numbers(tmp_path: Path) -> None:
+def test_messages_retrieve_documents_with_stable_numbers(talk: StartTalk) -> None:
     pytest.importorskip("bm25s", reason="accord[serve] is not installed: bm25s")
-    only = {"bookworm": {"model": "model-mini", "base_url": "", "retrieval": "messages"}}
-    with ChatServer(say_hello) as model:
-        only["bookworm"]["base_url"] = model.url
-        with project(tmp_path, model.url, assistants=only) as opened, served(opened) as port:
-            browser = Talker(port)
-            page = browser.say(browser.begin(), "zebra")
-            page = browser.say(page, "How is storage billed? Billed by what?")
-            page = browser.say(page, "cdn cdn ranges published weekly, cdn ranges, weekly ranges cdn")
-            told = [[each["content"] for each in asked["messages"]] for asked in model.requests]
-            assert told[0] == ["zebra"], "no document contains these words"
-            assert "[1] bill\n" in told[1][0] and "Ranges" not in told[1][0]
-            assert "[2] Ranges of the CDN\n" in told[2][0] and "[1]" not in told[2][0].replace("as [1]", "")
-            browser.do(page, "end")
-            [conversation] = opened.store.conversations()
-            assert [each.id for each in conversation.documents] == ["bill.txt", "ranges.md"]
-            assert [turn.extra.get("documents") for turn in conversation.by("assistant")] == [
-                None, ["bill.txt"], ["ranges.md"],
-            ]  # fmt: skip
+    opened = talk(assistants={"bookworm": {"model": "model-mini", "retrieval": "messages"}})
+    browser = opened.talker()
+    page = browser.say(browser.begin(), "zebra")
+    page = browser.say(page, "How is storage billed? Billed by what?")
+    page = browser.say(page, "cdn cdn ranges published weekly, cdn ranges, weekly ranges cdn")
+    told = [[each["content"] for each in asked["messages"]] for asked in opened.model.requests]
+    assert told[0] == ["zebra"], "no document contains these words"
+    assert "[1] bill\n" in told[1][0] and "Ranges" not in told[1][0]
+    assert "[2] Ranges of the CDN\n" in told[2][0] and "[1]" not in told[2][0].replace("as [1]", "")
+    browser.do(page, "end")
+    [conversation] = opened.store.conversations()
+    assert [each.id for each in conversation.documents] == ["bill.txt", "ranges.md"]
+    cited = [turn.extra.get("documents") for turn in conversation.by("assistant")]
+    assert cited == [None, ["bill.txt"], ["ranges.md"]]
 
 
 @pytest.mark.parametrize(
@@ -198,34 +232,30 @@ def test_unreadable_documents_give_one_line_errors(tmp_path: Path, files: Mappin
         DocumentIndex.read(where)
 
 
-def test_no_page_no_json_and_no_header_names_the_assistant(tmp_path: Path) -> None:
-    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
-        browser = Talker(port)
-        heard: list[str] = []
-        ask = browser.ask
+def test_no_page_no_json_and_no_header_names_the_assistant(talk: StartTalk, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, heard, ask = talk(), list[str](), Talker.ask
 
-        def listening(method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, str, str]:
-            found = ask(method, path, body, **headers)
-            heard.append(" ".join(map(str, found)))
-            return found
+    def listening(self: Talker, *given: Any, **headers: str) -> tuple[int, str, str]:
+        found = ask(self, *given, **headers)
+        heard.append(" ".join(map(str, found)))
+        return found
 
-        browser.ask = listening  # type: ignore[method-assign]
-        for _ in range(4):
-            page = browser.begin()
-            page = browser.say(page, "Who are you?")
-            browser.shown()
-            browser.get(f"{browser.where}/stream")
-            _, _, where = browser.do(page, "end")
-            browser.get(where)
-            browser.get(f"{where}.json")
-            browser.get("/talk/chat.json")
-        said = "\n".join(heard)
-        assert len(heard) > 30 and not [name for name in (*NAMES, model.url, "127.0.0.1") if name in said]
-        assert {each.system for each in opened.store.conversations()} == {"plain-jane", "bookworm"}
+    monkeypatch.setattr(Talker, "ask", listening)
+    browser = opened.talker()
+    for _ in range(4):
+        page = browser.say(browser.begin(), "Who are you?")
+        browser.messages()
+        browser.get(f"{browser.where}/stream")
+        _, _, where = browser.do(page, "end")
+        for path in (where, f"{where}.json", "/talk/chat.json"):
+            browser.get(path)
+    said = "\n".join(heard)
+    assert len(heard) > 30 and not [name for name in (*NAMES, opened.model.url, "127.0.0.1") if name in said]
+    assert {each.system for each in opened.store.conversations()} == {"plain-jane", "bookworm"}
 
 
 def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path, database: str) -> None:
-    with ChatServer(say_hello) as model, project(tmp_path, model.url, store=database) as opened:
+    with project(tmp_path, "http://127.0.0.1:9/v1", store=database) as opened:
         studies = Studies(opened.store)
         talk = ChatSession(StudySession(opened, "chat", studies))
 
@@ -239,40 +269,34 @@ def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path, data
                 talk.talks.finish(found.id, 1, "Yes?", "complete", None, {})
                 talk.end(found.id, f"p{number}")
 
-        threads = [threading.Thread(target=person, args=(number,)) for number in range(8)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(person, range(8)))
         everything = talk.talks.all_chats("chat")
-        had = [each.assistant for each in everything]
         assert len(studies.items("chat")) == 24 and {each.state for each in everything} == {"ended"}
-        assert len(had) == 24 and had.count("plain-jane") == had.count("bookworm") == 12
+        assert Counter(each.assistant for each in everything) == {"plain-jane": 12, "bookworm": 12}
         for number in range(8):
             mine = [each.topic for each in everything if each.person == f"p{number}"]
             assert sorted(mine) == sorted(TOPICS), "no topic repeats before all were used"
         studies.close()
 
 
-def test_another_topic_sets_this_conversation_aside_and_no_topic_comes_twice(tmp_path: Path) -> None:
-    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
-        browser = Talker(port)
-        page = browser.begin()
-        topics, first = [browser.shown()["topic"]], browser.where
-        for text in ("", "Hello?"):
-            page = browser.say(page, text) if text else page
-            status, _, browser.where = browser.do(page, "another")
-            assert status == 303
-            page = browser.get(browser.where)
-            topics.append(browser.shown()["topic"])
-        assert sorted(topics) == sorted(TOPICS)
-        studies = Studies(opened.store)
-        everything = Chats(studies).all_chats("chat")
-        assert [each.state for each in everything] == ["dropped", "dropped", "open"]
-        assert [len(each.messages) for each in everything] == [0, 2, 0], "what was said stays"
-        assert len({each.assistant for each in everything}) == 1, "who is left is not counted: the balance holds"
-        assert browser.ask("GET", first)[2] == "/talk/chat"
-        studies.close()
+def test_another_topic_sets_this_conversation_aside_and_no_topic_comes_twice(talk: StartTalk) -> None:
+    opened = talk()
+    browser = opened.talker()
+    page = browser.begin()
+    topics, first = [browser.topic()], browser.where
+    for text in ("", "Hello?"):
+        page = browser.say(page, text) if text else page
+        status, _, browser.where = browser.do(page, "another")
+        assert status == 303
+        page = browser.get(browser.where)
+        topics.append(browser.topic())
+    assert sorted(topics) == sorted(TOPICS)
+    everything = opened.chats()
+    assert [each.state for each in everything] == ["dropped", "dropped", "open"]
+    assert [len(each.messages) for each in everything] == [0, 2, 0], "what was said stays"
+    assert len({each.assistant for each in everything}) == 1, "who is left is not counted: the balance holds"
+    assert browser.ask("GET", first)[2] == "/talk/chat"
 
 
 # --- faults -------------------------------------------------------------------------------------------------------
@@ -300,54 +324,39 @@ FAULTS: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_model_that_fails_says_so_in_place_and_is_asked_again(tmp_path: Path, fault: str) -> None:
+def test_a_model_that_fails_says_so_in_place_and_is_asked_again(talk: StartTalk, fault: str) -> None:
     misbehave, came, told = FAULTS[fault]
-    answers = [misbehave, lambda _: spoken(["All of it."])]
-
-    def respond(request: Mapping[str, Any]) -> Wire:
-        wire: Wire = answers[min(len(model.requests), 2) - 1](request)
-        return wire
-
-    with ChatServer(respond) as model, project(tmp_path, model.url) as opened, served(opened) as port:
-        browser = Talker(port)
-        page = browser.say(browser.begin(), "Hello?")
-        assert told in page and came in page and "Ask again" in page
-        assert not [name for name in NAMES if name in page]
-        status, _, where = browser.do(page, "again")
-        page = browser.get(where)
-        assert status == 303 and "All of it." in page and "Ask again" not in page
-        assert model.requests[1]["messages"] == model.requests[0]["messages"], "a cut reply is not part of the prompt"
-        browser.do(page, "end")
-        [conversation] = opened.store.conversations()
-        assert [turn.content for turn in conversation.turns] == ["Hello?", "All of it."]
-        assert conversation.turns[1].extra.get("attempts", []) == ([f"{came} "] if came else [])
+    answers = iter([misbehave])
+    opened = talk(lambda request: next(answers, lambda _: spoken(["All of it."]))(request))
+    browser = opened.talker()
+    page = browser.say(browser.begin(), "Hello?")
+    assert told in page and came in page and "Ask again" in page
+    assert not [name for name in NAMES if name in page]
+    status, _, where = browser.do(page, "again")
+    page = browser.get(where)
+    assert status == 303 and "All of it." in page and "Ask again" not in page
+    first, second = (request["messages"] for request in opened.model.requests)
+    assert first == second, "a cut reply is not part of the prompt"
+    browser.do(page, "end")
+    [conversation] = opened.store.conversations()
+    assert [turn.content for turn in conversation.turns] == ["Hello?", "All of it."]
+    assert conversation.turns[1].extra.get("attempts", []) == ([f"{came} "] if came else [])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("came", [["Half "], []], ids=["in its middle", "from the start"])
-def test_an_endpoint_that_is_too_slow_is_given_up(tmp_path: Path, came: list[str]) -> None:
-    gone = threading.Event()
-
-    def pieces() -> Iterator[str]:
-        yield from came
-        gone.wait(60)
-
-    slow = {"slow": {"model": "m", "base_url": "", "attempts": 1, "timeout": 1.0}}
-    with ChatServer(lambda _: spoken(pieces())) as model:
-        slow["slow"]["base_url"] = model.url
-        with project(tmp_path, model.url, assistants=slow) as opened, served(opened) as port:
-            browser = Talker(port)
-            page = browser.say(browser.begin(), "Hello?", wait="no")
-            last = browser.settled()["messages"][-1]
-            assert (last["text"], last["state"]) == ("".join(came), "cut") and "did not answer in time" in last[
-                "reason"
-            ]
-            page = browser.get(browser.where)
-            assert "Ask again" in page and browser.do(page, "end")[0] == (303 if came else 409)
-        gone.set()
+def test_an_endpoint_that_is_too_slow_is_given_up(talk: StartTalk, came: list[str]) -> None:
+    respond, go = in_pieces(*came, after=len(came))
+    browser = talk(respond, assistants={"slow": {"timeout": 1.0}}).talker()
+    browser.say(browser.begin(), "Hello?", wait="no")
+    last = browser.settled()[-1]
+    assert (last["text"], last["state"]) == ("".join(came), "cut") and "did not answer in time" in last["reason"]
+    page = browser.get(browser.where)
+    assert "Ask again" in page and browser.do(page, "end")[0] == (303 if came else 409)
+    go.set()
 
 
-def test_a_reply_is_heard_while_it_is_written_and_stopped(tmp_path: Path) -> None:
+def test_a_reply_is_heard_while_it_is_written_and_stopped(talk: StartTalk) -> None:
     go, gone = threading.Event(), threading.Event()
 
     def pieces() -> Iterator[str]:
@@ -357,54 +366,46 @@ def test_a_reply_is_heard_while_it_is_written_and_stopped(tmp_path: Path) -> Non
         yield "three "
         gone.wait(60)
 
-    with (
-        ChatServer(lambda _: spoken(pieces())) as model,
-        project(tmp_path, model.url) as opened,
-        served(opened) as port,
-    ):
-        browser, other = Talker(port), Talker(port)
-        page = browser.say(browser.begin(), "Count.", wait="no")
-        assert "is writing" in page and "Stop" in page
-        other.cookies, other.where = browser.cookies, browser.where
-        while browser.shown()["messages"][-1]["text"] != "One two ":
-            threading.Event().wait(0.01)
-        reloaded = other.get(other.where)
-        assert "One two" in reloaded and "is writing" in reloaded, "a page that is loaded again finds it further on"
-        assert other.post(other.where, **other.fields(page), do="say", text="Me too", message="m" * 20)[0] == 409
-        assert other.do(reloaded, "end")[0] == 409, "a pending reply is not ended"
-        events: list[str] = []
-        listening = threading.Thread(target=lambda: events.append(browser.ask("GET", f"{browser.where}/stream")[1]))
-        listening.start()
-        go.set()
-        while browser.shown()["messages"][-1]["text"] != "One two three ":
-            threading.Event().wait(0.01)
-        browser.do(reloaded, "stop")
-        assert browser.settled()["messages"][-1] == {"role": "assistant", "text": "One two three ", "state": "stopped"}
-        listening.join(60)
-        kinds = re.findall(r"event: (\w+)\ndata: (.*)", events[0])
-        assert kinds[0] == ("all", '""') and kinds[-1] == ("end", '""')
-        assert "".join(json.loads(text) for _, text in kinds) == "One two three "
-        gone.set()
-        page = browser.say(browser.get(browser.where), "Go on.", wait="no")
-        browser.settled()
-        assert model.requests[1]["messages"][-2]["content"] == "One two three ", "a stopped reply is part of the prompt"
+    opened = talk(lambda _: spoken(pieces()))
+    browser, other = opened.talker(), opened.talker()
+    page = browser.say(browser.begin(), "Count.", wait="no")
+    assert "is writing" in page and "Stop" in page
+    other.cookies, other.where = browser.cookies, browser.where
+    browser.hears("One two ")
+    reloaded = other.get(other.where)
+    assert "One two" in reloaded and "is writing" in reloaded, "a page that is loaded again finds it further on"
+    assert other.do(page, "say", text="Me too", message="m" * 20)[0] == 409
+    assert other.do(reloaded, "end")[0] == 409, "a pending reply is not ended"
+    events: list[str] = []
+    listening = threading.Thread(target=lambda: events.append(browser.ask("GET", f"{browser.where}/stream")[1]))
+    listening.start()
+    go.set()
+    browser.hears("One two three ")
+    browser.do(reloaded, "stop")
+    assert browser.settled()[-1] == {"role": "assistant", "text": "One two three ", "state": "stopped"}
+    listening.join(60)
+    kinds = re.findall(r"event: (\w+)\ndata: (.*)", events[0])
+    assert kinds[0] == ("all", '""') and kinds[-1] == ("end", '""')
+    assert "".join(json.loads(text) for _, text in kinds) == "One two three "
+    gone.set()
+    browser.say(browser.get(browser.where), "Go on.", wait="no")
+    browser.settled()
+    prompt = opened.model.requests[1]["messages"]
+    assert prompt[-2]["content"] == "One two three ", "a stopped reply is part of the prompt"
 
 
 def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Path) -> None:
     with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
-        with served(opened) as port:
-            browser = Talker(port)
+        with open_workbench(opened) as bench:
+            browser = Talker(bench.port)
             browser.begin()
-        name = browser.where.rpartition("/")[2]
-        studies = Studies(opened.store)
-        talks = Chats(studies)
-        person = talks.all_chats("chat")[0].person
-        over = "2020-01-01T00:00:00.000+00:00"
-        # Create the data of a killed server: a message, and the beginning of a reply.
-        talks.say(name, person, "m" * 20, "Hello?", 0, ChatLimits(30), over)
-        talks.write(name, 1, "As far as it ", over)
-        studies.close()
-        with served(opened) as browser.port:
+            talks, name = Chats(bench.studies), browser.where.rpartition("/")[2]
+            # Create the data of a killed server: a message, and the beginning of a reply.
+            [chat] = talks.all_chats("chat")
+            talks.say(name, chat.person, "m" * 20, "Hello?", 0, ChatLimits(30), OVER)
+            talks.write(name, 1, "As far as it ", OVER)
+        with open_workbench(opened) as bench:
+            browser.port = bench.port
             page = browser.get(browser.where)
             assert "Hello?" in page and "As far as it" in page and "the server stopped" in page
             page = browser.get(browser.do(page, "again")[2])
@@ -427,35 +428,26 @@ with project(Path(sys.argv[1]), sys.argv[2]) as opened, served(opened) as port:
 
 @pytest.mark.slow
 def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path: Path) -> None:
-    """SIGKILL while the reply is being written: the next server has the message, and the reply as far as it was kept."""
-    gone = threading.Event()
-
-    def pieces() -> Iterator[str]:
-        yield "As far as it came"
-        gone.wait(120)
+    respond, gone = in_pieces("As far as it came")
 
     @contextmanager
-    def started(url: str) -> Iterator[subprocess.Popen[str]]:
+    def started(url: str) -> Iterator[list[str]]:
         command = ["-c", SERVER, str(tmp_path), url, str(Path(__file__).parent)]
         with Forked(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-            yield server
+            yield server.stdout.readline().split()
             server.kill()
 
-    with ChatServer(lambda _: spoken(pieces())) as model:
-        with started(model.url) as server:
-            assert server.stdout is not None
-            port, link = server.stdout.readline().split()
+    with ChatServer(respond) as model:
+        with started(model.url) as (port, link):
             browser = Talker(int(port), link)
             browser.say(browser.begin(), "Hello?", wait="no")
             store = Store(f"sqlite:///{tmp_path}/accord.db")
             studies = Studies(store)
-            while Chats(studies).all_chats("chat")[0].messages[1].content != "As far as it came":
-                threading.Event().wait(0.05)
+            until(lambda: Chats(studies).all_chats("chat")[0].messages[1].content == "As far as it came")
         gone.set()
-        with started(model.url) as server:
-            assert server.stdout is not None
-            browser.port = int(server.stdout.readline().split()[0])
-            last = browser.settled()["messages"]
+        with started(model.url) as (port, _):
+            browser.port = int(port)
+            last = browser.settled()
             assert [each["text"] for each in last] == ["Hello?", "As far as it came"]
             assert last[1]["state"] == "cut" and "the server stopped" in last[1]["reason"]
         studies.close()
@@ -463,110 +455,85 @@ def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path
 
 
 def test_stopping_server_saves_partial_reply(tmp_path: Path) -> None:
-    gone = threading.Event()
-
-    def pieces() -> Iterator[str]:
-        yield "As far as it came"
-        gone.wait(60)
-
-    with ChatServer(lambda _: spoken(pieces())) as model, project(tmp_path, model.url) as opened:
-        with served(opened) as port:
-            browser = Talker(port)
+    respond, gone = in_pieces("As far as it came")
+    with ChatServer(respond) as model, project(tmp_path, model.url) as opened:
+        with open_workbench(opened) as bench:
+            browser = Talker(bench.port)
             browser.say(browser.begin(), "Hello?", wait="no")
-            while not browser.shown()["messages"][-1]["text"]:
-                threading.Event().wait(0.01)
-        with served(opened) as browser.port:
-            [_, reply] = browser.shown()["messages"]
+            browser.hears("As far as it came")
+        with open_workbench(opened) as bench:
+            browser.port = bench.port
+            [_, reply] = browser.messages()
             assert (reply["text"], reply["state"]) == ("As far as it came", "cut") and "stopped" in reply["reason"]
         gone.set()
 
 
-def test_repeated_form_is_one_message_and_stale_tab_gets_an_error(tmp_path: Path) -> None:
-    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
-        browser = Talker(port)
-        first = browser.begin()
+def test_repeated_form_is_one_message_and_stale_tab_gets_an_error(talk: StartTalk) -> None:
+    opened = talk()
+    browser = opened.talker()
+    first = browser.begin()
+    for _ in range(2):
         browser.say(first, "Hello?")
-        browser.say(first, "Hello?")
-        assert [each["role"] for each in browser.shown()["messages"]] == ["user", "assistant"]
-        assert len(model.requests) == 1
-        stale = browser.say(first, "Something <else>", message="n" * 20)
-        assert browser.status == 409 and "the chat has newer messages" in stale
-        assert "Something &lt;else&gt;</textarea>" in stale, "the unsent message stays in its field"
+    assert [each["role"] for each in browser.messages()] == ["user", "assistant"]
+    assert len(opened.model.requests) == 1
+    stale = browser.say(first, "Something <else>", message="n" * 20)
+    assert browser.status == 409 and "the chat has newer messages" in stale
+    assert "Something &lt;else&gt;</textarea>" in stale, "the unsent message stays in its field"
 
 
-def test_messages_are_limited_in_length_and_number(tmp_path: Path) -> None:
-    with (
-        ChatServer(say_hello) as model,
-        project(tmp_path, model.url, max_characters=10, max_messages=2, max_conversations=1) as opened,
-        served(opened) as port,
-    ):
-        browser = Talker(port)
-        page = browser.begin()
-        for text, told in (("x" * 11, "has 11 characters; allowed: 10"), ("  \n ", "the message is empty")):
-            refused = browser.say(page, text)
-            assert browser.status == 422 and told in refused
-        assert browser.say(page, "hi", message="short") and browser.status == 422
-        assert not model.requests
-        assert browser.do(page, "end")[0] == 409, "nothing was said"
-        page = browser.say(browser.say(page, "One?"), "Two?")
-        assert "the maximum number of messages" in page
-        assert browser.do(page, "say", text="Three?", message="o" * 20)[0] == 409
-        assert browser.do(page, "end")[0] == 303
-        page = browser.get("/talk/chat")
-        assert "completed all conversations" in page
-        assert browser.post("/talk/chat", form=token(browser.get(browser.get("/") and "/talk/chat")))[0] == 409
+def test_messages_are_limited_in_length_and_number(talk: StartTalk) -> None:
+    opened = talk(max_characters=10, max_messages=2, max_conversations=1)
+    browser = opened.talker()
+    page = browser.begin()
+    for text, told in (("x" * 11, "has 11 characters; allowed: 10"), ("  \n ", "the message is empty")):
+        refused = browser.say(page, text)
+        assert browser.status == 422 and told in refused
+    assert browser.say(page, "hi", message="short") and browser.status == 422
+    assert not opened.model.requests
+    assert browser.do(page, "end")[0] == 409, "nothing was said"
+    page = browser.say(browser.say(page, "One?"), "Two?")
+    assert "the maximum number of messages" in page
+    assert browser.do(page, "say", text="Three?", message="o" * 20)[0] == 409
+    assert browser.do(page, "end")[0] == 303
+    page = browser.get("/talk/chat")
+    assert "completed all conversations" in page
+    assert browser.post("/talk/chat", form=token(page))[0] == 409
 
 
-def test_budget_limits_replies_and_shows_the_reason(tmp_path: Path) -> None:
-    with (
-        ChatServer(say_hello) as model,
-        project(tmp_path, model.url, budget={"requests": 1}) as opened,
-        served(opened) as port,
-    ):
-        browser = Talker(port)
-        page = browser.say(browser.say(browser.begin(), "One?"), "Two?")
-        assert "the budget of this study is used up" in page and len(model.requests) == 1
-        assert opened.budget.spent.total == 15, "the reported tokens were counted"
-        [talk] = Chats(Studies(opened.store)).all_chats("chat")
-        assert talk.messages[1].about["tokens"] == [10, 5] and talk.messages[3].reason == "budget"
+def test_budget_limits_replies_and_shows_the_reason(talk: StartTalk) -> None:
+    opened = talk(budget={"requests": 1})
+    browser = opened.talker()
+    page = browser.say(browser.say(browser.begin(), "One?"), "Two?")
+    assert "the budget of this study is used up" in page and len(opened.model.requests) == 1
+    assert opened.bench.project.budget.spent.total == 15, "the reported tokens were counted"
+    [chat] = opened.chats()
+    assert chat.messages[1].about["tokens"] == [10, 5] and chat.messages[3].reason == "budget"
 
 
-def test_chats_of_others_are_not_accessible(tmp_path: Path) -> None:
-    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
-        studies = Studies(opened.store)
-        keys = {name: add_person(studies, name) for name in ("ann", "bob")}
-        studies.close()
-        with served(opened) as port:
-            people = {name: Talker(port) for name in keys}
-            for name, browser in people.items():
-                browser.post("/in", key=keys[name])
-            page = people["ann"].begin()
-            people["ann"].say(page, "For me alone.")
-            people["bob"].begin()
-            bob, hers = people["bob"], people["ann"].where
-            for path in (hers, f"{hers}.json", f"{hers}/stream"):
-                status, said, _ = bob.ask("GET", path)
-                assert status == 422 and "not yours" in said and "For me alone." not in said
-            bob.where, mine = hers, bob.where
-            assert bob.do(bob.get(mine), "end")[0] == 422
-            stranger = Talker(port)
-            assert stranger.ask("GET", hers)[0] == 401
-            forged = people["ann"].post(hers, form="0" * 64, do="stop")
-            assert forged[0] == 403
+def test_chats_of_others_are_not_accessible(talk: StartTalk) -> None:
+    opened = talk(people=("ann", "bob"))
+    ann, bob = opened.talker("ann"), opened.talker("bob")
+    ann.say(ann.begin(), "For me alone.")
+    own = bob.begin()
+    bob.where = ann.where
+    for path in (ann.where, f"{ann.where}.json", f"{ann.where}/stream"):
+        status, said, _ = bob.ask("GET", path)
+        assert status == 422 and "not yours" in said and "For me alone." not in said
+    assert bob.do(own, "end")[0] == 422
+    assert opened.talker().ask("GET", ann.where)[0] == 401
+    assert ann.post(ann.where, form="0" * 64, do="stop")[0] == 403
 
 
-def test_a_scripted_model_may_have_the_role(tmp_path: Path) -> None:
-    from accord.models import ScriptedModel
-
+def test_a_scripted_model_may_have_the_role(workbench: StartWorkbench, tmp_path: Path) -> None:
     settings = {"assistants": {"a": {"role": "scorer"}}, "topics": ["t"], "greeting": "How can I help?"}
     config = {"store": f"sqlite:///{tmp_path}/accord.db", "studies": {"chat": {"chat": settings}}}
     model = ScriptedModel(lambda prompt: f"You said: {prompt.messages[-1].content}")
-    with Project(Config.model_validate(config), given={"scorer": model}) as opened, served(opened) as port:
-        browser = Talker(port)
-        page = browser.begin()
-        assert "How can I help?" in page and browser.do(page, "end")[0] == 409, "a greeting is no answer"
-        assert "You said: Hi" in browser.say(page, "Hi")
-        assert [message.role for message in model.asked[0].messages] == ["assistant", "user"]
+    bench = workbench(opened=Project(Config.model_validate(config), given={"scorer": model}))
+    browser = Talker(bench.port)
+    page = browser.begin()
+    assert "How can I help?" in page and browser.do(page, "end")[0] == 409, "a greeting is no answer"
+    assert "You said: Hi" in browser.say(page, "Hi")
+    assert [message.role for message in model.asked[0].messages] == ["assistant", "user"]
 
 
 @pytest.mark.parametrize(
@@ -604,60 +571,38 @@ def test_a_study_whose_assistant_or_documents_are_missing_is_withdrawn_with_the_
         assert told in bench.invalid_studies["chat"] and not bench.sessions
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
-
-
 @pytest.mark.browser
 @pytest.mark.slow
 def test_with_script_replies_are_heard_drafts_survive_and_a_lost_connection_loses_no_text(
-    browser: Any, tmp_path: Path
+    browser: Any, talk: StartTalk
 ) -> None:
-    go = threading.Event()
-
-    def pieces() -> Iterator[str]:
-        yield "Half of it, "
-        go.wait(60)
-        yield "<i>all</i> of it."
-
-    def shown(page: Any, expression: str) -> None:
-        for _ in range(3000):
-            if page.evaluate(expression):
-                return
-            threading.Event().wait(0.02)
-        raise AssertionError(f"never: {expression}\n{page.inner_text('main')}")
-
+    respond, go = in_pieces("Half of it, ", "<i>all</i> of it.")
     last = "[...document.querySelectorAll('.turn.assistant .text')].at(-1)?.textContent"
-    with (
-        ChatServer(lambda _: spoken(pieces())) as model,
-        project(tmp_path, model.url) as opened,
-        served(opened) as port,
-        tab(browser, port) as page,
-    ):
-        page.request.get("/")
+    is_done = "!document.querySelector('[data-state=writing]')"
+    with tab(browser, talk(respond).bench.port) as page:
+
+        def shown(expression: str) -> None:
+            until(lambda: page.evaluate(expression), lambda: page.inner_text("main"))
+
         page.goto("/talk/chat")
         page.click("text=Begin a conversation")
         page.fill("#text", "Hello?")
         page.press("#text", "Enter")
-        shown(page, f"{last} === 'Half of it, '")
+        shown(f"{last} === 'Half of it, '")
         page.reload()
-        shown(page, f"{last} === 'Half of it, '")
+        shown(f"{last} === 'Half of it, '")
         go.set()
-        shown(page, f"{last} === 'Half of it, <i>all</i> of it.' && !document.querySelector('[data-state=writing]')")
+        shown(f"{last} === 'Half of it, <i>all</i> of it.' && {is_done}")
         page.fill("#text", "A draft")
         page.reload()
         assert page.input_value("#text") == "A draft"
         page.context.set_offline(True)
         page.click("text=Send")
-        shown(page, "document.getElementById('state').textContent.includes('your text is saved in this browser')")
+        shown("document.getElementById('state').textContent.includes('your text is saved in this browser')")
         assert page.input_value("#text") == "A draft"
         page.context.set_offline(False)
         page.click("text=Send")
-        shown(
-            page, "document.querySelectorAll('.turn').length === 4 && !document.querySelector('[data-state=writing]')"
-        )
+        shown(f"document.querySelectorAll('.turn').length === 4 && {is_done}")
         assert page.input_value("#text") == ""
         page.click("text=End of conversation")
         page.wait_for_url("**/rate/chat/**")
@@ -665,15 +610,9 @@ def test_with_script_replies_are_heard_drafts_survive_and_a_lost_connection_lose
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_talk_pages_are_accessible(browser: Any, tmp_path: Path) -> None:
-    with (
-        ChatServer(say_hello) as model,
-        project(tmp_path, model.url) as opened,
-        served(opened) as port,
-        tab(browser, port) as page,
-    ):
+def test_talk_pages_are_accessible(browser: Any, talk: StartTalk) -> None:
+    with tab(browser, talk().bench.port) as page:
         found = {}
-        page.request.get("/")
         page.goto("/talk/chat")
         found["begin"] = faults(page)
         page.get_by_role("button", name="Begin a conversation").click()
@@ -681,7 +620,7 @@ def test_talk_pages_are_accessible(browser: Any, tmp_path: Path) -> None:
         found["empty"] = faults(page)
         page.locator("#text").fill("Hello?")
         page.get_by_role("button", name="Send").click()
-        page.locator(".turn.assistant[data-state=said]").wait_for()
+        page.locator(".turn.assistant[data-state=complete]").wait_for()
         page.locator("#text").wait_for()
         found["said"] = faults(page)
         page.get_by_role("button", name="End of conversation").click()
@@ -690,11 +629,3 @@ def test_talk_pages_are_accessible(browser: Any, tmp_path: Path) -> None:
         page.goto("/talk/chat")
         found["list"] = faults(page)
         assert not any(found.values()), found
-
-
-def test_an_old_store_gets_the_tables(tmp_path: Path) -> None:
-    Store(f"sqlite:///{tmp_path}/accord.db").close()
-    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
-        studies = Studies(opened.store)
-        assert Chats(studies).all_chats("chat") == []
-        studies.close()
