@@ -34,7 +34,6 @@ from accord.methods import (
     points,
     select,
     selection_policies,
-    sharpness_loss,
     signed,
     stratified,
     threshold_of,
@@ -101,32 +100,6 @@ def test_selection_is_algorithm_1(alpha: float, lattice: bool) -> None:
     )
 
 
-def test_candidates_are_cached_across_alphas_and_budgets() -> None:
-    pool = drawn_pool(seed=3)
-    shared = Candidates(pool)
-    for alpha in (2.0, 0.0, 0.5):
-        for budget in (AssertionBudget(5, 5), AssertionBudget(2, 3), AssertionBudget(30, 30), AssertionBudget(0, 4)):
-            assert select(shared, budget, alpha) == select(Candidates(pool), budget, alpha)
-    everything = select(shared, AssertionBudget(30, 30), 1.0)
-    assert sorted(everything) == list(range(24))
-    assert all(not pool.sat[row] for row in select(shared, AssertionBudget(0, 4), 1.0))
-
-
-def test_sharpness_orders_sets() -> None:
-    good = np.arange(200) < 100
-    rng = np.random.default_rng(1)
-    noise, gap = rng.normal(size=200), np.where(good, 1.0, -1.0)
-    sets = np.rint(np.array([gap * 60 + noise, gap * 6 + noise * 9, noise * 20]) * POINT).astype(np.int32)
-    keys, threshold = 2 * sets + good.astype(np.int32), np.zeros(3)
-    perfect, overlapping, nothing = sharpness_loss(keys.copy(), 100, threshold)
-    assert perfect < overlapping < nothing
-    spread = np.array([row[good].std() for row in sets])
-    pooled = sharpness_loss(keys.copy(), 100, threshold, spread)
-    assert pooled[0] > pooled[2]  # targets from 0 to 1 call noise sharper than a perfect set: decision 0018
-    flat = np.zeros((1, 200), dtype=np.int32) * 2 + good.astype(np.int32)
-    assert sharpness_loss(flat, 100, np.zeros(1)).tolist() == [1.0]
-
-
 def test_a_window_worked_by_hand() -> None:
     scores = np.array([-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 3.0])
     good = np.array([0, 0, 1, 0, 1, 1, 1, 1], dtype=bool)
@@ -174,14 +147,6 @@ def baselines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         selection_policies.forget(name)
     for name in ("rubicon_baselines", "harness"):
         sys.modules.pop(name, None)
-
-
-def test_separation_alone_selects_the_best_of_each_class() -> None:
-    pool = drawn_pool(seed=5)
-    alone = correctness_alone(pool, AssertionBudget(3, 3), 0)
-    for side in (True, False):  # LC adds up: greedy is best one by one by the difference of means
-        rows = np.flatnonzero(pool.sat == side)
-        assert set(alone) & set(rows.tolist()) == set(rows[np.argsort(-pool.separation[rows])][:3].tolist())
 
 
 def test_benchmark_policies_follow_their_definitions(baselines: Any) -> None:
@@ -244,6 +209,8 @@ def test_folds_hold_whole_groups_of_both_classes() -> None:
     for each in set(fold):
         assert good[fold == each].any() and (~good)[fold == each].any()
     assert all(fold[i] == fold[i + 1] for i in range(0, 20, 2))
+    with pytest.raises(BadInput, match="belong to one conversation"):
+        stratified(["a"] * 5 + groups[:10], np.array([False] * 5 + [True] * 10), seed=0)
 
 
 # --- selecting and summing ------------------------------------------------------------------------------------------------

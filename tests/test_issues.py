@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from issue_finder import FORGED, PERFECT, SIGNS, dialogues, verdict, written
+from issue_finder import FORGED, PERFECT, dialogues, verdict, written
 
 from accord import Conversation, Target, Turn
 from accord.edges import BadInput, BadRow, UnknownName
@@ -514,12 +514,6 @@ def test_changed_text_under_an_id_is_another_turn(store: Store) -> None:
     assert not list(kept.of([Conversation("c1", CHAT.turns[:1])], "m"))
     longer = Conversation("c1", (*CHAT.turns, Turn("user", "Later.")))
     assert [each.score for each in kept.of([longer], "m")] == [2]  # later turns change nothing
-
-
-def test_planted_dialogues_have_their_issues() -> None:
-    texts = [turn.content for chat in dialogues(30) for turn in chat.by("assistant")]
-    counts = Counter(issue["type"] for text in texts for issue in verdict(text)["issues"])
-    assert set(counts) == set(SIGNS) and min(counts.values()) >= 5
 
 
 # --- examples in the prompt ---------------------------------------------------------------------------------------
