@@ -234,7 +234,7 @@ def test_full_disk_is_one_line_and_keeps_earlier_writes(tmp_path: Path) -> None:
     store.add_conversations([chat("a")])
 
     def shrink(connection: object, _: object) -> None:
-        connection.execute("PRAGMA max_page_count=40")  # type: ignore[attr-defined]
+        connection.execute("PRAGMA max_page_count=40")
 
     from sqlalchemy import event
 
@@ -488,7 +488,7 @@ def test_clock_set_back_keeps_the_order_of_runs(store: Store, monkeypatch: pytes
     class SetBack(datetime):
         @classmethod
         def now(cls, tz: object = None) -> datetime:
-            return datetime.now(tz) - timedelta(days=1)  # type: ignore[arg-type]
+            return datetime.now(tz) - timedelta(days=1)
 
     with store.run("first", {}):
         pass

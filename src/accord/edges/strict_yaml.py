@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -159,22 +160,49 @@ def shortened(text: str, most: int = _REASON_CHARACTERS) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-def validate(model: type[Model], content: Any, where: str) -> Model:
+def validate(model: type[Model], content: Any, where: str, section: Sequence[str] = ()) -> Model:
     """Validate parsed content against a pydantic model whose unknown keys are forbidden.
 
+    Args:
+        model: The model.
+        content: The content.
+        where: Name of the file, or of another origin.
+        section: Keys in the file under which the content stands.
+
     Raises:
-        BadInput: The content is invalid. The message names the place, the value and, for an unknown key, the
-            allowed keys.
+        BadInput: The content is invalid. The message names the place, the value and, for an unknown key, its line and
+            the allowed keys.
     """
     try:
         return model.model_validate(content)
     except ValidationError as error:
         # A misspelled key causes both an unknown and a missing key; the unknown one is the cause.
         first = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
-        if first["type"] == "extra_forbidden":
-            key, allowed = str(first["loc"][-1]), _keys_at(model, first["loc"][:-1])
-            raise BadInput(f"{where}: {UnknownName('key', shortened(key, 60), allowed)}") from None
-        raise BadInput(f"{where}: {shortened(validation_messages(error)[0])}") from None
+        if first["type"] != "extra_forbidden":
+            origin = ": ".join([where, *section])
+            raise BadInput(f"{origin}: {shortened(validation_messages(error)[0])}") from None
+        *above, key = map(str, first["loc"])
+        line, allowed = _line_of(where, [*section, *above, key]), _keys_at(model, first["loc"][:-1])
+        origin = where if line is None else f"{where}, line {line}"
+        place = "".join(f"{part}." for part in (*section, *above)).rstrip(".")
+        reason = UnknownName("key", shortened(key, 60), allowed)
+        raise BadInput(f"{origin}: {place}: {reason}" if place else f"{origin}: {reason}") from None
+
+
+def _line_of(where: str, keys: Sequence[str]) -> int | None:
+    """Return the line of a key of a YAML file; None if `where` is no such file."""
+    try:
+        node = yaml.compose(read_text(Path(where), YAML_BYTES), _UniqueKeys) if Path(where).is_file() else None
+    except (BadInput, OSError, ValueError, yaml.YAMLError):
+        return None
+    line = None
+    for key in keys:
+        if isinstance(node, yaml.SequenceNode) and key.isdecimal() and int(key) < len(node.value):
+            node = node.value[int(key)]
+        elif isinstance(node, yaml.MappingNode):
+            found = next(((name, value) for name, value in node.value if name.value == key), None)
+            line, node = (line, None) if found is None else (found[0].start_mark.line + 1, found[1])
+    return line
 
 
 def validation_messages(error: ValueError) -> list[str]:

@@ -100,16 +100,30 @@ SCORE_NESTED = ("distribution", "attributions", "notes")
 """Score columns with JSON text."""
 
 
+SCORED, UNSCORED, BAD_ROW = "scored", "unscored", "bad-row"
+
+
+def score_status(row: Mapping[str, Any]) -> str:
+    """Return the status of a row of scores, from its reason if it has no status."""
+    reason = row.get("unscored")
+    if str(reason).startswith(f"{BAD_ROW}:"):
+        return BAD_ROW
+    return str(row.get("status") or (SCORED if reason is None else UNSCORED))
+
+
 class ScoreWriter(RowWriter):
-    """Writes `Score.to_json` rows."""
+    """Writes `Score.to_json` rows; a table has their status, too."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "scores", SCORE_COLUMNS, SCORE_NUMBERS)
+        super().__init__(path, "scores", (*SCORE_COLUMNS, "status"), SCORE_NUMBERS)
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write some rows."""
         for row in rows:
-            self.put({name: _cell(name, row[name]) for name in SCORE_COLUMNS} if self.is_table else row)
+            cells = {name: row[name] for name in SCORE_COLUMNS}
+            if self.is_table:
+                cells = {name: _cell(name, cell) for name, cell in cells.items()} | {"status": score_status(row)}
+            self.put(cells)
 
 
 class ConversationWriter(RowWriter):
@@ -145,7 +159,6 @@ def _inert(cell: Any) -> Any:
     return escape_formula(cell) if isinstance(cell, str) else cell
 
 
-SCORED, UNSCORED, BAD_ROW = "scored", "unscored", "bad-row"
 SCORE_TYPES: Mapping[str, type] = {**{name: SCORE_NUMBERS.get(name, str) for name in SCORE_COLUMNS}, "status": str}
 """Columns of a table of scores with their types, in order."""
 
@@ -183,7 +196,7 @@ def score_frame(
     columns = []
     for name, kind in score_schema().items():
         if name == "status":
-            cells: list[Any] = [_status(row, place in bad) for place, row in enumerate(rows)]
+            cells: list[Any] = [BAD_ROW if place in bad else score_status(row) for place, row in enumerate(rows)]
         elif name in SCORE_NESTED:
             cells = [_encoded(row.get(name)) for row in rows]
         elif is_escaped and SCORE_TYPES[name] is str:
@@ -192,13 +205,6 @@ def score_frame(
             cells = [row.get(name) for row in rows]
         columns.append(pl.Series(name, cells, kind, strict=False))
     return pl.DataFrame(columns)
-
-
-def _status(row: Mapping[str, Any], is_bad: bool) -> str:
-    reason = row.get("unscored")
-    if is_bad or str(reason).startswith(f"{BAD_ROW}:"):
-        return BAD_ROW
-    return SCORED if reason is None else UNSCORED
 
 
 def _encoded(value: Any) -> str | None:
