@@ -1,6 +1,7 @@
 """Score parts: pieces, workers, kills and resumption, shards, and merging."""
 
 import errno
+import functools
 import json
 import os
 import signal

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Any, cast
 
 from accord.edges import BadInput
 from accord.evidence import Relatedness, make_source, pairs_of
@@ -80,9 +80,7 @@ def annotated_pairs(project: Project) -> list[Pair]:
 
 def issues_of(project: Project) -> Issues:
     """Return the project's source of issues."""
-    source = make_source("issues", project.config.settings_of("issues"), project.context)
-    assert isinstance(source, Issues)
-    return source
+    return cast(Issues, make_source("issues", project.config.settings_of("issues"), project.context))
 
 
 def finetune(
