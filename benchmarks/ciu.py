@@ -62,7 +62,7 @@ from accord.statistics import (
     Clusters,
     MeanStatistic,
     Paired,
-    RankStatistic,
+    WeightedStatistic,
     bootstrap,
     holm,
     paired_test,
@@ -166,7 +166,7 @@ def figures(data: Rated, name: str, subset: str, column: str, draws: int) -> Row
     if name != "ciu" and both.sum() >= FEWEST:
         pair = paired(people[both], ciu[both], value[both])
         clusters = Clusters(data.context[both])
-        found = bootstrap(clusters, RankStatistic(_lead), [pair], draws)
+        found = bootstrap(clusters, WeightedStatistic(_leads), [pair], draws)
         lead = column.replace("spearman", "ciu_ahead")
         row |= {lead: _lead(pair), f"{lead}_low": found.low, f"{lead}_high": found.high}
         one, other = (paired(ranked(people[both]), ranked(each[both])) for each in (ciu, value))
@@ -175,6 +175,12 @@ def figures(data: Rated, name: str, subset: str, column: str, draws: int) -> Row
         test = paired_test(clusters, of_ranks, [one], [other], 5 * draws)
         row[f"{lead}_p"] = None if test is None else test.p
     return row
+
+
+def _leads(pair: Paired, weights: Floats) -> Floats:
+    """Return the lead on each of (D, n) draws."""
+    rows = (np.repeat(np.arange(len(pair)), counts.astype(int)) for counts in weights)
+    return np.array([_lead(pair.take(drawn)) for drawn in rows], dtype=float)
 
 
 def ranked(value: Floats) -> Floats:

@@ -22,11 +22,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from itertools import groupby
 from statistics import fmean, median
 
 import numpy as np
-from harness import Row, chosen, data_folder, finish, options
+from harness import Row, chosen, data_folder, finish, options, rows_of_part
 from numpy.typing import NDArray
 
 from accord.embedded import EmbeddedChat, EmbeddedLikelihood, LanguageModel, open_language_model
@@ -50,7 +51,7 @@ WORDS = (
 COLD = """
 import time
 start = time.perf_counter()
-from accord.models import open_language_model
+from accord.embedded import open_language_model
 model = open_language_model("smollm2-135m")
 opened = time.perf_counter() - start
 context = [("user", "why is it so slow today " * 95)]
@@ -77,7 +78,7 @@ def questions_speed(model: LanguageModel, rounds: int) -> Iterable[Row]:
     """Time one question, nine about one conversation, and nine about different conversations."""
     rng = np.random.default_rng(0)
     questions = load_rubric("llm-rubric").questions
-    judge = LogprobsJudge(EmbeddedChat(model), "", "", IN_PROCESS_LOGPROBS)
+    judge = LogprobsJudge(EmbeddedChat(model), "", IN_PROCESS_LOGPROBS)
 
     def asked(together: int, forget: bool = False) -> float:
         sample = Sample(made(model, rng, 640, 4, 0))
@@ -222,7 +223,7 @@ def agreement(folder: str, seeds: int, limit: int | None) -> Iterable[Row]:
 def asked_directly(folder: str, limit: int | None) -> Iterable[Row]:
     """Return the model's own ratings, for six responses of a context at a time."""
     samples, labels, question = topical(folder, limit)
-    judge = LogprobsJudge(EmbeddedChat(open_language_model(MODEL)), "", "", IN_PROCESS_LOGPROBS)
+    judge = LogprobsJudge(EmbeddedChat(open_language_model(MODEL)), "", IN_PROCESS_LOGPROBS)
 
     async def rated(some: list[Sample]) -> list[float]:
         found = await asyncio.gather(*(judge.answer(sample, [question]) for sample in some))
@@ -249,11 +250,11 @@ def main() -> None:
     folder = str(data_folder(parser, given.data) / "topical_usr") if set(run) & set(parts[1:]) else ""
     rows: list[Row] = []
     if "judge-speed" in run:
-        rows += speed(1 if given.quick else 5)
+        rows += rows_of_part("judge-speed", partial(speed, 1 if given.quick else 5))
     if "agreement" in run:
-        rows += agreement(folder, 3 if given.quick else 15, limit)
+        rows += rows_of_part("agreement", partial(agreement, folder, 3 if given.quick else 15, limit))
     if "asked-directly" in run and not given.quick:
-        rows += asked_directly(folder, limit)
+        rows += rows_of_part("asked-directly", partial(asked_directly, folder, limit))
     columns = ["what", "n", "seconds", "ratio", "peak_mb", "spearman_overall", "spearman_sd"]
     finish("embedded_model", rows, columns, given.json)
 

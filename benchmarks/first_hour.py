@@ -51,6 +51,7 @@ def row_rows(data: Path, quick: bool) -> Iterator[Row]:
         with tempfile.TemporaryDirectory() as folder:
             items = _partly_rated(data / name, Path(folder), question)
             command = ["accord", "run", "data", "--out", "out", "--main", question, "--json"]
+            command += ["--set", "folds=2", "--set", "draws=20"] if quick else []
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
             if done.returncode:
                 raise SystemExit(f"{name}: {done.stderr}")
@@ -170,7 +171,7 @@ def main() -> None:
         if part == "rows":
             rows += row_rows(data_folder(parser, given.data), given.quick)
         else:
-            rows += recommended_rows(4 if given.quick else given.limit or DRAWN)
+            rows += recommended_rows(2 if given.quick else given.limit or DRAWN)
     finish("first_hour", rows, COLUMNS, given.json)
 
 

@@ -17,13 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.request import urlopen
 
+from accord.edges import BadInput
 from accord.version import __version__
 
 Row = dict[str, Any]
@@ -52,6 +53,15 @@ def chosen(parser: argparse.ArgumentParser, given: str | None, parts: Sequence[s
     if unknown:
         parser.error(f"unknown part {unknown[0]!r}; allowed: {', '.join(parts)}")
     return names
+
+
+def rows_of_part(part: str, measure: Callable[[], Iterable[Row]]) -> list[Row]:
+    """Return the rows of a part; without its model, database or packages, a row with the reason."""
+    try:
+        return list(measure())
+    except BadInput as error:
+        print(f"{part}: skipped: {error}", file=sys.stderr)
+        return [{"what": part, "skipped": str(error)}]
 
 
 def data_folder(parser: argparse.ArgumentParser, folder: Path) -> Path:

@@ -73,7 +73,7 @@ def measured(code: str, source: Path, conversations: int, workers: int = 1) -> t
     return seconds, peak
 
 
-def start_up(*command: str, times: int = 9, folder: str | None = None) -> tuple[float, float]:
+def start_up(*command: str, times: int, folder: str | None = None) -> tuple[float, float]:
     """Median seconds from starting a command to its end, and of processor time."""
     seconds, busy = [], []
     for _ in range(times):
@@ -92,9 +92,9 @@ ASKS_NOBODY = {
 """Commands that ask no model, in a small project: their time is nearly all their start."""
 
 
-def start_rows() -> Iterator[Row]:
+def start_rows(times: int) -> Iterator[Row]:
     """Start-up times of commands, and of an empty Python process."""
-    nothing, busy = start_up(sys.executable, "-c", "pass")
+    nothing, busy = start_up(sys.executable, "-c", "pass", times=times)
     yield {"what": "python -c pass", "seconds": nothing, "cpu_seconds": busy, "ratio": 1.0}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "accord.yaml").write_text("store: sqlite:///accord.db\nmetrics: [bank]\n", encoding="utf-8")
@@ -104,7 +104,7 @@ def start_rows() -> Iterator[Row]:
         store.add_labels(labels)
         store.close()
         for what, arguments in {"accord --help": ["--help"], **ASKS_NOBODY}.items():
-            seconds, busy = start_up(sys.executable, "-m", "accord", *arguments, folder=folder)
+            seconds, busy = start_up(sys.executable, "-m", "accord", *arguments, times=times, folder=folder)
             yield {"what": what, "seconds": seconds, "cpu_seconds": busy, "ratio": seconds / nothing}
 
 
@@ -126,7 +126,7 @@ def main() -> None:
             ):
                 row = {"what": what, "conversations": size, "turns": TURNS, "seconds": seconds}
                 rows.append({**row, "per_second": size / seconds, "peak_mb": peak, "ratio": seconds / bare_seconds})
-    rows += start_rows()
+    rows += start_rows(3 if given.quick else 9)
     columns = ["what", "conversations", "seconds", "cpu_seconds", "per_second", "peak_mb", "ratio"]
     finish("import_speed", rows, columns, given.json)
 

@@ -52,7 +52,7 @@ COLUMNS = (
     "pearson", "what", "count", "turns_per_second", "ratio",
 )  # fmt: skip
 JUDGE, CLASSIFIERS = "gpt-3.5-turbo (ChatGPT, 2023)", "specialized classifier"
-HALVINGS, QUICK = 20, 3
+HALVINGS, QUICK = 20, 1
 REPLIES = 10_000
 FIGURES = ("called", "precision", "recall", "f1", "alpha", "calibration_error")
 EMBEDDER = "minilm-l6"

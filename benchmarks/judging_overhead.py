@@ -57,9 +57,9 @@ store = Store(path)
 KEPT = (
     COMMON
     + """
-from accord.models import LogprobsJudge, Reply, ScriptedModel, endpoint_of, judge_all, wait
+from accord.models import LogprobsJudge, Reply, ScriptedModel, judge_all, wait
 reply = Reply("3", "m", {str(k): 0.25 for k in range(1, 5)})
-judge = LogprobsJudge(ScriptedModel(lambda prompt: reply, "m"), rubric.instructions, endpoint_of("m", url))
+judge = LogprobsJudge(ScriptedModel(lambda prompt: reply, "m"), rubric.instructions)
 store = Store(path)
 """
     + RUN

@@ -349,9 +349,9 @@ def main() -> None:
     names = (*PROTOCOLS, *PAPERS_PARTS)
     parser.add_argument("--protocols", "--only", help=f"run these alone, separated by commas: {', '.join(names)}")
     given = parser.parse_args()
-    wanted = chosen(parser, given.protocols, PROTOCOLS if given.quick and not given.protocols else names)
+    wanted = chosen(parser, given.protocols, ("S", "T") if given.quick and not given.protocols else names)
     folder = data_folder(parser, given.data)
-    seeds = list(FOLD_SEEDS)[: 2 if given.quick else given.limit or 10]
+    seeds = list(FOLD_SEEDS)[: 1 if given.quick else given.limit or 10]
     rubric, (synth, real) = asked_always(), both(folder)
     check_manifest(synth)
     rows: list[Row] = []

@@ -12,12 +12,12 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ[_name] = "1"  # a worker has one core, before NumPy is imported
 
+from functools import partial
+
 import scale_live
 import scale_scoring
 import scale_store
-from harness import Row, chosen, finish, options
-
-from accord.edges import BadInput
+from harness import Row, chosen, finish, options, rows_of_part
 
 RUN = {**scale_scoring.RUN, **scale_store.RUN, **scale_live.RUN}
 COLUMNS = [
@@ -34,10 +34,7 @@ def main() -> None:
     given = parser.parse_args()
     rows: list[Row] = []
     for part in chosen(parser, given.only, tuple(RUN)):
-        try:
-            rows += RUN[part](given.quick, given.limit)
-        except BadInput as error:
-            rows.append({"what": part, "skipped": str(error)})
+        rows += rows_of_part(part, partial(RUN[part], given.quick, given.limit))
     finish("scale", rows, COLUMNS, given.json)
 
 

@@ -19,10 +19,11 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness import Row, chosen, finish, options
+from harness import Row, chosen, finish, options, rows_of_part
 
 from accord.edges import BadInput
 from accord.models import ModelSettings
@@ -187,7 +188,8 @@ def main() -> None:
     parser = options("synth", "Synthetic conversations: made, killed, told from others.", PARTS)
     asked = parser.parse_args()
     parts = {"embedded": embedded, "killed": killed}
-    rows = [row for name in chosen(parser, asked.only, PARTS) for row in parts[name](asked.quick)]
+    names = chosen(parser, asked.only, PARTS)
+    rows = [row for name in names for row in rows_of_part(name, partial(parts[name], asked.quick))]
     columns = (
         "what",
         "value",

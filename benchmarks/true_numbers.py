@@ -13,16 +13,20 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # must be set before NumPy is imported; small matrices need one thread
 
+from functools import partial
+
 import true_heads
 import true_labels
 import true_texts
 import true_watch
-from harness import Row, chosen, finish, options
+from harness import Row, chosen, finish, options, rows_of_part
 
 PARTS = (true_heads, true_labels, true_watch, true_texts)
 RUN = {name: run for part in PARTS for name, run in part.RUN.items()}
 NEEDS = {name: folder for part in PARTS for name, folder in part.NEEDS.items()}
 DRAWS = 20
+SLOW = {"never-below-constant-rated", "worst-system-bias"}
+"""Parts that `--quick` leaves out unless `--only` names them."""
 
 
 def main() -> None:
@@ -31,11 +35,13 @@ def main() -> None:
     given = parser.parse_args()
     rows: list[Row] = []
     for part in chosen(parser, given.only, tuple(RUN)):
+        if given.quick and given.only is None and part in SLOW:
+            continue
         needed = NEEDS.get(part)
         if needed and not (given.data / needed).is_dir():
             rows.append({"what": part, "value": None, "low": None, "high": None, "skipped": f"no {needed} in --data"})
             continue
-        rows += RUN[part](given.data, given.limit or (2 if given.quick else DRAWS))
+        rows += rows_of_part(part, partial(RUN[part], given.data, given.limit or (2 if given.quick else DRAWS)))
     finish("true_numbers", rows, ["what", "value", "low", "high", "constant", "column", "draws", "skipped"], given.json)
 
 

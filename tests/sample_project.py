@@ -6,12 +6,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,13 +19,13 @@ import yaml
 from misbehaving_endpoint import answer_any
 from processes import run
 from served_workbench import Browser, printed_link, token
+from serving import TOKEN, serving
 from small_sample import sources
-from waiting import PATIENCE, until
+from waiting import PATIENCE
 
 from accord.sample import sources as whole_sample
 from accord.testing import ChatServer
 
-TOKEN = "a-token-of-sixteen-characters"
 QUICK = ["--set", "folds=2", "--set", "draws=20"]
 
 
@@ -64,23 +59,10 @@ class SampleProject:
     @contextmanager
     def served(self, evaluator: str) -> Iterator[Browser]:
         """A running `accord serve`, with a browser that is signed in."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        log = self.folder / "serve.log"
         named = ["--set", f"evaluator={evaluator}", "--evaluator", f"evaluators/{evaluator}"]  # of the pages, and live
-        command = [sys.executable, "-m", "accord", "serve", "--port", str(port), "--ask", *named]
-        with log.open("w") as stderr:
-            process = subprocess.Popen(
-                command, cwd=self.folder, stderr=stderr, env={**os.environ, "ACCORD_TOKEN": TOKEN}
-            )
-        try:
-            until(lambda: process.poll() is not None or is_open(port), log.read_text)
-            assert process.poll() is None, log.read_text()
-            yield Browser(port, printed_link(log.read_text()))
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(PATIENCE)
+        (self.folder / "serve.log").unlink(missing_ok=True)
+        with serving(self.folder, "--ask", *named) as server:
+            yield Browser(server.port, printed_link(server.log))
 
 
 @contextmanager
@@ -116,12 +98,6 @@ def sample_project(folder: Path) -> Iterator[SampleProject]:
         opened("fit", "every", "--every-question", *QUICK)
         opened("fit", "gated", *QUICK)
         yield opened
-
-
-def is_open(port: int) -> bool:
-    """Return True if a server listens on a port of this machine."""
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 def post_live(browser: Browser, chats: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from small_sample import sources
 from waiting import PATIENCE
 
 from accord.models import BatchEndpoint, CallFailed, ChatCompletions, ChatMessage, Prompt, batch_files, batching, wait
-from accord.project import batch_judging as judging
+from accord.project import judging
 from accord.testing import Batches, ChatServer, Wire
 
 ODD = [b'{"custom_id": "s256:odd", "response": null, "error": "expired"}', b'{"custom_id": "x", "response": "oops"}']

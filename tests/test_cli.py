@@ -205,7 +205,7 @@ def test_scores_say_what_is_missing_and_end_with_5() -> None:
         (["import", CHATS, "--format", "sharegtp"], "unknown format 'sharegtp'. Did you mean 'sharegpt'?"),
         (["import", CHATS, "--columns", "role"], "--columns takes OURS=THEIRS, got 'role'"),
         (["fit", "calibratoin"], "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
-        (["fit"], "no label on the main question 'Q0'"),
+        (["fit"], "no label on the main question 'Q0': the store sqlite:///accord.db does not exist"),
         (["fit", "label-free"], "no conversations to learn from"),
         (["models", "pull", "smollm2"], "unknown embedded model 'smollm2'. Did you mean 'smollm2-135m'?"),
         (["models", "pull", "--from", "x.whl"], "--from names the file of one model"),
@@ -231,7 +231,6 @@ def test_scores_say_what_is_missing_and_end_with_5() -> None:
         (["fit", "--set", "seed=[1"], "--set seed is not valid YAML"),
         (["fit", "--set", "sources.issues.taxonmy=x"], "unknown key 'taxonmy'. Did you mean 'taxonomy'?"),
         (["fit", "--set", "sources.isues.taxonomy=x"], "unknown source 'isues'. Did you mean 'issues'?"),
-        (["fit", "--set", "judge.model=x"], "the key 'judge' is replaced by models: {judge: {mode:"),
         (["label", "next"], "0 labels have evidence, 8 are needed; label random conversations first"),
         (["estimate"], "0 rated conversations cannot make 5 folds; rate more, or use fewer folds"),
         (["export", "out.txt"], "the suffix is one of .jsonl, .csv, .parquet"),
@@ -330,13 +329,11 @@ def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ("judge: {way: logprobs, model: m}\n", "the key 'judge' is replaced by models: {judge: {mode: ..., model: ...}}"),
         ("likelihood: {model: 'embedded:smollm2-135m'}\n", "models: {likelihood: {model: ...}}"),
         ("writer: {model: m, task: t.yaml}\n", "models: {writer: {model: ...}} and sources: {learned-rubric: {...}}"),
         ("in_context: {model: m}\n", "models: {scorer: {model: ..., mode: ...}} and sources: {in-context: {...}}"),
         ("issues: {model: m}\n", "models: {finder: {model: ...}} and sources: {issues: {...}}"),
         ("evaluator: {method: mixture}\n", "`evaluator` is a name, such as calibration; its settings are under"),
-        ("models: {judge: {way: logprobs, model: m}}\n", "the key models.judge.way is now called 'mode'"),
     ],
 )  # fmt: skip
 def test_the_keys_of_the_first_version_are_refused_with_what_is_written_instead(config: str, says: str) -> None:
@@ -730,7 +727,7 @@ def test_positions_are_said_and_may_be_read_as_one_crowd() -> None:
     labels = write("l.csv", "id,rater,question,value\n" + rows)
     result = invoke("import", chats(), labels)
     assert "annotators r1 to r2 look like positions in a list" in result.stderr
-    printed("import", labels, "--unnamed")
+    printed("import", labels, "--anonymous")
     kept = Store("sqlite:///accord.db")
     assert kept.labels().annotators == ["r1", "r2", "unnamed"]
     kept.close()
@@ -785,7 +782,7 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles() 
     values, said = scored("--role", "agnt=assistant", "--role", "agt=user")
     assert "no conversation has the role 'agt'. Roles found: 'cust', 'agnt'" in said and "speak" not in said
     printed("score", name, "--out", "parts/", "--workers", "1", "--role", "agnt=assistant")
-    assert "of another evaluator or other options" in refused("score", name, "--out", "parts/", "--workers", "1")
+    assert "holds other scores (--role: " in refused("score", name, "--out", "parts/", "--workers", "1")
     printed("scores", "merge", "parts", "--out", "merged.jsonl")
     merged = read_rows("merged.jsonl")
     assert {row["conversation"]: row["value"] for row in merged} == pytest.approx(values)

@@ -225,3 +225,15 @@ def test_completion_is_offered() -> None:
         env={**os.environ, **environment},
     )  # fmt: skip
     assert "compare" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "new"),
+    [
+        (["synth", "--how", "DS1"], "--method"), (["validate", "--per-turn=3"], "--annotators-per-item"),
+        (["validate", "--per-person", "3"], "--items-per-annotator"), (["import", "x.csv", "--unnamed"], "--anonymous"),
+    ],
+)  # fmt: skip
+def test_renamed_option_names_the_new_one(arguments: list[str], new: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2 and f"is now called {new}" in result.output

@@ -24,11 +24,10 @@ from accord.models import (
     Reply,
     Usage,
     answer_labels,
-    decisions_endpoint_of,
     decisions_request_of,
     estimated_usage,
     open_chat,
-    open_decisions_chat,
+    open_uncached,
     reply_key,
     wait,
 )
@@ -63,8 +62,8 @@ def asked(
     terms: ClientOptions | None = None,
 ) -> Reply:
     """Return one reply of a new model."""
-    opened = open_decisions_chat(mode, "m1", url, question, terms or ClientOptions(attempts=1))
-    model = Cached(opened, store, decisions_endpoint_of(mode, "m1", url, question))
+    opened = open_uncached("m1", url, terms or ClientOptions(attempts=1), mode, question)
+    model = Cached(opened, store)
     try:
         return wait(model.ask(prompt))
     finally:
@@ -120,9 +119,9 @@ def test_replies_are_stored_by_question_and_dialect(mode: str, memory: Store) ->
         asked(next(dialect for dialect in DECIDED if dialect != mode), server.url, memory)
         asked(mode, server.url, memory, prompt=Prompt((ChatMessage("user", "Another."),)))
         assert len(server.requests) == 4
-        endpoint = decisions_endpoint_of(mode, "m1", server.url, GOOD)
-        assert memory.reply(reply_key(endpoint, "m1", PROMPT)) is not None, "a plan finds the stored reply"
-        assert memory.reply(reply_key(decisions_endpoint_of(mode, "m1", server.url, DONE), "m1", PROMPT)) is None
+        kept, other = (open_uncached("m1", server.url, ClientOptions(), mode, of).endpoint for of in (GOOD, DONE))
+        assert memory.reply(reply_key(kept, "m1", PROMPT)) is not None, "a plan finds the stored reply"
+        assert memory.reply(reply_key(other, "m1", PROMPT)) is None
         chat = open_chat("m1", server.url, memory, ClientOptions(attempts=1))
         assert wait(chat.ask(PROMPT)).model == "loopback", "a chat model's reply is another one"
         wait(chat.close())
@@ -203,10 +202,9 @@ def test_unsupported_questions_and_modes_are_errors(memory: Store) -> None:
     pairs = Question(id="Q7", text="Which is better?", scale=GOOD.scale, applies="pairs")
     for question, said in ((real, r"'Q5' \(0.0 to 1.0\)"), (many, r"'Q6' \(0, 1, "), (pairs, "about one conversation")):
         with pytest.raises(BadInput, match=said):
-            open_decisions_chat("decisions", "m1", "http://one.test/v1", question, ClientOptions())
-    with pytest.raises(BadInput, match="mode 'logprobs' uses no decisions endpoint; allowed: decisions, systemone"):
-        open_decisions_chat("logprobs", "m1", None, GOOD, ClientOptions())
+            open_uncached("m1", "http://one.test/v1", ClientOptions(), "decisions", question)
     with pytest.raises(BadInput, match="'gguf:x' runs in this process and has no systemone endpoint"):
-        decisions_endpoint_of("systemone", "gguf:x", None, GOOD)
-    kept_under = decisions_endpoint_of("decisions", "m1", "http://user:sk-secret@one.test/v1?key=sk-secret", GOOD)
+        open_uncached("gguf:x", None, ClientOptions(), "systemone", GOOD)
+    url = "http://user:sk-secret@one.test/v1?key=sk-secret"
+    kept_under = open_uncached("m1", url, ClientOptions(), "decisions", GOOD).endpoint
     assert kept_under.startswith("http://one.test/v1/") and "secret" not in kept_under

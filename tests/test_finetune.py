@@ -38,9 +38,9 @@ from accord.models import (
     ChatMessage,
     ClientOptions,
     Prompt,
-    endpoint_of,
     open_judge,
     open_likelihood,
+    open_uncached,
     run_flow,
     wait,
 )
@@ -174,7 +174,9 @@ def test_export_works_as_a_judge(exported: Path) -> None:
     judge = open_judge("logprobs", name, None, "", ClientOptions(), 1)
     [answer] = wait(judge.answer(Sample(planted(1)[0][0], 1), [question]))
     assert isinstance(answer, Answer) and sum(answer.probabilities.values()) == pytest.approx(1 - answer.outside)
-    assert judge.name == "hf:evaluator" and endpoint_of(name, None).startswith("hf:evaluator:")
+    assert judge.name == "hf:evaluator" and open_uncached(name, None, ClientOptions()).endpoint.startswith(
+        "hf:evaluator:"
+    )
     with pytest.raises(BadInput, match="only embedded:NAME"):
         open_likelihood(name, None, ClientOptions())
     with pytest.raises(BadInput, match="use mode logprobs"):

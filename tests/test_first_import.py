@@ -236,6 +236,16 @@ def test_a_scale_from_extremes_is_reported_as_a_guess_and_can_be_set() -> None:
     Path("accord.yaml").unlink()
     output = accord("run", name, "--scale", "stars=1..5", "--out", "out", *QUICK)
     assert "guess: 1, 2" not in output and "5" in Path("out/rubric.yaml").read_text()
+
+
+def test_scale_of_two_neighboring_values_is_reported_as_a_guess() -> None:
+    output = accord("init", "--from", exchanges(stars=lambda i: i % 2 + 3))
+    assert "the scale of 'stars' is a guess: 3, 4, from values between 3 and 4. To set it: --scale stars=1..5" in output
+
+
+def test_usual_scales_are_not_reported_as_guesses() -> None:
+    output = accord("init", "--from", exchanges(stars=lambda i: i % 5 + 1, resolved=lambda i: i % 2))
+    assert "the scale of" not in output
     usual = exchanges(stars=lambda i: i % 5 + 1, resolved=lambda i: i % 2)
     assert "the scale of" not in accord("init", "--from", usual), "usual scales are no guess"
 
@@ -545,15 +555,10 @@ def test_columns_in_other_languages(header: str, row: str, question: str) -> Non
     assert imported(name)["questions"] == {question: 24}
 
 
-def test_roles_in_other_languages() -> None:
-    rows = "会话id,角色,内容\n1,顾客,你好\n1,客服,您好\n"
-    [record] = read(write("turns.csv", rows))
-    assert [turn.role for turn in record.conversation.turns] == ["user", "assistant"] and record.conversation.id == "1"
-
-
 TURN_TABLES = {
     "German": ("Gespräch,Rolle,Nachricht", "Kunde", "Berater"),
     "Chinese": ("对话,角色,内容", "客户", "客服"),
+    "Chinese with an id": ("会话id,角色,内容", "顾客", "客服"),
     "Spanish": ("Conversación,Rol,Mensaje", "cliente", "agente"),
     "Japanese": ("会話,役割,内容", "お客様", "オペレーター"),
     "Russian": ("Диалог,Роль,Сообщение", "клиент", "оператор"),

@@ -25,7 +25,7 @@ from accord.models import (
     reply_key,
     wait,
 )
-from accord.models.http_safety import MOST_BYTES, Unpacking
+from accord.models.client import MOST_BYTES
 from accord.testing import ChatServer, Respond, Wire, completion
 
 PROMPT = Prompt((ChatMessage("user", "the whole transcript"),))
@@ -98,15 +98,7 @@ def packed(request: Mapping[str, Any], pack: Any, encoding: str) -> Wire:
     return Wire(pack(json.dumps(answer_any(request).body).encode()), headers={"Content-Encoding": encoding})
 
 
-def raw_deflate(body: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(body) + packer.flush()
-
-
-@pytest.mark.parametrize(
-    ("pack", "encoding"),
-    [(gzip.compress, "gzip"), (zlib.compress, "deflate"), (raw_deflate, "deflate"), (bytes, "identity")],
-)
+@pytest.mark.parametrize(("pack", "encoding"), [(gzip.compress, "gzip"), (bytes, "identity")])
 def test_compressed_reply_is_unpacked(pack: Any, encoding: str) -> None:
     assert asked(lambda request: packed(request, pack, encoding)).text
 
@@ -137,9 +129,8 @@ def test_compression_bomb_is_stopped_early() -> None:
     assert len(bomb) < 2**20
     tracemalloc.start()
     try:
-        unpacking = Unpacking("gzip", MOST_BYTES)
         with pytest.raises(CallFailed, match="more than 16 MB"):
-            unpacking.add(bomb)
+            asked(lambda request: Wire(bomb, headers={"Content-Encoding": "gzip"}))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

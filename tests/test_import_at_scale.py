@@ -131,7 +131,7 @@ from pathlib import Path
 from accord.project import import_files, import_worker as preparing
 from accord.store import Store
 from accord.values import load_rubric
-preparing.LARGE_BYTES = 1
+preparing.LARGE_BYTES, preparing.BATCH_ROWS = 1, 100
 if __name__ == "__main__":
     def on_progress(seen):
         print(seen, flush=True)
@@ -304,11 +304,6 @@ def test_plain_turns_equal_full_turns(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"id": "c", "messages": [USER, REPLY]}))
     [record] = read(tmp_path / "a.jsonl")
     assert isinstance(record.conversation.turns, PlainTurns) and record.conversation.by("user") == same[:1]
-
-
-def test_row_errors_survive_pickling() -> None:
-    error = pickle.loads(pickle.dumps(BadRow("a.jsonl", 7, "not JSON")))
-    assert isinstance(error, BadRow) and str(error) == "a.jsonl, line 7: not JSON" and error.line == 7
 
 
 def test_brackets_in_a_text_do_not_count_as_depth(tmp_path: Path) -> None:

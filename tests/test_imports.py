@@ -157,6 +157,7 @@ def test_the_rows_before_a_bad_one_can_be_undone(url: str) -> None:
     read(chats("a.jsonl", "ab"))
     output = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,3\nb,ann,77\n"), code=1)
     failed = read("--list")["imports"][-1]
+    assert (failed["results"]["conversations"], failed["results"]["labels"]) == ({"new": 0}, {"new": 1})
     assert failed["status"] == "failed" and f"accord import --undo {failed['id']}" in output
     assert held(url) == ("ab", [("a", 3)])
     read("--undo")

@@ -17,7 +17,6 @@ from new_project import new_project
 from accord import Conversation, Document, Question, Scale, Store, Turn
 from accord.edges import BadInput, BudgetReached
 from accord.models import (
-    MODES,
     Answer,
     Budget,
     Budgeted,
@@ -48,6 +47,7 @@ from accord.models import (
     read_stated,
     wait,
 )
+from accord.project import config_from
 from accord.testing import ChatServer, Wire, completion
 from accord.values import Sample
 
@@ -58,6 +58,7 @@ QUESTIONS = [
     Question(id="Q3", text="Which tone?", scale=Scale(kind="nominal", options=("warm", "cold"))),
     Question(id="Q4", text="How long?", scale=Scale(options=tuple(range(1, 11)))),
 ]
+MODES = ("decisions", "systemone", "logprobs", "sampling", "verbalised")
 CHAT = Conversation("c1", (Turn("user", "Is it 4?"), Turn("assistant", "It is 4.")), (Document("Four."),))
 
 
@@ -85,6 +86,15 @@ def judged(
             return wait(ask()), server
         finally:
             wait(judge.close())
+
+
+def test_unknown_mode_lists_the_same_modes_everywhere() -> None:
+    listed = "decisions, systemone, logprobs, sampling, verbalised, recorded, number"
+    with pytest.raises(BadInput, match=f"no judge by mode 'logprobz'; allowed: {listed}"):
+        open_judge("logprobz", "m1", "http://one.test/v1", "", ClientOptions(), 1)
+    with pytest.raises(BadInput, match="got 'logprobz'") as caught:
+        config_from({"models": {"judge": {"model": "m1", "mode": "logprobz"}}})
+    assert str(caught.value).replace("'", "").replace(" or ", ", ").count(listed) == 1
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -182,7 +192,7 @@ def test_equal_prompts_in_progress_are_sent_once(memory: Store) -> None:
     model = Slow(lambda p: p.messages[0].content.upper())
 
     async def ask() -> list[Any]:
-        once = Cached(model, memory, "http://here")
+        once = Cached(model, memory)
         leaver = asyncio.create_task(once.ask(prompt("a")))
         await asyncio.sleep(0)
         others = [asyncio.create_task(once.ask(p)) for p in (prompt("a"), prompt("a", repeat=1), prompt("b"))]
@@ -196,14 +206,16 @@ def test_equal_prompts_in_progress_are_sent_once(memory: Store) -> None:
 def test_replies_are_stored_and_failures_are_not(memory: Store) -> None:
     failing = [Failure("server"), Reply("fine", usage=Usage(5, 1))]
     model = ScriptedModel(failing)
-    cached = Cached(model, memory, "http://here")
+    cached = Cached(model, memory)
     with pytest.raises(CallFailed):
         wait(cached.ask(prompt()))
     assert wait(cached.ask(prompt())).text == "fine"
     again = wait(cached.ask(prompt()))
     assert again.text == "fine" and again.usage == Usage(), "a stored reply costs nothing"
     assert len(model.asked) == 2
-    elsewhere = Cached(ScriptedModel(["other"]), memory, "http://there")
+    other = ScriptedModel(["other"])
+    other.endpoint = "http://there"
+    elsewhere = Cached(other, memory)
     assert wait(elsewhere.ask(prompt())).text == "other", "the same name at another endpoint is another model"
 
 

@@ -177,7 +177,7 @@ HOSTILE = {
 
 
 def bounded(evaluator: Evaluator, **limits: float) -> LiveScorer:
-    return LiveScorer(evaluator, limits=LiveConfig(**limits))  # type: ignore[arg-type]
+    return LiveScorer(evaluator, limits=LiveConfig(**limits))
 
 
 def test_memory_is_bounded_and_oldest_conversation_goes_first(evaluator: Evaluator) -> None:
@@ -329,11 +329,10 @@ def test_evaluators_that_cannot_score_live_are_named(chats: list[Conversation], 
     with pytest.raises(NotFitted):
         LiveScorer(unfitted())
     columns = evaluator.head.columns
-    assert columns is not None
     otherwise = replace(evaluator, head=evaluator.head.__class__(QUESTION).restore(*evaluator.head.state()))
-    side = otherwise.head.reference_  # type: ignore[attr-defined]
+    side = otherwise.head.reference_
     changed = (replace(columns[0], signature="metric|name:of-old"), *columns[1:])
-    otherwise.head.reference_ = replace(side, columns=changed)  # type: ignore[attr-defined]
+    otherwise.head.reference_ = replace(side, columns=changed)
     with pytest.raises(BadInput, match=r"the evaluator learned from metric\|name:of-old"):
         LiveScorer(otherwise)
     assert LiveScorer(evaluator).columns == columns
@@ -585,7 +584,7 @@ def test_a_reply_costs_the_same_after_ten_turns_and_after_a_thousand(
         work = [one() for _ in range(500)]
     finally:
         tracemalloc.stop()
-    assert len(scorer.conversation("c").turns) == 1000  # type: ignore[union-attr]
+    assert len(scorer.conversation("c").turns) == 1000
     assert work[-1][0] == work[9][0]
     assert median(peak for _, peak in work[-50:]) < median(peak for _, peak in work[10:60]) + 2000  # 1000 turns: 8000
 
@@ -596,7 +595,7 @@ def test_growing_turns_behave_like_a_tuple() -> None:
     more = first.plus(three)
     assert first == (one, two) and more == (one, two, three) and list(first) == [one, two] and len(more) == 3
     assert first != more and hash(more) == hash((one, two, three)) and more[-1] == three and more[1:] == (two, three)
-    assert more[:2] == first and more[:2].session is more.session and (*first, three) == more  # type: ignore[attr-defined]
+    assert more[:2] == first and more[:2].session is more.session and (*first, three) == more
     with pytest.raises(IndexError):
         first[2]
     with pytest.raises(ValueError, match="has later turns"):

@@ -38,13 +38,11 @@ from accord.live import HistoryDeduplicator, Ingestor, LogFollower, Message, Row
 
 def messages(chats: list[Conversation]) -> list[dict[str, Any]]:
     """Return the messages of all conversations, interleaved."""
-    longest = max(len(c.turns) for c in chats)
+    turns = sorted(((place, n) for n, c in enumerate(chats) for place in range(len(c.turns))))
     return [
-        {"conversation_id": c.id, "role": c.turns[place].role, "content": c.turns[place].content, "latency_ms": 7,
-         "documents": [d.text for d in c.documents], "timestamp": f"2026-03-0{1 + place}T10:00:00Z"}
-        for place in range(longest)
-        for c in chats
-        if place < len(c.turns)
+        {"conversation_id": chats[n].id, "role": chats[n].turns[place].role, "content": chats[n].turns[place].content,
+         "latency_ms": 7, "documents": [d.text for d in chats[n].documents], "timestamp": f"2026-03-0{1 + place}T10:00:00Z"}
+        for place, n in turns
     ]  # fmt: skip
 
 
@@ -325,23 +323,22 @@ def test_invalid_lines_are_reported_with_their_offset(
     monkeypatch.setattr(log_follower, "MAX_LINE_BYTES", 70_000)
     monkeypatch.setattr(log_follower, "CHUNK_BYTES", 30_000)
     good = {"conversation": "c", "role": "bot", "content": "We open at nine."}
+    last = json.dumps({**good, "content": "half"}).encode()
+    invalid = {1: "no JSON", 3: "object", 4: "", 5: "", 6: "MB", 7: "'narrator'", 8: ""}
     lines = [
         json.dumps(good).encode(), b"not json", b"", b"[1, 2]", b"\xff\xfe\x00", b'{"role": "assistant"}', b"x" * 212_345,
         json.dumps({**good, "role": "narrator"}).encode(), b'{"a": 1}', json.dumps({**good, "conversation": 17, "time": "noon"}).encode(),
     ]  # fmt: skip
-    (tmp_path / "log.jsonl").write_bytes(
-        b"\r\n".join(lines) + b"\n" + json.dumps({**good, "content": "half"}).encode()[:-5]
-    )
+    (tmp_path / "log.jsonl").write_bytes(b"\r\n".join(lines) + b"\n" + last[:-5])
     assert once(tmp_path, evaluator) == 9
     found = kept(tmp_path)
     assert [row["conversation"] for row in found if row["status"] == "scored"] == ["c", "17"]
     bad = [row for row in found if row["status"] == "refused"]
-    starts = [sum(len(line) + 2 for line in lines[:place]) for place in range(len(lines))]
-    assert [row["at"] for row in bad] == [starts[place] for place in (1, 3, 4, 5, 6, 7, 8)]
-    for place, text in {0: "no JSON", 1: "object", 4: "MB", 5: "'narrator'"}.items():
-        assert text in bad[place]["error"]
+    starts = [sum(len(line) + 2 for line in lines[:place]) for place in invalid]
+    assert [row["at"] for row in bad] == starts
+    assert all(text in row["error"] for row, text in zip(bad, invalid.values(), strict=True))
     with (tmp_path / "log.jsonl").open("ab") as log:
-        log.write(json.dumps({**good, "content": "half"}).encode()[-5:] + b"\n")
+        log.write(last[-5:] + b"\n")
     assert once(tmp_path, evaluator) == 1, "the line that was being written"
     assert [row["turn"] for row in kept(tmp_path) if row.get("conversation") == "c"] == [0, 1]
 

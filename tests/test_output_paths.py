@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import polars as pl
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -18,8 +19,10 @@ from typer.testing import CliRunner
 from accord import Conversation, Label, Store, Target, Turn
 from accord.cli import app, commands, outputs_of  # noqa: F401 - registers the commands
 from accord.edges import BadInput, ProtectedFile, check_output, is_same_path
+from accord.formats import QueueWriter
 from accord.values import dump_rubric, load_rubric
 
+EACH_OUTPUT = {"ids": lambda each: " ".join(each) if isinstance(each, tuple) else each}
 SOURCE = Path(__file__).parents[1] / "src" / "accord"
 ROWS = [{"id": f"c{n}", "messages": [{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Yes."}]}
         for n in range(4)]  # fmt: skip
@@ -35,11 +38,7 @@ def leaves(group: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 
 COMMANDS = dict(leaves(typer.main.get_command(app)))
-OUTPUTS = [
-    (words, name)
-    for words, each in COMMANDS.items()
-    for name in outputs_of(each.callback.__wrapped__)  # type: ignore[union-attr]
-]
+OUTPUTS = [(words, name) for words, each in COMMANDS.items() for name in outputs_of(each.callback.__wrapped__)]
 
 
 @pytest.fixture
@@ -90,9 +89,7 @@ PROTECTED = [
 
 
 @pytest.mark.parametrize("path", PROTECTED)
-@pytest.mark.parametrize(
-    ("words", "output"), OUTPUTS, ids=lambda each: " ".join(each) if isinstance(each, tuple) else each
-)
+@pytest.mark.parametrize(("words", "output"), OUTPUTS, **EACH_OUTPUT)
 @pytest.mark.attack
 def test_no_output_replaces_a_file_of_the_project(folder: Path, words: tuple[str, ...], output: str, path: str) -> None:
     if words in {("run",), ("demo",)} and not Path(path).exists():
@@ -110,7 +107,7 @@ def test_no_output_replaces_a_file_of_the_project(folder: Path, words: tuple[str
     ("words", "output"),
     [each for each in OUTPUTS if any(p.required and p.param_type_name == "argument" and p.name != each[1]
                                      for p in COMMANDS[each[0]].params)],
-    ids=lambda each: " ".join(each) if isinstance(each, tuple) else each,
+    **EACH_OUTPUT,
 )  # fmt: skip
 @pytest.mark.attack
 def test_no_output_replaces_an_input(folder: Path, words: tuple[str, ...], output: str, path: str) -> None:
@@ -120,9 +117,7 @@ def test_no_output_replaces_an_input(folder: Path, words: tuple[str, ...], outpu
         assert contents(folder) == before
 
 
-@pytest.mark.parametrize(
-    ("words", "output"), OUTPUTS, ids=lambda each: " ".join(each) if isinstance(each, tuple) else each
-)
+@pytest.mark.parametrize(("words", "output"), OUTPUTS, **EACH_OUTPUT)
 def test_an_empty_output_path_is_refused(folder: Path, words: tuple[str, ...], output: str) -> None:
     before = contents(folder)
     found = call(words, output, "")
@@ -155,13 +150,13 @@ def test_every_output_option_is_marked() -> None:
 def test_a_file_that_is_no_earlier_output_is_kept_unless_forced(
     folder: Path, words: tuple[str, ...], name: str
 ) -> None:
-    output = dict(OUTPUTS)[words]
+    output, text = dict(OUTPUTS)[words], "conversation,annotator,Q0\nc0,ann,3\n"
     mine = Path(name) / "notes.txt" if words == ("fit",) else Path(name)
     mine.parent.mkdir(exist_ok=True)
-    mine.write_text("conversation,annotator,Q0\nc0,ann,3\n")
+    mine.write_text(text)
     found = call(words, output, name)
     assert found.exit_code == 1 and "does not look like an earlier output" in found.stderr, found.output
-    assert "--force" in found.stderr and mine.read_text() == "conversation,annotator,Q0\nc0,ann,3\n"
+    assert "--force" in found.stderr and mine.read_text() == text
     if words == ("export",):
         assert call(words, output, name, "--force").exit_code == 0
         assert "signature" in mine.read_text()
@@ -170,14 +165,9 @@ def test_a_file_that_is_no_earlier_output_is_kept_unless_forced(
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_labels_that_were_filled_in_are_kept(folder: Path, ending: str) -> None:
-    import polars as pl
-
-    from accord.formats import QueueWriter
-
-    row = {"conversation": "c0", "turn": None, "question": "Q0", "annotator": "a", "value": None}
-    path = Path(f"queue.{ending}")
+    row, path = {"conversation": "c0", "turn": None, "question": "Q0", "annotator": "a"}, Path(f"queue.{ending}")
     with QueueWriter(path) as writer:
-        writer.write([row])
+        writer.write([{**row, "value": None}])
     call(("label", "next"), "out", str(path), "--force")
     filled = pl.DataFrame([{**row, "value": "3"}])
     {"csv": filled.write_csv, "jsonl": filled.write_ndjson, "parquet": filled.write_parquet}[ending](path)

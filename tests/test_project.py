@@ -154,7 +154,6 @@ APART = {
     "accord.studies": "services behind the pages",
     "accord.web": "parts of pages, some of which need a web framework",
     "accord.live.service": "parts of the service, which need a web framework",
-    "accord.models.http_safety": "an edge, tested by its own table of cases",
     "accord.models.reply_parsing": "an edge, tested by its own table of cases",
 }
 """Names that tests import although they are not public, with the reasons."""

@@ -283,7 +283,10 @@ def test_rated_turns_are_scored_separately(folder: Path, monkeypatch: pytest.Mon
     printed("scores", "merge", "parts", "--out", "merged.jsonl")
     merged = {row["conversation"]: (row["rated"], row["in_training"]) for row in read_rows("merged.jsonl")}
     assert merged == {f"t{i}": (i < 24, i < 24) for i in range(30)}
-    assert "choice of turns" in refused("score", "x.jsonl", "--out", "y.jsonl", "--turns", "first")
+    assert (
+        "is not one of 'rated', 'all', 'last'"
+        in accord("score", "x.jsonl", "--out", "y.jsonl", "--turns", "first", code=2).output
+    )
 
 
 def _flag(value: Any) -> bool:

@@ -1,7 +1,6 @@
 """Score parts: pieces, workers, kills and resumption, shards, and merging."""
 
 import errno
-import functools
 import json
 import os
 import signal
@@ -30,11 +29,13 @@ from accord.scoring import (
     Execution,
     Perspective,
     Shard,
-    engines,
     finished,
     merge_parts,
     read_manifest,
     score_parts,
+)
+from accord.scoring import (
+    folder as engines,
 )
 
 ONE, TWO = Execution(workers=1), Execution(workers=2)
@@ -50,7 +51,8 @@ def processes(monkeypatch):
     """Worker processes of the local engine, forked from a process with all imports."""
     begun = []
     monkeypatch.setattr(at_once, "Popen", lambda arguments, **options: Forked(arguments[1:], **options))
-    monkeypatch.setattr(engines, "Worker", lambda imports: begun.append(at_once.Worker(imports)) or begun[-1])
+    started = at_once.Worker
+    monkeypatch.setattr(at_once, "Worker", lambda imports: begun.append(started(imports)) or begun[-1])
     return begun
 
 
@@ -196,7 +198,7 @@ def test_merged_parts_equal_the_file_of_one_process(tmp_path, small_pieces, endi
         assert project.store.runs()[-1]["results"]["made"] == done.made > 3
     merge_parts(tmp_path / "parts", tmp_path / f"merged{ending}")
     if ending == ".parquet":
-        merged = pl.read_parquet(tmp_path / "merged.parquet").drop("status")
+        merged = pl.read_parquet(tmp_path / "merged.parquet")
         assert merged.equals(pl.read_parquet(tmp_path / "one.parquet"))
     else:
         assert (tmp_path / f"merged{ending}").read_bytes() == (tmp_path / f"one{ending}").read_bytes()
@@ -249,7 +251,7 @@ def test_folder_rejects_scores_of_other_options(tmp_path, scorer):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(5))
     score_parts(scorer, chats, tmp_path / "out", ONE)
     other = BatchScorer(scaled.saved(tmp_path / "mixed", head="mixed"), Perspective.named("ann", (), None))
-    with pytest.raises(BadInput, match="of another evaluator or other options"):
+    with pytest.raises(BadInput, match="of another evaluator"):
         score_parts(other, chats, tmp_path / "out", ONE)
     (tmp_path / "out/manifest.json").write_text("{")
     with pytest.raises(BadInput, match="damaged"):
@@ -277,7 +279,7 @@ def test_bad_rows_and_files_do_not_affect_others(tmp_path, scorer, small_pieces,
     assert done.counts.bad_rows == 3 and done.counts.scored == 60
     bad = table(tmp_path / "out").filter(pl.col("status") == "bad-row")
     assert len(bad) == 3 and bad["unscored"].is_not_null().all()
-    with pytest.raises(BadInput, match="1 parts are missing"):
+    with pytest.raises(BadInput, match="1 part missing of"):
         merge_parts(tmp_path / "out", tmp_path / "m.jsonl")
 
 
@@ -357,7 +359,7 @@ def test_killed_worker_loses_no_rows(tmp_path, scorer, small_pieces, processes):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
     killed = []
 
-    def kill_one(moved):
+    def kill_one(rows, expected):
         if not killed:
             killed.append(processes[0].pid)
             os.kill(processes[0].pid, signal.SIGKILL)
@@ -374,14 +376,14 @@ def test_piece_that_kills_every_worker_fails(tmp_path, monkeypatch):
     planned = [piece for file in files for piece in split_files(find_files(str(file)))]
     deadly, own, killed = planned[0].key, os.getpid(), tmp_path / "killed"
 
-    def scores(self, piece):
+    def scores(job, piece):
         assert os.getpid() != own
         if piece.key == deadly:
             killed.open("a").write("x")
             os.kill(os.getpid(), signal.SIGKILL)
         return engines.ScorePart.of(piece)
 
-    monkeypatch.setattr(engines, "_PieceScorer", lambda job: functools.partial(scores, job))
+    monkeypatch.setattr(engines, "score_piece", scores)
     found = {part.key: part.failed for part in engines.local(None, planned, 2)}
     assert found.keys() == {piece.key for piece in planned} and killed.read_text() == "xxx"
     assert "killed 3 times" in found.pop(deadly) and not any(found.values())
@@ -410,10 +412,12 @@ def test_worker_error_stops_all_workers(tmp_path, monkeypatch, processes):
         *split_files(find_files(str(scaled.jsonl(tmp_path / "b.jsonl", scaled.drawn(4))))),
     ]
 
-    def out_of_budget(piece):
-        return BudgetReached("that was all") if piece.key == planned[1].key else time.sleep(600)
+    def out_of_budget(job, piece):
+        if piece.key == planned[1].key:
+            raise BudgetReached("that was all")
+        time.sleep(600)
 
-    monkeypatch.setattr(engines, "_PieceScorer", lambda job: out_of_budget)
+    monkeypatch.setattr(engines, "score_piece", out_of_budget)
     with pytest.raises(BudgetReached, match="that was all"):
         list(engines.local(None, planned, 2))
     assert len(processes) == 2

@@ -195,9 +195,8 @@ EDGES = {
 RAW = re.compile(r"\b(?:response|error|exc)\.(?:body|text|content|message|reason_phrase|headers|request|args)\b")
 READ_RAW = {
     ("models/client.py", "error.body"): "redacted by `_reason_in`",
-    ("models/http_safety.py", "response.headers"): "shown by `short` and `_origin` only",
-    ("models/http_safety.py", "response.request"): "the client's own request",
-    ("models/client.py", "response.headers"): "parsed as a number or a media type",
+    ("models/client.py", "response.request"): "the client's own request",
+    ("models/client.py", "response.headers"): "parsed, or shown by `shorten` and `_origin` only",
 }
 SOURCE = Path(accord.__file__).parent
 

@@ -552,15 +552,16 @@ def test_batches_find_room_where_few_wait_and_single_messages_always(waiting: in
 
 
 class _Turns:
-    """Notes which messages are scored together, and lets a test say when."""
+    """Notes which messages are scored together, and lets a test say when; `also` is called with each batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, also: Callable[[Sequence[Message]], object] = lambda batch: None) -> None:
         self.rounds: list[list[str]] = []
-        self.go = threading.Event()
+        self.go, self.also = threading.Event(), also
 
     def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
         assert self.go.wait(PATIENCE)
         self.rounds.append([said.conversation for said in batch])
+        self.also(batch)
         return [{"status": "heard", "id": said.id} for said in batch]
 
 
@@ -612,36 +613,23 @@ def test_many_small_messages_are_scored_together() -> None:
 
 
 def test_documents_that_are_shown_count_as_work_for_every_message(evaluator: Evaluator) -> None:
-    turns, shown, scorer = _Turns(), "y" * 9000, LiveScorer(evaluator)
-
-    class Scoring(_Turns):
-        def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
-            scorer.take(batch)
-            return turns.take(batch)
-
-    turns.go = (scoring := Scoring()).go
+    shown, scorer = "y" * 9000, LiveScorer(evaluator)
+    turns = _Turns(scorer.take)
     batch = [Message("c", "user", "x", (shown,) if place == 0 else None, str(place)) for place in range(20)]
-    asyncio.run(scored(scoring, ("a", batch), work=scorer.work))
+    asyncio.run(scored(turns, ("a", batch), work=scorer.work))
     assert [len(each) for each in turns.rounds] == [1] + [2] * 10
 
 
-class _Endless(_Turns):
-    """Scores nothing of one conversation before it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go.set()
-        self.under_way, self.more = threading.Event(), threading.Event()
-
-    def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
-        if any(said.conversation == "slow" for said in batch) and len(self.rounds) > 1:
-            self.under_way.set()
-            assert self.more.wait(PATIENCE)
-        return super().take(batch)
-
-
 def test_what_is_not_scored_in_time_is_said_and_is_not_scored_later() -> None:
-    turns, over = _Endless(), list[Callable[[], object]]()
+    under_way, more, over = threading.Event(), threading.Event(), list[Callable[[], object]]()
+
+    def hold(batch: Sequence[Message]) -> None:
+        if batch[0].conversation == "slow" and len(turns.rounds) > 2:
+            under_way.set()
+            assert more.wait(PATIENCE)
+
+    turns = _Turns(hold)
+    turns.go.set()
 
     async def asked() -> list[Any]:
         loop, queue = asyncio.get_running_loop(), FairQueue(turns.take, seconds=0.3)
@@ -653,16 +641,16 @@ def test_what_is_not_scored_in_time_is_said_and_is_not_scored_later() -> None:
             over.append(lambda: call(*given))  # its time is over when this test says so
             return later(10 * PATIENCE, call, *given, **more)
 
-        loop.call_later = call_later  # type: ignore[method-assign]
+        loop.call_later = call_later
         running = asyncio.create_task(queue.run())
         await queue.score(conversations("first", 1), "b")
         requests = [("a", conversations("slow", 12, 10_000)), ("c", conversations("never", 3, 100_000))]
         tasks = [asyncio.create_task(queue.score(batch, client)) for client, batch in requests]
         # The second turn of the first is under way, and is waited for.
-        assert await asyncio.to_thread(turns.under_way.wait, PATIENCE)
+        assert await asyncio.to_thread(under_way.wait, PATIENCE)
         for call in over[1:]:
             call()
-        turns.more.set()
+        more.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         again = await queue.score(conversations("again", 2), "c")
         running.cancel()
@@ -696,31 +684,22 @@ def test_a_request_that_was_given_up_holds_nobody_up() -> None:
 
 
 def test_a_failure_is_told_to_whoever_asked_and_the_next_is_served() -> None:
-    class Failing(_Turns):
-        def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
-            found = super().take(batch)
-            if any(said.conversation == "bad" for said in batch):
-                raise OSError(28, "No space left on device")
-            return found
+    def fail(batch: Sequence[Message]) -> None:
+        if any(said.conversation == "bad" for said in batch):
+            raise OSError(28, "No space left on device")
 
-    turns, requests = (
-        Failing(),
-        [(name, conversations(name, 9, size)) for name, size in (("bad", 10_000), ("good", 40_000))],
-    )
+    turns = _Turns(fail)
+    requests = [("a", conversations("bad", 9, 10_000)), ("b", conversations("good", 9, 40_000))]
     bad, good = asyncio.run(scored(turns, *requests))
     assert isinstance(bad, OSError) and len(good) == 9
     assert sum(each.count("bad") for each in turns.rounds) < 9, "the rest is not scored in vain"
 
 
 def test_where_a_model_is_asked_pieces_are_under_way_side_by_side() -> None:
-    turns, both = _Turns(), threading.Barrier(2)
-
-    class Meeting(_Turns):
-        def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
-            both.wait(PATIENCE)
-            return turns.take(batch)
-
-    rows = asyncio.run(scored(Meeting(), ("a", conversations("a", 1)), concurrency=2)) if turns.go.set() is None else []
+    both = threading.Barrier(2)
+    turns = _Turns(lambda batch: both.wait(PATIENCE))
+    turns.go.set()
+    [rows] = asyncio.run(scored(turns, ("a", conversations("a", 1)), concurrency=2))
     assert len(rows) == 1 and sorted(turns.rounds) == [["a"], ["first"]]
 
 

@@ -305,9 +305,9 @@ def test_the_check_of_a_store_names_metrics(folder: Path) -> None:
             for place in range(15)
         ]  # fmt: skip
         project.store.add_conversations(made)
-    said = printed("synth", "--check", "--how", "DS1")
+    said = printed("synth", "--check", "--method", "DS1")
     assert "The metrics tell 15 synthetic conversations from 40 real ones" in said and "effect (SD)" in said
-    found = accord_json("synth", "--check", "--how", "DS1")
+    found = accord_json("synth", "--check", "--method", "DS1")
     assert found["auc"] > 0.95 and found["p"] < 0.05 and found["features"][0]["p_holm"] < 0.05
 
 

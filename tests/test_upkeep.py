@@ -240,7 +240,7 @@ def test_queries_over_many_rows_use_an_index(large: Store) -> None:
     def explain(connection: object, cursor: object, statement: str, parameters: object, *_: object) -> None:
         if statement.split()[0] not in ("SELECT", "UPDATE", "DELETE"):
             return
-        own = cursor.connection.cursor()  # type: ignore[attr-defined]
+        own = cursor.connection.cursor()
         if not is_file:
             own.execute("SET LOCAL enable_seqscan = off")  # the rest of the query needs no index
         own.execute(("EXPLAIN QUERY PLAN " if is_file else "EXPLAIN ") + statement, parameters)

@@ -304,8 +304,8 @@ def test_scores_and_pages_share_an_address() -> None:
 
     both = combine_apps(scores, pages)
     for path in ("/v1/scores", "/metrics", "/rate/look", "/", "/lead"):
-        asyncio.run(both({"type": "http", "path": path}, None, None))  # type: ignore[arg-type]
-    asyncio.run(both({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+        asyncio.run(both({"type": "http", "path": path}, None, None))
+    asyncio.run(both({"type": "lifespan"}, None, None))
     assert asked == ["scores", "scores", "pages", "pages", "pages", "scores"]
 
 

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from accord import Store
 from accord.edges import BadInput
 from accord.models import ScriptedModel
 from accord.project import Config, Project
-from accord.store import ChatLimits, Chats, Studies
+from accord.store import Chats, Studies
 from accord.studies import StudySession
 from accord.studies.chat_session import ChatSession
 from accord.synth import DocumentIndex
@@ -394,24 +394,6 @@ def test_a_reply_is_heard_while_it_is_written_and_stopped(talk: StartTalk) -> No
     assert prompt[-2]["content"] == "One two three ", "a stopped reply is part of the prompt"
 
 
-def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Path) -> None:
-    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
-        with open_workbench(opened) as bench:
-            browser = Talker(bench.port)
-            browser.begin()
-            talks, name = Chats(bench.studies), browser.where.rpartition("/")[2]
-            # Create the data of a killed server: a message, and the beginning of a reply.
-            [chat] = talks.all_chats("chat")
-            talks.say(name, chat.person, "m" * 20, "Hello?", 0, ChatLimits(30), OVER)
-            talks.write(name, 1, "As far as it ", OVER)
-        with open_workbench(opened) as bench:
-            browser.port = bench.port
-            page = browser.get(browser.where)
-            assert "Hello?" in page and "As far as it" in page and "the server stopped" in page
-            page = browser.get(browser.do(page, "again")[2])
-            assert "Hello &lt;b&gt;there&lt;/b&gt;." in page
-
-
 SERVER = """
 import sys
 from pathlib import Path
@@ -438,20 +420,21 @@ def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path
             server.kill()
 
     with ChatServer(respond) as model:
-        with started(model.url) as (port, link):
-            browser = Talker(int(port), link)
+        with started(model.url) as (port, link), closing(Store(f"sqlite:///{tmp_path}/accord.db")) as store:
+            browser, studies = Talker(int(port), link), Studies(store)
             browser.say(browser.begin(), "Hello?", wait="no")
-            store = Store(f"sqlite:///{tmp_path}/accord.db")
-            studies = Studies(store)
             until(lambda: Chats(studies).all_chats("chat")[0].messages[1].content == "As far as it came")
+            studies.close()
         gone.set()
         with started(model.url) as (port, _):
             browser.port = int(port)
             last = browser.settled()
             assert [each["text"] for each in last] == ["Hello?", "As far as it came"]
             assert last[1]["state"] == "cut" and "the server stopped" in last[1]["reason"]
-        studies.close()
-        store.close()
+            page = browser.get(browser.where)
+            assert "the server stopped" in page
+            browser.do(page, "again")
+            assert browser.settled()[1]["state"] == "complete"
 
 
 def test_stopping_server_saves_partial_reply(tmp_path: Path) -> None:

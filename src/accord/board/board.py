@@ -49,23 +49,9 @@ NEXT = (
 class BoardFigures:
     """All statistics of a selection.
 
-    Attributes:
-        summary: One sentence.
-        notes: Sentences about what is left out or included.
-        texts: Number of texts with a score.
-        mean: Mean over texts.
-        unscored: Number of missing scores by reason.
-        density: Distribution of the scores.
-        given: Distribution of people's answers to the same texts; `None` without answers.
-        table: Means by the selected dimension.
-        annotators: Means by annotator; `None` for a single one.
-        time: Means over time.
-        difference: Difference of two groups; `None` with fewer than two groups.
-        controversial: Texts with the largest disagreement between annotators.
-        powered: Prediction-powered means of people's ratings by system.
-        powered_note: Sentence about the labels on which these means rest.
-        pulls: Evidence with the largest effect on scores.
-        rises: Slope of the main question on each other question.
+    `notes` tell which scores are left out or included, and `unscored` counts missing scores by reason. `given` is the
+    distribution of people's answers to the same texts, `powered` are prediction-powered means of people's ratings by
+    system, `pulls` the evidence with the largest effect on scores, and `rises` slopes of the main question on others.
     """
 
     summary: str
@@ -199,7 +185,7 @@ def _summary(scores: SelectedScores, texts: int, density: Density, time: TimeSer
     alarms = sum(each.kind == "alarm" for each in time.happened)
     raised = f"; {alarms} {'alarm' if alarms == 1 else 'alarms'}" if alarms else ""
     scale = f"{about.question} ({scores.low:g} to {scores.high:g})"
-    return f"{what} {density.mean} on {scale}, {texts:,} texts{of}{tail}{trend}{raised}"
+    return f"{what} {density.mean} on {scale}, {texts:,} {'text' if texts == 1 else 'texts'}{of}{tail}{trend}{raised}"
 
 
 # --- lists of texts ----------------------------------------------------------------------------------------------
@@ -207,13 +193,9 @@ def _summary(scores: SelectedScores, texts: int, density: Density, time: TimeSer
 
 @dataclass(frozen=True)
 class ListedText:
-    """A text in a list, with its score and the dimensions of its conversation.
+    """A text in a list with the dimensions of its conversation.
 
-    Attributes:
-        value: Mean over annotators, or the score of one; `None` without a score.
-        apart: Standard deviation over annotators; `None` for a single one.
-        annotator: Annotator of the score in the view of each annotator.
-        unscored: Reason for a missing score.
+    `value` is the mean over annotators with standard deviation `apart`, or the score of one annotator.
     """
 
     conversation: str
@@ -230,15 +212,7 @@ class ListedText:
 
 @dataclass(frozen=True)
 class TextPage:
-    """A page of a list.
-
-    Attributes:
-        rows: Texts on the page.
-        number: Number of the page, from 1.
-        pages: Number of pages.
-        total: Number of texts on all pages.
-        summary: Filters and order in one sentence.
-    """
+    """Page `number` of `pages` of a list of `total` texts; `summary` states filters and order in one sentence."""
 
     rows: tuple[ListedText, ...]
     number: int

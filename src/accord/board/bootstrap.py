@@ -68,15 +68,7 @@ def means(group: NDArray[np.intp], cluster: NDArray[np.intp], value: Floats, gro
 def quantiles(
     value: Floats, cluster: NDArray[np.intp], shares: Sequence[float], low: float, high: float
 ) -> list[Estimate]:
-    """Return quantiles; the ends of their intervals have a resolution of 1/`STEPS` of the scale.
-
-    Args:
-        value: (n,) values, at least one.
-        cluster: (n,) cluster of each row, from 0.
-        shares: Quantiles from 0 to 1.
-        low: Lower end of the scale.
-        high: Upper end of the scale.
-    """
+    """Return quantiles at `shares` of (n,) values, with intervals in steps of 1/`STEPS` of the scale."""
     whole = [Estimate(float(each)) for each in np.quantile(value, shares)]
     present = np.bincount(cluster) > 0
     many, place = int(present.sum()), (np.cumsum(present) - 1)[cluster]

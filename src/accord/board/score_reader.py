@@ -199,7 +199,10 @@ class ScoreReader:
         notes += ["only synthetic conversations"] if selection.synthetic == "only" else []
         notes += ["synthetic conversations are included"] if selection.synthetic == "with" else []
         if in_training and selection.answers == "predicted":
-            notes.append(_training_note(in_training, selection.training == "with" or bool(alone)))
+            is_shown = selection.training == "with" or alone
+            note = "scores are of conversations used in training; they look better than they are"
+            note = note if is_shown else "scores of conversations used in training are left out"
+            notes.append(f"{in_training:,} {note}")
         rows, whom = _of_view(rows, selection)
         notes += whom
         if selection.answers == "given":
@@ -209,7 +212,7 @@ class ScoreReader:
             pl.col("conversation").rank("dense").cast(pl.Int32) - 1 if len(rows) <= MAX_EXACT_ROWS else pl.col("bundle")
         )
         rows = rows.with_columns(clusters.alias("cluster"))
-        low, high = _ends(self._question(question), options, rows)
+        low, high = _ends(self.project.rubric.get(question), options, rows)
         taken = replace(selection, question=question, evaluator=evaluator)
         return SelectedScores(taken, rows, low, high, options, left_out, in_training, choices, state, tuple(notes))
 
@@ -217,9 +220,6 @@ class ScoreReader:
         import polars as pl
 
         return int(self.mart.read(lambda rows: rows.filter(wanted).select(pl.len()).collect().item())[0])
-
-    def _question(self, name: str) -> Question | None:
-        return next((each for each in self.project.rubric.questions if each.id == name), None)
 
     def _given(self, rows: pl.DataFrame, question: str) -> pl.DataFrame:
         """Return people's answers to the same texts, in the format of scores."""
@@ -260,12 +260,6 @@ def _trained(selection: BoardFilters, training: pl.Expr) -> pl.Expr:
 
     is_all = selection.training == "with" or selection.answers == "given"
     return pl.lit(True) if is_all else ~training
-
-
-def _training_note(count: int, is_shown: bool) -> str:
-    if is_shown:
-        return f"{count:,} scores are of conversations used in training; they look better than they are"
-    return f"{count:,} scores of conversations used in training are left out"
 
 
 def _conversations(selection: BoardFilters, when: pl.Expr) -> pl.Expr:

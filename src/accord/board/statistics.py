@@ -181,16 +181,9 @@ def _happened(
 
 @dataclass(frozen=True)
 class GroupDifference:
-    """Difference between the means of two groups.
+    """Difference between the means of two groups, first minus second.
 
-    Attributes:
-        by, first, second: Dimension and the names of both groups.
-        difference: First minus second.
-        p: Two-sided p-value for the hypothesis of no difference.
-        paired: True if inputs are paired.
-        shared: Number of inputs that both groups have.
-        texts: Numbers of texts of both groups.
-        summary: One sentence.
+    `p` is two-sided. If both groups have enough inputs in common (`shared`), these are compared in pairs.
     """
 
     by: str

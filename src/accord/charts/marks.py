@@ -13,18 +13,23 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from accord.charts.plot_area import Axis, Guide, PlotArea, domain_of, format_number, ticks
-from accord.charts.svg import (
+from accord.charts.plot_area import (
     LABEL,
+    Axis,
+    Guide,
+    PlotArea,
     circle,
     cut_text,
+    domain_of,
     draw_legend,
     escape_text,
+    format_number,
     line_of,
     svg_of,
     tag,
     text_of,
     text_width,
+    ticks,
     tooltip,
 )
 from accord.values import Estimate

@@ -1,4 +1,4 @@
 from .app import app as app, guarded as guarded, main as main
-from .findings import fitted_text as fitted_text
+from .texts import fitted_text as fitted_text
 from .outputs import outputs_of as outputs_of
 from .terminal import Progress as Progress

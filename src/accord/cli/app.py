@@ -9,14 +9,16 @@ import gc
 import inspect
 import math
 import os
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
 
 import typer
 import typer.core
 
 from accord.cli.outputs import check_outputs, outputs_of, refuse_empty_outputs
 from accord.cli.terminal import say_line, set_verbosity
+from accord.edges import AccordError, BadInput
 from accord.version import __version__
 
 PARTLY_UNSCORED = 5
@@ -81,55 +83,61 @@ _FILE_ERRORS = {
     errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ENAMETOOLONG,
 }  # fmt: skip
 """Errors that a user can resolve: no space, no permission, an invalid path."""
+RENAMED_OPTIONS = {
+    "--how": "--method", "--per-turn": "--annotators-per-item", "--per-person": "--items-per-annotator",
+    "--unnamed": "--anonymous",
+}  # fmt: skip
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def command(name: str) -> Callable[[Command], Command]:
-    """Register a command of the application itself."""
+class Command(typer.core.TyperCommand):
+    """Command that names the new option in place of a renamed one."""
 
-    def register(function: Command) -> Command:
-        app.command(name)(guarded(function))
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments.
+
+        Raises:
+            UsageError: An option is unknown, or has a new name.
+        """
+        options = {name for parameter in self.params for name in parameter.opts}
+        for name in (arg.partition("=")[0] for arg in args):
+            if RENAMED_OPTIONS.get(name) in options:
+                ctx.fail(f"{name} is now called {RENAMED_OPTIONS[name]}")
+        return list(super().parse_args(ctx, args))
+
+
+def command(name: str, group: typer.Typer = app) -> Callable[[Function], Function]:
+    """Register a command of the application or of a group of commands."""
+
+    def register(function: Function) -> Function:
+        group.command(name, cls=Command)(guarded(function))
         return function
 
     return register
 
 
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log each step to stderr.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
-_HIDDEN = (
-    inspect.Parameter(
-        "verbose",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=False,
-        annotation=Annotated[bool, typer.Option("--verbose", "-v", hidden=True)],
-    ),
-    inspect.Parameter(
-        "quiet",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=False,
-        annotation=Annotated[bool, typer.Option("--quiet", "-q", hidden=True)],
-    ),
-)
+def _flag(name: str, *options: str, help: str = "", hidden: bool = False) -> inspect.Parameter:
+    annotation = Annotated[bool, typer.Option(*options, help=help, hidden=hidden)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+
+
+_HIDDEN = (_flag("verbose", "--verbose", "-v", hidden=True), _flag("quiet", "--quiet", "-q", hidden=True))
 """Options that every command takes, and that `accord --help` documents."""
-_FORCE = inspect.Parameter(
-    "force",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[
-        bool,
-        typer.Option("--force", help="Replace a file or folder that does not look like an earlier output."),
-    ],
-)
+_FORCE = _flag("force", "--force", help="Replace a file or folder that does not look like an earlier output.")
 """Option of every command that writes a file."""
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., None]:
     """Wrap a command: its outputs are checked, and expected failures end in one line on stderr and an exit code.
 
-    The command also takes `--verbose` and `--quiet`.
+    A parameter whose type is a dataclass stands for the options that are its fields. The command also takes
+    `--verbose` and `--quiet`.
     """
-    outputs = outputs_of(function)
+    outputs, signature = outputs_of(function), inspect.signature(function, eval_str=True)
+    groups: dict[str, Any] = {
+        each.name: each.annotation for each in signature.parameters.values() if is_dataclass(each.annotation)
+    }
 
     @functools.wraps(function)
     def run(*args: Any, force: bool = False, verbose: bool = False, quiet: bool = False, **kwargs: Any) -> None:
@@ -137,6 +145,8 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             set_verbosity(verbose or _given["verbose"], quiet or _given["quiet"])
             _check_finite(kwargs)
             check_outputs(outputs, kwargs, force)
+            for name, group in groups.items():
+                kwargs[name] = group(**{field.name: kwargs.pop(field.name) for field in fields(group)})
             function(*args, **kwargs)
         except KeyboardInterrupt:
             stop("interrupted. Finished work is stored; run the same command to continue.", INTERRUPTED)
@@ -144,25 +154,35 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             if error.errno not in _FILE_ERRORS:
                 raise
             written = ", ".join(str(kwargs[name]) for name in outputs if kwargs.get(name))
-            stop(
-                f"cannot use {error.filename or written or 'a file'}: {error.strerror}. Finished work is stored.",
-                1,
-            )
+            stop(f"cannot use {error.filename or written or 'a file'}: {error.strerror}. Finished work is stored.", 1)
         except Exception as error:
-            from accord.edges import AccordError  # a late import keeps `--help` fast
-
             if not isinstance(error, AccordError):
                 raise
             stop(str(error), error.exit_code)
         finally:
             set_verbosity(False, False)
 
-    signature = inspect.signature(function, eval_str=True)
     added = (*((_FORCE,) if any(each.is_earlier for each in outputs.values()) else ()), *_HIDDEN)
     run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*refuse_empty_outputs(signature.parameters.values()), *added]
+        parameters=[*refuse_empty_outputs(_options(signature)), *added]
     )
     return run
+
+
+def _options(signature: inspect.Signature) -> Iterator[inspect.Parameter]:
+    """Yield the parameters of a command; those of groups of options, which are the fields of a dataclass, come last."""
+    groups = []
+    for parameter in signature.parameters.values():
+        if is_dataclass(parameter.annotation):
+            groups.append(parameter.annotation)
+        else:
+            yield parameter.replace(kind=parameter.KEYWORD_ONLY)
+    for group in groups:
+        hints = get_type_hints(group, include_extras=True)
+        for field in fields(group):
+            yield inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+            )
 
 
 _given = {"verbose": False, "quiet": False}
@@ -170,15 +190,9 @@ _given = {"verbose": False, "quiet": False}
 
 
 def _check_finite(given: Mapping[str, Any]) -> None:
-    """Check that no option is NaN or infinite, which no comparison of its range detects.
-
-    Raises:
-        BadInput: With the name of the option.
-    """
+    """Check that no option is NaN or infinite, which no comparison of its range detects."""
     for name, value in given.items():
         if isinstance(value, float) and not math.isfinite(value):
-            from accord.edges import BadInput
-
             raise BadInput(f"--{name.replace('_', '-')} takes a finite number, got {value}; give a number")
 
 
@@ -191,8 +205,8 @@ def stop(reason: str, code: int) -> NoReturn:
 @app.callback(invoke_without_command=True)
 def _accord(
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
-    verbose: Verbose = False,
-    quiet: Quiet = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each step to stderr.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
 ) -> None:
     _given.update(verbose=verbose, quiet=quiet)
     if version:

@@ -1,27 +1,26 @@
-"""Options shared by several commands, and functions that open the project they name."""
+"""Options shared by several commands, in groups."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from accord.cli.outputs import LIVE_ROWS
+from accord.cli.terminal import note, show
+from accord.edges import BadInput
 
 if TYPE_CHECKING:
-    from accord.project import Project
-    from accord.scoring import Turns
+    from accord.project import Config, Project
     from accord.values import Rubric
     from accord.web import WorkbenchContext
 
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="Project file; default: accord.yaml here or in a folder above.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Format = Annotated[
     str, typer.Option("--format", help="Format of the conversations; `auto` detects it from the first row.")
@@ -30,78 +29,20 @@ Columns = Annotated[
     list[str] | None,
     typer.Option("--columns", metavar="OURS=THEIRS", help="Map a column, e.g. annotator=rater; repeatable."),
 ]
-EvaluatorFolder = Annotated[
-    Path | None,
-    typer.Option("--evaluator", help="Folder of a fitted evaluator; default: the one fitted last."),
-]
-Annotator = Annotated[str | None, typer.Option("--annotator", help="Predict this annotator's answers.")]
 RowsOut = Annotated[Path, typer.Option("--out", "-o", help="Append one JSON line per reply to this file."), LIVE_ROWS]
 RowsOutIfNamed = Annotated[
     Path | None, typer.Option("--out", "-o", help="Append one JSON line per reply to this file."), LIVE_ROWS
 ]
-Monitoring = Annotated[
-    bool, typer.Option("--watch/--no-watch", help="Aggregate scores by day in the store, and raise alarms.")
-]
-Host = Annotated[
-    str,
-    typer.Option(
-        "--host",
-        help="Address to listen on. Beyond this machine, pages need users, live scoring ACCORD_TOKEN.",
-    ),
-]
 Port = Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")]
-HostNames = Annotated[
-    list[str] | None,
-    typer.Option("--name", help="Host name that browsers use from other machines; repeatable."),
+Planned = Annotated[bool, typer.Option("--plan", help="Print requests and cost; ask nothing.")]
+Anonymous = Annotated[
+    bool, typer.Option("--anonymous", help="Annotators (r1, r2, ...) are positions in a list of ratings, not persons.")
 ]
-Main = Annotated[str | None, typer.Option("--main", help="Main question; by default it is detected.")]
-LabelColumns = Annotated[
-    list[str] | None,
-    typer.Option("--labels", metavar="COLUMN", help="Column with ratings, or `none`; repeatable."),
-]
-RaterColumns = Annotated[
-    list[str] | None,
-    typer.Option("--rater", metavar="COLUMN", help="Column with the ratings of one annotator; repeatable."),
-]
-Scales = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--scale", metavar="QUESTION=LOW..HIGH", help="Scale of a question; by default it is detected. Repeatable."
-    ),
-]
-Unnamed = Annotated[
-    bool,
-    typer.Option("--unnamed", help="Annotators (r1, r2, ...) are positions in a list of ratings, not persons."),
-]
-Roles = Annotated[
-    list[str] | None,
-    typer.Option("--role", metavar="THEIRS=OURS", help="Map a role, e.g. operator=assistant; repeatable."),
-]
-AskModels = Annotated[
-    bool, typer.Option("--ask", help="Let sources that are not live send requests to their models for every reply.")
-]
-SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")]
-
-
-MaxRequests = Annotated[int | None, typer.Option("--max-requests", help="Budget: maximum number of requests.")]
-MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Budget: maximum number of tokens.")]
-MaxMoney = Annotated[float | None, typer.Option("--max-money", help="Budget: maximum cost.")]
-
-
-Setting = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Setting for this run, e.g. sources.issues.by=judge; repeatable."),
-]
-
-
 InTraining = Annotated[
-    bool,
-    typer.Option("--include-training", help="Include conversations that the evaluator learned from."),
+    bool, typer.Option("--include-training", help="Include conversations that the evaluator learned from.")
 ]
-
-
 ScoredTurns = Annotated[
-    str,
+    Literal["rated", "all", "last"],
     typer.Option(
         "--turns",
         help="Turns that an evaluator of turns scores: all, last, or rated (the turns that annotators rated; in a "
@@ -110,96 +51,266 @@ ScoredTurns = Annotated[
 ]
 
 
-Synthetic = Annotated[
-    str | None,
-    typer.Option("--synthetic", metavar="WHICH", help="Synthetic conversations: without (default), with, or only."),
-]
+# --- groups of options: a command takes one as a parameter ----------------------------------------------------------
 
 
-def synthetic_setting(synthetic: str | None) -> list[str]:
-    """Return the setting of `--synthetic`."""
-    return [] if synthetic is None else [f"synthetic={synthetic}"]
+@dataclass(frozen=True)
+class ProjectOptions:
+    """Options of every command that opens a project."""
+
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Setting for this run, e.g. sources.issues.by=judge; repeatable."
+        ),
+    ] = None
+    config_file: Annotated[
+        Path | None, typer.Option("--config", help="Project file; default: accord.yaml here or in a folder above.")
+    ] = None
+
+    @property
+    def changes(self) -> list[str]:
+        """Settings for this run, as `KEY=VALUE`."""
+        return self.settings or []
+
+    def load(self) -> Config:
+        """Return the settings of the project.
+
+        Raises:
+            BadInput: There is no project, or its file or a setting is invalid.
+        """
+        from accord.project import load_project, with_settings
+
+        return with_settings(load_project(self.config_file), self.changes)
+
+    def open(self, question: str | None = None, creates: bool = False) -> Project:
+        """Open the project.
+
+        Args:
+            question: Question to learn; by default the main question.
+            creates: Create the store if it does not exist. Without it, a missing store is replaced by an empty one in
+                memory.
+
+        Raises:
+            BadInput: There is no project, or its file or a setting is invalid.
+        """
+        import logging
+
+        from accord.edges import strip_url_secrets
+        from accord.project import Project
+        from accord.store import store_exists
+
+        config = self.load()
+        for error in config.broken_studies.values():
+            note(_broken_study_note(error))
+        logging.getLogger("accord").info(
+            "project in %s, store %s", config.folder.absolute(), strip_url_secrets(config.store)
+        )
+        if creates or store_exists(config.store):
+            return Project(config, question=question)
+        project = Project(config.model_copy(update={"store": "sqlite:///:memory:"}), question=question)
+        project.store.replaces = config.store
+        return project
+
+    def store(self, creates: bool = False) -> str:
+        """Return the URL of the project's store.
+
+        Raises:
+            BadInput: There is no project, or no store and `creates` is False.
+        """
+        from accord.store import store_exists
+
+        url = self.load().store
+        if not creates and not store_exists(url):
+            raise BadInput(f"there is no store {url} yet. Import into it first: accord import chats.jsonl labels.csv")
+        return url
 
 
-def open_counted(
-    config_file: Path | None, synthetic: str | None, settings: list[str] | None = None, question: str | None = None
-) -> Project:
-    """Open a project, and print a note on synthetic conversations if results include them.
+@dataclass(frozen=True)
+class ResultOptions(ProjectOptions):
+    """Options of a command with a result that it can print as JSON."""
 
-    Raises:
-        BadInput: See `open_project`.
-    """
-    from accord.cli.terminal import note
-    from accord.project import synthetic_note
+    as_json: AsJson = False
 
-    project = open_project(config_file, [*(settings or ()), *synthetic_setting(synthetic)], question)
-    if said := synthetic_note(project):
-        note(said)
-    return project
+    def show(self, result: Mapping[str, Any], text: Callable[[Mapping[str, Any]], str]) -> None:
+        """Print a result: as JSON, or as `text` writes it."""
+        show(result, self.as_json, text)
 
 
-def open_project(
-    config_file: Path | None,
-    settings: list[str] | None = None,
-    question: str | None = None,
-    creates: bool = False,
-) -> Project:
-    """Open a project.
+@dataclass(frozen=True)
+class StatisticsOptions(ResultOptions):
+    """Options of a command that counts conversations."""
 
-    Args:
-        config_file: Project file; by default `accord.yaml` in this folder or the nearest folder above.
-        settings: Settings for this run, as `KEY=VALUE`.
-        question: Question to learn; by default the main question.
-        creates: Create the store if it does not exist. Without it, a missing store is replaced by an empty one in
-            memory.
+    synthetic: Annotated[
+        str | None,
+        typer.Option("--synthetic", metavar="WHICH", help="Synthetic conversations: without (default), with, or only."),
+    ] = None
 
-    Raises:
-        BadInput: There is no project, or its file or a setting is invalid.
-    """
-    import logging
+    @property
+    def changes(self) -> list[str]:
+        """Settings for this run, as `KEY=VALUE`."""
+        return [*super().changes, *([] if self.synthetic is None else [f"synthetic={self.synthetic}"])]
 
-    from accord.edges import strip_url_secrets
-    from accord.project import Project, load_project, with_settings
-    from accord.store import store_exists
+    def open_counted(self, question: str | None = None) -> Project:
+        """Open the project, and print a note on synthetic conversations if results include them.
 
-    config = with_settings(load_project(config_file), settings or ())
-    for error in config.broken_studies.values():
-        note_broken_study(error)
-    logging.getLogger("accord").info(
-        "project in %s, store %s", config.folder.absolute(), strip_url_secrets(config.store)
+        Raises:
+            BadInput: See `open`.
+        """
+        from accord.project import synthetic_note
+
+        project = self.open(question)
+        if sentence := synthetic_note(project):
+            note(sentence)
+        return project
+
+
+@dataclass(frozen=True)
+class BudgetOptions:
+    """Caps of the spending of a command."""
+
+    max_requests: Annotated[int | None, typer.Option("--max-requests", help="Budget: maximum number of requests.")] = (
+        None
     )
-    if not creates and not store_exists(config.store):
-        config = config.model_copy(update={"store": "sqlite:///:memory:"})
-    return Project(config, question=question)
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Budget: maximum number of tokens.")] = None
+    max_money: Annotated[float | None, typer.Option("--max-money", help="Budget: maximum cost.")] = None
+
+    def apply(self, project: Project) -> None:
+        """Set the caps of a project's budget."""
+        project.cap(requests=self.max_requests, tokens=self.max_tokens, money=self.max_money)
 
 
-def store_of(config_file: Path | None, creates: bool = False) -> str:
-    """Return the URL of the project's store.
+@dataclass(frozen=True)
+class LabelOptions:
+    """Options on columns with ratings."""
 
-    Raises:
-        BadInput: There is no project, or no store and `creates` is False.
-    """
-    from accord.edges import BadInput
-    from accord.project import load_project
-    from accord.store import store_exists
-
-    url = load_project(config_file).store
-    if not creates and not store_exists(url):
-        raise BadInput(f"there is no store {url} yet. Import into it first: accord import chats.jsonl labels.csv")
-    return url
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--labels", metavar="COLUMN", help="Column with ratings, or `none`; repeatable."),
+    ] = None
+    raters: Annotated[
+        list[str] | None,
+        typer.Option("--rater", metavar="COLUMN", help="Column with the ratings of one annotator; repeatable."),
+    ] = None
 
 
-def note_broken_study(error: str) -> None:
-    """Print the error of a study that cannot be used."""
-    from accord.cli.terminal import note
+@dataclass(frozen=True)
+class RubricOptions(LabelOptions):
+    """Options on the rubric that labels answer."""
 
-    note(f"{error.rstrip('.')}. Correct it under `studies` in accord.yaml; other studies are not affected")
+    main: Annotated[str | None, typer.Option("--main", help="Main question; by default it is detected.")] = None
+    scales: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scale", metavar="QUESTION=LOW..HIGH", help="Scale of a question; by default it is detected. Repeatable."
+        ),
+    ] = None
+
+    @property
+    def scale_map(self) -> dict[str, tuple[float, float]]:
+        """Ends of the scales by question.
+
+        Raises:
+            BadInput: A pair has another form than `QUESTION=LOW..HIGH`, or `LOW` is not below `HIGH`.
+        """
+        found = {}
+        for pair in self.scales or ():
+            name, _, ends = pair.rpartition("=")
+            match = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?:\.\.|-)(-?\d+(?:\.\d+)?)", ends.strip())
+            if not name or match is None or float(match[1]) >= float(match[2]):
+                raise BadInput(f"--scale takes QUESTION=LOW..HIGH, got {pair!r}; for example rating=1..5")
+            found[name] = float(match[1]), float(match[2])
+        return found
 
 
-def note_broken_studies(bench: WorkbenchContext) -> None:
-    """Print the errors of studies that cannot be opened, except those that `open_project` printed."""
-    for study in bench.invalid_studies.keys() - bench.project.config.broken_studies.keys():
-        note_broken_study(bench.invalid_studies[study])
+@dataclass(frozen=True)
+class ReadingOptions:
+    """Options on how files are read."""
+
+    format: Format = "auto"
+    columns: Columns = None
+    roles: Annotated[
+        list[str] | None,
+        typer.Option("--role", metavar="THEIRS=OURS", help="Map a role, e.g. operator=assistant; repeatable."),
+    ] = None
+    skip_bad_rows: Annotated[
+        bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")
+    ] = False
+
+    @property
+    def role_map(self) -> dict[str, str]:
+        """Roles in the files to ours.
+
+        Raises:
+            BadInput: A pair has no `=`, or an unknown role.
+        """
+        if not self.roles:
+            return {}
+        from accord.formats import check_roles
+
+        return check_roles({theirs: ours for theirs, _, ours in (pair.rpartition("=") for pair in self.roles)})
+
+
+@dataclass(frozen=True)
+class EvaluatorOptions:
+    """Options on the evaluator that scores."""
+
+    evaluator: Annotated[
+        Path | None, typer.Option("--evaluator", help="Folder of a fitted evaluator; default: the one fitted last.")
+    ] = None
+    annotator: Annotated[str | None, typer.Option("--annotator", help="Predict this annotator's answers.")] = None
+
+
+@dataclass(frozen=True)
+class LiveOptions(EvaluatorOptions):
+    """Options of live scoring."""
+
+    watch: Annotated[
+        bool, typer.Option("--watch/--no-watch", help="Aggregate scores by day in the store, and raise alarms.")
+    ] = True
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Let sources that are not live send requests to their models for every reply.")
+    ] = False
+
+    def folder(self, project: Project) -> Path:
+        """Return the folder of the named evaluator, or of the one fitted last, and print it."""
+        folder = self.evaluator or project.folder()
+        if folder.is_dir():
+            note(f"evaluator: {folder}")
+        return folder
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """Options on the address of a server."""
+
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host", help="Address to listen on. Beyond this machine, pages need users, live scoring ACCORD_TOKEN."
+        ),
+    ] = "127.0.0.1"
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="Host name that browsers use from other machines; repeatable."),
+    ] = None
+
+    def url(self, port: int) -> str:
+        """Return the URL of a server on this machine."""
+        return server_url(self.host, port)
+
+
+# --- notes and values that several commands share --------------------------------------------------------------------
+
+
+def _broken_study_note(error: str) -> str:
+    return f"{error.removesuffix('.')}. Correct it under `studies` in accord.yaml; other studies are not affected"
+
+
+def broken_study_notes(bench: WorkbenchContext) -> list[str]:
+    """Return the errors of studies that cannot be opened, except those that `ProjectOptions.open` printed."""
+    names = bench.invalid_studies.keys() - bench.project.config.broken_studies.keys()
+    return [_broken_study_note(bench.invalid_studies[name]) for name in names]
 
 
 def server_url(host: str, port: int) -> str:
@@ -207,51 +318,13 @@ def server_url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def note_sign_in_link(bench: WorkbenchContext, site: str, page: str = "/") -> None:
-    """Print a one-time sign-in link if there are no user accounts."""
-    from accord.cli.terminal import note
+def sign_in_notes(bench: WorkbenchContext, site: str, page: str = "/") -> list[str]:
+    """Return a note with a one-time sign-in link if there are no user accounts."""
     from accord.web import local_sign_in_link
 
-    if bench.accounts.is_single_user:
-        note(f"sign in with this link, which works once: {local_sign_in_link(bench.studies, site, page)}")
-
-
-def evaluator_folder(project: Project, named: Path | None) -> Path:
-    """Return the folder of the named evaluator, or of the one fitted last, and print it."""
-    from accord.cli.terminal import note
-
-    folder = named or project.folder()
-    if folder.is_dir():
-        note(f"evaluator: {folder}")
-    return folder
-
-
-def turn_choice(turns: str) -> Turns:
-    """Return the value of `--turns`.
-
-    Raises:
-        UnknownName: The value is unknown.
-    """
-    from accord.edges import UnknownName
-    from accord.scoring import TURNS
-
-    found = next((each for each in TURNS if each == turns), None)
-    if found is None:
-        raise UnknownName("choice of turns", turns, TURNS)
-    return found
-
-
-def role_map(pairs: list[str] | None) -> dict[str, str]:
-    """Return `THEIRS=OURS` pairs of roles as a mapping.
-
-    Raises:
-        BadInput: A pair has no `=`, or an unknown role.
-    """
-    if not pairs:
-        return {}
-    from accord.formats import check_roles
-
-    return check_roles({theirs: ours for theirs, _, ours in (pair.rpartition("=") for pair in pairs)})
+    if not bench.accounts.is_single_user:
+        return []
+    return [f"sign in with this link, which works once: {local_sign_in_link(bench.studies, site, page)}"]
 
 
 def are_positions(positions: Callable[[], Sequence[str]]) -> bool:
@@ -266,24 +339,6 @@ def are_positions(positions: Callable[[], Sequence[str]]) -> bool:
     )
 
 
-def scale_map(pairs: list[str] | None) -> dict[str, tuple[float, float]]:
-    """Return `QUESTION=LOW..HIGH` pairs as a mapping.
-
-    Raises:
-        BadInput: A pair has another form, or `LOW` is not below `HIGH`.
-    """
-    from accord.edges import BadInput
-
-    found = {}
-    for pair in pairs or ():
-        name, _, ends = pair.rpartition("=")
-        match = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?:\.\.|-)(-?\d+(?:\.\d+)?)", ends.strip())
-        if not name or match is None or float(match[1]) >= float(match[2]):
-            raise BadInput(f"--scale takes QUESTION=LOW..HIGH, got {pair!r}; for example rating=1..5")
-        found[name] = float(match[1]), float(match[2])
-    return found
-
-
 def column_map(pairs: list[str] | None, rubric: Rubric | None = None) -> dict[str, str]:
     """Return `OURS=THEIRS` pairs as a mapping; questions of `rubric` are valid names.
 
@@ -291,8 +346,6 @@ def column_map(pairs: list[str] | None, rubric: Rubric | None = None) -> dict[st
         BadInput: A pair has no `=`.
         UnknownName: No format has a column of that name.
     """
-    from accord.edges import BadInput
-
     if not pairs:
         return {}
     from accord.formats import check_column_names

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 from typer import BadParameter
 from typer.models import ParameterInfo
 
+from accord.edges import BadInput
+
 if TYPE_CHECKING:
     from accord.edges import ProtectedFile
     from accord.project import Config
@@ -202,7 +204,7 @@ def _written(path: Path, given: Mapping[str, Any]) -> list[Path]:
 
 def _check_in_inputs(path: Path, inputs: list[ProtectedFile], output: Output) -> None:
     """Refuse to replace a file in a folder that is read, unless it is an earlier output."""
-    from accord.edges import BadInput, is_inside
+    from accord.edges import is_inside
 
     if not path.is_file() or (output.is_earlier is not None and output.is_earlier(path)):
         return
@@ -212,13 +214,7 @@ def _check_in_inputs(path: Path, inputs: list[ProtectedFile], output: Output) ->
 
 
 def _check_folders(path: Path, output: Output) -> None:
-    """Refuse an output in the folder of an evaluator, or in its place.
-
-    Raises:
-        BadInput: Names the folder.
-    """
-    from accord.edges import BadInput
-
+    """Refuse an output in the folder of an evaluator, or in its place."""
     folders = [*Path(path).absolute().parents, *([] if output.card == _EVALUATOR else [path])]
     holder = next((each for each in folders if (each / _EVALUATOR).is_file()), None)
     if holder is not None:
@@ -226,12 +222,8 @@ def _check_folders(path: Path, output: Output) -> None:
 
 
 def _check_content(path: Path, project: list[ProtectedFile]) -> None:
-    """Refuse an output folder that holds files of the project, which an output could overwrite.
-
-    Raises:
-        BadInput: Names the file.
-    """
-    from accord.edges import BadInput, is_inside
+    """Refuse an output folder that holds files of the project, which an output could overwrite."""
+    from accord.edges import is_inside
 
     if path.is_dir():
         for each in project:
@@ -263,7 +255,7 @@ def _existing(name: str) -> Iterator[Path]:
 
 def _project_files(given: Mapping[str, Any]) -> Iterator[ProtectedFile]:
     """Yield the files that make a project, and the files that its settings name."""
-    from accord.edges import BadInput, ProtectedFile
+    from accord.edges import ProtectedFile
     from accord.project import Config, load_config, with_settings
     from accord.values import PROJECT_FILE, find_project_file
 
@@ -288,7 +280,7 @@ def _project_files(given: Mapping[str, Any]) -> Iterator[ProtectedFile]:
 
 
 def _store_files(config: Config) -> Iterator[ProtectedFile]:
-    from accord.edges import BadInput, ProtectedFile
+    from accord.edges import ProtectedFile
     from accord.store import mart_folder, store_file
 
     try:

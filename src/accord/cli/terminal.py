@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from accord.models import Budget
+from accord.edges import BadInput, escape_controls, one_line, one_line_json, redact, redact_message, truncate_middle
 
 _PLAIN_SECONDS = 5.0
 
@@ -30,8 +28,6 @@ def set_verbosity(verbose: bool, quiet: bool) -> None:
     if not (was_changed or _is_changed):
         return
     import logging
-
-    from accord.edges import BadInput
 
     loggers = [logging.getLogger(name) for name in ("accord", "httpx")]
     for logger in loggers:
@@ -62,15 +58,11 @@ def _log_handler() -> Any:
 
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
     """Print a result: as JSON, or as `text` writes it."""
-    from accord.edges import one_line_json  # a late import keeps `--help` fast
-
     say(json.dumps(result, indent=1, ensure_ascii=False) if as_json else text(one_line_json(result)))
 
 
 def say(text: str, is_aside: bool = False) -> None:
     """Print a text without secrets and control characters; on stderr if it is an aside."""
-    from accord.edges import escape_controls, redact
-
     if is_aside and _is_quiet:
         return
     print(escape_controls(redact(text)), file=sys.stderr if is_aside else sys.stdout)
@@ -78,8 +70,6 @@ def say(text: str, is_aside: bool = False) -> None:
 
 def say_line(text: str) -> None:
     """Print a text as one line of bounded length on stderr, without credentials."""
-    from accord.edges import one_line, redact_message, truncate_middle
-
     print(one_line(redact_message(" ".join(truncate_middle(text).split()))), file=sys.stderr)
 
 
@@ -188,36 +178,9 @@ class StageProgress:
             self._shown = None
 
 
-@contextmanager
-def spending(budget: Budget) -> Iterator[None]:
-    """Print the requests, tokens and cost of a block on stderr, also after an error."""
-    try:
-        yield
-    finally:
-        spent = budget.to_json()
-        if spent["requests"]:
-            say(f"spent: {spent_text(spent)}", is_aside=True)
-
-
-def training_text(scored: Mapping[str, Any]) -> list[str]:
-    """Return sentences on scores of rated turns and of conversations in the training data."""
-    from accord.edges import count_of
-
-    lines, rated, of_all = [], scored["rated"], scored["scored"] + sum(scored["unscored"].values())
-    if scored["level"] == "turn" and 0 < rated < of_all:
-        lines.append(f"{rated} of {of_all} scored turns have ratings (column `rated`)")
-    if known := scored["in_training"]:
-        lines.append(
-            f"{known} of {count_of(scored['conversations'], 'scored conversation')} "
-            f"{'was used in training; its' if known == 1 else 'were used in training; their'} scores look better than "
-            "they are (column `in_training`)"
-        )
-    return lines
-
-
-def note(text: str) -> None:
-    """Print a note for the user on stderr."""
-    if not _is_quiet:
+def note(*texts: str) -> None:
+    """Print notes for the user on stderr, each on its line."""
+    for text in () if _is_quiet else texts:
         say_line(f"note: {text}")
 
 
@@ -257,155 +220,3 @@ def figure_text(value: float | None, low: float | None, high: float | None, digi
     from accord.values import Estimate
 
     return Estimate(value, low, high).text(digits, ends)
-
-
-def plan_text(plan: Mapping[str, Any]) -> str:
-    """Format a plan: samples, questions, requests and their cost."""
-    about = f"{plan['samples']} samples, " if plan["samples"] else ""
-    known = f"{plan['questions']} questions, {plan['answered']} already answered"
-    return f"{about}{known}\n{cost_text(plan)}"
-
-
-def cost_text(plan: Mapping[str, Any]) -> str:
-    """Format the cost of a plan: range of requests, tokens, money."""
-    fewest, most = plan["min_requests"], plan["max_requests"]
-    lines = [
-        f"{fewest} to {most} requests; {plan['requests']} expected, about {plan['input_tokens']} tokens in, at most "
-        f"{plan['output_tokens']} out"
-        if most > fewest
-        else f"{plan['requests']} requests, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
-    ]
-    if most > plan["requests"]:
-        lines.append("a reply that cannot be used leads to further requests")
-    if plan["attempts"] > 1 and most:
-        lines.append(f"a request that fails is sent up to {plan['attempts']} times; each time counts")
-    if plan["unpriced"]:
-        lines.append(f"price of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money")
-    elif plan["money"] is not None:
-        upper = f", at most {plan['max_money']:.4f}" if most > plan["requests"] else ""
-        lines.append(f"about {plan['money']:.4f}{upper} in money")
-    return "\n".join(lines)
-
-
-def spent_text(spent: Mapping[str, Any]) -> str:
-    """Format the spent requests, tokens and money."""
-    money = "" if spent["money"] is None else f", {spent['money']:.4f} in money"
-    return f"{spent['requests']} requests, {spent['input_tokens']} + {spent['output_tokens']} tokens{money}"
-
-
-def comparison_text(result: Mapping[str, Any]) -> str:
-    """Format a comparison: statistics of each system with intervals."""
-    lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
-    alpha = "–" if result["alpha"] is None else f"{result['alpha']:.2f}"
-    about = (
-        f"{result['question']}: {result['ratings']} ratings of {result['conversations']} conversations by "
-        f"{result['annotators']} {'annotator' if result['annotators'] == 1 else 'annotators'} (α = {alpha}); "
-        f"{_folds(result)}, seed {result['seed']}; 95 % intervals"
-    )
-    if result["seen"]:
-        about += f"\n{result['seen']} conversations from which the rubric was learned are used for training only"
-    table = "\n".join([rows_text(lines), *(["", *result["choices"]] if result["choices"] else [])])
-    parts = [f"{about}\n\n{table}", within_text(lines), two_valued_text(lines), "\n".join(result["remarks"])]
-    return "\n\n".join(part for part in parts if part)
-
-
-_BY = ("annotators", "systems")
-
-
-def within_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Format agreement within annotators and within systems; empty if there is one of each."""
-    there = [by for by in _BY if any(f"groups_within_{by}" in line for line in lines)]
-    if not there:
-        return ""
-    header = ["system", *(f"{sign} within {by}" for by in there for sign in ("r", "τ"))]
-    rows = [
-        [line["system"], *(_cell(line, f"{name}_within_{by}") for by in there for name in ("pearson", "kendall"))]
-        for line in lines
-    ]
-    text = f"Pooled r also reflects differences between annotators; r within {' and within '.join(there)} does not"
-    return f"{text}\n\n{table(header, rows)}"
-
-
-def two_valued_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Format κ, TPR and TNR for a scale of two options; empty for other scales."""
-    if not lines or "tpr" not in lines[0]:
-        return ""
-    rows = [[line["system"], *(_cell(line, name) for name in ("kappa", "tpr", "tnr"))] for line in lines]
-    rate = figure_text(lines[0]["base_rate"], lines[0]["base_rate_low"], lines[0]["base_rate_high"], 3)
-    return f"Two options; {rate} of the ratings are the upper one\n\n{table(['system', 'κ', 'TPR', 'TNR'], rows)}"
-
-
-def _folds(result: Mapping[str, Any]) -> str:
-    groups = result["groups"]
-    kept = groups["said"] if groups else "whole conversations"
-    return f"{result['folds']} folds of {kept}" if result["folds"] > 1 else f"one side held out, {kept}"
-
-
-def rows_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Format a row per system, and the reasons for ratings without a score."""
-    from accord.evidence import comparison_table
-
-    return "\n".join([table(*comparison_table(lines)), *_notes(lines)])
-
-
-def _cell(line: Mapping[str, Any], name: str) -> str:
-    from accord.evidence import statistic
-
-    return statistic(line, name)
-
-
-def groups_text(groups: Iterable[Mapping[str, Any]]) -> str:
-    """Format agreement by group: errors of the predictions in each group, compared with all other groups."""
-    names = {"bias": "bias", "rmse": "RMSE", "pearson": "r", "calibration_error": "smECE"}
-    rows = [
-        [
-            f"{g['by']}: {g['group']}",
-            str(g["n"]),
-            *(_cell(g, name) for name in names),
-            f"{g['apart']:+.2f}",
-            f"{g['p_holm']:.3f}",
-        ]
-        for g in groups
-    ]
-    return table(["group", "n", *names.values(), "apart", "p"], rows)
-
-
-def _notes(lines: Iterable[Mapping[str, Any]]) -> list[str]:
-    notes = [
-        f"{line['system']}: {line['unscored']} unscored ({_reasons(line['reasons'])})"
-        for line in lines
-        if line["unscored"]
-    ]
-    return ["", *notes] if notes else []
-
-
-def _reasons(reasons: Mapping[str, int]) -> str:
-    return "; ".join(f"{count}: {reason}" for reason, count in reasons.items()) or "no other annotator rated the same"
-
-
-def imported_text(result: Mapping[str, Any]) -> str:
-    """Return the counts of rows that an import stored and skipped."""
-    from accord.edges import count_of
-
-    c, labels = result["conversations"], result["labels"]
-    lines = [
-        f"{count_of(c['new'], 'conversation')} imported, {c['known']} already there",
-        f"{count_of(labels['new'], 'label')} imported, {labels['known']} already there",
-    ]
-    found = result["assessments"]
-    if found["new"] or found["known"]:
-        lines.append(f"{count_of(found['new'], 'assessment')} of turns imported, {found['known']} already there")
-    found = result["annotations"]
-    if found["new"] or found["known"]:
-        lines.append(f"{count_of(found['new'], 'annotation')} imported, {found['known']} already there")
-    others = result["other_questions"]
-    counts = [
-        f"{name} ({count}, not in the rubric)" if name in others else f"{name} ({count})"
-        for name, count in result["questions"].items()
-    ]
-    if counts:
-        lines.append(f"labels read by question: {', '.join(counts)}")
-    lines += [f"{count_of(count, 'row')} ignored: {why}" for why, count in result["ignored"].items()]
-    if result["skipped"]:
-        lines += [f"{count_of(result['skipped'], 'bad row')} skipped:", *(f"  {row}" for row in result["bad_rows"])]
-    return "\n".join(lines)

@@ -53,7 +53,7 @@ class UnknownName(BadInput):
         anagrams = [name for name in names if sorted(name) == sorted(got)]
         close = anagrams or difflib.get_close_matches(got, names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        listed = ", ".join(names[:24]) + (f", and {len(names) - 24} more" if len(names) > 24 else "")
         super().__init__(f"unknown {kind} {got!r}.{hint} Available: {listed or 'none'}.")
 
 

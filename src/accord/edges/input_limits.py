@@ -21,14 +21,14 @@ does not block. `formats/row_reader.py` bounds single rows of files that are rea
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -136,44 +136,17 @@ def open_unpacked(path: Path) -> io.BufferedReader[Any]:
     return stream if packing is None else io.BufferedReader(_Unpacked(path, stream, *packing), MB)
 
 
-def _bzip2(packed: io.BufferedReader[Any]) -> io.BufferedIOBase:
-    import bz2  # a build of Python may lack it
-
-    return bz2.BZ2File(packed)
-
-
-def _xz(packed: io.BufferedReader[Any]) -> io.BufferedIOBase:
-    import lzma  # a build of Python may lack it
-
-    return lzma.LZMAFile(packed)
-
-
-_PACKINGS: dict[bytes, tuple[str, Callable[[io.BufferedReader[Any]], io.BufferedIOBase]]] = {
-    b"\x1f\x8b": ("gzip", lambda packed: gzip.GzipFile(fileobj=packed, mode="rb")),
-    b"BZh": ("bzip2", _bzip2),
-    b"\xfd7zXZ\x00": ("xz", _xz),
-}
-"""First bytes of packed files, with names and readers."""
+_PACKINGS = {b"\x1f\x8b": ("gzip", "gzip"), b"BZh": ("bzip2", "bz2"), b"\xfd7zXZ\x00": ("xz", "lzma")}
+"""First bytes of packed files, with names and Python's modules, which a build of Python may lack."""
 
 
 class _Unpacked(io.RawIOBase):
     """Content of a packed file, with errors for damage and excessive size."""
 
-    def __init__(
-        self,
-        path: Path,
-        packed: io.BufferedReader[Any],
-        kind: str,
-        opened: Callable[[io.BufferedReader[Any]], io.BufferedIOBase],
-    ) -> None:
-        size = os.fstat(packed.fileno()).st_size
-        self._path, self._packed, self._max_bytes, self._unpacked = (
-            path,
-            packed,
-            max(FREE_BYTES, MAX_UNPACK_RATIO * size),
-            0,
-        )
-        self._kind, self._inner = kind, opened(packed)
+    def __init__(self, path: Path, packed: io.BufferedReader[Any], kind: str, module: str) -> None:
+        self._path, self._packed, self._kind, self._unpacked = path, packed, kind, 0
+        self._max_bytes = max(FREE_BYTES, MAX_UNPACK_RATIO * os.fstat(packed.fileno()).st_size)
+        self._inner = import_module(module).open(packed)
 
     def readable(self) -> bool:
         """Return True."""
@@ -215,21 +188,16 @@ def read_bytes(path: Path, most: int) -> bytes:
         BadInput: As `open_regular`, or the file is larger, or it cannot be read to its end.
         FileNotFoundError: The file does not exist.
     """
-    with open_regular(path) as stream:
+    with io.BufferedReader(open_regular(path)) as stream:
         size = os.fstat(stream.fileno()).st_size
-        if size <= most:
-            try:
-                content, more = bytearray(), True
-                while more and len(content) <= most:
-                    piece = stream.read(min(MB, most + 1 - len(content)))
-                    more = bool(piece)
-                    content += piece or b""
-            except OSError as error:
-                raise BadInput(f"cannot read {path}: {error.strerror}") from None
-            size = max(size, len(content))
+        try:
+            content = stream.read(most + 1) if size <= most else b""
+        except OSError as error:
+            raise BadInput(f"cannot read {path}: {error.strerror}") from None
+    size = max(size, len(content))
     if size > most:
         raise BadInput(f"{path} is too large: {format_size(size)}, at most {format_size(most)}")
-    return bytes(content)
+    return content
 
 
 def read_text(path: Path, most: int) -> str:

@@ -44,12 +44,8 @@ def create_private(path: Path) -> Path:
 def write_atomically(path: Path, content: str | bytes, errors: str = "strict") -> None:
     """Write a file with mode 0600 in one step: readers see the old or the new content, never a mixture.
 
-    A device or a pipe is written directly.
-
-    Args:
-        path: The file, or a link to it; its folders are created.
-        content: Bytes, or a text to encode as UTF-8.
-        errors: Error handling of the encoding.
+    A text is encoded as UTF-8, and missing folders are created. A link is followed, and a device or a pipe is written
+    directly.
     """
     data = content if isinstance(content, bytes) else content.encode("utf-8", errors)
     target = Path(os.path.realpath(path))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -159,41 +160,49 @@ def shortened(text: str, most: int = _REASON_CHARACTERS) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-RENAMED_KEYS = {
-    "about": "subject", "alike": "min_similarity", "answer_seconds": "timeout_seconds", "at_once": "concurrency",
-    "best": "max_documents", "by": "stratify_by", "characters": "max_characters", "checks": "attention_checks",
-    "choose": "tune", "conversations": "max_conversations", "document_words": "max_document_words", "draw": "sample",
-    "ends": "stop_on", "everyone": "all_speakers", "found": "issues", "given": "rivals", "how": "methods",
-    "kept": "top_prompts", "level": "false_alarm_rate", "marked": "private_key", "marks": "issue_taxonomy",
-    "messages": "max_messages", "people": "annotators", "per_item": "annotators_per_item",
-    "per_person": "items_per_annotator", "private": "private_patterns", "ranked": "candidate_sets",
-    "refit_every": "retrain_every", "repeats": "repeat_share", "reply_words": "max_reply_words",
-    "retrieves": "retrieval", "reveal": "show_prediction", "shows": "show", "streams": "stream", "talk": "chat",
-    "together": "inputs_per_set", "turns": "max_turns", "watch": "monitoring", "way": "mode", "where": "filter",
-    "words": "hide_numbers",
-}  # fmt: skip
-"""Former names of settings and their new names, for error messages about unknown keys."""
-
-
-def validate(model: type[Model], content: Any, where: str) -> Model:
+def validate(model: type[Model], content: Any, where: str, section: Sequence[str] = ()) -> Model:
     """Validate parsed content against a pydantic model whose unknown keys are forbidden.
 
+    Args:
+        model: The model.
+        content: The content.
+        where: Name of the file, or of another origin.
+        section: Keys in the file under which the content stands.
+
     Raises:
-        BadInput: The content is invalid. The message names the place, the value and, for an unknown key, the
-            allowed keys; for a renamed key, its new name.
+        BadInput: The content is invalid. The message names the place, the value and, for an unknown key, its line and
+            the allowed keys.
     """
     try:
         return model.model_validate(content)
     except ValidationError as error:
         # A misspelled key causes both an unknown and a missing key; the unknown one is the cause.
         first = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
-        if first["type"] == "extra_forbidden":
-            key, allowed = str(first["loc"][-1]), _keys_at(model, first["loc"][:-1])
-            if RENAMED_KEYS.get(key) in allowed:
-                place = "".join(f"{part}." for part in first["loc"][:-1])
-                raise BadInput(f"{where}: the key {place}{key} is now called {RENAMED_KEYS[key]!r}") from None
-            raise BadInput(f"{where}: {UnknownName('key', shortened(key, 60), allowed)}") from None
-        raise BadInput(f"{where}: {shortened(validation_messages(error)[0])}") from None
+        if first["type"] != "extra_forbidden":
+            origin = ": ".join([where, *section])
+            raise BadInput(f"{origin}: {shortened(validation_messages(error)[0])}") from None
+        *above, key = map(str, first["loc"])
+        line, allowed = _line_of(where, [*section, *above, key]), _keys_at(model, first["loc"][:-1])
+        origin = where if line is None else f"{where}, line {line}"
+        place = "".join(f"{part}." for part in (*section, *above)).rstrip(".")
+        reason = UnknownName("key", shortened(key, 60), allowed)
+        raise BadInput(f"{origin}: {place}: {reason}" if place else f"{origin}: {reason}") from None
+
+
+def _line_of(where: str, keys: Sequence[str]) -> int | None:
+    """Return the line of a key of a YAML file; None if `where` is no such file."""
+    try:
+        node = yaml.compose(read_text(Path(where), YAML_BYTES), _UniqueKeys) if Path(where).is_file() else None
+    except (BadInput, OSError, ValueError, yaml.YAMLError):
+        return None
+    line = None
+    for key in keys:
+        if isinstance(node, yaml.SequenceNode) and key.isdecimal() and int(key) < len(node.value):
+            node = node.value[int(key)]
+        elif isinstance(node, yaml.MappingNode):
+            found = next(((name, value) for name, value in node.value if name.value == key), None)
+            line, node = (line, None) if found is None else (found[0].start_mark.line + 1, found[1])
+    return line
 
 
 def validation_messages(error: ValueError) -> list[str]:

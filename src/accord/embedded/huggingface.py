@@ -23,7 +23,7 @@ from accord.embedded.gguf_chat import fingerprint, run_trial
 from accord.embedded.gguf_weights import LONGEST_TEMPLATE
 from accord.embedded.language_model import draw_token
 from accord.embedded.llama import Floats
-from accord.models import HF, IN_PROCESS_CONTEXT, CallFailed, ChatMessage, Prompt, Reply, Usage
+from accord.models import HF, IN_PROCESS_CONTEXT, CallFailed, ChatMessage, ChatModel, Prompt, Reply, Usage
 
 SHOWN_WEIGHTS = 3
 """Number of missing weights that an error lists."""
@@ -118,11 +118,7 @@ def open_folder(folder: Path) -> OpenedModel:
 
 
 def _open(folder: Path) -> OpenedModel:
-    """Open a folder; transformers' own exceptions pass.
-
-    Raises:
-        ModelError: The folder lacks weights, which transformers would initialize at random.
-    """
+    """Open a folder; transformers' own exceptions pass."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -200,7 +196,7 @@ _one_at_a_time = Lock()
 """Models in this process share its cores, so two answers at the same time are slower."""
 
 
-class HfChat:
+class HfChat(ChatModel):
     """A folder as a chat model, with token probabilities and without JSON Schemas."""
 
     def __init__(self, folder: Path) -> None:
@@ -212,11 +208,7 @@ class HfChat:
         self._turn = asyncio.Lock()
 
     async def ask(self, prompt: Prompt, /) -> Reply:
-        """Return the reply; one prompt at a time.
-
-        Raises:
-            CallFailed: Prompt and answer are longer than the model's context, or the prompt has a JSON Schema.
-        """
+        """Return the reply; one prompt at a time. A prompt with a JSON Schema, or too long, raises CallFailed."""
         if prompt.schema is not None:
             raise CallFailed("rejected", f"{self.name} does not support a JSON Schema")
         tokens, room = prompt_tokens(self._opened.tokenizer, prompt.messages), self._opened.context
@@ -224,9 +216,6 @@ class HfChat:
             raise CallFailed("too long", f"{len(tokens)} tokens do not fit into the {room} of {self.name}")
         async with self._turn:
             return await asyncio.to_thread(self._answer, prompt, tokens)
-
-    async def close(self) -> None:
-        """Do nothing: the model stays loaded."""
 
     def _answer(self, prompt: Prompt, tokens: Sequence[int]) -> Reply:
         tokenizer = self._opened.tokenizer
@@ -290,13 +279,7 @@ def _opened(folder: Path, digest: str) -> OpenedModel:
 
 
 def open_hf(name: str) -> HfChat:
-    """Open the model of a name such as `hf:models/evaluator`.
-
-    Raises:
-        BadInput: There is no such folder, or it has no model.
-        ModelError: transformers cannot open it.
-        MissingExtra: `accord[finetune]` is not installed.
-    """
+    """Open the model of a name such as `hf:models/evaluator`; see `model_folder` and `open_folder` for errors."""
     return HfChat(model_folder(name.removeprefix(HF)))
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import random
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,16 +115,7 @@ class Parts:
         return [{"part": name, **counts_of(examples)} for name, examples in parts.items()]
 
 
-class PartCounts(TypedDict):
-    """Numbers of dialogues, of turns, and of turns per score and per kind of issue."""
-
-    dialogues: int
-    turns: int
-    scores: dict[str, int]
-    types: dict[str, int]
-
-
-def counts_of(examples: Sequence[TrainingExample]) -> PartCounts:
+def counts_of(examples: Sequence[TrainingExample]) -> dict[str, Any]:
     """Count dialogues, turns, and turns per score and per kind of issue."""
     scores = Counter(example.score for example in examples)
     types = Counter(name for example in examples for name in example.types or {NO_ISSUE})
@@ -193,7 +185,6 @@ def _assign(counts: Floats, shares: Floats) -> list[int]:
 
 
 TOO_LONG = "too long even without the turns before it"
-SHORTENED = "shortened"
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,16 +250,11 @@ def _encode_one(
         prompt = prompt_tokens(opened.tokenizer, guidance.of_turn(shown).messages)
         return Encoded((*prompt, *answer), len(prompt)) if len(prompt) + len(answer) <= room else None
 
-    low, high = 0, sample.turn
-    fits = encoded(low)
-    if fits is not None or high == 0:
+    fits = encoded(0)
+    if fits is not None or sample.turn == 0:
         return fits, 0
-    low, fits = 1, encoded(high)
-    while fits is not None and low < high:
-        middle = (low + high) // 2
-        shorter = encoded(middle)
-        low, high, fits = (low, middle, shorter) if shorter is not None else (middle + 1, high, fits)
-    return fits, high
+    hidden = bisect_left(range(sample.turn), True, lo=1, key=lambda count: encoded(count) is not None)
+    return encoded(hidden), hidden
 
 
 IGNORED = -100

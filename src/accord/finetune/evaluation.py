@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypedDict
 
 import numpy as np
@@ -123,6 +123,17 @@ def _clusters(pairs: Sequence[Pair]) -> Clusters:
     return Clusters([theirs.target.conversation for _, theirs in pairs])
 
 
+def _estimate(
+    pairs: Sequence[Pair], rows: Floats, statistic: Callable[[Floats], float], draws: int, seed: int
+) -> Estimate:
+    """Return a statistic of the sums of rows, (n, k), with an interval by bootstrap of dialogues."""
+    clusters, value = _clusters(pairs), number(statistic(rows.sum(axis=0)))
+    if len(clusters) < 2:
+        return Estimate(value)
+    samples = [statistic(sums) for sums in clusters.counts(draws, seed) @ clusters.sums(rows)]
+    return estimate_from_draws(value, np.array(samples))
+
+
 # --- table 6 --------------------------------------------------------------------------------------------------------
 
 
@@ -155,12 +166,7 @@ def _bleu(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, s
         score = float(BLEU.compute_bleu(correct, total, ours, theirs, smooth_method="exp").score)
         return min(score, 100.0)  # the geometric mean of ones may be rounded above one
 
-    clusters = _clusters(read)
-    if not read:
-        return _row("bleu4", "comments", Estimate(), 0)
-    samples = np.array([bleu(sums) for sums in clusters.counts(draws, seed) @ clusters.sums(counts)])
-    value = number(bleu(counts.sum(axis=0)))
-    estimate = estimate_from_draws(value, samples) if len(clusters) > 1 else Estimate(value)
+    estimate = _estimate(read, counts, bleu, draws, seed) if read else Estimate()
     return _row("bleu4", "comments", estimate, len(read))
 
 
@@ -173,13 +179,11 @@ def _share(
     """Return the share of counted turns with an event, and the number of counted turns."""
     rows = np.column_stack([np.logical_and(event, counted), counted]).astype(float)
     total = int(rows[:, 1].sum())
-    if not total:
-        return Estimate(), 0
-    clusters = _clusters(pairs)
-    part, of = (clusters.counts(draws, seed) @ clusters.sums(rows)).T
-    samples = np.divide(part, of, out=np.full_like(part, np.nan), where=of > 0)
-    value = float(rows[:, 0].sum() / total)
-    return (estimate_from_draws(value, samples) if len(clusters) > 1 else Estimate(value)), total
+
+    def share(sums: Floats) -> float:
+        return float(sums[0] / sums[1]) if sums[1] > 0 else np.nan
+
+    return _estimate(pairs, rows, share, draws, seed) if total else Estimate(), total
 
 
 def _unread(pairs: Sequence[Pair], draws: int, seed: int) -> list[MetricLine]:

@@ -275,12 +275,7 @@ def _trainer(
 
 
 def _adapt(model: Any, settings: TrainingSettings) -> Any:
-    """Return the model with trainable weights: LoRA's matrices drawn by the seed, or all in float32 with rank 0.
-
-    Raises:
-        BadInput: No layer has a name in `target_modules`.
-        MissingExtra: `accord[finetune]` is not installed.
-    """
+    """Return the model with trainable weights: LoRA's matrices drawn by the seed, or all in float32 with rank 0."""
     import torch
 
     if settings.rank == 0:
@@ -319,9 +314,6 @@ def _begin(folder: Path, made_from: Mapping[str, Any], resume: bool) -> dict[str
 
     Returns:
         The outcome of a finished training, or None.
-
-    Raises:
-        BadInput: The folder has a training and `resume` is false, a training with other inputs, or other files.
     """
     if not (folder / TRAINING).is_file():
         if folder.is_dir() and any(folder.iterdir()):
@@ -347,11 +339,7 @@ def _write(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """Return inputs and outcome of a training.
-
-    Raises:
-        BadInput: The folder has no training, or it is damaged.
-    """
+    """Return inputs and outcome of a training."""
     try:
         content: dict[str, Any] = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
         content["made_from"]
@@ -422,11 +410,7 @@ def export(training: str | Path, to: str | Path, base: str | Path | None = None)
 
 @contextmanager
 def _checked_files(folder: Path) -> Iterator[None]:
-    """Turn errors of reading and writing checkpoints and weights into one-line errors; other errors pass.
-
-    Raises:
-        BadInput: A file in the folder cannot be written, or a checkpoint cannot be read.
-    """
+    """Turn errors of reading and writing checkpoints and weights into one-line errors; other errors pass."""
     from safetensors import SafetensorError
 
     try:

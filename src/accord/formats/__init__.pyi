@@ -13,7 +13,7 @@ from .object_storage import storage_options as storage_options, write_file as wr
 from .openai_messages import documents_from as documents_from, intended_role as intended_role, role_named as role_named
 from .otel import has_no_content as has_no_content, NO_CALL as NO_CALL, NO_CONTENT as NO_CONTENT
 from .otel import NO_MESSAGES as NO_MESSAGES, SUPPORTED_CONVENTIONS as SUPPORTED_CONVENTIONS
-from .parquet import row_groups as row_groups
+from .table_files import row_groups as row_groups
 from .rating_columns import is_rating_name as is_rating_name, number_in as number_in, RATING as RATING
 from .rating_columns import rating_cells as rating_cells, rating_labels as rating_labels, RatingCell as RatingCell
 from .rating_columns import UNNAMED as UNNAMED, VALUE_KEYS as VALUE_KEYS, words_of as words_of
@@ -23,13 +23,13 @@ from .reader import OnSkip as OnSkip, read as read, read_lines as read_lines, re
 from .reader import sniff as sniff, T as T
 from .record import Fields as Fields, Format as Format, formats as formats, grouped as grouped, Record as Record
 from .record import Row as Row, under_our_names as under_our_names, WrongShape as WrongShape
-from .role_mapping import check_roles as check_roles, RoleCounts as RoleCounts, with_roles as with_roles
+from .openai_messages import check_roles as check_roles, RoleCounts as RoleCounts, with_roles as with_roles
 from .row_reader import decoded_json as decoded_json, line_rows as line_rows, Lines as Lines, locate as locate
 from .row_reader import MAX_BAD_ROWS as MAX_BAD_ROWS, read_rows as read_rows
 from .row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS, QueueWriter as QueueWriter
 from .row_writer import SCORE_NESTED as SCORE_NESTED, ScoreWriter as ScoreWriter
-from .score_schema import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW, score_frame as score_frame
-from .score_schema import score_schema as score_schema, SCORE_TYPES as SCORE_TYPES, SCORED as SCORED
-from .score_schema import UNSCORED as UNSCORED
-from .spreadsheets import EXCEL_SUFFIXES as EXCEL_SUFFIXES
+from .row_writer import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW, score_frame as score_frame
+from .row_writer import score_schema as score_schema, SCORE_TYPES as SCORE_TYPES, SCORED as SCORED
+from .row_writer import UNSCORED as UNSCORED
+from .table_files import EXCEL_SUFFIXES as EXCEL_SUFFIXES
 from .transcript import TEXT_SUFFIX as TEXT_SUFFIX

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, BadRow, escape_formula, is_sendable, unescape_formula
-from accord.formats.label_files import mapped
+from accord.edges import BadInput, escape_formula, is_sendable, unescape_formula
+from accord.formats.label_files import converted_rows, mapped
 from accord.formats.memory import Source
 from accord.formats.openai_messages import checked_id, turn_index
 from accord.formats.record import Fields, WrongShape, abbreviated
@@ -50,13 +50,9 @@ def read_annotations(
     columns: Mapping[str, str] | None = None,
     on_bad_row: Callable[[BadInput], None] | None = None,
 ) -> Iterator[Annotation]:
-    """Yield every annotation of a file, in order.
+    """Yield every annotation of a file; human answers are validated against the scales of the rubric.
 
-    Args:
-        path: JSON lines or a table.
-        rubric: Human answers to its questions are validated against its scales.
-        columns: Accord's column name to the file's, for tables with other column names.
-        on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
+    `columns` maps Accord's column names to the file's. `on_bad_row` is called with each bad row, which is then skipped.
 
     Raises:
         BadInput: The file cannot be read as a whole.
@@ -64,34 +60,21 @@ def read_annotations(
     """
     source = locate(path)
     is_table = suffix(source) in TABLE_SUFFIXES
-    for row in mapped(read_rows(source), columns, str(source)):
-        error: BadRow
-        if isinstance(row, BadRow):
-            error = row
-        else:
-            try:
-                annotation = _annotation(_from_cells(row.fields) if is_table else row.fields)
-                if annotation.kind == "person":
-                    check_label(annotation.to_label(), rubric)
-            except BadInput as invalid:
-                error = BadRow(str(source), row.line, str(invalid))
-            else:
-                yield annotation
-                continue
-        if on_bad_row is None:
-            raise error
-        on_bad_row(error)
+
+    def annotations_of(fields: Fields) -> list[Annotation]:
+        annotation = _annotation(_from_cells(fields) if is_table else fields)
+        if annotation.kind == "person":
+            check_label(annotation.to_label(), rubric)
+        return [annotation]
+
+    return converted_rows(source, mapped(read_rows(source), columns, str(source)), annotations_of, on_bad_row)
 
 
 # --- rows of a file ------------------------------------------------------------------------------------------------
 
 
 def _annotation(fields: Fields) -> Annotation:
-    """Convert a row of JSON values to an annotation.
-
-    Raises:
-        WrongShape: A value is missing or invalid.
-    """
+    """Convert a row of JSON values to an annotation; raises `WrongShape` for a missing or invalid value."""
     row = {name: fields[name] for name in COLUMNS if fields.get(name) is not None}
     missing = next((name for name in (*_IDS, "kind") if name not in row), None)
     if missing is not None:
@@ -141,11 +124,7 @@ _SHAPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def _check_issue(annotation: Annotation) -> None:
-    """Validate the group and the part of an issue annotation.
-
-    Raises:
-        WrongShape: They contradict the other fields.
-    """
+    """Raise `WrongShape` if the group and the part of an issue annotation contradict its other fields."""
     if not annotation.group and not annotation.part:
         return
     if (
@@ -186,11 +165,7 @@ def _cell(name: str, value: Any) -> Cell:
 
 
 def _from_cells(fields: Fields) -> dict[str, Json]:
-    """Restore the fields of `_to_cells` from a row of CSV or Parquet.
-
-    Raises:
-        WrongShape: A cell of JSON, or of a number, is invalid.
-    """
+    """Restore the fields of `_to_cells` from a row; raises `WrongShape` for an invalid cell of JSON or of a number."""
     row: dict[str, Json] = {}
     for name in COLUMNS:
         cell = fields.get(name)

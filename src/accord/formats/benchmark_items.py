@@ -98,11 +98,7 @@ def _convert_abc_eval(rows: Sequence[Fields], default_id: str) -> Record:
 
 
 def _longest(name: str, dialogues: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """Return the longest version of a dialogue.
-
-    Raises:
-        WrongShape: Another version is not a prefix of it.
-    """
+    """Return the longest version of a dialogue; raises `WrongShape` if another version is not a prefix of it."""
     longest = max(dialogues, key=len)
     if any(dialogue != longest[: len(dialogue)] for dialogue in dialogues):
         raise WrongShape(f"the rows of dialogue {name!r} have different texts")

@@ -25,11 +25,10 @@ from typing import Any, Literal
 from accord.edges import MB, BadInput, BadRow, first_line, sendable, unreadable_parquet
 from accord.formats.label_files import RECORDED_JUDGEMENTS, is_judgement, looks_like_labels, mapped
 from accord.formats.object_storage import File, display_path, is_remote, local_copy, open_file, storage_options
-from accord.formats.parquet import row_groups
 from accord.formats.reader import OnBadRow, convert_row, detect, is_part, read, read_parts, sniff
 from accord.formats.record import Fields, Record, Row, WrongShape, formats
-from accord.formats.row_reader import begins_with_lines, line_rows, suffix
-from accord.formats.spreadsheets import EXCEL_SUFFIXES
+from accord.formats.row_reader import begins_with_lines, line_rows, read_rows, suffix
+from accord.formats.table_files import EXCEL_SUFFIXES, row_groups
 from accord.formats.transcript import TEXT_SUFFIX
 from accord.values import Conversation, content_hash
 
@@ -96,12 +95,7 @@ class FilePiece:
 def split_files(
     files: Sequence[File], format: str = "auto", columns: Mapping[str, str] | None = None
 ) -> list[FilePiece]:
-    """Split files into pieces, in the order of the files.
-
-    Args:
-        files: Files or objects.
-        format: A name of `accord plugins`, or `auto`.
-        columns: Accord's column names to the files'.
+    """Split files into pieces, in the order of the files; `columns` maps Accord's column names to the files'.
 
     Raises:
         BadInput: A file cannot be read, holds no conversations, or its format cannot be detected.
@@ -193,6 +187,8 @@ def _first_row(file: File, columns: Mapping[str, str] | None) -> Fields | None:
         is_read_whole = suffix(Path(file.url)) in {*EXCEL_SUFFIXES, TEXT_SUFFIX}
         with local_copy(file.url, None if is_read_whole else _HEAD) as path:
             fields = sniff(path).fields
+            if fields is None and isinstance(bad := next(read_rows(path), None), BadRow):
+                raise BadRow(display_path(file.url), bad.line, bad.reason)
     rows = [] if fields is None else [Row(1, fields)]
     first = next(mapped(rows, columns, display_path(file.url)), None)
     return first.fields if isinstance(first, Row) else None

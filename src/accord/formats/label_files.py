@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from accord.edges import BadInput, BadRow, is_sendable, unescape_formula
 from accord.formats.memory import Source
@@ -25,6 +25,7 @@ from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
 from accord.values import Label, Question, Rubric, ScaleKind, Target, check_label
 
+T = TypeVar("T")
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
         "conversation_id", "item_id", "dialogue_id", "dialog_id", "session_id", "thread_id", "chat_id", "conv_id",
@@ -128,12 +129,12 @@ def read_labels(
     questions: Collection[str] = (),
     raters: Mapping[str, str] = {},
 ) -> Iterator[Label]:
-    """Yield every label of a file, in order.
+    """Yield every label of a table or of JSON lines, in order.
 
     Args:
-        path: A table or JSON lines.
+        path: The file.
         rubric: Its questions name the columns of a wide table, and its scales define how a value is read.
-        columns: Accord's column name to the file's name, for columns with other names.
+        columns: Accord's column names to the file's.
         on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
         questions: Further columns of a wide table that hold labels on questions outside the rubric.
         raters: Columns of a wide table that each hold the ratings of one annotator, with the annotator.
@@ -142,20 +143,35 @@ def read_labels(
         BadInput: The file cannot be read as a whole, or lacks a column that `columns` names.
         BadRow: A row is not a label, or off its question's scale, and `on_bad_row` is not given.
     """
-    source = locate(path)
-    wide = _WideTable(rubric, frozenset(questions), raters)
-    for row in mapped(_rows(source), columns, str(source)):
-        if isinstance(row, BadRow):
-            _complain(row, on_bad_row)
-            continue
+    source, wide = locate(path), _WideTable(rubric, frozenset(questions), raters)
+
+    def labels_of(fields: Fields) -> list[Label]:
+        labels = _labels(fields, wide)
+        for label in labels:
+            check_label(label, rubric)
+        return labels
+
+    return converted_rows(source, mapped(_rows(source), columns, str(source)), labels_of, on_bad_row)
+
+
+def converted_rows(
+    source: Source,
+    rows: Iterable[Row | BadRow],
+    convert: Callable[[Fields], Iterable[T]],
+    on_bad_row: Callable[[BadRow], None] | None,
+) -> Iterator[T]:
+    """Yield the values of rows; a row that `convert` rejects is bad, and raised without `on_bad_row`."""
+    for row in rows:
         try:
-            labels = _labels(row.fields, wide)
-            for label in labels:
-                check_label(label, rubric)
-        except BadInput as error:
-            _complain(BadRow(str(source), row.line, str(error)), on_bad_row)
-        else:
-            yield from labels
+            if not isinstance(row, BadRow):
+                yield from convert(row.fields)
+                continue
+            error = row
+        except BadInput as reason:
+            error = BadRow(str(source), row.line, str(reason))
+        if on_bad_row is None:
+            raise error
+        on_bad_row(error)
 
 
 class _WideTable(NamedTuple):
@@ -172,12 +188,6 @@ def _rows(source: Source) -> Iterator[Row | BadRow]:
         if isinstance(row, Row) and suffix(source) in TABLE_SUFFIXES:
             row = Row(row.line, {k: unescape_formula(v) if isinstance(v, str) else v for k, v in row.fields.items()})
         yield row
-
-
-def _complain(error: BadRow, on_bad_row: Callable[[BadRow], None] | None) -> None:
-    if on_bad_row is None:
-        raise error
-    on_bad_row(error)
 
 
 def mapped(rows: Iterable[Row | BadRow], columns: Mapping[str, str] | None, where: str) -> Iterator[Row | BadRow]:
@@ -200,12 +210,10 @@ def mapped(rows: Iterable[Row | BadRow], columns: Mapping[str, str] | None, wher
 
 
 def raw_answers(fields: Fields) -> tuple[Target, list[tuple[str, str, Any]]]:
-    """Return the target of a row of labels, and every value that may be a label as (question, annotator, value).
+    """Return the target of a row, and every value that may be a label as (question, annotator, value).
 
-    In a wide table, every column without another known meaning may be a question.
-
-    Raises:
-        WrongShape: The row names no conversation.
+    In a wide table, every column without another known meaning may be a question. A row without a conversation raises
+    `WrongShape`.
     """
     row = _stripped(fields)
     target, annotator = _target(row), _annotator(row)
@@ -310,18 +318,10 @@ def _value(raw: Any, name: str, rubric: Rubric, sides: tuple[Target, Target | No
 
 
 def answer_to(question: Question | None, raw: Any, name: str) -> Any:
-    """Convert an answer, given as an option, its text or its meaning, to a value of the question's scale.
+    """Convert an answer of a file to a value of the question's scale, or to `None` for "not applicable".
 
-    Args:
-        question: Question with the scale; `None` for a question outside the rubric.
-        raw: Answer as the file has it.
-        name: Name of the question, for errors.
-
-    Returns:
-        The value; `None` for "not applicable".
-
-    Raises:
-        WrongShape: The answer cannot be stored.
+    The answer is an option, its text or its meaning. A `question` of `None` is outside the rubric; `name` is its name
+    in errors. An answer that cannot be stored raises `WrongShape`.
     """
     if isinstance(raw, bool) and question is not None and question.scale.kind is not ScaleKind.BINARY:
         raise WrongShape(f"{raw!r} is not an answer to {name!r}; allowed: {question.scale}")

@@ -118,8 +118,7 @@ def source_of(given: Any) -> Path | MemoryTable:
 def _plain_row(row: Any) -> dict[str, Any]:
     """Return a row with JSON values; missing values are None.
 
-    Raises:
-        TypeError: The row is not a mapping, or a cell cannot be represented in JSON; the message names the column.
+    A row that is no mapping, or a cell that JSON cannot represent, raises `TypeError` with the name of the column.
     """
     if not isinstance(row, Mapping):
         raise TypeError(f"expected a dict, got {type(row).__name__}")
@@ -165,11 +164,7 @@ def _pandas_rows(frame: Any) -> Iterator[Any]:
 
 
 def _plain(cell: Any) -> Any:
-    """Return a cell as a JSON value; None if it is missing.
-
-    Raises:
-        TypeError: The cell cannot be represented in JSON.
-    """
+    """Return a cell as a JSON value, or None if it is missing; raises `TypeError` if JSON cannot represent it."""
     if cell is None or isinstance(cell, bool | int):
         return cell
     if isinstance(cell, str):

@@ -27,9 +27,10 @@ from accord.edges import (
     register_url_secrets,
     strip_url_secrets,
     unpacked_name,
+    write_atomically,
 )
 from accord.formats.row_reader import locate, suffix
-from accord.formats.spreadsheets import EXCEL_SUFFIXES
+from accord.formats.table_files import EXCEL_SUFFIXES
 from accord.formats.transcript import TEXT_SUFFIX
 
 READ = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", *sorted(EXCEL_SUFFIXES), TEXT_SUFFIX)
@@ -42,14 +43,10 @@ SCHEMES = frozenset({"s3", "s3a", *_PACKAGES})
 
 
 class File(NamedTuple):
-    """A file or an object.
+    """A file or an object: its path or URL, size in bytes, and a version that changes with the content.
 
-    Attributes:
-        url: Path or URL.
-        size: Size in bytes.
-        version: Text that changes with the content.
-        stem: Name without suffixes; with the folders below the named folder or glob, so that other files do not change
-            it.
+    `stem` is its name without suffixes, with the folders below the named folder or glob, so that other files do not
+    change it.
     """
 
     url: str
@@ -167,11 +164,9 @@ def open_file(url: str) -> IO[bytes]:
 
 @contextmanager
 def local_copy(url: str, limit: int | None = None) -> Iterator[Path]:
-    """Provide a local file with the content of a file or an object; a downloaded copy is deleted afterwards.
+    """Provide a local file with the first `limit` bytes of a file or an object, by default with all of them.
 
-    Args:
-        url: Path or URL.
-        limit: Number of bytes to download; default: all.
+    A downloaded copy is deleted afterwards.
 
     Raises:
         BadInput: It cannot be read.
@@ -204,13 +199,12 @@ def write_file(url: str, content: bytes | Path) -> None:
                 system.put_file(str(content), path)
         return
     local, partial = Path(url), Path(f"{url}.{secrets.token_hex(4)}.partial")
+    if isinstance(content, bytes):
+        write_atomically(local, content)
+        return
     local.parent.mkdir(parents=True, exist_ok=True)
     try:
-        create_private(partial)
-        if isinstance(content, bytes):
-            partial.write_bytes(content)
-        else:
-            shutil.copyfile(content, partial)
+        shutil.copyfile(content, create_private(partial))
         os.replace(partial, local)
     finally:
         partial.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Messages in the style of OpenAI (`{"messages": [{"role", "content", "tool_calls"?}]}`) and of ShareGPT."""
+"""Messages in the style of OpenAI (`{"messages": [{"role", "content", "tool_calls"?}]}`) and of ShareGPT; roles."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
-from accord.edges import is_sendable
+from accord.edges import BadInput, is_sendable
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
 from accord.values import Conversation, Document, PlainTurns, Turn
 
@@ -103,8 +105,7 @@ def _are_plain(messages: list[Any]) -> bool:
 def turn_from_message(message: Any) -> Turn:
     """Convert a message of a chat API to a turn; content other than text goes to `extra`.
 
-    Raises:
-        WrongShape: The message has no role, or content of an unknown kind.
+    A message without a role, or with content of an unknown kind, raises `WrongShape`.
     """
     if not isinstance(message, Mapping):
         raise WrongShape(f"a message is an object, got {type(message).__name__}")
@@ -129,11 +130,7 @@ def turn_from_message(message: Any) -> Turn:
 
 
 def text_of(content: Any) -> tuple[str, list[Any]]:
-    """Return the text of a message's content, and its other parts (images, tool calls, reasoning).
-
-    Raises:
-        WrongShape: The content is neither a string, nor null, nor a list of parts.
-    """
+    """Return the text of a message's content, and its other parts; content of another kind raises `WrongShape`."""
     if content is None:
         return "", []
     if isinstance(content, str):
@@ -163,11 +160,7 @@ def _part_text(part: Any) -> str | None:
 
 
 def documents_from(value: Any) -> tuple[Document, ...]:
-    """Convert documents from a string, a list of strings, or a list of objects with a text, a title and an id.
-
-    Raises:
-        WrongShape: A document has no text.
-    """
+    """Convert documents from a text, or a list of texts or objects; one without text raises `WrongShape`."""
     if not value:
         return ()
     if isinstance(value, str) and value.lstrip().startswith("["):
@@ -189,11 +182,7 @@ def _document(entry: Any) -> Document:
 
 
 def turns_from(messages: Any) -> Sequence[Turn]:
-    """Convert a list of messages, or its JSON text, to turns.
-
-    Raises:
-        WrongShape: The value is not a list, or the list is empty.
-    """
+    """Convert a list of messages, or its JSON text, to turns; raises `WrongShape` if there is none."""
     if isinstance(messages, str):
         try:
             messages = json.loads(messages)
@@ -209,11 +198,7 @@ def turns_from(messages: Any) -> Sequence[Turn]:
 def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, used: Iterable[str] = ()) -> Conversation:
     """Create a conversation from turns and the id, documents and metadata of a row.
 
-    Args:
-        fields: The row; unknown keys become metadata.
-        turns: The turns.
-        default_id: Id of a row without one.
-        used: Keys that the caller has read.
+    Keys other than those `used` become metadata.
     """
     id_key = next((key for key in _ID_KEYS if fields.get(key) not in (None, "")), None)
     documents_key = next((key for key in _DOCUMENT_KEYS if fields.get(key)), None)
@@ -229,11 +214,7 @@ def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, us
 
 
 def checked_id(value: Any) -> str:
-    """Validate an id and return it as text.
-
-    Raises:
-        WrongShape: The id is not a text or whole number, is empty, or has a NUL byte or an unpaired surrogate.
-    """
+    """Return an id as text; raises `WrongShape` if it is empty, no text or whole number, or has invalid characters."""
     if type(value) is str and value and is_sendable(value):
         return value
     text = str(value)
@@ -243,11 +224,7 @@ def checked_id(value: Any) -> str:
 
 
 def turn_index(value: Any) -> int | None:
-    """Return the index of a turn from a number or its digits; `None` for an empty value.
-
-    Raises:
-        WrongShape: The value is not an index.
-    """
+    """Return the index of a turn from a number or its digits, or `None` if it is empty; else raise `WrongShape`."""
     if value in (None, ""):
         return None
     if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}", str(value), re.ASCII):
@@ -256,11 +233,7 @@ def turn_index(value: Any) -> int | None:
 
 
 def checked_answer(value: Any) -> int | float | str | None:
-    """Validate an answer: a finite number, with whole numbers as int, or a text; `None` for no answer.
-
-    Raises:
-        WrongShape: The value is something else.
-    """
+    """Return a finite number, or a text, or `None` for no answer; anything or raise `WrongShape`."""
     if value is None or isinstance(value, bool | int):
         return None if value is None else int(value) if isinstance(value, bool) else value
     if isinstance(value, float) and math.isfinite(value):
@@ -308,3 +281,73 @@ def _convert_sharegpt(rows: Sequence[Fields], default_id: str) -> Record:
 formats.register("sharegpt")(
     Format(matches=lambda fields: isinstance(fields.get("conversations"), list), convert=_convert_sharegpt)
 )
+
+
+# --- mapping of roles -------------------------------------------------------------------------------------------------
+
+ROLE_NAMES = ("user", "assistant", "system", "tool")
+_LISTED_ROLES = 10
+
+
+def check_roles(roles: Mapping[str, str]) -> dict[str, str]:
+    """Validate a mapping of the roles in files to `user`, `assistant`, `system` or `tool`.
+
+    Raises:
+        BadInput: A role is empty, or mapped to an unknown role.
+    """
+    for theirs, ours in roles.items():
+        if not theirs or ours not in ROLE_NAMES:
+            raise BadInput(f"--role takes THEIRS=OURS, got {theirs}={ours}; ours is user, assistant, system or tool")
+    return dict(roles)
+
+
+def with_roles(conversation: Conversation, roles: Mapping[str, str]) -> Conversation:
+    """Return a conversation with its roles mapped."""
+    if not roles:
+        return conversation
+    turns = (replace(turn, role=roles.get(turn.role, turn.role)) for turn in conversation.turns)
+    return replace(conversation, turns=tuple(turns))
+
+
+@dataclass
+class RoleCounts:
+    """Counts of the roles in conversations.
+
+    Attributes:
+        roles: Roles in conversations without an assistant.
+        speakers: Roles as the files name them; counted only if a mapping of roles is given.
+    """
+
+    roles: Counter[str] = field(default_factory=Counter)
+    speakers: Counter[str] = field(default_factory=Counter)
+
+    def count_roles(self, conversation: Conversation, unmapped: Conversation | None = None) -> None:
+        """Count the roles of a conversation without an assistant, and the speakers before roles were mapped."""
+        if unmapped is not None:
+            self.speakers.update(list(dict.fromkeys(_roles_of(unmapped.turns))))
+        if "assistant" not in _roles_of(conversation.turns):
+            roles = dict.fromkeys(role for role in _roles_of(conversation.turns) if role not in ("system", "tool"))
+            self.roles.update(list(roles))  # in the order in which they speak
+
+    def role_notes(self, roles: Mapping[str, str]) -> list[str]:
+        """Return sentences on mapped roles that no conversation has, and on conversations without an assistant."""
+        notes = []
+        if unused := [name for name in roles if name not in self.speakers]:
+            names = ", ".join(repr(name) for name, _ in self.speakers.most_common(_LISTED_ROLES)) or "none"
+            notes.append(
+                f"--role: no conversation has the role {', '.join(map(repr, unused))}. Roles found: {names}"
+                + (", ..." if len(self.speakers) > _LISTED_ROLES else "")
+            )
+        if len(self.roles) > 1:
+            notes.append(
+                f"conversations without an assistant: {', '.join(self.roles)} speak; the last speaker is scored. "
+                "To map their roles: --role NAME=assistant"
+            )
+        return notes
+
+
+def _roles_of(turns: Sequence[Turn]) -> Iterator[str]:
+    return map(_ROLE, turns.messages) if isinstance(turns, PlainTurns) else (turn.role for turn in turns)
+
+
+_ROLE = itemgetter("role")

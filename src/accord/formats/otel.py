@@ -19,7 +19,7 @@ from typing import Any
 from accord.edges import parse_whole_number
 from accord.formats.openai_messages import checked_id, documents_from, turn_from_message
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
-from accord.formats.trace_merging import Call, decoded, decoded_messages, loose_turns, merged_turns
+from accord.formats.traces import Call, decoded, decoded_messages, loose_turns, merged_turns
 from accord.values import Conversation, Json, Turn
 
 NO_CALL, NO_MESSAGES = "no model call", "a model call without its messages"

@@ -96,10 +96,8 @@ def number_in(text: str) -> float | None:
 def answers_in(row: Mapping[str, Any], annotator: str | None = None, is_marked: bool = False) -> Iterator[RatingCell]:
     """Yield every possible answer of a row: plain cells, and ratings in lists and objects.
 
-    Args:
-        row: The row.
-        annotator: Annotator of the row; default: the one that it names.
-        is_marked: The row is from a field that holds only ratings.
+    The annotator is by default the one that the row names. `is_marked` is set for rows of fields that hold only
+    ratings.
     """
     annotator = annotator or next((str(row[key]) for key in ANNOTATOR_KEYS if row.get(key) not in (None, "")), None)
     by_person = {

@@ -106,11 +106,9 @@ class FileKind:
 
 
 def sniff(path: str | Source, columns: Mapping[str, str] | None = None) -> FileKind:
-    """Detect the kind of a file or a table in memory.
+    """Detect the kind of a file, a benchmark folder or a table in memory.
 
-    Args:
-        path: A file, a benchmark folder, or a table in memory.
-        columns: Accord's column names to those of several files; names that this file lacks are ignored.
+    `columns` maps Accord's column names to those of several files; names that this file lacks are ignored.
 
     Raises:
         BadInput: The file cannot be read.
@@ -151,11 +149,7 @@ def reason_to_skip(path: Path) -> str | None:
 
 
 def detect(fields: Fields, where: str) -> str:
-    """Return the name of the format of a row.
-
-    Args:
-        fields: The first row of a file.
-        where: Name of the file, for the error.
+    """Return the name of the format of a file's first row; `where` names the file in the error.
 
     Raises:
         BadInput: No format matches.
@@ -221,11 +215,7 @@ def _id_hint(fields: Fields, listed: str) -> str:
 
 
 def check_column_names(names: Iterable[str], questions: Iterable[str] = ()) -> None:
-    """Validate the names of a column map.
-
-    Args:
-        names: Accord's column names, as the user wrote them.
-        questions: Questions of the rubric, which are column names too.
+    """Validate Accord's column names in a column map; the questions of the rubric are column names too.
 
     Raises:
         UnknownName: No format reads a column of this name.
@@ -246,13 +236,7 @@ _FORMAT_COLUMNS = (
 
 
 def line_batches(path: str | Path, format: str, rows: int, size: int) -> tuple[str, Iterator[Lines]] | None:
-    """Split a file in which every line is a conversation into batches of lines.
-
-    Args:
-        path: The file.
-        format: A name of `accord plugins`, or `auto`.
-        rows: Maximum number of lines per batch.
-        size: Approximate number of bytes per batch.
+    """Split a file in which every line is a conversation into batches of `rows` lines or about `size` bytes.
 
     Returns:
         The format and the batches; `None` if conversations span lines, or the file has no lines.
@@ -285,13 +269,7 @@ def read_lines(
 def convert_row(
     fields: Fields, default_id: str, format: str = "auto", columns: Mapping[str, str] | None = None
 ) -> Record:
-    """Convert a row that holds a whole conversation.
-
-    Args:
-        fields: The row.
-        default_id: Id of a conversation without one.
-        format: A name of `accord plugins`, or `auto` to detect it from this row.
-        columns: Accord's column names to the row's.
+    """Convert a row that holds a whole conversation, with `default_id` as the id of one without.
 
     Raises:
         WrongShape: The row holds no conversation, or only a part of one, such as a turn or a span.
@@ -353,13 +331,7 @@ def _records(
             if record is not None:
                 yield record
         return
-    groups: Generator[list[Row]] = grouped(_keyed(path, format, rows, report, on_skip))
-    with closing(groups):  # deletes the spooled rows, also when a bad row is raised
-        for group in groups:
-            fields, default_id = [row.fields for row in group], f"{prefix}-{group[0].line}"
-            record = _guarded(path, group[0].line, report, _converted, format, fields, default_id, group[0].line)
-            if record is not None:
-                yield record
+    yield from _gathered([(path, prefix)], [rows], format, report, on_skip)
 
 
 def read_parts(
@@ -371,31 +343,38 @@ def read_parts(
 ) -> Iterator[Record]:
     """Yield the conversations of several files whose rows are parts of them; memory holds only their ids.
 
-    Args:
-        paths: Each file with the prefix of ids for its conversations without one.
-        format: Format of all files, a name of `accord plugins`.
-        columns: As in `read`.
-        report: Called with each bad row.
-        is_wanted: Returns True for the keys of the conversations to read; rows of others are not spooled.
+    Each path comes with the prefix of ids for its conversations without one. Rows whose key is not wanted are not
+    spooled.
     """
-    kind = formats.get(format)
+    rows = [_good_rows(locate(path), columns, report) for path, _ in paths]
+    yield from _gathered(paths, rows, formats.get(format), report, _no_report, is_wanted)
 
-    def wanted() -> Iterator[tuple[str | None, Row]]:
-        for place, (path, _) in enumerate(paths):
-            rows = _good_rows(locate(path), columns, report)
-            for key, row in _keyed(path, kind, rows, report, _no_report):
+
+def _gathered(
+    sources: Sequence[tuple[Source, str]],
+    rows: Sequence[Iterator[Row]],
+    format: Format,
+    report: OnBadRow,
+    on_skip: OnSkip,
+    is_wanted: Callable[[str], bool] = lambda _: True,
+) -> Iterator[Record]:
+    """Yield the conversations of sources, each with its prefix of ids, from rows that are parts of them."""
+
+    def keyed() -> Iterator[tuple[str, Row]]:
+        for place, (path, _) in enumerate(sources):
+            for key, row in _keyed(path, format, rows[place], report, on_skip):
                 name = key or f"\0{place} {row.line}"
                 if is_wanted(name):
-                    # The line number encodes the file, which names a conversation without an id.
-                    yield name, Row(row.line * len(paths) + place, row.fields)
+                    # The line number encodes the source, which names a conversation without an id.
+                    yield name, Row(row.line * len(sources) + place, row.fields)
 
-    groups: Generator[list[Row]] = grouped(wanted())
-    with closing(groups):
+    groups: Generator[list[Row]] = grouped(keyed())
+    with closing(groups):  # deletes the spooled rows, also when a bad row is raised
         for group in groups:
-            line, place = divmod(group[0].line, len(paths))
-            path, stem = paths[place]
+            line, place = divmod(group[0].line, len(sources))
+            path, stem = sources[place]
             fields = [row.fields for row in group]
-            record = _guarded(path, line, report, _converted, kind, fields, f"{stem}-{line}", line)
+            record = _guarded(path, line, report, _converted, format, fields, f"{stem}-{line}", line)
             if record is not None:
                 yield record
 

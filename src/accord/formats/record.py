@@ -293,7 +293,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return sendable(value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value))
 
 
-_FILES = ("annotation_tools", "benchmark_items", "openai_messages", "otel", "table", "trace_exports")
+_FILES = ("annotation_tools", "benchmark_items", "openai_messages", "otel", "table", "traces")
 formats: Registry[Format] = Registry("format", *(f"accord.formats.{name}" for name in _FILES))
 
 

@@ -27,9 +27,8 @@ from accord.edges import (
     unpacked_name,
 )
 from accord.formats.memory import MemoryTable, Source
-from accord.formats.parquet import parquet_rows
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
-from accord.formats.spreadsheets import EXCEL_SUFFIXES, UNREAD_SUFFIXES, csv_rows, excel_rows
+from accord.formats.table_files import EXCEL_SUFFIXES, UNREAD_SUFFIXES, csv_rows, excel_rows, parquet_rows
 from accord.formats.transcript import TEXT_SUFFIX, text_rows
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
@@ -71,9 +70,9 @@ def locate(path: str | Source) -> Source:
     except FileNotFoundError:
         if _URL.match(str(path)):  # a path keeps one slash of a URL's two
             raise BadInput(f"{path} is a URL, and this command reads local files. Download it first") from None
-        raise BadInput(f"no file {path}") from None
+        raise BadInput(f"no file {path} (working folder: {Path.cwd()}); name an existing file") from None
     if size == 0:
-        raise BadInput(f"{path} is empty")
+        raise BadInput(f"{path} is empty; export it again, or leave it out")
     return file
 
 
@@ -133,11 +132,7 @@ def _text_rows(path: Path) -> Iterator[Row]:
 
 
 def _open(path: Path) -> io.BufferedReader[Any]:
-    """Open a file and decompress it if its content is gzip, regardless of its name.
-
-    Raises:
-        BadInput: The text is UTF-16.
-    """
+    """Open a file and decompress it if its content is compressed, regardless of its name; refuse UTF-16."""
     stream = open_unpacked(path)
     try:
         head = stream.peek(2)[:2]
@@ -205,12 +200,7 @@ class _OneLargeValue(Exception):
 
 
 def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, bytes | BadRow]]:
-    """Yield lines with their numbers; a line over the limit is skipped.
-
-    Raises:
-        _OneLargeValue: The first line is over the limit and opens a wrapper around rows.
-        BadInput: A line is far over the limit, or too many lines are empty.
-    """
+    """Yield lines with their numbers; a line over the limit is an error, or `_OneLargeValue` if it opens a wrapper."""
     line, empty = 0, 0
     while raw := stream.readline((ROW_BYTES if line else _WHOLE_BYTES) + 1):
         line += 1
@@ -236,12 +226,7 @@ Lines = list[tuple[int, bytes | BadRow]]
 
 
 def line_chunks(path: Path, limit: int, size: int) -> Iterator[Lines] | None:
-    """Split a file with a row per line into chunks of lines.
-
-    Args:
-        path: The file.
-        limit: Maximum number of lines per chunk.
-        size: Number of bytes after which a chunk ends.
+    """Split a file with a row per line into chunks of at most `limit` lines that end after `size` bytes.
 
     Returns:
         The chunks; `None` if the first line is not a row.
@@ -397,10 +382,7 @@ def _table_row(path: Source, line: int, fields: Mapping[str, Any]) -> Row | BadR
 def _array_rows(path: Path, stream: io.BufferedReader[Any], wrapped: bool = False) -> Iterator[Row | BadRow]:
     """Yield the elements of a JSON array, decoded from a sliding window, so that a large export needs little memory.
 
-    Args:
-        path: The file, for errors.
-        stream: Its unpacked bytes.
-        wrapped: The array is the first value of an object; values after it are ignored.
+    A `wrapped` array is the first value of an object; values after it are ignored.
     """
     with io.TextIOWrapper(stream, encoding="utf-8-sig") as text:
         try:
@@ -415,11 +397,7 @@ def _array_rows(path: Path, stream: io.BufferedReader[Any], wrapped: bool = Fals
 
 
 def _elements(text: IO[str], wrapped: bool) -> Iterator[tuple[int, Any]]:
-    """Yield each element of the array with its first line.
-
-    Raises:
-        JSONDecodeError: The text is not a JSON array; its `lineno` is the first line of the invalid element.
-    """
+    """Yield each element of the array with its first line; `lineno` of an error is that of the invalid element."""
     decoder = json.JSONDecoder()
     window = text.read(_CHUNK)
     at = window.index("[") + 1

@@ -1,4 +1,8 @@
-"""Write rows to JSON lines, CSV or Parquet, by the suffix; Parquet is converted from JSON lines at the end."""
+"""Write rows to JSON lines, CSV or Parquet, by the suffix, and scores as tables with fixed columns.
+
+The `status` of a row of scores is `scored`; `unscored`, with the reason in the column `unscored`; or `bad-row` for an
+input row without a conversation, with the reason there too.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,13 @@ import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from accord.edges import BadInput, create_private, escape_formula, open_private
 from accord.values import SCORE_COLUMNS, Conversation, Turn
+
+if TYPE_CHECKING:
+    import polars as pl
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
 
@@ -21,16 +28,12 @@ class RowWriter:
     """
 
     def __init__(self, path: Path, kind: str, columns: Sequence[str], numbers: Mapping[str, type]) -> None:
-        """Prepare to write.
+        """Prepare to write rows of a kind, which errors name, with these columns in a table.
 
-        Args:
-            path: The file; its suffix is one of `ENDINGS`.
-            kind: Kind of the rows, for the error.
-            columns: Columns of a table, in order.
-            numbers: Types of columns with numbers or booleans; all others are text.
+        `numbers` has the types of columns with numbers or booleans; all others are text.
 
         Raises:
-            BadInput: The file has another suffix.
+            BadInput: The file has a suffix other than `ENDINGS`.
         """
         if path.suffix not in ENDINGS:
             raise BadInput(f"cannot write {kind} to {path.name!r}; the suffix is one of {', '.join(ENDINGS)}")
@@ -65,8 +68,7 @@ class RowWriter:
     def _to_parquet(self) -> None:
         import polars as pl
 
-        types = {int: pl.Int64, float: pl.Float64, bool: pl.Boolean, str: pl.String}
-        schema = {name: types[self._numbers.get(name, str)] for name in self._columns}
+        schema = _polars_schema({name: self._numbers.get(name, str) for name in self._columns})
         create_private(self.path)
         if self._partial.stat().st_size:
             pl.scan_ndjson(self._partial, schema=schema).select(self._columns).sink_parquet(self.path)
@@ -98,16 +100,30 @@ SCORE_NESTED = ("distribution", "attributions", "notes")
 """Score columns with JSON text."""
 
 
+SCORED, UNSCORED, BAD_ROW = "scored", "unscored", "bad-row"
+
+
+def score_status(row: Mapping[str, Any]) -> str:
+    """Return the status of a row of scores, from its reason if it has no status."""
+    reason = row.get("unscored")
+    if str(reason).startswith(f"{BAD_ROW}:"):
+        return BAD_ROW
+    return str(row.get("status") or (SCORED if reason is None else UNSCORED))
+
+
 class ScoreWriter(RowWriter):
-    """Writes `Score.to_json` rows."""
+    """Writes `Score.to_json` rows; a table has their status, too."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "scores", SCORE_COLUMNS, SCORE_NUMBERS)
+        super().__init__(path, "scores", (*SCORE_COLUMNS, "status"), SCORE_NUMBERS)
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write some rows."""
         for row in rows:
-            self.put({name: _cell(name, row[name]) for name in SCORE_COLUMNS} if self.is_table else row)
+            cells = {name: row[name] for name in SCORE_COLUMNS}
+            if self.is_table:
+                cells = {name: _cell(name, cell) for name, cell in cells.items()} | {"status": score_status(row)}
+            self.put(cells)
 
 
 class ConversationWriter(RowWriter):
@@ -141,3 +157,55 @@ def _cell(name: str, value: Any) -> Any:
 
 def _inert(cell: Any) -> Any:
     return escape_formula(cell) if isinstance(cell, str) else cell
+
+
+SCORE_TYPES: Mapping[str, type] = {**{name: SCORE_NUMBERS.get(name, str) for name in SCORE_COLUMNS}, "status": str}
+"""Columns of a table of scores with their types, in order."""
+
+
+def score_schema() -> pl.Schema:
+    """Return the columns as a Polars schema."""
+    return _polars_schema(SCORE_TYPES)
+
+
+def _polars_schema(types: Mapping[str, type]) -> pl.Schema:
+    import polars as pl
+
+    kinds = {int: pl.Int64(), float: pl.Float64(), bool: pl.Boolean(), str: pl.String()}
+    return pl.Schema({name: kinds[kind] for name, kind in types.items()})
+
+
+def arrow_schema() -> Any:
+    """Return the columns as a pyarrow schema; needs pyarrow."""
+    import pyarrow as pa
+
+    kinds = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+    return pa.schema([(name, kinds[kind]) for name, kind in SCORE_TYPES.items()])
+
+
+def score_frame(
+    rows: Sequence[Mapping[str, Any]], bad: frozenset[int] = frozenset(), is_escaped: bool = False
+) -> pl.DataFrame:
+    """Make a table of rows from `Score.to_json`, with nested cells as JSON.
+
+    `bad` holds the places of rows without a conversation; a reason that begins with `bad-row:` also marks one.
+    `is_escaped` escapes texts that a spreadsheet would run as formulas, as in files of scores.
+    """
+    import polars as pl
+
+    columns = []
+    for name, kind in score_schema().items():
+        if name == "status":
+            cells: list[Any] = [BAD_ROW if place in bad else score_status(row) for place, row in enumerate(rows)]
+        elif name in SCORE_NESTED:
+            cells = [_encoded(row.get(name)) for row in rows]
+        elif is_escaped and SCORE_TYPES[name] is str:
+            cells = [None if row.get(name) is None else escape_formula(row[name]) for row in rows]
+        else:
+            cells = [row.get(name) for row in rows]
+        columns.append(pl.Series(name, cells, kind, strict=False))
+    return pl.DataFrame(columns)
+
+
+def _encoded(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)

@@ -25,7 +25,7 @@ from accord.formats.record import (
     plain_name,
     under_our_names,
 )
-from accord.formats.trace_merging import merged_turns
+from accord.formats.traces import merged_turns
 from accord.formats.transcript import cell_turns, is_messages, is_transcript, structured, turns_in
 from accord.values import Turn
 

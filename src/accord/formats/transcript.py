@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from accord.edges import BadInput
 from accord.formats.openai_messages import role_named, turn_from_message
@@ -41,12 +41,6 @@ _PLACEHOLDER = re.compile(
 """WhatsApp's placeholder for a picture, a voice message or a file, in several languages."""
 _LIST_KEYS = ("messages", "turns", "conversation", "dialogue", "dialog", "history")
 _MESSAGE = {"role", "content", "speaker", "from", "text", "value", "message", "parts", "sender", "author", "utterance"}
-
-
-class _Utterance(NamedTuple):
-    speaker: str
-    text: str
-    time: str | None = None
 
 
 def text_rows(path: Path, raw: bytes) -> Iterator[Row]:
@@ -94,8 +88,7 @@ def is_transcript(text: str) -> bool:
 def transcript_turns(text: str) -> tuple[Turn, ...]:
     """Return the turns of a transcript in plain text; a line without a speaker continues the turn before it.
 
-    Raises:
-        WrongShape: No line begins with a speaker.
+    A text without speakers raises `WrongShape`.
     """
     text = text.strip()
     if not is_transcript(text):
@@ -103,16 +96,14 @@ def transcript_turns(text: str) -> tuple[Turn, ...]:
             "a transcript is a list of messages, the JSON of one, or lines that begin with the speaker "
             f"(`User: ...`), got {text[:40]!r}"
         )
-    utterances = _whatsapp_messages(text) if _is_whatsapp(text) else _speaker_lines(text)
-    return tuple(Turn(role_named(each.speaker), each.text, time=each.time) for each in utterances)
+    return tuple(_whatsapp_messages(text) if _is_whatsapp(text) else _speaker_lines(text))
 
 
-def _speaker_lines(text: str) -> list[_Utterance]:
+def _speaker_lines(text: str) -> list[Turn]:
     starts = list(_SPEAKER.finditer(text))
     ends = [*(start.start() for start in starts[1:]), len(text)]
-    return [
-        _Utterance(start["who"], text[start.end() : end].strip()) for start, end in zip(starts, ends, strict=True)
-    ]  # fmt: skip
+    places = zip(starts, ends, strict=True)
+    return [Turn(role_named(start["who"]), text[start.end() : end].strip()) for start, end in places]
 
 
 def _is_whatsapp(text: str) -> bool:
@@ -120,7 +111,7 @@ def _is_whatsapp(text: str) -> bool:
     return bool(_ANDROID.match(head) or _IOS.match(head)) and bool(_whatsapp_messages(head[:20_000]))
 
 
-def _whatsapp_messages(text: str) -> list[_Utterance]:
+def _whatsapp_messages(text: str) -> list[Turn]:
     """Return the messages of a WhatsApp export: `date, time - Name: text` of Android, `[date, time] ...` of iOS.
 
     Lines of the app itself (encryption notice, joined, left) are skipped. Placeholders of media stay as they are.
@@ -137,7 +128,7 @@ def _whatsapp_messages(text: str) -> list[_Utterance]:
         if content.startswith("\u200e") and not _PLACEHOLDER.match(content.strip("\u200e")):
             continue  # a line of the iOS app, with the chat's name in front
         speaker = (named["who"] or named["only"]).strip("\u200e\u202a\u202c~ \u202f\xa0")
-        messages.append(_Utterance(speaker, content.replace("\u200e", "").strip(), start["time"]))
+        messages.append(Turn(role_named(speaker), content.replace("\u200e", "").strip(), time=start["time"]))
     return messages
 
 
@@ -170,11 +161,7 @@ def structured(value: Any) -> Any:
 
 
 def turns_in(value: Any) -> tuple[Turn, ...]:
-    """Return the turns of a conversation cell: messages, their JSON, or a plain-text transcript.
-
-    Raises:
-        WrongShape: The cell holds none of these.
-    """
+    """Return the turns of a cell: messages, their JSON, or a plain-text transcript; else raises `WrongShape`."""
     inner = structured(value)
     if inner is None:
         return transcript_turns(value) if isinstance(value, str) else ()
@@ -189,14 +176,9 @@ def turns_in(value: Any) -> tuple[Turn, ...]:
 
 
 def cell_turns(value: Any, role: str) -> tuple[Turn, ...]:
-    """Return the turns of one side of an exchange: a text, or messages.
+    """Return the turns of one side of an exchange: a text, or messages; anything else raises `WrongShape`.
 
-    Args:
-        value: The cell.
-        role: Role of a text, and of messages that name none.
-
-    Raises:
-        WrongShape: The cell holds something else.
+    `role` is that of a text, and of messages without one.
     """
     if value is None or value == "":
         return (Turn(role, ""),)

@@ -45,4 +45,4 @@ from .training_reference import shrunk_covariance as shrunk_covariance
 from .training_set import digest_of as digest_of, TrainingSet as TrainingSet
 from .unsupervised_baseline import LabelFree as LabelFree, PMI as PMI
 from .worker_pool import cores as cores, ONE_THREAD as ONE_THREAD, pickled as pickled, Worker as Worker
-from .worker_pool import WorkerLost as WorkerLost, WorkerPool as WorkerPool
+from .worker_pool import WorkerLost as WorkerLost, WorkerPool as WorkerPool, WorkerThreads as WorkerThreads

@@ -11,17 +11,19 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from queue import SimpleQueue
 from subprocess import PIPE, Popen
-from threading import Thread
+from threading import Thread, local
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import cloudpickle
 
-from accord.edges import BadInput, parse_whole_number
+from accord.edges import AccordError, BadInput, parse_whole_number
 
 ONE_THREAD = {
     name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -242,6 +244,79 @@ class Worker:
             return cloudpickle.load(self._from)
         except Exception:  # a killed process may leave any bytes
             raise WorkerLost from None
+
+
+class WorkerThreads:
+    """Threads that each hand pieces of work to a worker process of their own; a context manager that ends them.
+
+    Unlike a `WorkerPool`, this process does no work itself, and the results can be read as they arrive.
+
+    Args:
+        work: Function of one piece.
+        count: Number of workers; each starts with its first piece.
+        imports: Modules that the work needs.
+        attempts: Number of workers that may be killed on a piece before it fails.
+    """
+
+    def __init__(self, work: Callable[[Any], Any], count: int, imports: Sequence[str], attempts: int = 1) -> None:
+        self._work, self._imports, self._attempts = cloudpickle.dumps(_Guarded(work)), imports, attempts
+        self._local, self._workers, self._is_closed = local(), list[Worker](), False
+        self._threads = ThreadPoolExecutor(count)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_closed = True
+        for worker in self._workers:
+            worker.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self._workers:
+            worker.close()
+
+    def submit(self, piece: Any) -> Future[Any]:
+        """Queue a piece; the future raises what the work raised, or `WorkerLost` if its workers were killed."""
+        return self._threads.submit(self._ask, piece)
+
+    def _ask(self, piece: Any) -> Any:
+        for _ in range(self._attempts):
+            if self._is_closed:
+                break
+            try:
+                result = self._worker().ask(piece)
+            except WorkerLost:
+                self._local.worker.close()
+                self._local.worker = None
+                continue
+            if isinstance(result, Exception):
+                raise result
+            return result
+        raise WorkerLost
+
+    def _worker(self) -> Worker:
+        worker: Worker | None = getattr(self._local, "worker", None)
+        if worker is None:
+            try:
+                worker = self._local.worker = Worker(self._imports)
+            except OSError as error:
+                raise AccordError(f"no further worker process can start: {error.strerror}; lower --workers") from None
+            self._workers.append(worker)
+            with suppress(WorkerLost):  # `ask` reports it
+                worker.send_work(self._work)
+        return worker
+
+
+@dataclass(frozen=True)
+class _Guarded:
+    """Work that returns an error as a value; an error would end the worker."""
+
+    work: Callable[[Any], Any]
+
+    def __call__(self, piece: Any) -> Any:
+        try:
+            return self.work(piece)
+        except Exception as error:
+            return error
 
 
 # --- in the worker process -------------------------------------------------------------------------------------------

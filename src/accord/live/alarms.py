@@ -66,12 +66,10 @@ class Alarm:
 
     Attributes:
         kind: `mean`, `scores`, `inputs`, `unlike` (inputs unlike the training data) or `unscored`.
-        system, day, evaluator: Series and ISO date of the day.
         feature: Name of the feature for `inputs` and `unlike`, else empty.
         before, after: Mean of the earlier days and of the day; for `unscored`, shares.
         stability: Population stability index; `None` for means and shares.
         p: p-value, corrected over all tests of the check.
-        message: Description in one sentence.
     """
 
     kind: str

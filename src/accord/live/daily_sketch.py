@@ -48,16 +48,7 @@ class NameLimit:
 
 @dataclass(slots=True)
 class SampledConversation:
-    """Conversation of a sketch.
-
-    Attributes:
-        count: Number of scored replies.
-        total: Sum of their scores.
-        key: Hash of the sampled reply, the smallest so far; `_NO_HASH` without scored replies.
-        score: Score of the sampled reply.
-        evidence: Features of the sampled reply; `None` for missing values.
-        unscored: Number of replies without a score.
-    """
+    """Conversation of a sketch: sum of its scores, and score and features of the reply with the smallest `key`."""
 
     count: int
     total: float

@@ -311,8 +311,12 @@ def open_ingestor(
         if store is None:
             ingestor = Ingestor(scorer, None, save, observe=observe)
         else:
-            monitor = ScoreMonitor(_monitored_as(scorer), scorer.columns)
-            thread = stack.enter_context(_monitoring_thread(monitor, store, watching or WatchConfig(), scorer, log))
+            signature = scorer.signature.with_part("learned", scorer.evaluator.digest())
+            monitor = ScoreMonitor(str(signature.with_part("for", scorer.speaker or POPULATION)), scorer.columns)
+            config, training = watching or WatchConfig(), _training_evidence(scorer)
+            thread = stack.enter_context(
+                MonitoringThread(monitor, store, config.webhook, config.false_alarm_rate, training, log)
+            )
             ingestor = Ingestor(scorer, monitor, save, partial(monitor.flush, store), observe)
 
         def take_over(new_evaluator: Evaluator) -> None:
@@ -337,12 +341,16 @@ def _mart_observer(scorer: LiveScorer, writer: MartWriter, log: Log) -> Observe:
             origins[score.signature] = origin
         return origins[score.signature]
 
+    def facts(message: Message) -> ConversationFacts:
+        moment = _now() if message.time is None else milliseconds(message.time.isoformat())
+        return ConversationFacts(message.system, time=moment)
+
     def observe(results: Sequence[tuple[Message, IngestResult]]) -> None:
         rows = [
             row
             for message, result in results
             if (score := result.score) is not None and not result.again
-            for row in origin_of(score).rows(score.to_json(), _facts(message), _now(), _input(scorer, score))
+            for row in origin_of(score).rows(score.to_json(), facts(message), _now(), _input(scorer, score))
         ]
         try:
             writer.write(rows)
@@ -352,11 +360,6 @@ def _mart_observer(scorer: LiveScorer, writer: MartWriter, log: Log) -> Observe:
             logged.add(str(error))
 
     return observe
-
-
-def _facts(message: Message) -> ConversationFacts:
-    moment = _now() if message.time is None else milliseconds(message.time.isoformat())
-    return ConversationFacts(message.system, time=moment)
 
 
 def _now() -> int:
@@ -370,19 +373,6 @@ def _input(scorer: LiveScorer, score: Score | Unscored) -> str | None:
         return None
     conversation = scorer.conversation(score.target.conversation)
     return None if conversation is None else input_of(conversation.turns, turn)
-
-
-def _monitored_as(scorer: LiveScorer) -> str:
-    """Return the identity of comparable scores: signature, digest of the evaluator, and annotator."""
-    signature = scorer.signature.with_part("learned", scorer.evaluator.digest())
-    return str(signature.with_part("for", scorer.speaker or POPULATION))
-
-
-def _monitoring_thread(
-    monitor: ScoreMonitor, store: Store, config: WatchConfig, scorer: LiveScorer, log: Log
-) -> MonitoringThread:
-    training = _training_evidence(scorer)
-    return MonitoringThread(monitor, store, config.webhook, config.false_alarm_rate, training, log)
 
 
 def _training_evidence(scorer: LiveScorer) -> EvidenceTable | None:

@@ -195,13 +195,11 @@ class LogFollower:
     """Follows one log of JSON lines.
 
     Args:
-        path: Log with a message or a conversation per line, in any supported format; `-` for standard input.
+        path: Log with a message or a conversation per line; `-` for standard input.
         ingestor: Scores messages; it must not write rows itself.
         rows: Output of the rows of replies, and of invalid lines.
         position_path: File of the position; not used for standard input.
         format: Format of the lines; `auto` detects it for each line.
-        stop: Event that ends the follower.
-        log: Called with notes for the user.
 
     Attributes:
         gaps: Number of times that lines may have been lost; each was reported to `log`.

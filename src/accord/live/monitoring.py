@@ -141,14 +141,9 @@ class ScoreMonitor:
         evidence: Mapping[str, float | None],
         evaluator: str | None = None,
     ) -> None:
-        """Add a reply.
+        """Add a reply of an assistant on an ISO date, with its features by column name.
 
-        Args:
-            system: Name of the assistant.
-            day: ISO date.
-            score: Score of the reply.
-            evidence: Features of the reply by column name.
-            evaluator: Signature of the evaluator; by default the current one.
+        The evaluator is given by its signature; by default it is the current one.
         """
         with self._lock:
             key = _DayKey(evaluator or self.evaluator, self._systems.limit(system or UNNAMED_SYSTEM), day)
@@ -230,14 +225,9 @@ def report(
     labels: int = 10,
     before: Callable[[Store], None] = lambda store: None,
 ) -> MonitoringReport:
-    """Report the scores of the last days, the alarms, and replies to label next.
+    """Report the scores of the last days, the alarms, and the `labels` replies with the highest variance.
 
-    Args:
-        store: Store with the sketches and alarms.
-        days: Number of days.
-        now: Current time.
-        labels: Number of replies to suggest for labeling: those with the highest variance.
-        before: Called with the store first, to write pending sketches.
+    `before` is called with the store first, to write pending sketches.
     """
     before(store)
     series = load_series(store, _date_before(days, now))
@@ -344,15 +334,8 @@ def send_alarms(store: Store, send: Callable[[Sequence[Mapping[str, Any]]], None
 class MonitoringThread:
     """Thread that writes sketches to the store, and checks for alarms; a context manager.
 
-    Args:
-        monitor: Aggregated scores.
-        store: Store of sketches and alarms.
-        webhook: URL that receives alarms; `None` only stores them.
-        level: Probability of a false alarm per system and day.
-        training: Evidence that the evaluator learned from.
-        log: Called with one line per new alarm, and per error; the work is tried again in the next round.
-        flush_seconds: Seconds between writes.
-        check_seconds: Seconds between checks.
+    `log` is called with one line per new alarm, and per error; failed work is tried again in the next round.
+    `training` is the evidence that the evaluator learned from.
     """
 
     def __init__(

@@ -6,13 +6,13 @@ import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from accord.models.budget import Budget
-from accord.models.context_window import make_window, truncated_share
+from accord.models.context_window import fit_to_context, room_for, truncated_share
 from accord.models.exchange import Assumption, Exchange, Missing, Unit, answer_units
 from accord.models.flow import NOT_APPLICABLE, NOT_YET
-from accord.models.model import Answer, Judge, Unanswered, in_requests
+from accord.models.model import Answer, Judge, NamedModel, Unanswered, in_requests
 from accord.models.reply_parsing import check_answer
 from accord.models.request_ledger import Lease, RequestLedger
 from accord.store import PaidRow, Store, batches
@@ -85,7 +85,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         super().__init__(RequestLedger(store, store.answers, budget, lease or Lease()), judge.name)
         self.judge = judge
         self.questions = questions_for(judge, rubric)
-        self._window = make_window(judge, self.questions, context)
+        self._room = None if context is None else room_for(judge, self.questions, context)
 
     def key(self, request: JudgeRequest) -> str:
         """Return the hash of `Judge.made_from`."""
@@ -145,7 +145,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
 
     def _prepare(self, sample: Sample) -> tuple[Sample, dict[str, JudgeRequest], dict[str, str]]:
         """Return the shown sample, its requests by key, and the key of each question by id."""
-        shown = self._window(sample)
+        shown = sample if self._room is None else fit_to_context(sample, self._room)
         requests: dict[str, JudgeRequest] = {}
         keys: dict[str, str] = {}
         for question in self.questions:
@@ -197,16 +197,7 @@ async def judge_all(
     Questions that do not apply are not asked. Answers that the store holds or that another process is asking for are
     not requested again. Failures are returned but never stored, so that the next run asks again.
 
-    Args:
-        judge: The judge.
-        rubric: Its questions.
-        samples: Samples to judge.
-        store: Store of the answers.
-        concurrency: Samples in progress.
-        context: Maximum tokens per request; longer conversations are shown in part.
-        budget: Budget of the run; it is stopped if the store fails.
-        lease: Terms of the claims on requests.
-        failures: Filled with failed requests by key.
+    Conversations longer than `context` tokens are shown in part. `failures` is filled with failed requests by key.
 
     Raises:
         ModelError: No request can succeed; earlier answers are stored.
@@ -221,20 +212,6 @@ async def judge_all(
             async for unit, answers in answered:
                 assert isinstance(unit, SampleUnit)
                 yield exchange.judged(unit, answers)
-
-
-class NamedModel(Protocol):
-    """A model's name and mode."""
-
-    @property
-    def name(self) -> str:
-        """Name of the model."""
-        ...
-
-    @property
-    def mode(self) -> str:
-        """Way to obtain a distribution."""
-        ...
 
 
 def questions_for(judge: NamedModel, rubric: Rubric) -> tuple[Question, ...]:

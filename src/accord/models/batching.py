@@ -146,12 +146,7 @@ class BatchEndpoint:
                 yield
 
     async def upload(self, lines: bytes) -> str:
-        """Upload a batch file and return its id. The upload is free.
-
-        Raises:
-            CallFailed: The provider did not accept the file.
-            ModelError: No call can succeed, or the provider has no batches.
-        """
+        """Upload a batch file, which is free, and return its id; see `start` for errors."""
         async with self._asking():
             file = await self._wire.client.files.create(file=("accord.jsonl", lines), purpose="batch")
             if not _is_name(file.id):
@@ -262,11 +257,7 @@ def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[lis
 
 
 def _batch(value: Any) -> Batch:
-    """Return a provider's description of a batch with checked types.
-
-    Raises:
-        CallFailed: `malformed`: not a batch.
-    """
+    """Return a provider's description of a batch with checked types."""
     name, status, output, errors = (
         getattr(value, field, None) for field in ("id", "status", "output_file_id", "error_file_id")
     )

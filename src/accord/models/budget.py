@@ -146,12 +146,7 @@ class Budget:
         return price.of(usage) if price else 0.0
 
     def _after(self, model: str, estimate: Usage) -> Amounts:
-        """Return the amounts including the estimate of a request.
-
-        Raises:
-            BudgetReached: Requests were stopped.
-            BadInput: Money is capped and the model has no price.
-        """
+        """Return the amounts including the estimate of a request."""
         if self.stopped is not None:
             raise BudgetReached(str(self.stopped))
         if self.caps.money is not None and self.price(model) is None:

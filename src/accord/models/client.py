@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from accord.edges import (
@@ -29,20 +30,9 @@ from accord.edges import (
     register_url_secrets,
     strip_url_secrets,
 )
-from accord.models.http_safety import ENCODINGS, MOST_BYTES, receiver
-from accord.models.model import CallFailed, Prompt, Reply, Usage
-from accord.models.reply_parsing import (
-    MALFORMED,
-    error_code,
-    parse_json,
-    read_chat_reply,
-    read_usage,
-    require_index,
-    require_list,
-    require_object,
-)
-from accord.models.settings import NO_ADDRESS
-from accord.models.streaming import EVENTS, EventParser, ReplyStream, StreamedReply
+from accord.models.model import NO_ADDRESS, CallFailed, Prompt, Reply
+from accord.models.reply_parsing import MALFORMED, TOO_LARGE, error_code, parse_json, read_chat_reply, shorten
+from accord.models.streaming import EVENTS, ReplyStream, StreamedReply
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -52,6 +42,10 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 60.0
 NOT_IMPLEMENTED, LONGEST_REASON = 501, 200
+MOST_BYTES = 16_000_000
+"""Maximum bytes of one unpacked reply, a thousand times a long answer with token probabilities."""
+ENCODINGS = "gzip"
+"""Encodings that the client accepts."""
 POOLED, POOLS = 16, 8
 """Requests in progress per client, and maximum number of clients. Several small pools are faster than one: for each
 request the HTTP library checks every idle connection of its pool."""
@@ -71,7 +65,7 @@ def open_client(
     """Open a client of an OpenAI-compatible endpoint, without sending a request.
 
     The key comes from `OPENAI_API_KEY` unless given. The SDK's own retries are off, since `Retrying` counts them.
-    Replies are checked by `http_safety.receiver`. Reading the system's certificates takes tens of milliseconds, so
+    Replies are checked by `receiver`. Reading the system's certificates takes tens of milliseconds, so
     clients of one endpoint share them.
 
     Raises:
@@ -243,7 +237,7 @@ def failures(endpoint: str, model: str) -> Iterator[None]:
     except (openai.APITimeoutError, TimeoutError):
         raise CallFailed("timeout", f"{endpoint} did not answer in time", is_sent=sending.is_sent) from None
     except openai.APIConnectionError as error:
-        if isinstance(error.__cause__, AccordError):  # raised by `http_safety.receiver`
+        if isinstance(error.__cause__, AccordError):  # raised by `receiver`
             raise error.__cause__ from None
         problem = "lost the connection" if sending.is_sent else "cannot connect"
         detail = f"{problem} to {address_of(endpoint)} ({endpoint})"
@@ -330,34 +324,28 @@ class ChatCompletions(Endpoint):
         request = self.client.chat.completions.with_streaming_response.create(
             **body, extra_headers={"Accept": EVENTS, "Accept-Encoding": "identity"}
         )
-        events, writing = EventParser(self._options[3]), StreamedReply(self.name)
+        reply = StreamedReply(self.name, self._options[3])
         until = asyncio.get_running_loop().time() + self.timeout
         try:
             with failures(self.endpoint, self.name):
                 async with asyncio.timeout_at(until):
                     response = await request.__aenter__()
             if not response.headers.get("content-type", "").startswith(EVENTS):
-                reply = read_chat_reply(parse_json(await response.read()), self.name, with_tokens=False)
-                yield reply.text
-                yield reply
+                whole = read_chat_reply(parse_json(await response.read()), self.name, with_tokens=False)
+                yield whole.text
+                yield whole
                 return
             chunks = response.iter_bytes()
-            while not events.has_ended and (chunk := await _next_of(chunks, until, writing, self.endpoint)) is not None:
-                for event in events.of(chunk):
-                    text = writing.take(event)
-                    if text:
-                        yield text
-            yield writing.reply(events.has_ended)
+            while not reply.has_ended and (chunk := await _next_of(chunks, until, reply, self.endpoint)) is not None:
+                for text in reply.feed(chunk):
+                    yield text
+            yield reply.reply()
         finally:
             await request.__aexit__(None, None, None)
 
 
-async def _next_of(chunks: AsyncIterator[bytes], until: float, writing: StreamedReply, endpoint: str) -> bytes | None:
-    """Return the next bytes of a reply; None at its end.
-
-    Raises:
-        CallFailed: They do not arrive in time, or the connection breaks.
-    """
+async def _next_of(chunks: AsyncIterator[bytes], until: float, reply: StreamedReply, endpoint: str) -> bytes | None:
+    """Return the next bytes of a reply; None at its end."""
     try:
         async with asyncio.timeout_at(until):
             return await anext(chunks, None)
@@ -366,23 +354,12 @@ async def _next_of(chunks: AsyncIterator[bytes], until: float, writing: Streamed
     except (AccordError, asyncio.CancelledError):
         raise
     except Exception:  # an exception of the HTTP library, which has no name here
-        raise writing.broken() from None
+        raise reply.broken() from None
 
 
-class ChatRequest(TypedDict):
-    """Body of a chat completion request, without the model's name."""
-
-    messages: list[dict[str, str]]
-    max_tokens: int
-    temperature: float
-    logprobs: NotRequired[bool]
-    top_logprobs: NotRequired[int]
-    response_format: NotRequired[dict[str, Any]]
-
-
-def chat_request_of(prompt: Prompt) -> ChatRequest:
-    """Return the body of the request for a prompt."""
-    request: ChatRequest = {
+def chat_request_of(prompt: Prompt) -> dict[str, Any]:
+    """Return the body of the request for a prompt, without the model's name."""
+    request: dict[str, Any] = {
         "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],
         "max_tokens": prompt.max_tokens,
         "temperature": prompt.temperature,
@@ -395,54 +372,70 @@ def chat_request_of(prompt: Prompt) -> ChatRequest:
     return request
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddingRequest:
-    """Texts to embed in one request."""
-
-    texts: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """All texts, to estimate the usage."""
-        return "\n".join(self.texts)
+# --- checks of every reply before it is read --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddingReply:
-    """One vector per text, in order."""
+def receiver(most: int = MOST_BYTES) -> Callable[[Any], Awaitable[None]]:
+    """Return a response hook of the HTTP client that raises for refused responses.
 
-    vectors: tuple[tuple[float, ...], ...]
-    usage: Usage = Usage()
+    A redirect to another origin would send the transcript there and store its answers under the endpoint's name. A
+    compressed body is unpacked up to a bound, since a few kilobytes can unpack to gigabytes.
+
+    Raises:
+        ModelError: The endpoint redirects to another origin.
+        CallFailed: The body has more than `most` bytes, or cannot be unpacked.
+    """
+
+    async def receive(response: Any) -> None:
+        _stay_at_origin(response)
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        is_packed = encoding not in {"identity", ""}
+        if not is_packed and _is_stream(response):
+            return  # `StreamedReply` reads it, with a bound of its own
+        if is_packed and encoding not in {"gzip", "x-gzip"}:
+            raise CallFailed(MALFORMED, f"the reply is packed as {shorten(encoding)}; allowed: {ENCODINGS}")
+        unpacker, body, has_begun = zlib.decompressobj(zlib.MAX_WBITS | 16), bytearray(), False
+        async for chunk in response.aiter_raw():
+            has_begun = has_begun or bool(chunk)
+            try:
+                body += unpacker.decompress(chunk, most + 1 - len(body)) if is_packed else chunk
+            except zlib.error:
+                raise CallFailed(MALFORMED, "the reply cannot be unpacked") from None
+            if len(body) > most:
+                raise CallFailed(TOO_LARGE, f"the reply has more than {most / 1e6:g} MB")
+        if is_packed and has_begun and not unpacker.eof:
+            raise CallFailed(MALFORMED, "the packed reply is incomplete")
+        # The client expects a read response: unpacked, with its content set.
+        response.headers.pop("content-encoding", None)
+        response._content = bytes(body)
+
+    return receive
 
 
-class EmbeddingsEndpoint(Endpoint):
-    """An embeddings model at an OpenAI-compatible endpoint."""
+def _is_stream(response: Any) -> bool:
+    """Return True if a stream of events was requested and arrives."""
+    is_requested = response.request.headers.get("accept") == EVENTS and response.status_code == 200
+    return bool(is_requested and response.headers.get("content-type", "").startswith(EVENTS))
 
-    async def ask(self, question: EmbeddingRequest, /) -> EmbeddingReply:
-        """Send some texts.
 
-        Raises:
-            CallFailed: This request failed; `malformed` if the number of vectors differs from that of the texts.
-            ModelError: No request can succeed.
-        """
-        body = {"model": self.name, "input": list(question.texts), "encoding_format": "float"}
-        reply = require_object(await self.fetch("/embeddings", body), "list of vectors")
-        vectors: dict[int, tuple[float, ...]] = {}
-        for row in require_list(reply.get("data"), "list of vectors"):
-            place = require_index(require_object(row, "vector").get("index"), "index of a vector", len(question.texts))
-            vectors[place] = _vector(row.get("embedding"))
-        if len(vectors) < max(len(question.texts), len(reply["data"])):
-            raise CallFailed(MALFORMED, f"{self.endpoint} gave {len(vectors)} vectors of {len(question.texts)}")
-        return EmbeddingReply(
-            tuple(vectors[place] for place in range(len(question.texts))), read_usage(reply.get("usage"))
+def _stay_at_origin(response: Any) -> None:
+    """Raise ModelError for a redirect to another scheme, host or port."""
+    location = response.headers.get("location")
+    if not 300 <= response.status_code < 400 or location is None:
+        return
+    requested = response.request.url
+    try:
+        target = _origin(requested.join(location))
+    except Exception:  # for example InvalidURL of the HTTP library, which has no name here
+        target = "(not a URL)"
+    if target != _origin(requested):
+        raise ModelError(
+            f"{_origin(requested)} redirects to {target} (HTTP {response.status_code}), another origin; nothing was "
+            "sent there. If it is the right endpoint, set base_url to it"
         )
 
 
-def _vector(value: Any) -> tuple[float, ...]:
-    numbers = require_list(value, "vector")
-    if not numbers or any(isinstance(x, bool) or not isinstance(x, int | float) for x in numbers):
-        raise CallFailed(MALFORMED, "a vector is not a list of numbers")
-    try:
-        return tuple(map(float, numbers))
-    except OverflowError:
-        raise CallFailed(MALFORMED, "a number in a vector is too large for a float") from None
+def _origin(url: Any) -> str:
+    """Return scheme, host and port, without user, path and query."""
+    port = f":{url.port}" if url.port is not None else ""
+    return shorten(f"{url.scheme}://{url.host}{port}")

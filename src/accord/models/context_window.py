@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,18 +59,6 @@ def room_left(used: int, context: int, setting: str) -> int:
             f"Raise {setting}"
         )
     return room
-
-
-def make_window(judge: Judge, questions: Sequence[Question], context: int | None) -> Callable[[Sample], Sample]:
-    """Return a function that shortens samples to the `context` tokens of a judge's request.
-
-    Raises:
-        BadInput: The questions leave almost no room.
-    """
-    if context is None:
-        return lambda sample: sample
-    room = room_for(judge, questions, context)
-    return lambda sample: fit_to_context(sample, room)
 
 
 def fit_to_context(sample: Sample, room: int) -> Sample:

@@ -12,11 +12,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from accord.edges import BadInput
-from accord.models.batching import BatchChat, BatchEndpoint
 from accord.models.budget import Budget, Caps
-from accord.models.embedders import Embedder, Remote, is_remote, open_embedder, open_remote, paid_from
-from accord.models.embedding_cache import embed_all, price_vectors, stored_vectors
-from accord.models.exchange import Assumption, Plan
+from accord.models.embedders import (
+    Embedder,
+    EmbeddingExchange,
+    Remote,
+    embed_all,
+    is_remote,
+    open_embedder,
+    open_remote,
+    paid_from,
+)
+from accord.models.exchange import Assumption, Plan, answer_all, price, stored_answers
 from accord.models.flow import (
     ASSISTANT,
     EMBEDDER,
@@ -35,9 +42,8 @@ from accord.models.flow import (
     wait,
 )
 from accord.models.likelihood import LikelihoodRequest
-from accord.models.model import Failure, Prompt
+from accord.models.model import Failure, ModelSettings, Prompt
 from accord.models.role_models import Role, Shared
-from accord.models.settings import ModelSettings
 from accord.store import Store
 
 T = TypeVar("T")
@@ -45,7 +51,7 @@ OnAnswer = Callable[[str], None]
 """Called with the purpose of each request that is answered."""
 
 
-class Models:
+class Models(Shared):
     """The models of a run, by role.
 
     Args:
@@ -69,37 +75,26 @@ class Models:
         given: Mapping[str, Any] | None = None,
         folder: Path = Path(),
     ) -> None:
+        super().__init__(store, budget or Budget(Caps(), {}), asks, in_batches, folder)
         self.settings = {**settings, **{role: ModelSettings() for role in given or {} if role not in settings}}
         self._given = given or {}
-        self.budget = budget or Budget(Caps(), {})
-        self._shared = Shared(store, self.budget, asks, in_batches, folder)
         self._roles: dict[str, Role] = {}
         self._remote: dict[str, Remote] = {}
-
-    @property
-    def store(self) -> Store:
-        """Store of all answers."""
-        return self._shared.store
 
     @contextmanager
     def recorded_failures(self) -> Iterator[dict[Any, Any]]:
         """Record the failed requests inside the block, for `replayed`; the caller clears the record between flows."""
-        self._shared.failures = {}
+        self.failures = {}
         try:
-            yield self._shared.failures
+            yield self.failures
         finally:
-            self._shared.failures = None
+            self.failures = None
 
     def replayed(self) -> Models:
         """Return models that send no request: answers come from the store and from the recorded failures."""
-        made = Models(self.settings, self.store, self.budget, asks=False, given=self._given, folder=self._shared.folder)
-        made._shared.failures = self._shared.failures
+        made = Models(self.settings, self.store, self.budget, asks=False, given=self._given, folder=self.folder)
+        made.failures = self.failures
         return made
-
-    @property
-    def batches(self) -> Sequence[tuple[BatchChat, BatchEndpoint]]:
-        """The batch models that were opened, with their endpoints."""
-        return self._shared.batches
 
     def has(self, role: str) -> bool:
         """Return True if a model is configured for this role."""
@@ -117,7 +112,7 @@ class Models:
                 f"no model configured for role {name!r}. Add one to accord.yaml: models: {{{name}: {{model: NAME}}}}"
             )
         if role not in self._roles:
-            self._roles[role] = Role(role, self.settings[role], self._shared, self._given.get(role))
+            self._roles[role] = Role(role, self.settings[role], self, self._given.get(role))
         return self._roles[role]
 
     def close(self) -> None:
@@ -142,52 +137,45 @@ class Models:
         """
         answers: dict[int, Any] = {}
 
-        async def one(role: str, kind: type, purpose: str, places: list[int]) -> None:
+        async def one(kind: type, purpose: str, places: list[int]) -> None:
             same = [requests[place] for place in places]
-            new = await self._answer_alike(role, kind, same, lambda: step(purpose or role))
+            new = await self._answer_alike(kind, same, lambda: step(purpose or same[0].role))
             answers.update(zip(places, new, strict=True))
 
         try:
-            await gather_all(one(*key, places) for key, places in _alike(requests).items())
+            await gather_all(one(kind, purpose, places) for (_, kind, purpose, _), places in _alike(requests).items())
         finally:
             stopped, self.budget.stopped = self.budget.stopped, None
             if stopped is not None:
                 raise stopped from None
         return [answers[place] for place in range(len(requests))]
 
-    async def _answer_alike(
-        self, role: str, kind: type, requests: Sequence[Request], step: Callable[[], None]
-    ) -> Sequence[Any]:
-        contents = [request.content for request in requests]
-        if kind is Prompt:
-            return await self.role(role).replied(requests, step)
+    async def _answer_alike(self, kind: type, requests: Sequence[Request], step: Callable[[], None]) -> Sequence[Any]:
         if kind is Questions:
-            return await self.role(role).judged(contents, step)
-        if kind is LikelihoodRequest:
-            return await self.role(role).measured(contents, step)
+            return await self.role(requests[0].role).judged([request.content for request in requests], step)
         if kind is EmbeddingText:
-            return await self._vectors(contents)
-        return [self._without_asking(role, request) for request in requests]
+            return await self._vectors([request.content for request in requests])
+        if kind in (Prompt, LikelihoodRequest):
+            exchange = self.role(requests[0].role).exchange(kind)
+            return await answer_all(exchange, requests, step) if self.asks else stored_answers(exchange, requests)
+        return [self._without_asking(request) for request in requests]
 
     def price(self, requests: Sequence[Request], plan: Plan) -> list[Any]:
         """Count requests in a plan; return the stored answer, or a stand-in, to each."""
         answers: dict[int, Any] = {}
-        for (role, kind, _), places in _alike(requests).items():
-            new = self._price_alike(role, kind, [requests[place] for place in places], plan)
+        for (role, kind, _, _), places in _alike(requests).items():
+            same = [requests[place] for place in places]
+            new: Sequence[Any]
+            if kind is Questions:
+                new = self.role(role).price_judging([request.content for request in same], plan)
+            elif kind is EmbeddingText:
+                new = self._price_vectors([request.content for request in same], plan)
+            elif kind in (Prompt, LikelihoodRequest):
+                new = price(self.role(role).exchange(kind), same, plan)
+            else:
+                new = [None if kind is StoreWrite else self._without_asking(request) for request in same]
             answers.update(zip(places, new, strict=True))
         return [answers[place] for place in range(len(requests))]
-
-    def _price_alike(self, role: str, kind: type, requests: Sequence[Request], plan: Plan) -> Sequence[Any]:
-        contents = [request.content for request in requests]
-        if kind is Prompt:
-            return self.role(role).price_replies(requests, plan)
-        if kind is Questions:
-            return self.role(role).price_judging(contents, plan)
-        if kind is LikelihoodRequest:
-            return self.role(role).price_measuring(contents, plan)
-        if kind is EmbeddingText:
-            return self._price_vectors(contents, plan)
-        return [None if kind is StoreWrite else self._without_asking(role, request) for request in requests]
 
     def _embedder(self, name: str) -> Embedder:
         """Return the embedder of a name; one at an endpoint is paid from the budget."""
@@ -197,59 +185,43 @@ class Models:
             self._remote[name] = open_remote(name, self.budget)
         return self._remote[name]
 
-    async def _vectors(self, requests: Sequence[EmbeddingText]) -> list[Any]:
-        vectors: list[Any] = [None] * len(requests)
-        for name, places in _by_embedder(requests).items():
-            texts, embedder = [requests[place].text for place in places], self._embedder(name)
-            if is_remote(name) and not self._shared.asks:
-                new: Sequence[Any] = stored_vectors(texts, embedder, self.store)
-                missing = len({text for text, each in zip(texts, new, strict=True) if isinstance(each, Failure)})
-                if missing:
-                    raise BadInput(f"{missing} texts have no vector from {name} yet. Run accord fit to request them")
-            else:
-                new = await embed_all(texts, embedder, self.store, self.budget)
-            for place, vector in zip(places, new, strict=True):
-                vectors[place] = vector
+    async def _vectors(self, requests: Sequence[EmbeddingText]) -> Sequence[Any]:
+        """Return the vectors of texts of one embedder."""
+        name, texts = requests[0].embedder, [request.text for request in requests]
+        embedder = self._embedder(name)
+        if self.asks or not is_remote(name):
+            return await embed_all(texts, embedder, self.store, self.budget)
+        vectors = stored_answers(EmbeddingExchange(embedder, self.store), texts)
+        missing = {text for text, vector in zip(texts, vectors, strict=True) if isinstance(vector, Failure)}
+        if missing:
+            raise BadInput(f"{len(missing)} texts have no vector from {name} yet. Run accord fit to request them")
         return vectors
 
-    def _price_vectors(self, requests: Sequence[EmbeddingText], plan: Plan) -> list[Any]:
+    def _price_vectors(self, requests: Sequence[EmbeddingText], plan: Plan) -> Sequence[Any]:
         """Return stored vectors, and stand-ins for those of an endpoint, whose requests are counted."""
-        vectors: list[Any] = [None] * len(requests)
-        for name, places in _by_embedder(requests).items():
-            texts = [requests[place].text for place in places]
-            if is_remote(name):
-                width = next((width for place in places if (width := requests[place].width)), None)
-                new = price_vectors(texts, open_embedder(name), self.store, plan, width)
-            else:
-                new = wait(embed_all(texts, self._embedder(name), self.store, self.budget))
-            for place, vector in zip(places, new, strict=True):
-                vectors[place] = vector
-        return vectors
+        name, texts = requests[0].embedder, [request.text for request in requests]
+        if not is_remote(name):
+            return wait(embed_all(texts, self._embedder(name), self.store, self.budget))
+        width = next((request.width for request in requests if request.width), None)
+        return price(EmbeddingExchange(open_embedder(name), self.store, width=width), texts, plan)
 
-    def _without_asking(self, role: str, request: Request) -> Any:
+    def _without_asking(self, request: Request) -> Any:
         """Return the answer to a request that needs no model."""
         content = request.content
         if isinstance(content, ModelQuery):
-            return self.role(role).known(request.about)
+            return self.role(request.role).known(request.about)
         if isinstance(content, StoreRead | StoreWrite):
             return content.call(self.store)
         raise TypeError(f"no model answers a {type(content).__name__}")
 
 
-def _alike(requests: Sequence[Request]) -> dict[tuple[str, type, str], list[int]]:
-    """Return the indices of requests by role, kind and purpose; each group is answered together."""
-    groups: dict[tuple[str, type, str], list[int]] = {}
+def _alike(requests: Sequence[Request]) -> dict[tuple[str, type, str, str], list[int]]:
+    """Return the indices of requests by role, kind, purpose and embedder; each group is answered together."""
+    groups: dict[tuple[str, type, str, str], list[int]] = {}
     for place, request in enumerate(requests):
-        groups.setdefault((request.role, type(request.content), request.purpose), []).append(place)
+        embedder = getattr(request.content, "embedder", "")
+        groups.setdefault((request.role, type(request.content), request.purpose, embedder), []).append(place)
     return groups
-
-
-def _by_embedder(requests: Sequence[EmbeddingText]) -> dict[str, list[int]]:
-    """Return the indices of texts by embedder."""
-    places: dict[str, list[int]] = {}
-    for place, request in enumerate(requests):
-        places.setdefault(request.embedder, []).append(place)
-    return places
 
 
 _STANDS_IN = {WRITER: SCORER, USER: ASSISTANT, ASSISTANT: USER}
@@ -265,6 +237,16 @@ def _role_of(role: str, settings: Mapping[str, ModelSettings]) -> str:
 # --- drivers --------------------------------------------------------------------------------------------------------
 
 
+def _drive(flow: Flow[T], answer: Callable[[Sequence[Request]], list[Any]], budget: Budget) -> T:
+    try:
+        with paid_from(budget):
+            requests = next(flow)
+            while True:
+                requests = flow.send(answer(requests))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
 def run(flow: Flow[T], models: Models, step: OnAnswer = lambda purpose: None) -> T:
     """Run a flow and return its result; the requests of each round are answered at once.
 
@@ -272,13 +254,7 @@ def run(flow: Flow[T], models: Models, step: OnAnswer = lambda purpose: None) ->
         BudgetReached: The budget is spent; earlier answers are stored, and the same flow continues from there.
         ModelError: No request can succeed.
     """
-    try:
-        with paid_from(models.budget):
-            requests = next(flow)
-            while True:
-                requests = flow.send(wait(models.answer(requests, step)))
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    return _drive(flow, lambda requests: wait(models.answer(requests, step)), models.budget)
 
 
 def plan_range(make: Callable[[], Flow[Any]], models: Models) -> Plan:
@@ -299,19 +275,13 @@ def plan(flow: Flow[Any], models: Models, assume: Assumption = "stand_in") -> Pl
     """Plan a flow: run it with stored answers and assumed replies, without asking a model."""
     result = Plan(assume=assume)
     try:
-        with paid_from(models.budget):
-            requests = next(flow)
-            while True:
-                requests = flow.send(models.price(requests, result))
-    except StopIteration:
-        result.price(models.budget)
-        return result
+        _drive(flow, lambda requests: models.price(requests, result), models.budget)
     except BadInput:
         # A flow may be unable to continue with assumed replies: return the counts so far.
         if not result.requests:
             raise
-        result.price(models.budget)
-        return result
+    result.price(models.budget)
+    return result
 
 
 def memory_models(settings: Mapping[str, ModelSettings] | None = None) -> Models:

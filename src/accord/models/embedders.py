@@ -1,11 +1,12 @@
-"""Embedders by name: the small one in this process, sentence-transformers, or an embeddings endpoint."""
+"""Embedders by name (in this process, sentence-transformers, an embeddings endpoint), and their stored vectors."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, Protocol
@@ -15,10 +16,16 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput, BudgetReached, MissingExtra, ModelError, Unmeasured, sendable
 from accord.models.budget import Budget, Budgeted
-from accord.models.client import EmbeddingReply, EmbeddingRequest, EmbeddingsEndpoint
+from accord.models.client import Endpoint
+from accord.models.exchange import Assumption, Exchange, Missing, Plan, answer_all
 from accord.models.factory import ClientOptions, wrap_wire
-from accord.models.flow import OUT_OF_BUDGET, gather_all, wait
-from accord.models.model import CallFailed, Model
+from accord.models.flow import EMBEDDER, NOT_ASKED, OUT_OF_BUDGET, gather_all, wait
+from accord.models.model import CallFailed, Failure, Model, Unanswered, Usage
+from accord.models.reply_parsing import MALFORMED, read_usage, require_index, require_list, require_object
+from accord.models.request_ledger import RequestLedger
+from accord.models.wrappers import ATTEMPTS
+from accord.store import VECTOR_DTYPE, PaidRow, Store, VectorCache
+from accord.values import content_hash
 
 Floats = NDArray[np.float32]
 
@@ -56,7 +63,7 @@ class Embedder(Protocol):
     @property
     def identity(self) -> str:
         """Identity in the keys of stored vectors: everything known that can change them, without secrets."""
-        ...
+        return self.name
 
     def embed(self, text: str) -> Floats:
         """Return (width,) the vector of a text; all zero for a text without tokens."""
@@ -64,11 +71,11 @@ class Embedder(Protocol):
 
     def states(self, text: str) -> tuple[Floats, Floats]:
         """Return (n,) the weight of each token, and (n, width) its vector of length 1."""
-        ...
+        raise ModelError(f"{self.name} gives vectors of texts, not of tokens; BERTScore needs another embedder")
 
     def prepare(self, texts: Iterable[str]) -> None:
         """Embed texts in advance if embedding them together is cheaper."""
-        ...
+        return None
 
 
 def open_remote(name: str, budget: Budget | None = None) -> Remote:
@@ -116,7 +123,7 @@ def is_remote(name: str) -> bool:
     return name.startswith(ENDPOINT)
 
 
-class Local:
+class Local(Embedder):
     """The embedded sentence model (`accord models pull`)."""
 
     def __init__(self, name: str) -> None:
@@ -141,28 +148,24 @@ class Local:
         tokens, states = self._model.token_states(text[:LONGEST_HERE])
         return idf(tokens), states
 
-    def prepare(self, texts: Iterable[str]) -> None:
-        """Do nothing: embedding texts one by one costs the same."""
 
-
-class SentenceTransformers:
+class SentenceTransformers(Embedder):
     """A model of the sentence-transformers library (`accord[embedders]`), from its cache or hub."""
 
     def __init__(self, model: str) -> None:
         self.name = f"{SENTENCE_TRANSFORMERS}{model}"
         self._model_name = model
-        self.embed = lru_cache(KEPT)(self._embed)
-
-    @property
-    def identity(self) -> str:
-        """Name of the model; the library does not identify its weights."""
-        return self.name
+        self._encoded = lru_cache(KEPT)(self._encode)
 
     @property
     def _model(self) -> Any:
         return _sentence_transformer(self._model_name)
 
-    def _embed(self, text: str) -> Floats:
+    def embed(self, text: str) -> Floats:
+        """Return the vector of a text."""
+        return self._encoded(text)
+
+    def _encode(self, text: str) -> Floats:
         return _unit(self._model.encode([sendable(text[:LONGEST_HERE])], show_progress_bar=False)[0])
 
     def states(self, text: str) -> tuple[Floats, Floats]:
@@ -174,9 +177,6 @@ class SentenceTransformers:
         weights = np.ones(len(states), dtype=np.float32)
         return weights, np.asarray(states / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
-    def prepare(self, texts: Iterable[str]) -> None:
-        """Do nothing: live scoring embeds one text at a time too."""
-
 
 @cache
 def _sentence_transformer(name: str) -> Any:
@@ -187,7 +187,55 @@ def _sentence_transformer(name: str) -> Any:
     return SentenceTransformer(name)
 
 
-class Remote:
+@dataclass(frozen=True, slots=True)
+class EmbeddingRequest:
+    """Texts to embed in one request."""
+
+    texts: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """All texts, to estimate the usage."""
+        return "\n".join(self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingReply:
+    """One vector per text, in order."""
+
+    vectors: tuple[tuple[float, ...], ...]
+    usage: Usage = Usage()
+
+
+class EmbeddingsEndpoint(Endpoint):
+    """An embeddings model at an OpenAI-compatible endpoint."""
+
+    async def ask(self, question: EmbeddingRequest, /) -> EmbeddingReply:
+        """Send some texts; another number of vectors is `malformed` (see `Endpoint.ask`)."""
+        body = {"model": self.name, "input": list(question.texts), "encoding_format": "float"}
+        reply = require_object(await self.fetch("/embeddings", body), "list of vectors")
+        vectors: dict[int, tuple[float, ...]] = {}
+        for row in require_list(reply.get("data"), "list of vectors"):
+            place = require_index(require_object(row, "vector").get("index"), "index of a vector", len(question.texts))
+            vectors[place] = _vector(row.get("embedding"))
+        if len(vectors) < max(len(question.texts), len(reply["data"])):
+            raise CallFailed(MALFORMED, f"{self.endpoint} gave {len(vectors)} vectors of {len(question.texts)}")
+        return EmbeddingReply(
+            tuple(vectors[place] for place in range(len(question.texts))), read_usage(reply.get("usage"))
+        )
+
+
+def _vector(value: Any) -> tuple[float, ...]:
+    numbers = require_list(value, "vector")
+    if not numbers or any(isinstance(x, bool) or not isinstance(x, int | float) for x in numbers):
+        raise CallFailed(MALFORMED, "a vector is not a list of numbers")
+    try:
+        return tuple(map(float, numbers))
+    except OverflowError:
+        raise CallFailed(MALFORMED, "a number in a vector is too large for a float") from None
+
+
+class Remote(Embedder):
     """An embeddings endpoint, with a cache of vectors in memory."""
 
     def __init__(
@@ -224,10 +272,6 @@ class Remote:
                 raise BudgetReached(self._budget_detail)
             raise Unmeasured(f"no embedding: {vector}")
         return vector
-
-    def states(self, text: str) -> tuple[Floats, Floats]:
-        """Raise ModelError: an endpoint returns no vectors of tokens."""
-        raise ModelError(f"{self.name} gives vectors of texts, not of tokens; BERTScore needs another embedder")
 
     def prepare(self, texts: Iterable[str]) -> None:
         """Embed the texts without a known vector, many per request; a failed request is repeated text by text."""
@@ -277,3 +321,126 @@ def _unit(vector: Any) -> Floats:
     array = np.asarray(vector, dtype=np.float32)
     length = float(np.linalg.norm(array))
     return array / length if length > 0 else array
+
+
+# --- stored vectors -------------------------------------------------------------------------------------------------
+
+TEXTS_TOGETHER = 512
+"""Texts that are embedded before their vectors are stored; an interruption loses at most this many."""
+STAND_IN_WIDTH = 8
+"""Width of the random vectors in a plan if no vector is stored."""
+
+
+class EmbeddingExchange(Exchange[str, Floats]):
+    """Texts to an embedder. All vectors of one embedder have the same width."""
+
+    role = EMBEDDER
+    attempts = ATTEMPTS
+    not_sent = NOT_ASKED
+    hint = "run: accord fit"
+    together = TEXTS_TOGETHER
+    needs_all = True
+    counts_questions = False
+
+    def __init__(
+        self, embedder: Embedder, store: Store, budget: Budget | None = None, width: int | None = None
+    ) -> None:
+        """`width` is the width of a plan's random vectors; by default that of the stored vectors."""
+        self.embedder, self.cache, self._width = embedder, VectorCache(store), width
+        self._identity = embedder.identity
+        self._widths: set[int] = set()
+        super().__init__(RequestLedger(store, self.cache.vectors, budget), embedder.name)
+
+    def key(self, request: str) -> str:
+        """Return the hash of embedder and text."""
+        return content_hash([self._identity, request], length=40)
+
+    async def ask(self, requests: Sequence[str]) -> list[Floats | Missing]:
+        """Embed some texts in a thread of their own.
+
+        Raises:
+            ModelError: The vectors have another width than those in the store.
+        """
+        answers = await asyncio.to_thread(self._embed, requests)
+        for vector in answers:
+            if not isinstance(vector, Failure | Unanswered):
+                self._check_width(vector)
+        return answers
+
+    def _embed(self, texts: Sequence[str]) -> list[Floats | Missing]:
+        self.embedder.prepare(texts)
+        answers: list[Floats | Missing] = []
+        for text in texts:
+            try:
+                answers.append(np.asarray(self.embedder.embed(text), dtype=np.float32))
+            except Unmeasured as error:
+                answers.append(Failure("unmeasured", str(error)))
+            except BudgetReached as error:
+                left = len(texts) - len(answers)
+                return answers + [Failure(OUT_OF_BUDGET, str(error))] * left
+        return answers
+
+    def cost(self, requests: Sequence[str], assume: Assumption = "stand_in") -> list[EmbeddingRequest]:
+        """Return the endpoint's requests; texts of a request that is rejected are embedded one by one."""
+        if not is_remote(self.model):
+            return []
+        groups = [
+            EmbeddingRequest(tuple(requests[start : start + AT_ONCE])) for start in range(0, len(requests), AT_ONCE)
+        ]
+        single = [EmbeddingRequest((text,)) for group in groups if len(group.texts) > 1 for text in group.texts]
+        return groups + single if assume == "most" else groups
+
+    def encode(self, key: str, request: str, answer: Floats) -> PaidRow:
+        """Return a vector as bytes."""
+        return {"kind": "vector", "key": key, "maker": self._identity, "bytes": answer.astype(VECTOR_DTYPE).tobytes()}
+
+    def decode(self, request: str, stored: Floats) -> Floats:
+        """Return a stored vector."""
+        self._check_width(stored)
+        return stored
+
+    def _check_width(self, vector: Floats) -> None:
+        self._widths.add(len(vector))
+        if len(self._widths) > 1:
+            raise ModelError(
+                f"{self.model} gives vectors of {' and of '.join(map(str, sorted(self._widths)))} numbers: another "
+                "model has this name now. Use another store, or another embedder."
+            )
+
+    def check(self, answers: Mapping[str, Floats | Missing]) -> None:
+        """Raise ModelError if a text has no vector."""
+        failed = [a for a in answers.values() if isinstance(a, Failure) and a.reason != OUT_OF_BUDGET]
+        if failed:
+            raise ModelError(
+                f"{self.model} has no vector for {len(failed)} of {len(answers)} texts; {failed[0].detail}. "
+                "The other vectors are stored: run the command again to continue."
+            )
+
+    def assumed(self, request: str, plan: Plan) -> Floats:
+        """Draw a unit vector for a text."""
+        plan.has_follow_ups = True
+        self._width = self._width or self.cache.width(self._identity) or STAND_IN_WIDTH
+        random = np.random.default_rng(list(self.key(request).encode()))
+        return _unit(random.standard_normal(self._width))
+
+
+def embed(texts: Sequence[str], embedder: Embedder, store: Store, budget: Budget | None = None) -> Floats:
+    """Return (n, width) the vectors of texts, in order; (0, 0) for no texts. See `embed_all` for errors."""
+    if not texts:
+        return np.zeros((0, 0), dtype=np.float32)
+    return np.stack(wait(embed_all(texts, embedder, store, budget)))
+
+
+async def embed_all(
+    texts: Sequence[str], embedder: Embedder, store: Store, budget: Budget | None = None
+) -> list[Floats]:
+    """Return the vector of each text; equal texts are embedded once, and new vectors are stored.
+
+    Raises:
+        ModelError: A text has no vector, or one of another width than the others; the other vectors are stored.
+        BudgetReached: The next request could exceed the budget; earlier vectors are stored.
+        StoreError: The store failed; vectors that were paid for are spooled.
+    """
+    exchange = await asyncio.to_thread(EmbeddingExchange, embedder, store, budget)
+    async with exchange.ledger.closing():
+        return await answer_all(exchange, texts)  # type: ignore[return-value]  # none is a failure

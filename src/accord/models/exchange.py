@@ -1,8 +1,8 @@
 """The path of every request to a model: cache, claim, budget, limit, retries, wire, check of the reply, cache.
 
 An `Exchange` describes one kind of request (judge questions, chat prompts, likelihoods, embeddings): its key, request,
-cost and stored form. `answer_units`, `answer_all`, `stored_answers` and `price` are the same for all
-kinds. Budget, limit and retries belong to the model that `Exchange.ask` calls (see `accord.models.factory`).
+cost and stored form. Everything else is the same for all kinds. Budget, limit and retries belong to the model that
+`Exchange.ask` calls (see `accord.models.factory`).
 """
 
 from __future__ import annotations
@@ -156,6 +156,10 @@ class Exchange(ABC, Generic[Q, A]):
         attempts: Number of times a failing request is sent, for plans.
         failures: Failed requests by key while they are recorded; None if they are not.
         not_sent: Reason for a missing answer whose request was not sent.
+        hint: Detail of such an answer.
+        concurrency: Largest number of units in progress.
+        together: Number of requests in a unit, which are claimed and stored together.
+        needs_all: True if a spent budget raises an error instead of failures.
         counts_questions: True if a plan counts each request as a question and a step.
     """
 
@@ -163,6 +167,10 @@ class Exchange(ABC, Generic[Q, A]):
     attempts = 1
     failures: dict[str, Missing] | None = None
     not_sent = ""
+    hint = ""
+    concurrency = 1
+    together = 1
+    needs_all = False
     counts_questions = True
 
     def __init__(self, ledger: RequestLedger[Any], model: str) -> None:
@@ -215,6 +223,10 @@ class Exchange(ABC, Generic[Q, A]):
     def counts_again(self, request: Q, plan: Plan) -> bool:
         """Return True if a plan counts a request even though an equal one was counted before."""
         return False
+
+    def assumed(self, request: Q, plan: Plan) -> A | Missing:
+        """Return the answer that a plan assumes if the store has none."""
+        return self.failure(request, self.not_sent, self.hint)
 
 
 @dataclass(frozen=True)
@@ -341,7 +353,9 @@ async def _ask_unit(
         return dict(zip(requests, failed(requests.values(), error), strict=True))
     try:
         exchange.record_failures(answers)
-        raise_if_over(answers.values())
+        for answer in answers.values():
+            if isinstance(answer, Failure | Unanswered) and answer.reason == OUT_OF_BUDGET:
+                raise BudgetReached(answer.detail)
         exchange.check(answers)
     except (BudgetReached, ModelError) as error:
         errors.append(error)
@@ -349,19 +363,15 @@ async def _ask_unit(
 
 
 async def answer_all(
-    exchange: Exchange[Q, A], requests: Sequence[Q], concurrency: int, step: Callable[[], None], together: int = 1
+    exchange: Exchange[Q, A], requests: Sequence[Q], step: Callable[[], None] = lambda: None
 ) -> list[A | Missing]:
-    """Return an answer or a failure to each request; every new answer is stored as it arrives.
+    """Return an answer or a failure to each request; equal ones are sent once, and `step` is called for each.
 
-    Args:
-        exchange: Kind of the requests.
-        requests: Requests; equal ones are sent once.
-        concurrency: Largest number of units in progress.
-        step: Called once per request.
-        together: Number of requests in a unit, which are claimed and stored together.
+    Every new answer is stored as it arrives.
 
     Raises:
         ModelError: No request can succeed.
+        BudgetReached: The budget is spent and the exchange `needs_all`; requests in progress are finished and stored.
     """
     keys = [exchange.key(request) for request in requests]
     times, by_key = Counter(keys), dict(zip(keys, requests, strict=True))
@@ -374,48 +384,40 @@ async def answer_all(
 
     stored = await exchange.ledger.look_up(by_key)
     add({key: exchange.decode(by_key[key], value) for key, value in stored.items()})
-    missing = batches([key for key in by_key if key not in stored], together)
+    missing = batches([key for key in by_key if key not in stored], exchange.together)
     units = (Unit[Q, A]({key: by_key[key] for key in part}) for part in missing)
     try:
-        async with aclosing(answer_units(exchange, units, concurrency)) as answered:
+        async with aclosing(answer_units(exchange, units, exchange.concurrency)) as answered:
             async for _, new in answered:
                 add(new)
     except BudgetReached as error:
+        if exchange.needs_all:
+            raise
         left = (key for key in by_key if key not in answers)
         answers |= {key: exchange.failure(by_key[key], OUT_OF_BUDGET, str(error)) for key in left}
     return [answers[key] for key in keys]
 
 
-def raise_if_over(answers: Iterable[Any]) -> None:
-    """Raise BudgetReached if a request was not sent because of the budget."""
-    for answer in answers:
-        if isinstance(answer, Failure | Unanswered) and answer.reason == OUT_OF_BUDGET:
-            raise BudgetReached(answer.detail)
-
-
-def stored_answers(exchange: Exchange[Q, A], requests: Sequence[Q], hint: str) -> list[A | Missing]:
-    """Return the stored answer to each request, the recorded failure, or a failure with the reason `not_sent`.
-
-    Nothing is sent; `hint` is the detail of answers that are missing.
-    """
+def stored_answers(exchange: Exchange[Q, A], requests: Sequence[Q]) -> list[A | Missing]:
+    """Return the stored answer to each request, the recorded failure, or a failure with the reason `not_sent`."""
     keys = [exchange.key(request) for request in requests]
     stored, failures = exchange.ledger.stored(dict.fromkeys(keys)), exchange.failures or {}
     return [
         exchange.decode(request, stored[key])
         if key in stored
-        else failures.get(key) or exchange.failure(request, exchange.not_sent, hint)
+        else failures.get(key) or exchange.failure(request, exchange.not_sent, exchange.hint)
         for key, request in zip(keys, requests, strict=True)
     ]
 
 
-def price(exchange: Exchange[Q, A], requests: Sequence[Q], plan: Plan) -> list[A | None]:
-    """Count requests in a plan, and return the stored answer to each, or None."""
+def price(exchange: Exchange[Q, A], requests: Sequence[Q], plan: Plan) -> list[A | Missing]:
+    """Count requests in a plan, and return the stored answer to each, or the assumed one."""
     keys = [exchange.key(request) for request in requests]
     stored = exchange.ledger.stored(dict.fromkeys(keys))
     plan.steps += len(keys) if exchange.counts_questions else 0
     count(exchange, zip(keys, requests, strict=True), stored, plan)
     return [
-        exchange.decode(request, stored[key]) if key in stored else None
+        exchange.decode(request, stored[key]) if key in stored else exchange.assumed(request, plan)
         for key, request in zip(keys, requests, strict=True)
     ]
 

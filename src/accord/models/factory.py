@@ -24,7 +24,7 @@ from accord.models.judges.chat_judges import (
 )
 from accord.models.judges.decisions import DecisionsChat, DecisionsJudge, OpenAIDecisions, SystemOne
 from accord.models.likelihood import EchoCompletions, EchoLikelihood, LikelihoodModel
-from accord.models.model import EMBEDDED, GGUF, HF, ChatModel, Judge, Model, in_process
+from accord.models.model import EMBEDDED, GGUF, HF, MODES, ChatModel, Judge, Model, in_process
 from accord.models.streaming import StreamingClient
 from accord.models.wrappers import ATTEMPTS, Cached, Limit, Limited, Retrying
 from accord.store import Store
@@ -34,8 +34,6 @@ DECISIONS: dict[str, type[Endpoint]] = {"decisions": OpenAIDecisions, "systemone
 DIALECTS = {"decisions": "openai", "systemone": "systemone"}
 """Modes that use a decisions endpoint, and the dialect of each."""
 CHAT_MODES = ("logprobs", "sampling", "verbalised")
-MODES = (*DIALECTS, *CHAT_MODES)
-"""Modes of a judge at an endpoint."""
 IN_PROCESS = {
     EMBEDDED: ("accord.embedded.chat", "open_embedded"),
     GGUF: ("accord.embedded.gguf_chat", "open_gguf"),
@@ -85,16 +83,27 @@ def open_wire(model: str, base_url: str | None, options: ClientOptions) -> Any:
 
 def open_chat(model: str, base_url: str | None, store: Store, options: ClientOptions) -> ChatModel:
     """Open a chat model with stored replies; see `open_judge` for its names."""
-    return _cached(open_wire(model, base_url, options), store, options)
+    return Cached(open_uncached(model, base_url, options), store, options.budget)
 
 
-def _cached(wire: Any, store: Store, options: ClientOptions) -> ChatModel:
-    return Cached(wrap_wire(wire, options), store, wire.endpoint, options.budget)
+def open_uncached(
+    model: str, base_url: str | None, options: ClientOptions, mode: str | None = None, question: Question | None = None
+) -> ChatModel:
+    """Open a chat model whose caller stores the replies; see `open_judge` for its names.
 
+    With the mode of a decisions endpoint, it answers one `question` about each prompt.
 
-def open_uncached(model: str, base_url: str | None, options: ClientOptions) -> ChatModel:
-    """Open a chat model whose caller stores the replies; see `open_judge` for its names."""
-    return wrap_wire(open_wire(model, base_url, options), options)
+    Raises:
+        BadInput: A model in this process has no such mode, or a judge cannot answer the question.
+    """
+    if mode not in DECISIONS or question is None:
+        return wrap_wire(open_wire(model, base_url, options), options)
+    if not question.can_be_judged:
+        raise BadInput(
+            f"a decisions endpoint cannot answer {question.id!r} ({question.scale}); it chooses from 2 to "
+            f"{MAX_JUDGE_OPTIONS} options about one conversation"
+        )
+    return DecisionsChat(_open_decisions(mode, model, base_url, options), question, DIALECTS[mode])
 
 
 def open_streaming(model: str, base_url: str | None, options: ClientOptions, streams: bool = True) -> StreamingClient:
@@ -105,55 +114,17 @@ def open_streaming(model: str, base_url: str | None, options: ClientOptions, str
     )
 
 
-def endpoint_of(model: str, base_url: str | None) -> str:
-    """Return the endpoint in the keys of a chat model's stored replies."""
-    return str(open_wire(model, base_url, ClientOptions()).endpoint)
-
-
-def open_decisions_chat(
-    mode: str, model: str, base_url: str | None, question: Question, options: ClientOptions
-) -> ChatModel:
-    """Open a decisions endpoint as a chat model that answers one question about each prompt, and stores nothing.
-
-    Raises:
-        BadInput: The mode uses no decisions endpoint, the model runs in this process, or a judge cannot answer the
-            question.
-        ModelError: There is no API key.
-    """
-    return DecisionsChat(wrap_wire(_decisions_wire(mode, model, base_url, options, question), options), question)
-
-
-def decisions_endpoint_of(mode: str, model: str, base_url: str | None, question: Question) -> str:
-    """Return the endpoint in the keys of stored replies to prompts about a question.
-
-    Raises:
-        BadInput, ModelError: See `open_decisions_chat`.
-    """
-    wire = _decisions_wire(mode, model, base_url, ClientOptions(), question)
-    return f"{wire.endpoint} {DIALECTS[mode]} {question.key}"
-
-
-def _decisions_wire(
-    mode: str, model: str, base_url: str | None, options: ClientOptions, question: Question | None = None
-) -> Endpoint:
-    if mode not in DECISIONS:
-        raise BadInput(f"mode {mode!r} uses no decisions endpoint; allowed: {', '.join(DECISIONS)}")
-    if question is not None and not question.can_be_judged:
-        raise BadInput(
-            f"a decisions endpoint cannot answer {question.id!r} ({question.scale}); it chooses from 2 to "
-            f"{MAX_JUDGE_OPTIONS} options about one conversation"
-        )
+def _open_decisions(mode: str, model: str, base_url: str | None, options: ClientOptions) -> Model[Any, Any]:
     if in_process(model):
         raise BadInput(f"{model!r} runs in this process and has no {mode} endpoint; use mode logprobs")
-    return DECISIONS[mode](model, base_url, timeout=options.timeout)
+    return wrap_wire(DECISIONS[mode](model, base_url, timeout=options.timeout), options)
 
 
 def open_likelihood(model: str, base_url: str | None, options: ClientOptions) -> LikelihoodModel:
     """Open the embedded model, or an endpoint that supports `echo`; the caller stores its likelihoods.
 
     Raises:
-        BadInput: The embedded model is not on this machine.
-        ModelError: There is no API key.
+        BadInput: The model cannot give likelihoods, or is not on this machine.
     """
     if model.startswith(EMBEDDED):
         opened: LikelihoodModel = import_module("accord.embedded.chat").open_embedded_likelihood(model)
@@ -161,7 +132,7 @@ def open_likelihood(model: str, base_url: str | None, options: ClientOptions) ->
     if in_process(model):
         raise BadInput(f"{model!r} cannot give likelihoods; of the models in this process only {EMBEDDED}NAME can")
     wire = EchoCompletions(model, base_url, timeout=options.timeout)
-    return EchoLikelihood(wrap_wire(wire, options), wire.endpoint)
+    return EchoLikelihood(wrap_wire(wire, options))
 
 
 def open_batch_judge(
@@ -171,13 +142,12 @@ def open_batch_judge(
 
     Raises:
         BadInput: The mode does not exist, or batches do not support it.
-        ModelError: There is no API key.
     """
     if mode not in CHAT_MODES or in_process(model):
         raise BadInput(f"no batches for {model!r} by {mode}; allowed: an endpoint by {', '.join(CHAT_MODES)}")
     wire = ChatCompletions(model, base_url, timeout=timeout, most_bytes=MOST_FILE_BYTES)
     batched = BatchChat(wire, store)
-    return _chat_judge(mode, batched, wire.endpoint, instructions, samples), batched, BatchEndpoint(wire)
+    return _chat_judge(mode, batched, instructions, samples), batched, BatchEndpoint(wire)
 
 
 def open_judge(
@@ -198,22 +168,17 @@ def open_judge(
         BadInput: The mode does not exist, or the model in this process does not support it or is not on this machine.
         ModelError: There is no API key.
     """
-    if mode not in MODES:
-        raise BadInput(f"no mode {mode!r}; allowed: {', '.join(MODES)}")
     if mode in DECISIONS:
-        decisions = _decisions_wire(mode, model, base_url, options)
-        return DecisionsJudge(wrap_wire(decisions, options), instructions, decisions.endpoint, DIALECTS[mode])
-    wire = open_wire(model, base_url, options)
-    stores_draws = mode == "sampling" and store is not None
-    chat = _cached(wire, store, options) if stores_draws and store else wrap_wire(wire, options)
-    return _chat_judge(mode, chat, wire.endpoint, instructions, samples)
+        return DecisionsJudge(_open_decisions(mode, model, base_url, options), instructions, DIALECTS[mode])
+    if mode not in CHAT_MODES:
+        raise BadInput(f"no judge by mode {mode!r}; allowed: {', '.join(MODES)}")
+    if mode == "sampling" and store is not None:
+        return _chat_judge(mode, open_chat(model, base_url, store, options), instructions, samples)
+    return _chat_judge(mode, open_uncached(model, base_url, options), instructions, samples)
 
 
-def _chat_judge(mode: str, model: ChatModel, endpoint: str, instructions: str, samples: int) -> Judge:
+def _chat_judge(mode: str, model: ChatModel, instructions: str, samples: int) -> Judge:
     """Return a judge by a mode that uses a chat model."""
     if mode == "logprobs":
-        tops = IN_PROCESS_LOGPROBS if in_process(model.name) else TOP_LOGPROBS
-        return LogprobsJudge(model, instructions, endpoint, tops)
-    if mode == "sampling":
-        return SamplingJudge(model, samples, instructions, endpoint)
-    return VerbalisedJudge(model, instructions, endpoint)
+        return LogprobsJudge(model, instructions, IN_PROCESS_LOGPROBS if in_process(model.name) else TOP_LOGPROBS)
+    return SamplingJudge(model, samples, instructions) if mode == "sampling" else VerbalisedJudge(model, instructions)

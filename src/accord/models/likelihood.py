@@ -16,8 +16,8 @@ from accord.edges import BudgetReached, ModelError, NotSent
 from accord.models.budget import Budget
 from accord.models.client import Endpoint
 from accord.models.exchange import Assumption, Exchange, Missing
-from accord.models.flow import NOT_MEASURED, OUT_OF_BUDGET
-from accord.models.model import CallFailed, ChatMessage, Failure, Model, Usage
+from accord.models.flow import NOT_MEASURED, OUT_OF_BUDGET, Request
+from accord.models.model import CallFailed, ChatMessage, Failure, Model, ModelWrapper, Usage
 from accord.models.reply_parsing import (
     read_usage,
     require_index,
@@ -71,53 +71,55 @@ class LikelihoodModel(Protocol):
 
     def requests(self, passages: Sequence[LikelihoodRequest]) -> Sequence[Any]:
         """Return the requests that `measure` sends, for pricing; empty for a model in this process."""
-        ...
+        return ()
 
     async def measure(self, passages: Sequence[LikelihoodRequest]) -> list[LikelihoodResult]:
-        """Return one result per passage, in order.
-
-        Raises:
-            ModelError: No request can succeed.
-        """
+        """Return one result per passage, in order; a ModelError means that no request can succeed."""
         ...
 
     async def close(self) -> None:
-        """Close connections."""
-        ...
+        """Close connections, if there are any."""
+        return None
 
 
-class LikelihoodExchange(Exchange[LikelihoodRequest, tuple[Likelihood, ...]]):
+class LikelihoodExchange(Exchange[Request, tuple[Likelihood, ...]]):
     """Passages to a likelihood model."""
 
     not_sent = NOT_MEASURED
+    hint = "run: accord judge"
+    needs_all = True
 
-    def __init__(self, likelihood: LikelihoodModel, store: Store, budget: Budget | None = None) -> None:
+    def __init__(self, likelihood: LikelihoodModel, store: Store, concurrency: int, budget: Budget) -> None:
         super().__init__(RequestLedger(store, store.replies, budget), likelihood.name)
         self._likelihood = likelihood
+        # A request over a wire is paid for, so each passage is stored as soon as it is measured. A model in this
+        # process reads passages with a common beginning together.
+        is_wired = bool(likelihood.requests([LikelihoodRequest((), ())]))
+        self.concurrency, self.together = (concurrency, 1) if is_wired else (1, PASSAGES_TOGETHER)
 
-    def key(self, request: LikelihoodRequest) -> str:
+    def key(self, request: Request) -> str:
         """Return the hash of `LikelihoodModel.made_from`."""
-        return content_hash(dict(self._likelihood.made_from(request)), length=40)
+        return content_hash(dict(self._likelihood.made_from(request.content)), length=40)
 
-    async def ask(self, requests: Sequence[LikelihoodRequest]) -> Sequence[tuple[Likelihood, ...] | Missing]:
+    async def ask(self, requests: Sequence[Request]) -> Sequence[tuple[Likelihood, ...] | Missing]:
         """Measure some passages."""
         try:
-            return await self._likelihood.measure(requests)
+            return await self._likelihood.measure([request.content for request in requests])
         except ModelError as error:
             if self.cost(requests):
                 raise
             raise NotSent(str(error)) from None
 
-    def cost(self, requests: Sequence[LikelihoodRequest], assume: Assumption = "stand_in") -> Sequence[Any]:
+    def cost(self, requests: Sequence[Request], assume: Assumption = "stand_in") -> Sequence[Any]:
         """Return the model's requests; none for a model in this process."""
-        return self._likelihood.requests(requests)
+        return self._likelihood.requests([request.content for request in requests])
 
-    def encode(self, key: str, request: LikelihoodRequest, answer: tuple[Likelihood, ...]) -> PaidRow:
+    def encode(self, key: str, request: Request, answer: tuple[Likelihood, ...]) -> PaidRow:
         """Return likelihoods as JSON pairs of log probability and tokens."""
         content = json.dumps([[likelihood.log_probability, likelihood.tokens] for likelihood in answer])
         return {"kind": "reply", "key": key, "maker": self.model, "content": content}
 
-    def decode(self, request: LikelihoodRequest, stored: str) -> tuple[Likelihood, ...]:
+    def decode(self, request: Request, stored: str) -> tuple[Likelihood, ...]:
         """Return likelihoods from JSON pairs."""
         return tuple(Likelihood(*pair) for pair in json.loads(stored))
 
@@ -142,12 +144,7 @@ class EchoCompletions(Endpoint):
     """Completions endpoint with `echo`, as in vLLM."""
 
     async def ask(self, question: Echo, /) -> Echoed:
-        """Send one text.
-
-        Raises:
-            CallFailed: The request failed; `no echo` if the endpoint answers without the prompt's own tokens.
-            ModelError: No request can succeed.
-        """
+        """Send one text; see `Endpoint.ask` and `read_echo` for errors."""
         body = {"model": self.name, "prompt": question.text, "echo": True, "max_tokens": 1, "logprobs": 1}
         return read_echo(await self.fetch("/completions", body), question.text, self.endpoint)
 
@@ -174,20 +171,17 @@ def read_echo(body: Any, text: str, endpoint: str) -> Echoed:
     )
 
 
-class EchoLikelihood:
+class EchoLikelihood(ModelWrapper[Echo, Echoed]):
     """Likelihoods by an endpoint with `echo`: the passage is plain text, with a line `role: content` per message.
 
     The first request is sent alone and shows whether the endpoint supports `echo`; without support, no other is sent.
     """
 
-    def __init__(self, model: Model[Echo, Echoed], endpoint: str = "") -> None:
-        """`model` is the endpoint with its wrappers; `endpoint` is part of answers' keys."""
-        self.name = model.name
-        self.endpoint = endpoint
-        self._model = model
-        self._is_tried = False
+    def __init__(self, model: Model[Echo, Echoed]) -> None:
+        """`model` is the endpoint with its wrappers."""
+        super().__init__(model)
+        self._is_tried, self._first = False, asyncio.Lock()
         self._unsupported: Failure | None = None
-        self._first: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def made_from(self, passage: LikelihoodRequest) -> Mapping[str, Any]:
         """Return the endpoint, the model and the hash of the text."""
@@ -201,13 +195,9 @@ class EchoLikelihood:
         """Send one request per passage, as long as the endpoint supports `echo`."""
         return list(await asyncio.gather(*map(self._one, passages)))
 
-    async def close(self) -> None:
-        """Close the model's connections."""
-        await self._model.close()
-
     async def _one(self, passage: LikelihoodRequest) -> LikelihoodResult:
         if not self._is_tried:
-            async with self._alone():
+            async with self._first:
                 if not self._is_tried:
                     result = await self._send(passage)
                     self._is_tried = True
@@ -215,13 +205,6 @@ class EchoLikelihood:
                         self._unsupported = result
                     return result
         return self._unsupported or await self._send(passage)
-
-    def _alone(self) -> asyncio.Lock:
-        """Return a lock of the running event loop."""
-        loop = asyncio.get_running_loop()
-        if self._first is None or self._first[0] is not loop:
-            self._first = loop, asyncio.Lock()
-        return self._first[1]
 
     async def _send(self, passage: LikelihoodRequest) -> LikelihoodResult:
         text, spans = _plain(passage)

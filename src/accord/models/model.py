@@ -1,4 +1,4 @@
-"""Interfaces of models: `ChatModel.ask` returns text, `Judge.answer` one distribution per question."""
+"""Interfaces of models: `ChatModel.ask` returns text, `Judge.answer` one distribution per question; their settings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
-from accord.edges import AccordError, redact, redact_message
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from accord.edges import AccordError, is_web_address, redact, redact_message
 from accord.values import JsonSchema, Question, Sample, content_hash
 
 
@@ -110,9 +112,13 @@ A = TypeVar("A", covariant=True)
 
 
 class Model(Protocol[Q, A]):
-    """A model that answers questions. Wrappers (cache, limit, retries, budget) are models too."""
+    """A model that answers questions. Wrappers (cache, limit, retries, budget) are models too.
+
+    `endpoint` is part of the keys of stored answers; the same name at another endpoint is another model.
+    """
 
     name: str
+    endpoint: str
 
     async def ask(self, question: Q, /) -> A:
         """Answer one question.
@@ -124,15 +130,16 @@ class Model(Protocol[Q, A]):
         ...
 
     async def close(self) -> None:
-        """Close connections."""
-        ...
+        """Close connections, if there are any."""
+        return None
 
 
 class ModelWrapper(Generic[Q, A]):
-    """A model that passes questions to another one; subclasses define `ask`."""
+    """A model, a judge or another object that asks a model and closes it."""
 
     def __init__(self, model: Model[Q, A]) -> None:
         self.name = model.name
+        self.endpoint: str = getattr(model, "endpoint", "")
         self._model = model
 
     async def close(self) -> None:
@@ -260,8 +267,8 @@ def in_requests(judge: Judge, questions: Sequence[Question]) -> list[list[Questi
     return [kind[start : start + size] for kind in kinds.values() for start in range(0, len(kind), size)]
 
 
-class Judge(Protocol):
-    """A model that returns a distribution per question about one sample."""
+class NamedModel(Protocol):
+    """A model's name and mode."""
 
     @property
     def name(self) -> str:
@@ -273,10 +280,16 @@ class Judge(Protocol):
         """Way to obtain a distribution: `decisions`, `logprobs`, `sampling`, `verbalised` or `recorded`."""
         ...
 
-    @property
-    def together(self) -> int:
-        """Maximum number of questions about one sample in one request."""
-        ...
+
+class Judge(Protocol):
+    """A model that returns a distribution per question about one sample.
+
+    `together` is the maximum number of questions about one sample in one request.
+    """
+
+    name: str
+    mode: str
+    together: int
 
     def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
         """Return everything that can change the answer, as JSON without secrets; the answer's key is its hash."""
@@ -284,7 +297,7 @@ class Judge(Protocol):
 
     def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Any]:
         """Return the requests that `answer` sends for the same arguments, for pricing; empty for a recording."""
-        ...
+        return ()
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """Return one answer per question, in order.
@@ -295,5 +308,49 @@ class Judge(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close connections."""
-        ...
+        """Close connections, if there are any."""
+        return None
+
+
+# --- settings: an entry of `models:` in accord.yaml -------------------------------------------------------------------
+
+NO_ADDRESS = "an endpoint begins with http:// or https://; leave it out to use OPENAI_BASE_URL"
+Mode = Literal["decisions", "systemone", "logprobs", "sampling", "verbalised", "recorded", "number"]
+MODES: tuple[str, ...] = get_args(Mode)
+
+
+class ModelSettings(BaseModel):
+    """Settings of one role's model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = Field(
+        default=None,
+        description="Name of the model at its endpoint, `embedded:NAME`, `gguf:PATH` or `hf:FOLDER`; for a recording "
+        "the name of one of its models.",
+    )
+    mode: Mode | None = Field(
+        default=None,
+        description="Way to obtain a distribution, for roles that give one (`judge`, `scorer`). No other way is tried. "
+        "`number` reads the number that a scorer writes.",
+    )
+    base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
+    paths: list[str] = Field(default_factory=list, description="Files of recorded judgements, or benchmark folders.")
+    context: int | None = Field(
+        default=None,
+        ge=512,
+        description="Maximum tokens per request; longer conversations are shown in part, with a notice.",
+    )
+    samples: int = Field(default=10, ge=2, le=100, description="Replies per question in mode sampling.")
+    concurrency: int = Field(default=64, ge=1, le=1024, description="Largest number of requests in progress.")
+    attempts: int = Field(default=5, ge=1, le=20, description="Number of times a failing request is sent.")
+    timeout: float = Field(
+        default=120.0, gt=0, allow_inf_nan=False, description="Time limit of one attempt, in seconds."
+    )
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, url: str | None) -> str | None:
+        if url is not None and not is_web_address(url):
+            raise ValueError(NO_ADDRESS)  # without the address, which may hold a secret
+        return url

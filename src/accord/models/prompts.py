@@ -83,20 +83,16 @@ def material_hash(sample: Sample, instructions: str) -> str:
     return content_hash(dict(_shared(sample, instructions)))
 
 
-def question_hash(template_name: str, question: Question) -> str:
-    """Return a hash of the parts of a prompt for one question: template, question and options."""
-    return _question_hash(template_name, question.text, options_of(question, answer_labels(question.scale)))
-
-
 @lru_cache(maxsize=1024)
 def _question_hash(template_name: str, text: str, options: str) -> str:
+    """Return a hash of the parts of a prompt for one question."""
     return content_hash([template(template_name).template, text, options])
 
 
 def prompt_hash(template_name: str, sample: Sample, question: Question, instructions: str) -> str:
     """Return a hash of a whole prompt for one question about a sample."""
-    turn = sample.turn
-    return content_hash([material_hash(sample, instructions), question_hash(template_name, question), turn])
+    asked = _question_hash(template_name, question.text, options_of(question, answer_labels(question.scale)))
+    return content_hash([material_hash(sample, instructions), asked, sample.turn])
 
 
 def transcript_of(turns: Sequence[Turn], hidden: tuple[int, int] | None = None) -> str:

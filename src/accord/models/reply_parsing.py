@@ -1,13 +1,4 @@
-"""Strict reading of endpoint replies. A reply of the wrong shape raises `CallFailed`.
-
-| step | functions | rejects |
-|---|---|---|
-| bytes to JSON | `parse_json` | secrets, invalid or deeply nested JSON, duplicate keys |
-| JSON to values | `require_object`, `require_list`, `require_text`, `require_index`, `read_usage` | types, ranges |
-| a chat completion | `read_chat_reply` | refusals, filtered replies |
-| a value for a message | `shorten`, `model_name`, `error_code` | control characters, secrets, long texts |
-| numbers to an answer | `distribution_error`, `make_answer`, `check_answer` | not in [0, 1], NaN, sums over 1 |
-"""
+"""Strict reading of endpoint replies. A reply of the wrong shape raises `CallFailed`."""
 
 from __future__ import annotations
 
@@ -23,7 +14,7 @@ from accord.edges import redact, redact_json, redact_message, sendable
 from accord.models.model import Answer, CallFailed, Reply, Unanswered, Usage
 from accord.values import Question
 
-MALFORMED, NO_DISTRIBUTION, NO_OPTION = "malformed", "no distribution", "no option"
+MALFORMED, TOO_LARGE, NO_DISTRIBUTION, NO_OPTION = "malformed", "too large", "no distribution", "no option"
 ROUNDING = 1e-3
 """Largest excess of a probability, or of a sum of probabilities, over 1: the rounding of 16-bit arithmetic."""
 LEAST_MASS = 1e-6
@@ -153,18 +144,22 @@ def read_chat_reply(body: Any, model: str, with_tokens: bool = True) -> Reply:
     completion = require_object(body, "completion")
     choices = require_list(completion.get("choices"), "list of choices")
     choice = require_object(choices[0] if choices else None, "choice")
-    message = require_object(choice.get("message"), "message")
+    return Reply(
+        text=message_text(choice, require_object(choice.get("message"), "message")),
+        model=model_name(completion.get("model"), model),
+        first_token=_first_token(choice) if with_tokens else None,
+        usage=read_usage(completion.get("usage")),
+    )
+
+
+def message_text(choice: Mapping[str, Any], message: Mapping[str, Any]) -> str:
+    """Return the text of a choice's message or of a piece of it; see `read_chat_reply` for errors."""
     refusal = require_text(message.get("refusal"), "refusal")
     if refusal:
         raise CallFailed("refused", shorten(refusal))
     if choice.get("finish_reason") == "content_filter":
         raise CallFailed("filtered", "the endpoint's content filter withheld the answer")
-    return Reply(
-        text=require_text(message.get("content"), "content"),
-        model=model_name(completion.get("model"), model),
-        first_token=_first_token(choice) if with_tokens else None,
-        usage=read_usage(completion.get("usage")),
-    )
+    return require_text(message.get("content"), "content")
 
 
 def _first_token(choice: Mapping[str, Any]) -> dict[str, float] | None:

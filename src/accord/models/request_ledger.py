@@ -12,10 +12,10 @@ import logging
 from asyncio import Future, TimerHandle, get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from time import perf_counter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from accord.edges import BudgetReached
 from accord.models.budget import Budget, Caps
@@ -72,17 +72,12 @@ class Claimed(NamedTuple, Generic[T]):
     until: str
 
 
-@dataclass
-class _PendingWork(Generic[T]):
-    """Work that waits for the database."""
+class _Work(NamedTuple, Generic[T]):
+    """Rows to store or keys to claim, and the future of the result."""
 
-    rows: list[tuple[Sequence[PaidRow], Future[None]]] = field(default_factory=list)
-    claims: list[tuple[Collection[str], Future[Claimed[T]]]] = field(default_factory=list)
-    released: set[str] = field(default_factory=set)
-    renews: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.rows or self.claims or self.released or self.renews)
+    rows: Sequence[PaidRow]
+    keys: Collection[str]
+    done: Future[Claimed[T]]
 
 
 class RequestLedger(Generic[T]):
@@ -104,7 +99,9 @@ class RequestLedger(Generic[T]):
         self._store, self.stored, self._lease = store, stored, lease
         self._budget = budget or Budget(Caps(), {})
         self._claims = Claims(store, lease.clock, lease.seconds)
-        self._next: _PendingWork[T] = _PendingWork()
+        self._queue: list[_Work[T]] = []
+        self._released: set[str] = set()
+        self._renews = False
         self._held: set[str] = set()
         self._worker: asyncio.Task[None] | None = None
         self._renewal: TimerHandle | None = None
@@ -143,11 +140,7 @@ class RequestLedger(Generic[T]):
 
     @asynccontextmanager
     async def claimed(self, keys: Iterable[str]) -> AsyncIterator[Claimed[T]]:
-        """Claim the keys that are free, for the duration of a block.
-
-        Raises:
-            BudgetReached: The store failed, so nothing more is asked.
-        """
+        """Claim the keys that are free, for the duration of a block; see `ask_each_once` for errors."""
         claim = await self._claim(frozenset(keys))
         try:
             yield claim
@@ -155,11 +148,7 @@ class RequestLedger(Generic[T]):
             self._free(claim.keys)
 
     def find(self, keys: Iterable[str]) -> Mapping[str, T]:
-        """Return stored answers by key.
-
-        Raises:
-            BudgetReached: The store failed, so nothing more is asked.
-        """
+        """Return stored answers by key; see `ask_each_once` for errors."""
         try:
             return self.stored(keys)
         except StoreError as error:
@@ -167,17 +156,14 @@ class RequestLedger(Generic[T]):
             raise BudgetReached(str(error)) from None
 
     async def look_up(self, keys: Iterable[str]) -> dict[str, T]:
-        """Return stored answers by key, without blocking the event loop; see `find` for errors."""
+        """Return stored answers by key, without blocking the event loop; see `ask_each_once` for errors."""
         return dict(await asyncio.to_thread(self.find, list(keys)))
 
     async def keep(self, rows: Iterable[PaidRow]) -> None:
         """Store answers, or spool them after the store has failed."""
         new = list(rows)
         if new:
-            done: Future[None] = get_running_loop().create_future()
-            self._next.rows.append((new, done))
-            self._start_worker()
-            await done
+            await self._result(_Work(new, (), get_running_loop().create_future()))
 
     async def close(self) -> None:
         """Finish writes in progress and release all claims."""
@@ -204,25 +190,28 @@ class RequestLedger(Generic[T]):
 
     # --- work on the database, one batch at a time ---------------------------------------------------------------
 
+    async def _result(self, work: _Work[T]) -> Claimed[T]:
+        self._queue.append(work)
+        self._start_worker()
+        return await work.done
+
     async def _claim(self, keys: Collection[str]) -> Claimed[T]:
         if self._budget.stopped is not None:
             raise BudgetReached(str(self._budget.stopped))
         self._failure = None
-        done: Future[Claimed[T]] = get_running_loop().create_future()
-        self._next.claims.append((keys, done))
-        self._start_worker()
+        work = _Work[T]((), keys, get_running_loop().create_future())
         try:
-            return await done
+            return await self._result(work)
         except asyncio.CancelledError:
-            if done.done() and not done.cancelled() and done.exception() is None:
-                self._free(done.result().keys)  # the claim succeeded while the wait was cancelled
+            if work.done.done() and not work.done.cancelled() and work.done.exception() is None:
+                self._free(work.done.result().keys)  # the claim succeeded while the wait was cancelled
             raise
 
     def _free(self, keys: Collection[str]) -> None:
         """Release claims with the next batch."""
         if keys:
             self._held.difference_update(keys)
-            self._next.released.update(keys)
+            self._released.update(keys)
             if self._release is not None and not self._release.done():
                 self._release.set_result(None)
             self._start_worker()
@@ -241,84 +230,69 @@ class RequestLedger(Generic[T]):
     def _start_worker(self) -> None:
         worker = self._worker
         is_idle = worker is None or worker.done() or worker.get_loop() is not get_running_loop()
-        if self._next and is_idle:
+        if is_idle and (self._queue or self._released or self._renews):
             self._worker = asyncio.create_task(self._work())
 
     async def _work(self) -> None:
-        while self._next:
+        while self._queue or self._released or self._renews:
             await asyncio.sleep(max(0.0, self._rests_until - perf_counter()))
-            batch, self._next = self._next, _PendingWork()
+            queue, released, renews = self._queue, self._released, self._renews
+            self._queue, self._released, self._renews = [], set(), False
             start = perf_counter()
             try:
-                await asyncio.to_thread(self._write, [row for rows, _ in batch.rows for row in rows])
-                for _, written in batch.rows:
-                    if not written.done():
-                        written.set_result(None)
-                await self._exchange_claims(batch)
+                taken, stored = await asyncio.to_thread(self._transact, queue, released, renews)
+                self._give(queue, taken, stored)
             except BaseException as error:
                 # An unexpected error or the end of the loop: nothing may wait forever.
-                waiting: list[Future[Any]] = [done for _, done in batch.rows]
-                waiting += [done for _, done in batch.claims]
-                for future in waiting:
-                    if not future.done():
-                        future.set_exception(error) if isinstance(error, Exception) else future.cancel()
+                for _, _, done in queue:
+                    if not done.done():
+                        done.set_exception(error) if isinstance(error, Exception) else done.cancel()
                 raise
+            if self._held and self._renewal is None and self._failure is None:
+                self._renewal = get_running_loop().call_later(self._lease.seconds / 4, self._renew)
             spent = perf_counter() - start
             self._rests_until = perf_counter() + min(LONGEST_REST_SECONDS, spent * (1 / DATABASE_SHARE - 1))
 
-    def _write(self, rows: Sequence[PaidRow]) -> None:
-        """Store rows, or spool them from the store's first failure on."""
-        if rows and self._failure is None:
-            try:
-                return add_paid_rows(self._store, rows)
-            except StoreError as error:
-                self._break(error)
-        if rows and self._failure is not None:
-            self._failure.spooled(len(rows), self._spool.put(rows))
-
-    async def _exchange_claims(self, batch: _PendingWork[T]) -> None:
-        """Release, renew and make claims, and give each waiting task its result."""
-        keys = {key for some, _ in batch.claims for key in some}
+    def _transact(
+        self, queue: Sequence[_Work[T]], released: Collection[str], renews: bool
+    ) -> tuple[ClaimResult, Mapping[str, T]]:
+        """Store rows, or spool them from the store's first failure on; then release, renew and make claims."""
+        rows = [row for work in queue for row in work.rows]
+        keys = {key for work in queue for key in work.keys}
         try:
-            taken, stored = await asyncio.to_thread(self._exchange, batch, keys)
+            if rows and self._failure is None:
+                add_paid_rows(self._store, rows)
+                rows = []
+            if self._failure is None and (keys or released or renews):
+                taken = self._claims.exchange(released, keys, renews)
+                # The lookup follows the claim: a process stores its answers before it releases their claims.
+                return taken, self.stored(keys) if keys else {}
         except StoreError as error:
             self._break(error)
-            for _, done in batch.claims:
-                if not done.done():
-                    done.set_exception(BudgetReached(str(error)))
-            return
+        if rows and self._failure is not None:
+            self._failure.spooled(len(rows), self._spool.put(rows))
+        return ClaimResult(), {}
+
+    def _give(self, queue: Sequence[_Work[T]], taken: ClaimResult, stored: Mapping[str, T]) -> None:
+        """Give each waiting task its result, and release claims of tasks that were cancelled."""
         if taken.over:
             _logger.warning("sending %d prompts that another process claimed: its claims have expired", taken.over)
         left = set(taken.mine)
-        for some, done in batch.claims:
-            claimed = left.intersection(some) - stored.keys()
-            if not done.done():
-                done.set_result(Claimed(claimed, {key: stored[key] for key in some if key in stored}, taken.until))
-                self._held |= claimed
-                left -= claimed
+        for _, keys, done in queue:
+            if done.done():
+                continue
+            if keys and self._failure is not None:
+                done.set_exception(BudgetReached(str(self._failure)))
+                continue
+            claimed = left.intersection(keys) - stored.keys()
+            done.set_result(Claimed(claimed, {key: stored[key] for key in keys if key in stored}, taken.until))
+            self._held |= claimed
+            left -= claimed
         self._free(left)
-        self._schedule_renewal()
-
-    def _exchange(self, batch: _PendingWork[T], keys: Collection[str]) -> tuple[ClaimResult, Mapping[str, T]]:
-        if self._failure is not None and keys:
-            raise self._failure
-        if self._failure is not None or not (keys or batch.released or batch.renews):
-            return ClaimResult(), {}
-        taken = self._claims.exchange(batch.released, keys, batch.renews)
-        # The lookup follows the claim: a process stores its answers before it releases their claims.
-        return taken, self.stored(keys) if keys else {}
-
-    def _schedule_renewal(self) -> None:
-        """Renew claims as long as there are some."""
-        if self._renewal is not None and not self._held:
-            self._renewal.cancel()
-            self._renewal = None
-        elif self._renewal is None and self._held and self._failure is None:
-            self._renewal = get_running_loop().call_later(self._lease.seconds / 4, self._renew)
 
     def _renew(self) -> None:
-        self._renewal = None
-        self._next.renews = True
+        """Renew claims as long as there are some."""
+        self._renewal, self._renews = None, bool(self._held)
         self._start_worker()
 
     def _break(self, error: StoreError) -> None:

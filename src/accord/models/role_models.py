@@ -14,29 +14,19 @@ from accord.models.ask_judge import SAMPLES_AT_ONCE, Judged, JudgeExchange, judg
 from accord.models.batching import BatchChat, BatchEndpoint
 from accord.models.budget import Budget
 from accord.models.context_window import context_of
-from accord.models.exchange import Exchange, Missing, Plan, answer_all, count, price, raise_if_over, stored_answers
+from accord.models.exchange import Exchange, Plan, count
 from accord.models.factory import (
     DIALECTS,
     ClientOptions,
-    decisions_endpoint_of,
-    endpoint_of,
     open_batch_judge,
-    open_decisions_chat,
     open_judge,
     open_likelihood,
     open_uncached,
 )
-from accord.models.flow import GIVEN, NOT_ASKED, ModelInfo, Questions, Request
+from accord.models.flow import GIVEN, ModelInfo, Questions, Request
 from accord.models.judges.recorded import RecordedJudge
-from accord.models.likelihood import (
-    PASSAGES_TOGETHER,
-    Likelihood,
-    LikelihoodExchange,
-    LikelihoodModel,
-    LikelihoodRequest,
-)
-from accord.models.model import ChatModel, Failure, Judge, Reply, located_model
-from accord.models.settings import ModelSettings
+from accord.models.likelihood import LikelihoodExchange, LikelihoodModel
+from accord.models.model import ChatModel, Judge, ModelSettings, Prompt, located_model
 from accord.models.wrappers import ReplyExchange
 from accord.store import Store
 from accord.values import Rubric
@@ -44,7 +34,7 @@ from accord.values import Rubric
 E = TypeVar("E", bound=Exchange[Any, Any])
 
 
-@dataclass
+@dataclass(eq=False)
 class Shared:
     """Settings and state that all roles of a run share; relative paths of models start from `folder`.
 
@@ -193,47 +183,23 @@ class Role:
 
     def endpoint(self, about: Any) -> str:
         """Return the endpoint in the keys of stored replies."""
-        settings = self.settings
-        if self.given is not None:
-            return GIVEN
-        if settings.mode in DIALECTS:
-            return decisions_endpoint_of(settings.mode, self.located, settings.base_url, about)
-        return endpoint_of(self.located, settings.base_url)
+        return GIVEN if self.given is not None else self.chat(about).endpoint
 
     def chat(self, about: Any) -> ChatModel:
         """Return the chat model, which stores nothing; a decisions endpoint answers prompts about one question."""
         if self.given is not None:
             return self.given  # type: ignore[no-any-return]
-        settings = self.settings
-        decides = settings.mode in DIALECTS
-        key = about.key if decides else ""
+        mode = self.settings.mode
+        key = about.key if mode in DIALECTS else ""
         if key not in self._chats:
-            self._chats[key] = (
-                open_decisions_chat(str(settings.mode), self.located, settings.base_url, about, self.options)
-                if decides
-                else open_uncached(self.located, settings.base_url, self.options)
-            )
+            self._chats[key] = open_uncached(self.located, self.settings.base_url, self.options, mode, about)
         return self._chats[key]
 
     @cached_property
     def _replies(self) -> ReplyExchange:
-        return ReplyExchange(self.shared.store, self.model, self.chat, self.endpoint, self.shared.budget)
-
-    def price_replies(self, requests: Sequence[Request], plan: Plan) -> list[Reply | Failure]:
-        """Count the prompts; return the stored reply, or the assumed one, to each."""
-        plan.has_follow_ups = plan.has_follow_ups or any(request.stand_in is not None for request in requests)
-        stored = price(self._own(self._replies), requests, plan)
-        unknown = Failure(NOT_ASKED, f"the {self.name}")
-        return [
-            reply or getattr(request, plan.assume) or request.stand_in or unknown
-            for request, reply in zip(requests, stored, strict=True)
-        ]
-
-    async def replied(self, requests: Sequence[Request], step: Callable[[], None]) -> list[Reply | Missing]:
-        """Return a reply or a failure for each prompt; each reply is stored as it arrives."""
-        if not self.shared.asks:
-            return stored_answers(self._own(self._replies), requests, f"the {self.name}")
-        return await answer_all(self._own(self._replies), requests, self.settings.concurrency, step)
+        exchange = ReplyExchange(self.shared.store, self.model, self.chat, self.endpoint, self.shared.budget)
+        exchange.hint, exchange.concurrency = f"the {self.name}", self.settings.concurrency
+        return exchange
 
     # --- likelihood model
 
@@ -246,35 +212,14 @@ class Role:
 
     @cached_property
     def _passages(self) -> LikelihoodExchange:
-        return LikelihoodExchange(self.likelihood, self.shared.store, self.shared.budget)
-
-    def price_measuring(
-        self, requests: Sequence[LikelihoodRequest], plan: Plan
-    ) -> list[tuple[Likelihood, ...] | Failure]:
-        """Count the passages; return the stored likelihoods of each."""
-        unknown = Failure(self._passages.not_sent)
-        return [measured or unknown for measured in price(self._own(self._passages), requests, plan)]
-
-    async def measured(
-        self, requests: Sequence[LikelihoodRequest], step: Callable[[], None]
-    ) -> list[tuple[Likelihood, ...] | Missing]:
-        """Return each passage's likelihoods, from the store if it has them; each is stored as it arrives.
-
-        Raises:
-            BudgetReached: The budget is spent; requests in progress are finished and stored.
-        """
-        exchange = self._own(self._passages)
-        if not self.shared.asks:
-            return stored_answers(exchange, requests, "run: accord judge")
-        # A request over a wire is paid for, so each passage is stored as soon as it is measured. A model in this
-        # process reads passages with a common beginning together.
-        is_wired = bool(exchange.cost(requests[:1]))
-        concurrency, together = (self.settings.concurrency, 1) if is_wired else (1, PASSAGES_TOGETHER)
-        answers = await answer_all(exchange, requests, concurrency, step, together)
-        raise_if_over(answers)
-        return answers
+        return LikelihoodExchange(self.likelihood, self.shared.store, self.settings.concurrency, self.shared.budget)
 
     # --- all roles
+
+    def exchange(self, kind: type) -> Exchange[Request, Any]:
+        """Return the exchange of prompts or of passages."""
+        exchange: Exchange[Request, Any] = self._replies if kind is Prompt else self._passages
+        return self._own(exchange)
 
     def known(self, about: Any) -> ModelInfo:
         """Return the name, mode, address and context of the role's model."""

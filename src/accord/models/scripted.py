@@ -6,15 +6,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from accord.models.model import Answer, CallFailed, Failure, Prompt, Reply, Unanswered
+from accord.models.model import Answer, CallFailed, ChatModel, Failure, Judge, Prompt, Reply, Unanswered
 from accord.models.streaming import ReplyStream
 from accord.values import Question, Sample
 
 Script = Callable[[Prompt], str | Reply | Failure]
 
 
-class ScriptedModel:
+class ScriptedModel(ChatModel):
     """A chat model that answers with a function of the prompt; `asked` lists the prompts."""
+
+    endpoint = ""
 
     def __init__(self, script: Script | Sequence[str | Reply | Failure], name: str = "scripted") -> None:
         """`script` maps a prompt to a reply, or lists the replies in order."""
@@ -37,11 +39,8 @@ class ScriptedModel:
             yield piece
         yield reply
 
-    async def close(self) -> None:
-        """Do nothing."""
 
-
-class ScriptedJudge:
+class ScriptedJudge(Judge):
     """A judge that answers with a function of sample and question; `asked` lists them."""
 
     mode = "scripted"
@@ -59,10 +58,6 @@ class ScriptedJudge:
         """Return the name in place of the script."""
         return {"judge": self.name, "mode": self.mode, "target": str(sample.target), "question": question.id}
 
-    def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Any]:
-        """Return no requests."""
-        return ()
-
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """Return the script's answers, in the order of the questions."""
         return [self._one(sample, question) for question in questions]
@@ -73,6 +68,3 @@ class ScriptedJudge:
         if isinstance(answer, Failure):
             return Unanswered(question.id, answer.reason, answer.detail)
         return Answer(question.id, answer, max(0.0, 1.0 - sum(answer.values())))
-
-    async def close(self) -> None:
-        """Do nothing."""

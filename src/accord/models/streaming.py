@@ -13,16 +13,16 @@ from typing import Any, Protocol
 
 from accord.edges import AccordError, redact
 from accord.models.budget import UNBILLED, Budget, billed_usage, is_unsent
-from accord.models.http_safety import TOO_LARGE
 from accord.models.model import CallFailed, ChatModel, Prompt, Reply, Usage, estimated_usage
 from accord.models.reply_parsing import (
     MALFORMED,
+    TOO_LARGE,
+    message_text,
     model_name,
     parse_json,
     read_usage,
     require_list,
     require_object,
-    require_text,
     shorten,
 )
 from accord.models.wrappers import Limit, Retrying
@@ -146,18 +146,24 @@ class StreamingClient:
 # --- the wire -------------------------------------------------------------------------------------------------------
 
 
-class EventParser:
-    """Parser of an event stream: bytes to the JSON of each data event; other events are skipped."""
+class StreamedReply:
+    """A chat completion that is received in pieces: bytes of an event stream to texts, then the complete reply."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, model: str, most: int) -> None:
         """`most` bounds the bytes of the whole stream."""
-        self._most, self._rest, self.has_ended = most, b"", False
+        self._model, self._most, self._rest = model, most, b""
+        self._texts: list[str] = []
+        self._usage = Usage()
+        self._has_finished = False
+        self.has_ended = False
+        """True after the event that ends the stream."""
 
-    def of(self, chunk: bytes) -> Iterator[Mapping[str, Any]]:
-        """Yield the events that are complete with these bytes.
+    def feed(self, chunk: bytes) -> Iterator[str]:
+        """Yield the texts of the events that are complete with these bytes; events without data are skipped.
 
         Raises:
-            CallFailed: The stream is too large, or an event is not a JSON object.
+            CallFailed: The stream is too large, or an event is not a JSON object; `refused`, `filtered`, `malformed`;
+                `server` if the endpoint reports an error.
         """
         self._most -= len(chunk)
         *lines, self._rest = (self._rest + chunk).split(b"\n")
@@ -169,25 +175,11 @@ class EventParser:
                 continue
             if data.strip() == b"[DONE]":
                 self.has_ended = True
-            elif data.strip():
-                yield require_object(parse_json(data), "piece")
+            elif data.strip() and (text := self._text(require_object(parse_json(data), "piece"))):
+                yield text
 
-
-class StreamedReply:
-    """A chat completion that is received in pieces."""
-
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._texts: list[str] = []
-        self._usage = Usage()
-        self.has_ended = False
-
-    def take(self, event: Mapping[str, Any]) -> str:
-        """Return the text that an event adds, possibly empty.
-
-        Raises:
-            CallFailed: `refused`, `filtered`, `malformed`; `server` if the endpoint reports an error.
-        """
+    def _text(self, event: Mapping[str, Any]) -> str:
+        """Return the text that an event adds, possibly empty."""
         if event.get("error"):
             error = event["error"]
             reason = error.get("message") if isinstance(error, Mapping) else error
@@ -199,29 +191,22 @@ class StreamedReply:
         if not choices:
             return ""
         choice = require_object(choices[0], "choice")
-        delta = require_object(choice.get("delta") or {}, "piece")
-        refusal = require_text(delta.get("refusal"), "refusal")
-        if refusal:
-            raise CallFailed("refused", shorten(refusal))
-        if choice.get("finish_reason") == "content_filter":
-            raise CallFailed("filtered", "the endpoint's content filter withheld the answer")
-        self.has_ended = self.has_ended or bool(choice.get("finish_reason"))
-        text = require_text(delta.get("content"), "content")
+        text = message_text(choice, require_object(choice.get("delta") or {}, "piece"))
+        self._has_finished = self._has_finished or bool(choice.get("finish_reason"))
         self._texts.append(text)
         return text
 
-    def reply(self, has_ended: bool) -> Reply:
+    def reply(self) -> Reply:
         """Return the complete reply.
 
         Raises:
             CallFailed: The reply has no end: `unreachable` if nothing arrived, otherwise `cut off`.
         """
-        text = "".join(self._texts)
-        if not (has_ended or self.has_ended):
+        if not (self.has_ended or self._has_finished):
             raise self.broken()
         if not self._texts:
             raise CallFailed(MALFORMED, "the reply has no text")
-        return Reply(redact(text), self._model, None, self._usage)
+        return Reply(redact("".join(self._texts)), self._model, None, self._usage)
 
     def broken(self) -> CallFailed:
         """Return the failure of a connection that ended before the reply did."""

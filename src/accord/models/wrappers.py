@@ -80,14 +80,19 @@ class ReplyExchange(Exchange[Request, Reply]):
         """Return True except for the lower end: assumed replies may lead to equal prompts where real replies differ."""
         return request.stand_in is not None and plan.assume != "fewest"
 
+    def assumed(self, request: Request, plan: Plan) -> Any:
+        """Return the request's stand-in."""
+        plan.has_follow_ups = plan.has_follow_ups or request.stand_in is not None
+        return getattr(request, plan.assume) or request.stand_in or super().assumed(request, plan)
+
 
 class Cached(ModelWrapper[Prompt, Reply]):
     """A chat model whose replies are stored; only one process asks for each. Failures are never stored."""
 
-    def __init__(self, model: ChatModel, store: Store, endpoint: str, budget: Budget | None = None) -> None:
-        """`endpoint` is part of the key; `budget` is stopped if the store fails."""
+    def __init__(self, model: ChatModel, store: Store, budget: Budget | None = None) -> None:
+        """`budget` is stopped if the store fails."""
         super().__init__(model)
-        self._exchange = ReplyExchange(store, model.name, lambda _: model, lambda _: endpoint, budget)
+        self._exchange = ReplyExchange(store, model.name, lambda _: model, lambda _: self.endpoint, budget)
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Return the stored reply, or a new one that is stored first.
@@ -235,11 +240,7 @@ class Retrying(ModelWrapper[Q, A]):
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _check_reachable(self, limit: Limit, failure: Failure, is_last: bool) -> None:
-        """Stop all requests to an endpoint that accepts no connection.
-
-        Raises:
-            NotSent: No attempt of this request connected, nor did an earlier request.
-        """
+        """Stop all requests to an endpoint that accepts no connection."""
         if failure.reason == "unreachable" and not failure.is_sent and (is_last or not limit.is_reachable):
             limit.is_reachable = False
             raise NotSent(
@@ -248,13 +249,12 @@ class Retrying(ModelWrapper[Q, A]):
             ) from None
 
     def wait_after(self, attempt: int, failure: Failure) -> float | None:
-        """Return the seconds to wait after a failed attempt, counted from 1; None if it was the last one."""
-        wait = self._wait(attempt, failure)
+        """Return the seconds to wait after a failed attempt, counted from 1; None if it was the last one.
+
+        The endpoint may ask for a time; otherwise it doubles, with jitter.
+        """
+        wait = failure.retry_after
+        if wait is None:
+            wait = min(self._first * 2.0 ** (attempt - 1), self._longest) * self._random.uniform(0.75, 1.25)
         is_last = attempt >= self._attempts or failure.reason not in PASSING or wait > self._longest
         return None if is_last else wait
-
-    def _wait(self, attempt: int, failure: Failure) -> float:
-        """Return the seconds to wait: as the endpoint asks, otherwise doubling with jitter."""
-        if failure.retry_after is not None:
-            return failure.retry_after
-        return min(self._first * 2.0 ** (attempt - 1), self._longest) * self._random.uniform(0.75, 1.25)

@@ -1,7 +1,5 @@
-from . import ask_models as ask_models, comparing as comparing, diagnostics as diagnostics, fitting as fitting
+from . import comparing as comparing, diagnostics as diagnostics, fitting as fitting, judging as judging
 from . import label_suggestions as label_suggestions, synthesising as synthesising
-from .ask_models import JudgeSelection as JudgeSelection
-from .batch_judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches
 from .config import Config as Config, config_from as config_from, json_schema as json_schema, LiveConfig as LiveConfig
 from .config import load_config as load_config, load_project as load_project, WatchConfig as WatchConfig
 from .config import with_settings as with_settings
@@ -16,7 +14,7 @@ from .importing import export_annotations as export_annotations, import_files as
 from .importing import survey_options as survey_options
 from .judge_audit import audit_judge as audit_judge, AuditRun as AuditRun, latest_audit as latest_audit
 from .judge_audit import plan_audit as plan_audit
-from .plugins import list_plugins as list_plugins
+from .judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches, JudgeSelection as JudgeSelection
 from .project import ALL as ALL, EVALUATORS as EVALUATORS, open as open, open_project as open_project
 from .project import Project as Project
 from .recorded_judges import choose_recording as choose_recording, find_recordings as find_recordings

@@ -45,14 +45,6 @@ from accord.values import (
 )
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_MOVED = {
-    "judge": "models: {judge: {mode: ..., model: ...}}",
-    "likelihood": "models: {likelihood: {model: ...}}",
-    "writer": "models: {writer: {model: ...}} and sources: {learned-rubric: {...}}",
-    "in_context": "models: {scorer: {model: ..., mode: ...}} and sources: {in-context: {...}}",
-    "issues": "models: {finder: {model: ...}} and sources: {issues: {...}}",
-}
-"""Keys of Accord 0.1 with their replacements."""
 _ROLES = (JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD, USER, ASSISTANT)
 
 
@@ -290,9 +282,6 @@ def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) 
     Raises:
         BadInput: A key is unknown or renamed, or a value has the wrong type.
     """
-    for key in content if isinstance(content, dict) else ():
-        if key in _MOVED:
-            raise BadInput(f"{where}: the key {key!r} is replaced by {_MOVED[key]}")
     if isinstance(content, dict) and isinstance(content.get("evaluator"), dict):
         raise BadInput(
             f"{where}: `evaluator` is a name, such as calibration; its settings are under "
@@ -305,7 +294,7 @@ def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) 
     if config.sources:
         from accord.evidence import sources  # imported here, so that other projects load no evidence code
     for name, settings in config.sources.items():
-        validate(sources.get(name).settings_type, settings, f"{where}: sources: {name}")
+        validate(sources.get(name).settings_type, settings, where, ("sources", name))
     return _located(config, folder)
 
 
@@ -376,11 +365,7 @@ _ENV_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def _load_env_file(file: Path) -> None:
-    """Set the variables of a `.env` file that are not set; values of variables with secret names are redacted.
-
-    Raises:
-        BadInput: The file cannot be read, or a line is not `KEY=VALUE`.
-    """
+    """Set the variables of a `.env` file that are not set; values of variables with secret names are redacted."""
     if not file.is_file():
         return
     for number, line in enumerate(read_text(file, MB).splitlines(), 1):
@@ -408,9 +393,6 @@ def _filled(content: Any, where: str) -> Any:
     """Return the content of `accord.yaml` with every `${NAME}` replaced.
 
     A study that names a variable that is not set becomes a `InvalidStudy`.
-
-    Raises:
-        BadInput: Another setting names a variable that is not set.
     """
     if not isinstance(content, dict) or not isinstance(content.get("studies"), dict):
         return _replaced(content, where)
@@ -449,5 +431,5 @@ def json_schema() -> JsonSchema:
     schema["properties"]["sources"]["properties"] = {
         name: kind.settings_type.model_json_schema() for name, kind in sources
     }
-    result: JsonSchema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}  # type: ignore[typeddict-item]
+    result: JsonSchema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return result

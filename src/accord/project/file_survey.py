@@ -17,6 +17,7 @@ from accord.formats import (
     MemoryTable,
     Record,
     Source,
+    is_rating_name,
     rating_cells,
     raw_label_rows,
     read,
@@ -31,7 +32,6 @@ from accord.project.rubric_inference import (
     MAX_LOCATIONS,
     ObservedAnswers,
     RowLocation,
-    has_question_name,
     has_scale_values,
     number_of,
     positions_among,
@@ -350,12 +350,12 @@ def _choose_columns(
 def _is_question(column: ObservedAnswers, named: Collection[str]) -> bool:
     """Return True if a column of a table of labels holds answers, by its name or by values on a scale."""
     is_named = column.name in named or column.name.casefold().startswith("q")
-    return is_named or has_question_name(column) or has_scale_values(column)
+    return is_named or is_rating_name(column.name) or has_scale_values(column)
 
 
 def _rating_columns(survey: FileSurvey, beside: Answers, named: Collection[str]) -> list[str]:
     scaled = {name: column for name, column in beside.items() if len(column.values) > 1}
-    by_name = [name for name, column in scaled.items() if has_question_name(column)]
+    by_name = [name for name, column in scaled.items() if is_rating_name(column.name)]
     if named:
         return [name for name in named if name in beside]
     if survey.questions or survey.raters:  # labels exist, so further columns are not guessed
@@ -369,7 +369,7 @@ def _rating_columns(survey: FileSurvey, beside: Answers, named: Collection[str])
     else:
         survey.guessed_columns = chosen = by_values
     # A column with one value gives an error later, with its name.
-    return chosen or [name for name, column in beside.items() if has_question_name(column)]
+    return chosen or [name for name, column in beside.items() if is_rating_name(column.name)]
 
 
 def _merge(into: Answers, more: Mapping[str, ObservedAnswers]) -> None:

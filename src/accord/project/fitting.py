@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from accord.learning import (
     saved_as,
     untested_groups,
 )
-from accord.models import Models, OnAnswer, Plan, plan_range, run
+from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
 from accord.project.diagnostics import speakers_of
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.results import Compared, Fitted
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 SIGNIFICANCE = 0.05
 """Level of tests, after Holm's correction."""
 OnStage = Callable[[str], None]
+T = TypeVar("T")
 
 
 def fit(
@@ -82,7 +83,7 @@ def fit(
     evaluator = project.evaluator(name or project.config.evaluator)
     folder = _folder(project, evaluator, out)
     with project.store.run("fit", project.config.shown()) as record:
-        fitted = _fit_questions(project, evaluator, every_question, project.models, step, on_stage)
+        fitted = _Fit(project, evaluator, project.models, step, on_stage).fit(every_question)
         fitted = replace(fitted, folder=folder)
         fitted.evaluator.save(folder)
         fitted = replace(fitted, spent=project.budget.to_json())
@@ -97,7 +98,7 @@ def tried(project: Project, evaluator: Evaluator, every_question: bool = False) 
     Raises:
         BadInput: There is too little to learn from.
     """
-    return _fit_questions(project, evaluator, every_question, project.stored_models)
+    return _Fit(project, evaluator, project.stored_models).fit(every_question)
 
 
 class LastFit(NamedTuple):
@@ -130,11 +131,7 @@ def _holds(folder: Path, saved: Path, evaluators: str) -> bool:
 
 
 def _folder(project: Project, evaluator: Evaluator, out: str | Path | None) -> Path:
-    """Return the folder to save to; evaluators of other questions than the main one have folders of their own.
-
-    Raises:
-        BadInput: The folder holds the evaluator of another question.
-    """
+    """Return the folder to save to; evaluators of other questions than the main one have folders of their own."""
     question, name = evaluator.question.id, evaluator.name
     if question != project.rubric.main:
         plain = re.sub(r"\W+", "-", question.casefold()).strip("-") or content_hash(question, length=8)[5:]
@@ -181,51 +178,153 @@ def _held_out_side(evaluator: Evaluator, train: Training) -> Split | None:
     return next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
 
 
-# --- questions -------------------------------------------------------------------------------------------------------
+# --- learning --------------------------------------------------------------------------------------------------------
 
 
-def _fit_questions(
-    project: Project,
-    evaluator: Evaluator,
-    every_question: bool,
-    models: Models,
-    step: OnAnswer = lambda purpose: None,
-    on_stage: OnStage = lambda stage: None,
-) -> Fitted:
-    """Fit an evaluator and, with `every_question`, a head for each other question that has answers.
+@dataclass(frozen=True)
+class _Fit:
+    """A run of `fit` for one evaluator: the models to ask, and the functions that report progress."""
 
-    The head of the main question is the same with and without the others. A question that cannot be learned becomes a
-    caution.
+    project: Project
+    evaluator: Evaluator
+    models: Models
+    step: OnAnswer = lambda purpose: None
+    on_stage: OnStage = lambda stage: None
 
-    Raises:
-        BadInput: A source learns for a single question, or the main question cannot be learned.
-    """
-    if not every_question:
-        return _fit_one(project, evaluator, models, step, on_stage)
-    learning = next((source.name for source in evaluator.sources if learns(source)), None)
-    if learning is not None:
-        raise BadInput(
-            f"the source {learning!r} learns for one question, so its evidence is not the same for all; fit another "
-            "evaluator (accord fit calibration --every-question), or each question with --question"
+    def run(self, flow: Flow[T]) -> T:
+        """Run a flow with the models."""
+        return run(flow, self.models, self.step)
+
+    def fit(self, every_question: bool) -> Fitted:
+        """Fit the evaluator and, with `every_question`, a head for each other question that has answers.
+
+        The head of the main question is the same with and without the others. A question that cannot be learned
+        becomes a caution.
+
+        Raises:
+            BadInput: A source learns for a single question, or the main question cannot be learned.
+        """
+        evaluator, project = self.evaluator, self.project
+        if not every_question:
+            return self._fit_one()
+        learning = next((source.name for source in evaluator.sources if learns(source)), None)
+        if learning is not None:
+            raise BadInput(
+                f"the source {learning!r} learns for one question, so its evidence is not the same for all; fit "
+                "another evaluator (accord fit calibration --every-question), or each question with --question"
+            )
+        main = self._fit_one()
+        others, cautions = [], list(main.cautions)
+        answered = project.store.labels()
+        for question in project.rubric.questions:
+            if question.id == evaluator.question.id or question.compares:
+                continue
+            try:
+                if not len(answered.on(question.id)):
+                    raise BadInput("it has no answers")
+                head = make_head(evaluator.head_name, question, evaluator.head.settings())
+                other = replace(evaluator, question=question, head=head, checks_plausibility=False)
+                fitted = replace(self, evaluator=other)._fit_one()
+                if fitted.evaluator.level != main.evaluator.level:
+                    raise BadInput(f"its answers are about a {fitted.evaluator.level}")
+                others.append(fitted)
+            except BadInput as error:
+                cautions.append(f"{question.id} is not learned: {error}")
+        return _together(evaluator, main, others, cautions)
+
+    def _fit_one(self) -> Fitted:
+        if not self.evaluator.head.needs_labels and not self.project.rated(self.evaluator.question.id):
+            return self._without_labels()
+        return self._with_labels()
+
+    def _without_labels(self) -> Fitted:
+        """Fit a head that needs no labels on the evidence of every conversation."""
+        evaluator, project = self.evaluator, self.project
+        if evaluator.choose:
+            raise BadInput("`choose` needs labels; set the values under `settings` instead")
+        samples = list(project.all_samples(evaluator.level))
+        if not samples:
+            raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
+        table = project.measure(evaluator.sources, samples)
+        fitted = replace(evaluator.fitted_on(table, Labels([])), level=evaluator.level or "conversation")
+        return Fitted(fitted, learned_from=len(table))
+
+    def _with_labels(self) -> Fitted:
+        evaluator, project = self.evaluator, self.project
+        self.on_stage("evidence")
+        issues = _issue_evaluators(project, evaluator)
+        if issues and not project.rated(evaluator.question.id):
+            (first, *others), rows = issues
+            caution = f"{evaluator.question.id!r} has no ratings: labels of issues were learned, scores were not"
+            return Fitted(replace(first, other_questions=tuple(others)), labels=rows, cautions=[caution])
+        train, groups = project.training(evaluator)
+        known = project.measure([source for source in evaluator.sources if not learns(source)], train.samples)
+        known, train = in_question(known, train)
+        side = _held_out_side(evaluator, train)
+        with single_threaded(len(train.labels.on(train.question.id))):
+            if side is None:
+                fitted, found = self._cross_validated(train, known)
+            else:
+                fitted, found = self._tested_on_side(train, known, side)
+        others, rows = issues or ([], [])
+        used = train.targets if side is None else train.only(side.train).targets
+        fitted = replace(
+            fitted,
+            other_questions=tuple(others),
+            held_out=HeldOutAnswers.of(found.comparison.systems[0], found.comparison.ratings),
+            training_set=TrainingSet.of(train.samples, train.labels.on(train.question.id).targets, used),
         )
-    main = _fit_one(project, evaluator, models, step, on_stage)
-    others, cautions = [], list(main.cautions)
-    answered = project.store.labels()
-    for question in project.rubric.questions:
-        if question.id == evaluator.question.id or question.compares:
-            continue
-        try:
-            if not len(answered.on(question.id)):
-                raise BadInput("it has no answers")
-            head = make_head(evaluator.head_name, question, evaluator.head.settings())
-            other = replace(evaluator, question=question, head=head, checks_plausibility=False)
-            fitted = _fit_one(project, other, models, step, on_stage)
-            if fitted.evaluator.level != main.evaluator.level:
-                raise BadInput(f"its answers are about a {fitted.evaluator.level}")
-            others.append(fitted)
-        except BadInput as error:
-            cautions.append(f"{question.id} is not learned: {error}")
-    return _together(evaluator, main, others, cautions)
+        findings = {source.name: finding for source in fitted.sources if (finding := source.findings())}
+        cautions = [line for finding in findings.values() for line in finding.cautions]
+        cautions += _better_rivals(found.comparison) if side is not None else []
+        comparison = replace(found.comparison, groups=groups, synthetic=synthetic_in(train))
+        return Fitted(
+            fitted, replace(found, comparison=comparison), 0, rows, findings, [*cautions, *_without_evidence(known)]
+        )
+
+    def _cross_validated(self, train: Training, known: EvidenceTable) -> tuple[Evaluator, Compared]:
+        """Predict out of fold, then fit on everything."""
+        evaluator, project = self.evaluator, self.project
+        config, cache = project.config, FitCache(project.store)
+        experiment = Experiment.of(
+            known, train.labels, evaluator.question, config.folds, config.seed, project.rubric.learned_on, cache
+        )
+        self.on_stage(f"{evaluator.name}: {len(experiment.splits)} folds")
+        predictions = experiment.cached(
+            evaluator.name, cache_key(evaluator), lambda: self.run(evaluator.cross_predict(train, experiment))
+        )
+        self.on_stage("baselines")
+        others = baselines(experiment, [evaluator.name])
+        self.on_stage("intervals")
+        speakers = speakers_of(experiment.ratings, train.samples)
+        comparison = compared(experiment, [predictions, *others], config.draws, speakers)
+        comparison = replace(comparison, leak=leak_of(evaluator, experiment, comparison))
+        self.on_stage(f"{evaluator.name}: all labels")
+        fitted = cache.fitted(experiment, evaluator, lambda: self.run(evaluator.fit(train, known)))
+        fitted = self.run(fitted.with_gate(train))
+        return fitted, Compared(comparison, known, train)
+
+    def _tested_on_side(self, train: Training, known: EvidenceTable, side: Split) -> tuple[Evaluator, Compared]:
+        """Fit on one side of a split and test on the other; the tested evaluator is kept."""
+        evaluator, config = self.evaluator, self.project.config
+        own, other = train.only(side.train), train.only(side.test)
+        seen = known.filter(side.train, train.group_of)
+        self.on_stage(f"{evaluator.name}: training side")
+        fitted = self.run(evaluator.fit(own, seen))
+        self.on_stage(f"{evaluator.name}: test side")
+        sources = [self.run(source.examine(other)) for source in fitted.sources]
+        fitted = self.run(replace(fitted, sources=tuple(sources)).with_gate(own))
+        table = seen.concat(known.filter(side.test, train.group_of))
+        for source in sources:
+            if learns(source):
+                measured = self.run(source.measure(other.samples))
+                table = joined(table, measured, source.name)
+        rivals = {name: answers for source in sources for name, answers in source.rivals().items()}
+        comparison = compare_held_out(
+            evaluator.name, lambda question: _Fitted(fitted), evaluator.question, table, train.labels, side, rivals,
+            config.draws, config.seed, lambda rated: speakers_of(rated, train.samples),
+        )  # fmt: skip
+        return fitted, Compared(comparison, table, train)
 
 
 def _together(evaluator: Evaluator, main: Fitted, others: list[Fitted], cautions: list[str]) -> Fitted:
@@ -250,60 +349,6 @@ def _shared_source(source: Source, fitted: list[Evaluator]) -> Source | None:
     return kept[0] if len(kept) == len(fitted) and all(part.state().card == first for part in kept) else source
 
 
-# --- learning --------------------------------------------------------------------------------------------------------
-
-
-def _fit_one(project: Project, evaluator: Evaluator, models: Models, step: OnAnswer, on_stage: OnStage) -> Fitted:
-    if not evaluator.head.needs_labels and not project.rated(evaluator.question.id):
-        return _without_labels(project, evaluator)
-    return _with_labels(project, evaluator, models, step, on_stage)
-
-
-def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:
-    """Fit a head that needs no labels on the evidence of every conversation."""
-    if evaluator.choose:
-        raise BadInput("`choose` needs labels; set the values under `settings` instead")
-    samples = list(project.all_samples(evaluator.level))
-    if not samples:
-        raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
-    table = project.measure(evaluator.sources, samples)
-    fitted = replace(evaluator.fitted_on(table, Labels([])), level=evaluator.level or "conversation")
-    return Fitted(fitted, learned_from=len(table))
-
-
-def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: OnAnswer, on_stage: OnStage) -> Fitted:
-    on_stage("evidence")
-    issues = _issue_evaluators(project, evaluator)
-    if issues and not project.rated(evaluator.question.id):
-        (first, *others), rows = issues
-        caution = f"{evaluator.question.id!r} has no ratings: labels of issues were learned, scores were not"
-        return Fitted(replace(first, other_questions=tuple(others)), labels=rows, cautions=[caution])
-    train, groups = project.training(evaluator)
-    known = project.measure([source for source in evaluator.sources if not learns(source)], train.samples)
-    known, train = in_question(known, train)
-    side = _held_out_side(evaluator, train)
-    with single_threaded(len(train.labels.on(train.question.id))):
-        if side is None:
-            fitted, found = _cross_validated(project, evaluator, train, known, models, step, on_stage)
-        else:
-            fitted, found = _tested_on_side(project, evaluator, train, known, side, models, step, on_stage)
-    others, rows = issues or ([], [])
-    used = train.targets if side is None else train.only(side.train).targets
-    fitted = replace(
-        fitted,
-        other_questions=tuple(others),
-        held_out=HeldOutAnswers.of(found.comparison.systems[0], found.comparison.ratings),
-        training_set=TrainingSet.of(train.samples, train.labels.on(train.question.id).targets, used),
-    )
-    findings = {source.name: finding for source in fitted.sources if (finding := source.findings())}
-    cautions = [line for finding in findings.values() for line in finding.cautions]
-    cautions += _better_rivals(found.comparison) if side is not None else []
-    comparison = replace(found.comparison, groups=groups, synthetic=synthetic_in(train))
-    return Fitted(
-        fitted, replace(found, comparison=comparison), 0, rows, findings, [*cautions, *_without_evidence(known)]
-    )
-
-
 def in_question(known: EvidenceTable, train: Training) -> tuple[EvidenceTable, Training]:
     """Return evidence and labels of single samples, or the differences of pairs for a question that compares."""
     if not train.question.compares:
@@ -315,36 +360,6 @@ def in_question(known: EvidenceTable, train: Training) -> tuple[EvidenceTable, T
 def synthetic_in(train: Training) -> int:
     """Return the number of synthetic conversations among the training data."""
     return len({sample.conversation.id for sample in train.samples if sample.conversation.is_synthetic})
-
-
-def _cross_validated(
-    project: Project,
-    evaluator: Evaluator,
-    train: Training,
-    known: EvidenceTable,
-    models: Models,
-    step: OnAnswer,
-    on_stage: OnStage,
-) -> tuple[Evaluator, Compared]:
-    """Predict out of fold, then fit on everything."""
-    config, cache = project.config, FitCache(project.store)
-    experiment = Experiment.of(
-        known, train.labels, evaluator.question, config.folds, config.seed, project.rubric.learned_on, cache
-    )
-    on_stage(f"{evaluator.name}: {len(experiment.splits)} folds")
-    predictions = experiment.cached(
-        evaluator.name, cache_key(evaluator), lambda: run(evaluator.cross_predict(train, experiment), models, step)
-    )
-    on_stage("baselines")
-    others = baselines(experiment, [evaluator.name])
-    on_stage("intervals")
-    speakers = speakers_of(experiment.ratings, train.samples)
-    comparison = compared(experiment, [predictions, *others], config.draws, speakers)
-    comparison = replace(comparison, leak=leak_of(evaluator, experiment, comparison))
-    on_stage(f"{evaluator.name}: all labels")
-    fitted = cache.fitted(experiment, evaluator, lambda: run(evaluator.fit(train, known), models, step))
-    fitted = run(fitted.with_gate(train), models, step)
-    return fitted, Compared(comparison, known, train)
 
 
 def leak_of(
@@ -388,38 +403,6 @@ def leak_of(
     if leaking is None or not leaking.scored.any():
         return None
     return Leak.of(leaking, comparison[evaluator.name], tested, groups=len(set(rated.group)))
-
-
-def _tested_on_side(
-    project: Project,
-    evaluator: Evaluator,
-    train: Training,
-    known: EvidenceTable,
-    side: Split,
-    models: Models,
-    step: OnAnswer,
-    on_stage: OnStage,
-) -> tuple[Evaluator, Compared]:
-    """Fit on one side of a split and test on the other; the tested evaluator is kept."""
-    config = project.config
-    own, other = train.only(side.train), train.only(side.test)
-    seen = known.filter(side.train, train.group_of)
-    on_stage(f"{evaluator.name}: training side")
-    fitted = run(evaluator.fit(own, seen), models, step)
-    on_stage(f"{evaluator.name}: test side")
-    sources = [run(source.examine(other), models, step) for source in fitted.sources]
-    fitted = run(replace(fitted, sources=tuple(sources)).with_gate(own), models, step)
-    table = seen.concat(known.filter(side.test, train.group_of))
-    for source in sources:
-        if learns(source):
-            measured = run(source.measure(other.samples), models, step)
-            table = joined(table, measured, source.name)
-    rivals = {name: answers for source in sources for name, answers in source.rivals().items()}
-    comparison = compare_held_out(
-        evaluator.name, lambda question: _Fitted(fitted), evaluator.question, table, train.labels, side, rivals,
-        config.draws, config.seed, lambda rated: speakers_of(rated, train.samples),
-    )  # fmt: skip
-    return fitted, Compared(comparison, table, train)
 
 
 class _Fitted:

@@ -7,14 +7,11 @@ Files without lines, and formats whose conversations span lines, are prepared in
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent import futures
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +32,7 @@ from accord.formats import (
     read_lines,
     with_roles,
 )
-from accord.learning import cores
+from accord.learning import WorkerLost, WorkerThreads, cores
 from accord.store import AnnotationKeys, TableRow, conversation_row, label_row, now
 from accord.values import ISSUE, Annotation, Label, PlainTurns, Rubric, check_label
 
@@ -273,14 +270,7 @@ def _misspelled_role(record: Record, job: ImportJob) -> BadInput | None:
 def _labels_of(record: Record, job: ImportJob, bad: list[BadInput], valid: set[tuple[str, Any]]) -> Iterator[Label]:
     """Yield the labels of a record and of its rating columns, on the scales of their questions.
 
-    Args:
-        record: The record.
-        job: The import.
-        bad: Receives the errors of labels that are skipped.
-        valid: Collects whole numbers that are valid answers, so that each is validated once.
-
-    Raises:
-        BadInput: A label is invalid, and bad rows are not skipped.
+    `bad` receives the errors of labels that are skipped; `valid` collects whole numbers that are valid answers.
     """
 
     def report(error: BadInput) -> None:
@@ -311,11 +301,7 @@ def _labels_of(record: Record, job: ImportJob, bad: list[BadInput], valid: set[t
 
 
 def _validated(label: Label, rubric: Rubric) -> Label:
-    """Return a label with a value of its question's scale.
-
-    Raises:
-        BadInput: The value is not an answer to the question.
-    """
+    """Return a label with a value of its question's scale."""
     question = rubric.get(label.question)
     if label.value is not None:
         value = answer_to(question, label.value, label.question)
@@ -326,31 +312,9 @@ def _validated(label: Label, rubric: Rubric) -> Label:
 
 # --- several processes ---------------------------------------------------------------------------------------------
 
-_JOB: ImportJob | None = None
-"""Job of this worker process."""
 
-
-def _start_worker(job: ImportJob) -> None:
-    global _JOB
-    _JOB = job
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent is gone, since it would wait for more work forever."""
-    from multiprocessing import parent_process
-    from multiprocessing.connection import wait
-
-    parent = parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
-    os._exit(1)
-
-
-def _prepare_lines(lines: Lines) -> ImportBatch:
-    job, batch, ignored = _JOB, ImportBatch(), list[str]()
-    assert job is not None
+def _prepare_lines(job: ImportJob, lines: Lines) -> ImportBatch:
+    batch, ignored = ImportBatch(), list[str]()
     assert isinstance(job.path, Path)
     records = read_lines(job.path, job.format, lines, batch.bad.append if job.skips else None, ignored.append)
     while not _fill(batch, records, job):
@@ -360,17 +324,9 @@ def _prepare_lines(lines: Lines) -> ImportBatch:
 
 
 def _parallel(job: ImportJob, batches: Iterator[Lines], workers: int) -> Iterator[ImportBatch]:
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_all_start_methods, get_context
-
-    # Never a plain fork: locks that other threads hold at that moment would stay locked in the child.
-    context = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
-    with suppress(AttributeError):
-        context.set_forkserver_preload([__name__])  # imported once, not once per worker
-    pool = futures.ProcessPoolExecutor(workers, context, _start_worker, (job,))
-    pending: deque[futures.Future[ImportBatch]] = deque()
+    pending: deque[Future[ImportBatch]] = deque()
     bad, is_over, failure = 0, False, None
-    try:
+    with WorkerThreads(partial(_prepare_lines, job), workers, (__name__,)) as threads:
         while pending or not is_over:
             try:
                 lines = None if is_over else next(batches, None)
@@ -378,19 +334,22 @@ def _parallel(job: ImportJob, batches: Iterator[Lines], workers: int) -> Iterato
                 lines, failure = None, error
             is_over = lines is None
             if lines is not None:
-                pending.append(pool.submit(_prepare_lines, lines))
+                pending.append(threads.submit(lines))
             if pending and (is_over or len(pending) >= _BATCHES_AHEAD * workers):
-                batch = pending.popleft().result()
+                batch = _result(pending.popleft(), job)
                 yield batch
                 bad = 0 if batch.conversations else bad + len(batch.bad)
                 if bad > MAX_BAD_ROWS:
                     raise BadInput(f"{job.path}: {bad:,} bad rows in succession")
-        if failure is not None:
-            raise failure
-    except BrokenProcessPool:
+    if failure is not None:
+        raise failure
+
+
+def _result(future: Future[ImportBatch], job: ImportJob) -> ImportBatch:
+    try:
+        return future.result()
+    except WorkerLost:
         raise AccordError(
             f"a worker that read {job.path} was killed, perhaps for lack of memory. The rows before are stored; run "
             "the command again with --workers 1"
         ) from None
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -137,8 +137,7 @@ def import_files(
         on_progress: Called now and then with the number of rows read so far.
         options: The columns with labels, and the names of roles and annotators; by default the columns are chosen by
             name and values, as `survey_files` does.
-        workers: Number of processes that parse and validate a large file of JSON lines. More than one needs a script
-            with `if __name__ == "__main__":`.
+        workers: Number of processes that parse and validate a large file of JSON lines.
         replace: Undo the earlier import of each file first. Both are one transaction: if reading fails, the earlier
             import stays.
 

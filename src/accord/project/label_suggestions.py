@@ -44,11 +44,7 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
 
 
 def _check_rates(project: Project) -> None:
-    """Reject a main question that compares.
-
-    Raises:
-        BadInput: The question compares.
-    """
+    """Reject a main question that compares."""
     if project.question.compares:
         raise BadInput(f"{project.question.id!r} compares two conversations; this needs a main question that rates one")
 
@@ -60,7 +56,7 @@ def estimate(project: Project) -> Estimates:
     message, or the attributes in `group_by`.
 
     Raises:
-        BadInput: Labels are about turns or comparisons, or a system has too few labelled conversations.
+        BadInput: Labels are about turns or comparisons, or a system has too few labeled conversations.
     """
     _check_rates(project)
     question, config = project.question, project.config

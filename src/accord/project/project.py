@@ -28,13 +28,12 @@ if TYPE_CHECKING:  # opening a project imports no code for learning, models or s
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
     from accord.learning import Evaluator, EvaluatorSettings, Level, WorkerPool
     from accord.models import Budget, Caps, Models, ModelSettings, OnAnswer, Plan, RecordedAnswers
-    from accord.project.ask_models import JudgeSelection
     from accord.project.diagnostics import Insights
-    from accord.project.import_worker import ImportOptions
     from accord.project.importing import Imported
+    from accord.project.judging import JudgeSelection
     from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
     from accord.project.synthesising import SynthRun
-    from accord.scoring import Execution, PartsRun, Perspective, ScoreOptions, ScoreProgress, ScoreRun
+    from accord.scoring import Execution, PartsRun, Perspective, ScoreOptions, ScoreRun
     from accord.statistics import Groups
     from accord.synth import TwoSampleResult
 
@@ -238,25 +237,12 @@ class Project:
 
     # --- conversations and labels -------------------------------------------------------------------------------
 
-    def import_(
-        self,
-        paths: Any,
-        format: str = "auto",
-        columns: Mapping[str, str] | None = None,
-        skip_bad_rows: bool = False,
-        on_progress: Callable[[int], None] | None = None,
-        options: ImportOptions | None = None,
-        workers: int = 1,
-        replace: bool = False,
-    ) -> Imported:
-        """Read conversations and labels into the store; see `import_files` for the arguments.
+    def import_(self, paths: Any, **reading: Any) -> Imported:
+        """Read conversations and labels into the store; see `accord.project.importing.import_files` for the arguments.
 
         `paths` is a file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources.
         """
-        return steps.import_files(
-            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress,
-            options or steps.ImportOptions(), workers, replace,
-        )  # fmt: skip
+        return steps.import_files(self.store, self.rubric, paths, **reading)
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Return samples for targets, ordered by conversation id and turn."""
@@ -317,7 +303,7 @@ class Project:
             whole = evaluator.level == "conversation"
             rated = Labels(label for label in rated if (label.target.turn is None) == whole)
         if not len(rated):
-            raise BadInput(missing_labels(evaluator.question.id, labels, self.rubric, self.config.rubric))
+            raise BadInput(missing_labels(evaluator.question.id, labels, self.store, self.config.rubric))
         own = {name for source in evaluator.sources for name in source.own_questions()}
         uses_others = evaluator.takes_every_sheet and not evaluator.question.compares
         others = learning.other_sheets(labels, rated, own) if uses_others else []
@@ -361,12 +347,12 @@ class Project:
         on_step: Callable[[], None] = lambda: None,
         on_stop: Callable[[JudgeRun], None] = lambda run: None,
     ) -> JudgeRun:
-        """Ask the sources that need a model; see `accord.project.ask_models.judge`."""
-        return steps.ask_models.judge(self, sources, selection or steps.JudgeSelection(), on_step, on_stop=on_stop)
+        """Ask the sources that need a model; see `accord.project.judging.judge`."""
+        return steps.judging.judge(self, sources, selection or steps.JudgeSelection(), on_step, on_stop=on_stop)
 
     def plan_judge(self, sources: Sequence[str] = (), selection: JudgeSelection | None = None) -> Plan:
         """Plan the requests and the cost of `judge` without a request."""
-        return steps.ask_models.plan_judge(self, sources, selection or steps.JudgeSelection())
+        return steps.judging.plan_judge(self, sources, selection or steps.JudgeSelection())
 
     def fit(
         self,
@@ -439,7 +425,7 @@ class Project:
         execution: Execution | None = None,
         format: str = "auto",
         columns: Mapping[str, str] | None = None,
-        on_progress: Callable[[ScoreProgress], None] = lambda progress: None,
+        on_progress: Callable[[int, int], None] = lambda rows, expected: None,
         roles: Mapping[str, str] | None = None,
     ) -> PartsRun:
         """Score files of any number and size into a folder of parts; see `accord.scoring.folder.score_parts`."""

@@ -17,7 +17,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
-from accord.formats import NOT_APPLICABLE, answer_to, is_rating_name, number_in, words_of
+from accord.formats import NOT_APPLICABLE, answer_to, number_in, words_of
+from accord.store import Store
 from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
 
 MAX_OPTIONS = 11
@@ -158,11 +159,8 @@ def infer_scale(observed: ObservedAnswers) -> InferredScale | None:
     return _word_scale(words) if not numbers else None
 
 
-class MixedScales(NamedTuple):
-    """Counts of the values of one question on two scales: the lower values and the upper ones."""
-
-    low: dict[float, int]
-    high: dict[float, int]
+MixedScales = tuple[dict[float, int], dict[float, int]]
+"""Counts of the values of one question on two scales: the lower values and the upper ones."""
 
 
 def mixed_scales(observed: ObservedAnswers) -> MixedScales | None:
@@ -171,7 +169,7 @@ def mixed_scales(observed: ObservedAnswers) -> MixedScales | None:
     The lower values are whole numbers from 1 upward (three or more, without a hole), the upper ones lie on a grid of
     fives up to 100 and begin at twice the highest of the lower ones, and each side has a twentieth of the values.
 
-    >>> mixed_scales(ObservedAnswers("q", values=Counter({1: 4, 2: 5, 3: 4, 20: 2, 60: 1, 100: 3}))).high
+    >>> mixed_scales(ObservedAnswers("q", values=Counter({1: 4, 2: 5, 3: 4, 20: 2, 60: 1, 100: 3})))[1]
     {20.0: 2, 60.0: 1, 100.0: 3}
     >>> mixed_scales(ObservedAnswers("q", values=Counter({0: 4, 5: 5, 10: 4, 20: 2, 60: 1, 100: 3})))
     """
@@ -190,7 +188,7 @@ def mixed_scales(observed: ObservedAnswers) -> MixedScales | None:
         return None
     on_grid = all((number / 5).is_integer() for number in high) and min(high) >= 2 * max(low)
     least = sum(counted.values()) / 20
-    return MixedScales(low, high) if on_grid and min(sum(low.values()), sum(high.values())) >= least else None
+    return (low, high) if on_grid and min(sum(low.values()), sum(high.values())) >= least else None
 
 
 def rescaled(question: Question, observed: ObservedAnswers) -> Question:
@@ -273,11 +271,6 @@ def _word_scale(words: Mapping[str, int]) -> InferredScale | None:
 
 
 # --- columns that are questions ------------------------------------------------------------------------------------
-
-
-def has_question_name(observed: ObservedAnswers) -> bool:
-    """Return True if a column is named like a rating."""
-    return is_rating_name(observed.name)
 
 
 def has_scale_values(observed: ObservedAnswers) -> bool:
@@ -369,7 +362,7 @@ def infer_rubric(
 def is_guess(observed: ObservedAnswers, scale: Scale) -> bool:
     """Return True if a numeric scale is inferred from extreme values that are not the ends of a usual scale."""
     numbers = [number for value in observed.values if (number := number_of(value)) is not None]
-    if observed.ends is not None or not scale.is_ordered or scale.kind is ScaleKind.BINARY or len(numbers) < 2:
+    if observed.ends is not None or not scale.is_ordered or len(numbers) < 2:
         return False
     return 2 * len(numbers) > len(observed.values) and (min(numbers), max(numbers)) not in _ENDS
 
@@ -404,13 +397,11 @@ def _mixed_text(observed: ObservedAnswers, mixed: MixedScales) -> str:
     rows = sorted(set(chain.from_iterable(rare)))
     lines = ", ".join(str(row.line) for row in rows[:MAX_LOCATIONS])
     named = f"{rows[0].path}, lines {lines}{', ...' if len(rows) > MAX_LOCATIONS else ''}" if rows else "see the file"
-    low, high = (
-        f"{sum(side.values())} from {_plain(min(side))} to {_plain(max(side))}" for side in (mixed.low, mixed.high)
-    )
+    low, high = (f"{sum(side.values())} from {_plain(min(side))} to {_plain(max(side))}" for side in mixed)
     return (
         f"{observed.name!r} has values on two scales: {low} and {high} ({named} hold the rarer ones). Convert them to "
         f"one scale, or set a scale that holds both: --scale {shlex.quote(observed.name)}="
-        f"{_plain(min(mixed.low))}..{_plain(max(mixed.high))}"
+        f"{_plain(min(mixed[0]))}..{_plain(max(mixed[1]))}"
     )
 
 
@@ -454,14 +445,19 @@ def _main_question(observed: Sequence[ObservedAnswers]) -> str:
     return max(observed, key=rank).name
 
 
-def missing_labels(question: str, labels: Labels, rubric: Rubric, path: str) -> str:
+def missing_labels(question: str, labels: Labels, store: Store, path: str) -> str:
     """Return the error message for a question without labels, with the other questions that have some."""
+    if store.replaces:
+        return (
+            f"no label on the main question {question!r}: the store {store.replaces} does not exist. Create it: "
+            "accord import chats.jsonl labels.csv; or correct `store:` in accord.yaml"
+        )
     counts = Counter(label.question for label in labels if label.question != question)
     others = {name: count for name, count in counts.most_common() if not name.startswith(ISSUE)}
     if not others:
         return f"no label on the main question {question!r}; import some: accord import chats.jsonl labels.csv"
     listed = ", ".join(f"{name} ({count})" for name, count in others.items())
-    known = next((name for name in others if rubric.get(name) is not None), None)
+    known = next((name for name in others if store.rubric is not None and store.rubric.get(name) is not None), None)
     name = shlex.quote(next(iter(others)) if known is None else known)
     in_rubric = "" if known is None else f" `main: {known}` in {path}, or"
     once = "" if known is None else f". To learn it without changing the rubric: accord fit --question {name}"

@@ -40,17 +40,7 @@ SHIPPED = "llm-rubric"
 
 @dataclass(frozen=True)
 class RunResult:
-    """Results of a run.
-
-    Attributes:
-        imported: Imported conversations and labels.
-        compared: Comparison of all evaluators; `None` if one was named.
-        fitted: The fitted evaluator.
-        scored: Scores of all conversations.
-        recorded: Agreement of each recorded judge with people.
-        files: Paths of the results by name.
-        notes: Sentences about inferred settings.
-    """
+    """Results of a run; `compared` is `None` if an evaluator was named, and `files` are the results by name."""
 
     imported: Imported
     compared: Compared | None
@@ -71,7 +61,7 @@ class RunOptions:
         labels: Columns with ratings in the files of conversations.
         raters: Columns with the ratings of one person each.
         scales: Lowest and highest value by question.
-        unnamed: Treat annotators as positions in a list, not as persons.
+        is_anonymous: Treat annotators as positions in a list, not as persons.
         roles: Roles of the files mapped to those of Accord.
         recorded_model: Recorded model to use as the judge.
         evaluator: Evaluator to fit without comparing all.
@@ -85,7 +75,7 @@ class RunOptions:
     labels: Sequence[str] = ()
     raters: Sequence[str] = ()
     scales: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    unnamed: bool = False
+    is_anonymous: bool = False
     roles: Mapping[str, str] = field(default_factory=dict)
     recorded_model: str | None = None
     evaluator: str | None = None
@@ -152,7 +142,9 @@ def run_project(
     with Project(config, rubric) as project:
         on_stage("reading")
         options_of_import = _import_options(survey, rubric, options, note)
-        imported = project.import_(survey.files, format, columns, skip_bad_rows, options=options_of_import)
+        imported = project.import_(
+            survey.files, format=format, columns=columns, skip_bad_rows=skip_bad_rows, options=options_of_import
+        )
         _check_enough(project, note)
         if any(config.models[role].mode != "recorded" for role in _asked_roles(project)):
             on_stage("judging")
@@ -268,7 +260,7 @@ def _import_options(
     survey: FileSurvey, rubric: Rubric, options: RunOptions, note: Callable[[str], None]
 ) -> ImportOptions:
     """Return the import options; the main question is learned at the level of most of its ratings."""
-    if survey.positions and not options.unnamed:
+    if survey.positions and not options.is_anonymous:
         note(positions_note(survey.positions))
     main = survey.questions.get(rubric.main)
     levels: dict[str, str] = {}
@@ -277,7 +269,7 @@ def _import_options(
         others = main.total - main.turn_answers if main.level == "turn" else main.turn_answers
         note(f"{rubric.main!r} has ratings of turns and of conversations; {others} of the rarer level are left out")
     turns = [name for name in survey.rating_columns if name in survey.turn_questions]
-    reading = ImportOptions(is_anonymous=options.unnamed, roles=options.roles, levels=levels)
+    reading = ImportOptions(is_anonymous=options.is_anonymous, roles=options.roles, levels=levels)
     return replace(survey_options(survey, rubric, reading), rating_columns=survey.rating_columns, turn_questions=turns)
 
 
@@ -285,7 +277,7 @@ def positions_note(positions: Sequence[str]) -> str:
     """Return the note about annotators whose names look like positions in a list."""
     return (
         f"annotators {positions[0]} to {positions[-1]} look like positions in a list; they are treated as "
-        "the same persons in all files. Otherwise use --unnamed"
+        "the same persons in all files. Otherwise use --anonymous"
     )
 
 

@@ -18,7 +18,6 @@ from accord.project import Compared, Fitted, Insights, Project, latest_audit
 from accord.report.page import render_page
 from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import STATISTICS, Diagram, range_names
-from accord.store import Store
 from accord.validation import NEW, Comparison, SystemDifference, SystemMetrics, is_better
 from accord.values import Estimate, Rubric, number
 from accord.version import __version__
@@ -39,11 +38,7 @@ OBSERVED, PREDICTED, JUDGE = "observed", "predicted", "judge's raw answer"
 def write_report(project: Project, path: str | Path, fitted: Fitted | None = None, about: str = "") -> Path:
     """Write the report of an evaluator, with the latest scores, drift and audit of the store.
 
-    Args:
-        project: The project.
-        path: Path of the HTML file.
-        fitted: Fitted evaluator; by default the project's evaluator is fitted again.
-        about: Text about the conversations and ratings.
+    Without `fitted`, the project's evaluator is fitted again; `about` is a text about the conversations and ratings.
 
     Raises:
         BadInput: There are no ratings, or too few.
@@ -52,9 +47,10 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
     target = Path(path)
     store, which = project.store, project.config.synthetic
     scores, drift = latest_scores(store, project.mart, which), latest_drift(store, which)
+    last_fit = latest(store, "fit")
     shown = content(
         done, project.insights(done), scores, latest_audit(store), drift, project.rubric,
-        done.spent or _last_spent(store), about,
+        done.spent or ((last_fit or {}).get("results") or {}).get("spent"), about,
     )  # fmt: skip
     write_atomically(target, render_page("report.html", shown), "xmlcharrefreplace")
     return target
@@ -80,13 +76,14 @@ def content(
             "no ratings of this evaluator's question, so its agreement with people is unknown; import ratings"
         )
     tried, found = fitted.held_out, fitted.held_out.comparison
+    of_sources = {line for each in fitted.findings.values() for line in each.cautions}  # in their own sections
     return dict(
         version=__version__,
         comparison=found,
         data=_data(tried, rubric),
         verdict=verdict(found),
         about=about,
-        cautions=[*insights.cautions, *_own_cautions(fitted)],
+        cautions=[*insights.cautions, *(line for line in fitted.cautions if line not in of_sources)],
         agreement_charts=[_interval_chart(found, "rmse"), _interval_chart(found, "pearson")],
         habits=_habits(found),
         reliability=reliability(insights),
@@ -104,18 +101,6 @@ def content(
         scores=_scores(scores),
         columns=[(name, TITLES[name]) for name in COLUMNS],
     )
-
-
-def _own_cautions(fitted: Fitted) -> list[str]:
-    """Return the cautions of the fit, without those that appear in the section of a source."""
-    of_sources = {line for found in fitted.findings.values() for line in found.cautions}
-    return [line for line in fitted.cautions if line not in of_sources]
-
-
-def _last_spent(store: Store) -> Mapping[str, Any] | None:
-    """Return the cost of the last fit."""
-    found = latest(store, "fit")
-    return None if found is None else (found["results"] or {}).get("spent")
 
 
 # --- parts --------------------------------------------------------------------------------------------------------

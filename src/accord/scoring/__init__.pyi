@@ -1,15 +1,15 @@
-from . import batch as batch, parts as parts
+from . import batch as batch, folder as folder, parts as parts
 from .batch import BatchScorer as BatchScorer, ModelAccess as ModelAccess
-from .certificate import Certificate as Certificate, certify as certify
+from .guarantees import Certificate as Certificate, certify as certify
 from .file import counted as counted, latest as latest, latest_drift as latest_drift, latest_scored as latest_scored
 from .file import latest_scores as latest_scores, score as score, score_file as score_file
 from .folder import Execution as Execution, merge_parts as merge_parts, score_parts as score_parts
-from .folder import ScoreProgress as ScoreProgress, Shard as Shard
+from .folder import Shard as Shard
 from .parts import finished as finished, read_manifest as read_manifest
 from .pipeline import Perspective as Perspective, samples_of as samples_of, ScoreOptions as ScoreOptions
 from .pipeline import Scorer as Scorer, Scores as Scores, TURNS as TURNS, Turns as Turns
 from .results import PartsRun as PartsRun, ScoreCounts as ScoreCounts, ScoreRun as ScoreRun
 from .score_rows import add_parts as add_parts, ConversationFacts as ConversationFacts, input_of as input_of
 from .score_rows import MartRepair as MartRepair, milliseconds as milliseconds, repair as repair, RowOrigin as RowOrigin
-from .selective import LEFT as LEFT, left_for_people as left_for_people, NOT_COUNTED as NOT_COUNTED
-from .selective import Selection as Selection
+from .guarantees import LEFT as LEFT, left_for_people as left_for_people, NOT_COUNTED as NOT_COUNTED
+from .guarantees import Selection as Selection

@@ -22,8 +22,8 @@ from accord.edges import BadInput, BadRow, BudgetReached, one_line
 from accord.formats import Fields, WrongShape, arrow_schema, check_roles, convert_row, score_frame, with_roles
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
+from accord.scoring.guarantees import NOT_COUNTED
 from accord.scoring.pipeline import NO_REPLY, Perspective, ScoreOptions, Scorer, Scores, samples_of
-from accord.scoring.selective import NOT_COUNTED
 from accord.store import SharedBudget, Store, StoreError
 from accord.values import Conversation, Sample, Target, Unscored, canonical_json
 
@@ -68,8 +68,7 @@ class ModelAccess:
     folder: Path | None = None
 
 
-@dataclass(frozen=True)
-class _OpenScorer:
+class _OpenScorer(NamedTuple):
     scorer: Scorer
     models: Models
 
@@ -334,10 +333,4 @@ def _like(batch: Any, table: pl.DataFrame) -> Any:
     if not kind.__module__.startswith("pyarrow"):
         return table
     arrow = table.to_arrow().cast(arrow_schema()).combine_chunks()
-    return arrow if kind.__name__ != "RecordBatch" else (arrow.to_batches() or [_empty_batch()])[0]
-
-
-def _empty_batch() -> Any:
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_pylist([], schema=arrow_schema())
+    return arrow if kind.__name__ != "RecordBatch" else (arrow.to_batches() or [kind.from_pylist([], arrow.schema)])[0]

@@ -22,17 +22,25 @@ from accord.formats import (
     locate,
     read,
     read_labels,
+    score_frame,
     source_of,
     with_roles,
 )
 from accord.learning import Evaluator
 from accord.models import run
-from accord.scoring.adaptive import adaptive_rubric, ask_adaptively
-from accord.scoring.certificate import Certificate, certify
-from accord.scoring.pipeline import NO_REPLY, Perspective, ScoreOptions, Scorer, Scores, ScoringProject
+from accord.scoring.guarantees import LEFT, NOT_COUNTED, Certificate, certify
+from accord.scoring.pipeline import (
+    NO_REPLY,
+    Perspective,
+    ScoreOptions,
+    Scorer,
+    Scores,
+    ScoringProject,
+    adaptive_rubric,
+    ask_adaptively,
+)
 from accord.scoring.results import ScoreCounts, ScoreRun
 from accord.scoring.score_rows import RowOrigin
-from accord.scoring.selective import LEFT, NOT_COUNTED
 from accord.statistics import groups_of
 from accord.store import Mart, Store, batches, runs_in, scores_of_run
 from accord.validation import Shift, drift_summary, shifts
@@ -210,7 +218,8 @@ def score(
     } | {name: value for name, value in project.config.shown().items() if name != "evaluator"}  # fmt: skip
     # A conversation without a turn to score is a sample of the whole, which an evaluator of turns does not score.
     samples = (s for each in conversations for s in scorer.samples(each) or [Sample(each)])
-    counts, rows, count = ScoreCounts(), list[ScoreRow](), _ConversationCount()
+    counts, rows = ScoreCounts(), list[ScoreRow]()
+    count, in_training, last = 0, 0, None
     with project.store.run(command, settings) as record:
         origin = RowOrigin.of(evaluator.name, digest, evaluator.question.id, run=record.id)
         with project.mart.writer() as mart, nullcontext() if out is None else ScoreWriter(out) as file:
@@ -225,14 +234,17 @@ def score(
                 new = [score.to_json() for score in scores]
                 mart.write(origin.batch(batch, new))
                 rows.extend(new) if file is None else file.write(new)
-                counts, done = counts.plus(ScoreCounts.of_rows(new)), done + len(batch)
-                count.add(new)
+                counts, done = counts.plus(ScoreCounts.of(score_frame(new))), done + len(batch)
+                for row in new:  # the rows of one conversation follow each other
+                    if row["conversation"] != last:
+                        last = row["conversation"]
+                        count, in_training = count + 1, in_training + row["in_training"]
                 on_scored(done)
         project.mart.tidy()
         moved = drift.shifts()
         result = ScoreRun(
             counts, evaluator.level or "conversation", None if out is None else str(out), record.id,
-            count.conversations, count.in_training,
+            count, in_training,
             skipped=0 if given is None else given.skipped,
             bad_rows=() if given is None else tuple(map(str, given.bad[:_MOST_BAD_ROWS])),
             drift=[shift.to_json() for shift in moved], drift_said=drift_summary(moved) if moved else None,
@@ -242,21 +254,6 @@ def score(
         )  # fmt: skip
         record.results.update(result.to_json())
     return result
-
-
-@dataclass
-class _ConversationCount:
-    """Number of conversations in rows; the rows of one conversation follow each other."""
-
-    conversations: int = 0
-    in_training: int = 0
-    _last: str | None = None
-
-    def add(self, rows: Iterable[ScoreRow]) -> None:
-        for row in rows:
-            if row["conversation"] != self._last:
-                self._last = row["conversation"]
-                self.conversations, self.in_training = self.conversations + 1, self.in_training + row["in_training"]
 
 
 def _each_scored(
@@ -275,12 +272,7 @@ def _each_scored(
 def _certificate(
     project: ScoringProject, evaluator: Evaluator, records: Iterable[Record], options: ScoreOptions
 ) -> Certificate:
-    """Test the evaluator's bands on fresh labels of some of the records.
-
-    Raises:
-        BadInput: The file cannot be read, or labels are in the store already.
-        GateFailed: The bands are not certified.
-    """
+    """Test the evaluator's bands on fresh labels of some of the records."""
     assert options.certify is not None
     fresh = Labels(read_labels(options.certify, project.rubric)).on(evaluator.question.id)
     known = set(project.rated(evaluator.question.id).targets)
@@ -306,11 +298,7 @@ def _keep_left(store: Store, samples: Sequence[Sample], scores: Scores) -> None:
 def _batch_scorer(
     project: ScoringProject, scorer: Scorer, drift: _DriftWatch, options: ScoreOptions
 ) -> Callable[[Sequence[Sample]], Scores]:
-    """Return the function that scores a batch of samples.
-
-    Raises:
-        BadInput: An adaptive rubric is combined with a panel, or cannot be made.
-    """
+    """Return the function that scores a batch of samples."""
     if options.ask is None:
 
         def score_batch(samples: Sequence[Sample]) -> Scores:

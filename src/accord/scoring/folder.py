@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import BadInput, parse_whole_number, unescape_formula, unpacked_name, unreadable_parquet
+from accord.edges import (
+    BadInput,
+    MissingExtra,
+    UnknownName,
+    count_of,
+    parse_whole_number,
+    unescape_formula,
+    unpacked_name,
+    unreadable_parquet,
+)
 from accord.formats import (
     BAD_ROW,
     ENDINGS,
@@ -26,8 +40,8 @@ from accord.formats import (
     storage_options,
     write_file,
 )
+from accord.learning import ONE_THREAD, WorkerLost, WorkerThreads
 from accord.scoring.batch import BatchScorer
-from accord.scoring.engines import engine_named
 from accord.scoring.parts import (
     ScorePart,
     ScoringJob,
@@ -35,13 +49,14 @@ from accord.scoring.parts import (
     check_parts,
     conclude,
     finished,
+    part_adapter,
     part_rows,
     part_url,
     read_manifest,
     reading_part,
+    score_piece,
 )
 from accord.scoring.results import PartsRun, ScoreCounts, sum_counts
-from accord.values import SCORE_COLUMNS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -92,34 +107,26 @@ class Execution:
     shard: Shard = Shard()
 
 
-@dataclass(frozen=True)
-class ScoreProgress:
-    """Progress of a run.
-
-    Attributes:
-        rows: Rows scored so far.
-        expected: Estimated number of all rows.
-    """
-
-    rows: int
-    expected: int
-
-
 def score_parts(
     scorer: BatchScorer,
     source: str | Path | Sequence[str | Path],
     out: str | Path,
     execution: Execution = Execution(),
-    on_progress: Callable[[ScoreProgress], None] = lambda progress: None,
+    on_progress: Callable[[int, int], None] = lambda rows, expected: None,
 ) -> PartsRun:
     """Score files, folders, globs or objects of a store into a folder of parts; existing parts are kept.
+
+    `on_progress` receives the number of rows scored so far, and the estimated number of all rows.
 
     Raises:
         BadInput: An input cannot be read, or the folder holds something else.
         BudgetReached: The budget is spent; finished parts stay.
         MissingExtra: A package is not installed.
+        UnknownName: No engine has this name.
     """
-    engine, workers = engine_named(execution.engine), _worker_count(scorer, execution)
+    if execution.engine not in ENGINES:
+        raise UnknownName("engine", execution.engine, ENGINES)
+    workers = _worker_count(scorer, execution)
     job = ScoringJob(scorer, str(out) if is_remote(str(out)) else str(Path(out).resolve()))
     files = _files([source] if isinstance(source, str | Path) else source)
     pieces = split_files(files, scorer.format, scorer.columns)
@@ -137,13 +144,13 @@ def score_parts(
     failed: dict[str, str] = {}
     size, rows, total_size = 0, 0, sum(piece.size for piece in todo)
     try:
-        for part in engine(job, todo, workers):
+        for part in ENGINES[execution.engine](job, todo, workers):
             if part.failed:
                 failed[part.place] = part.failed
                 continue
             made.append(part)
             size, rows = size + part.size, rows + part.counts.rows
-            on_progress(ScoreProgress(rows, round(rows * total_size / max(size, 1))))
+            on_progress(rows, round(rows * total_size / max(size, 1)))
     finally:
         parts = conclude(job, manifest, made, pieces)
     keys = {part.key for part in parts}
@@ -169,11 +176,7 @@ def _worker_count(scorer: BatchScorer, execution: Execution) -> int:
 
 
 def _files(sources: Iterable[str | Path]) -> list[File]:
-    """Return the given files and those of given folders, each once; texts without speakers in folders are skipped.
-
-    Raises:
-        BadInput: There is no file.
-    """
+    """Return the given files and those of given folders, each once; texts without speakers in folders are skipped."""
     files, skipped = set[File](), list[str]()
     for source in map(str, sources):
         is_folder = Path(source).is_dir() or (is_remote(source) and not source.lower().endswith(TEXT_SUFFIX))
@@ -195,6 +198,101 @@ def _reason_to_pass_over(file: File) -> str | None:
         return reason_to_skip(path)
 
 
+# --- engines -------------------------------------------------------------------------------------------------------
+
+ATTEMPTS = 3
+"""Number of workers that may be killed on a piece before it fails; it may need too much memory."""
+_IMPORTS = ("accord.scoring.parts",)
+
+Engine = Callable[[ScoringJob, Sequence[FilePiece], int], Iterator[ScorePart]]
+"""A function that scores pieces with a number of workers, and yields each part as it is finished."""
+
+
+def local(job: ScoringJob, pieces: Sequence[FilePiece], workers: int) -> Iterator[ScorePart]:
+    """Score in worker processes of this machine; one worker scores in this process."""
+    if workers == 1 or len(pieces) <= 1:
+        yield from (score_piece(job, piece) for piece in pieces)
+        return
+    with WorkerThreads(partial(score_piece, job), min(workers, len(pieces)), _IMPORTS, ATTEMPTS) as threads:
+        running = {threads.submit(piece): piece for piece in pieces}
+        for done in as_completed(running):
+            try:
+                yield done.result()
+            except WorkerLost:
+                reason = f"its worker process was killed {ATTEMPTS} times, perhaps for lack of memory; lower --workers"
+                yield replace(ScorePart.of(running[done]), failed=reason)
+
+
+def ray(job: ScoringJob, pieces: Sequence[FilePiece], workers: int) -> Iterator[ScorePart]:
+    """Score on Ray Data with a pool of actors, each of which scores one piece at a time.
+
+    Uses the cluster at RAY_ADDRESS, else a local Ray that ends with the run. Ray's usage reports are off.
+
+    Raises:
+        MissingExtra: `accord[ray]` is not installed.
+    """
+    if not pieces:
+        return
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before the import
+    try:
+        import ray as _ray
+        import ray.data as _data
+    except ImportError:
+        raise MissingExtra("--engine ray", "ray") from None
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    is_new = not _ray.is_initialized()
+    with redirect_stdout(sys.stderr):  # Ray reports lost workers on stdout, which is for results
+        if is_new:
+            _start_ray(_ray)
+        try:
+            yield from _on_ray(_data, job, pieces, workers)
+        finally:
+            if is_new:
+                _ray.shutdown()
+
+
+def _on_ray(data: Any, job: ScoringJob, pieces: Sequence[FilePiece], workers: int) -> Iterator[ScorePart]:
+    data.DataContext.get_current().enable_progress_bars = False
+    rows = [{"piece": json.dumps(piece.to_json())} for piece in pieces]
+    parts = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+        _actor_of(job), batch_size=1, batch_format="pyarrow",
+        # With two CPUs, two actors of one CPU each would hang, because no CPU is left to distribute the work.
+        num_cpus=0.5, compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
+    )  # fmt: skip
+    for row in parts.iter_rows():
+        yield part_adapter().validate_json(row["part"])
+
+
+def _start_ray(ray: Any) -> None:
+    """Join the cluster at RAY_ADDRESS, or start a local one on the loopback address."""
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(logging_level=logging.ERROR, log_to_driver=False)
+        return
+    for name, value in ONE_THREAD.items():
+        os.environ.setdefault(name, value)  # inherited by Ray's processes
+    ray.init(
+        address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+        num_cpus=max(2, os.cpu_count() or 2), _node_ip_address="127.0.0.1",
+    )  # fmt: skip
+
+
+def _actor_of(job: ScoringJob) -> type:
+    """Return an actor class that contains the job, so that a restarted actor also has it."""
+
+    class PieceActor:
+        def __call__(self, batch: Any) -> Any:
+            import pyarrow as pa
+
+            pieces = [FilePiece.from_json(json.loads(text)) for text in batch.column("piece").to_pylist()]
+            return pa.table({"part": [json.dumps(asdict(score_piece(job, piece))) for piece in pieces]})
+
+    return PieceActor
+
+
+ENGINES: Mapping[str, Engine] = {"local": local, "ray": ray}
+"""Engines by name."""
+
+
 # --- parts as one file ----------------------------------------------------------------------------------------------
 
 
@@ -214,7 +312,8 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     if ending not in ENDINGS:
         raise BadInput(f"cannot write scores to {Path(str(out)).name!r}; the ending is one of {', '.join(ENDINGS)}")
     if manifest.get("left", 1):
-        raise BadInput(f"{manifest.get('left', 'some')} parts are missing; run accord score again, with every shard")
+        missing = count_of(manifest.get("left", 1), "part")
+        raise BadInput(f"{missing} missing of {display_path(str(folder))}; run accord score again, with every shard")
     keys = {row["key"] for row in manifest["parts"]}
     if lost := keys - finished(str(folder)):
         raise BadInput(f"part-{min(lost)}.parquet is gone; run the same accord score again")
@@ -227,7 +326,7 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     else:
         with ScoreWriter(Path(out)) as writer:
             for part in parts:
-                writer.write(map(_without_status, part_rows(str(folder), part.key)))
+                writer.write(part_rows(str(folder), part.key))
     return sum_counts(part.counts for part in parts)
 
 
@@ -239,11 +338,7 @@ def _scan(folder: str, part: ScorePart) -> pl.LazyFrame:
 
 
 def _check_counts(folder: str, part: ScorePart) -> None:
-    """Compare the rows of a part with its counts.
-
-    Raises:
-        BadInput: They differ, or the part cannot be read.
-    """
+    """Compare the rows of a part with its counts."""
     import polars as pl
 
     with reading_part(folder, part.key):
@@ -256,11 +351,7 @@ def _check_counts(folder: str, part: ScorePart) -> None:
 
 
 def _check_unique(scans: Sequence[pl.LazyFrame]) -> None:
-    """Check that every target has one score; bad rows do not count.
-
-    Raises:
-        BadInput: A target has several scores.
-    """
+    """Check that every target has one score; bad rows do not count."""
     import polars as pl
 
     targets = [scan.filter(pl.col("status") != BAD_ROW).select("conversation", "turn", "annotator") for scan in scans]
@@ -292,7 +383,3 @@ def _sink(folder: str, parts: Sequence[ScorePart], out: str) -> None:
                     scan.collect()
             raise
         write_file(out, made)
-
-
-def _without_status(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: row[name] for name in SCORE_COLUMNS}

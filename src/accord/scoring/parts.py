@@ -11,20 +11,18 @@ exists.
 from __future__ import annotations
 
 import gc
-import io
 import json
-import re
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from accord.edges import (
     MB,
@@ -53,7 +51,7 @@ from accord.formats import (
 )
 from accord.models import OUT_OF_BUDGET
 from accord.scoring.batch import BatchScorer
-from accord.scoring.results import ScoreCounts, sum_counts
+from accord.scoring.results import Count, ScoreCounts, sum_counts
 from accord.store import batches
 from accord.values import canonical_json, content_hash
 from accord.version import __version__
@@ -85,10 +83,10 @@ class ScorePart:
         size: Approximate number of bytes that were read; not saved.
     """
 
-    key: str
+    key: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
     place: str
     urls: tuple[str, ...]
-    start: int = 0
+    start: Count = 0
     counts: ScoreCounts = ScoreCounts()
     failed: str = ""
     seconds: float = 0.0
@@ -102,8 +100,7 @@ class ScorePart:
 
     def to_json(self) -> dict[str, Any]:
         """Return the saved fields as JSON values."""
-        piece = {"key": self.key, "place": self.place, "urls": list(self.urls), "start": self.start}
-        return {**piece, **asdict(self.counts)}
+        return {**{name: getattr(self, name) for name in _SAVED}, **asdict(self.counts)}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> ScorePart:
@@ -112,23 +109,17 @@ class ScorePart:
         Raises:
             ValueError, KeyError, TypeError: A value is missing, or is not one that `to_json` writes.
         """
-        counts = _counts_adapter().validate_python({name: row[name] for name in ScoreCounts.__dataclass_fields__})
-        key, place, urls, start = row["key"], row["place"], row["urls"], row["start"]
-        if not (isinstance(key, str) and _KEY.fullmatch(key)):
-            raise ValueError("the key is not 16 hexadecimal digits")
-        if not (isinstance(place, str) and isinstance(urls, list) and all(isinstance(url, str) for url in urls)):
-            raise ValueError("place and URLs are not text")
-        if type(start) is not int or start < 0:
-            raise ValueError("the start is not a number from 0")
-        return cls(key, place, tuple(urls), start, counts)
+        counts = {field.name: row[field.name] for field in fields(ScoreCounts)}
+        return part_adapter().validate_python({**{name: row[name] for name in _SAVED}, "counts": counts})
 
 
-_KEY = re.compile("[0-9a-f]{16}")
+_SAVED = ("key", "place", "urls", "start")
 
 
 @cache
-def _counts_adapter() -> TypeAdapter[ScoreCounts]:
-    return TypeAdapter(ScoreCounts)
+def part_adapter() -> TypeAdapter[ScorePart]:
+    """Return the validator of parts that were written as JSON."""
+    return TypeAdapter(ScorePart)
 
 
 @dataclass(frozen=True)
@@ -139,12 +130,18 @@ class ScoringJob:
     out: str
 
     @property
+    def options(self) -> dict[str, Any]:
+        """Everything that the scores depend on, by option."""
+        scorer = self.scorer
+        options = {**asdict(scorer.perspective), **asdict(scorer.options), "format": scorer.format}
+        options |= {"evaluator": scorer.digest, "columns": scorer.columns, "role": scorer.roles}
+        options["include_training"] = options.pop("training")
+        return dict(json.loads(canonical_json(options, default=str)))
+
+    @property
     def made_from(self) -> str:
         """Digest of everything that the scores depend on."""
-        scorer = self.scorer
-        parts = [scorer.digest, asdict(scorer.perspective), asdict(scorer.options), scorer.format, dict(scorer.columns)]
-        parts += [dict(scorer.roles)] if scorer.roles else []
-        return content_hash(parts, 24, default=str)
+        return content_hash(self.options, 24)
 
 
 def score_piece(job: ScoringJob, piece: FilePiece) -> ScorePart:
@@ -153,31 +150,20 @@ def score_piece(job: ScoringJob, piece: FilePiece) -> ScorePart:
     Raises:
         BudgetReached: The budget is too small for the piece; its part is not written.
     """
+    import polars as pl
+
     begun, scorer = time.perf_counter(), job.scorer
-    part = ScorePart.of(piece)
-    spent = scorer.spent()
+    part, spent = ScorePart.of(piece), scorer.spent()
     try:
         with _rare_collections(), tempfile.TemporaryDirectory(prefix="accord-") as folder:
-            tables = _tables(scorer, piece)
-            first = next(tables, None)
-            second = next(tables, None)
-            if second is None:
-                whole = _empty() if first is None else first
-                part = _with_counts(part, ScoreCounts.of(whole), scorer, spent)
-                content = io.BytesIO()
-                whole.write_parquet(content, metadata=_metadata(part))
-                write_file(part_url(job.out, piece.key), content.getvalue())
-            else:
-                assert first is not None
-                made, counts = Path(folder) / "whole", ScoreCounts()
-                for number, table in enumerate(_chained(first, second, tables)):
-                    counts = counts.plus(ScoreCounts.of(table))
-                    table.write_parquet(Path(folder) / f"{number:08}.parquet")
-                part = _with_counts(part, counts, scorer, spent)
-                _concatenate(Path(folder), made, part)
-                write_file(part_url(job.out, piece.key), made)
-    except BudgetReached:
-        raise
+            counts, made = ScoreCounts(), Path(folder) / "part"
+            for number, table in enumerate(_tables(scorer, piece)):
+                counts = counts.plus(ScoreCounts.of(table))
+                table.write_parquet(Path(folder) / f"{number:08}.parquet")
+            part = replace(part, counts=_with_spending(counts, scorer.spent(), spent))
+            metadata = {_METADATA_KEY: canonical_json(part.to_json())}
+            pl.scan_parquet(Path(folder) / "*.parquet", glob=True).sink_parquet(made, metadata=metadata)
+            write_file(part_url(job.out, piece.key), made)
     except BadInput as error:
         part = replace(part, failed=str(error))
     return replace(part, seconds=time.perf_counter() - begun)
@@ -195,10 +181,10 @@ def _rare_collections() -> Iterator[None]:
 
 
 def _tables(scorer: BatchScorer, piece: FilePiece) -> Iterator[pl.DataFrame]:
-    """Yield the scores of a piece in tables of bounded size."""
+    """Yield the scores of a piece in tables of bounded size; one without rows if the piece has none."""
     import polars as pl
 
-    found: list[pl.DataFrame] = []
+    found = [pl.DataFrame(schema=score_schema())]
     for rows in batches(read_piece(piece, scorer.columns), _BATCH_ROWS):
         items = list(scorer.items(rows))
         found += [scorer.table(items[at : at + _BATCH_ROWS]) for at in range(0, len(items), _BATCH_ROWS)]
@@ -209,39 +195,12 @@ def _tables(scorer: BatchScorer, piece: FilePiece) -> Iterator[pl.DataFrame]:
         yield pl.concat(found)
 
 
-def _chained(first: pl.DataFrame, second: pl.DataFrame, others: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    yield first
-    yield second
-    yield from others
-
-
-def _with_counts(part: ScorePart, counts: ScoreCounts, scorer: BatchScorer, before: Mapping[str, float]) -> ScorePart:
-    """Return the part with its counts and spending.
-
-    Raises:
-        BudgetReached: A score is missing because the budget is spent.
-    """
-    now = scorer.spent()
+def _with_spending(counts: ScoreCounts, now: Mapping[str, float], before: Mapping[str, float]) -> ScoreCounts:
+    """Return the counts of a part with its spending."""
     over = [reason for reason in counts.unscored if OUT_OF_BUDGET in reason]
     if over:
         raise BudgetReached(f"the budget is spent: {over[0]}; raise it, and run the same command again")
-    return replace(part, counts=replace(counts, spent={name: now[name] - before.get(name, 0) for name in sorted(now)}))
-
-
-def _metadata(part: ScorePart) -> dict[str, str]:
-    return {_METADATA_KEY: canonical_json(part.to_json())}
-
-
-def _concatenate(folder: Path, made: Path, part: ScorePart) -> None:
-    import polars as pl
-
-    pl.scan_parquet(folder / "*.parquet", glob=True).sink_parquet(made, metadata=_metadata(part))
-
-
-def _empty() -> pl.DataFrame:
-    import polars as pl
-
-    return pl.DataFrame(schema=score_schema())
+    return replace(counts, spent={name: now[name] - before.get(name, 0) for name in sorted(now)})
 
 
 def part_url(out: str, key: str) -> str:
@@ -291,19 +250,21 @@ def _reason(error: Exception) -> str:
     return one_line(validation_messages(error)[0] if isinstance(error, ValueError) else first_line(error), 200)
 
 
-def _check_manifest(found: Mapping[str, Any]) -> None:
-    """Check the values of a manifest.
+class _Manifest(BaseModel):
+    """Values of a manifest that are read."""
 
-    Raises:
-        ValueError, KeyError, TypeError: A value is missing or has another type, or a part is listed twice.
-    """
-    if not isinstance(found["made_from"], str):
-        raise ValueError("made_from is not text")
-    if not all(isinstance(found.get(name, ""), str) for name in ("evaluator", "question", "digest", "signature")):
-        raise ValueError("evaluator, question, digest or signature is not text")
-    left = found.get("left", 0)
-    if type(left) is not int or left < 0:
-        raise ValueError("left is not a number from 0")
+    made_from: str
+    options: dict[str, Any] = {}
+    evaluator: str = ""
+    question: str = ""
+    digest: str = ""
+    signature: str = ""
+    left: Count = 0
+
+
+def _check_manifest(found: Mapping[str, Any]) -> None:
+    """Check the values of a manifest."""
+    _Manifest.model_validate(found)
     keys = [ScorePart.from_json(row).key for row in found["parts"]]
     if len(set(keys)) < len(keys):
         raise ValueError("a part is listed twice")
@@ -319,14 +280,29 @@ def begin(job: ScoringJob, origin: Mapping[str, Any]) -> dict[str, Any]:
     if found is None:
         if not is_remote(job.out) and Path(job.out).is_file():
             raise BadInput(f"{job.out} is a file; name a folder for the parts, such as scores/")
-        found = {"format": FORMAT, "accord_version": __version__, "made_from": job.made_from, **origin, "parts": []}
+        made_from = {"made_from": job.made_from, "options": job.options}
+        found = {"format": FORMAT, "accord_version": __version__, **made_from, **origin, "parts": []}
         _write(job.out, found)
-    elif found.get("made_from") != job.made_from:
+    elif found["made_from"] != job.made_from:
         raise BadInput(
-            f"{display_path(job.out)} holds scores of another evaluator or other options: {found.get('signature')}; "
-            "name another folder, or remove this one"
+            f"{display_path(job.out)} holds other scores ({_changes(found.get('options', {}), job.options)}); name "
+            "another folder, or remove this one"
         )
     return found
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the options in which two runs differ, with the values of both."""
+    if before.get("evaluator") != now["evaluator"]:
+        return "of another evaluator"
+    changed = [name for name in now if before.get(name) != now[name]]
+    return "; ".join(
+        f"--{name.replace('_', '-')}: {_shown(before.get(name))} there, {_shown(now[name])} now" for name in changed
+    )
+
+
+def _shown(value: Any) -> str:
+    return "none" if value in (None, [], {}) else one_line(str(value), 60)
 
 
 def conclude(
@@ -439,7 +415,3 @@ def _not_a_part(out: str, key: str, why: str) -> BadInput:
 
 def _write(out: str, manifest: Mapping[str, Any]) -> None:
     write_file(join_path(out, MANIFEST), json.dumps(manifest, indent=1).encode("utf-8"))
-
-
-Engine = Callable[[ScoringJob, Sequence[FilePiece], int], Iterator[ScorePart]]
-"""A function that scores pieces with a number of workers, and yields each part as it is finished."""

@@ -50,24 +50,13 @@ class ScoreCounts:
 
     @classmethod
     def of(cls, table: pl.DataFrame) -> ScoreCounts:
-        """Count a table of scores."""
+        """Count a table of scores (`score_frame`)."""
         is_bad, values = table["status"] == BAD_ROW, table["value"].drop_nulls()
         reasons = table.filter(~is_bad)["unscored"].drop_nulls()
         kinds = [warning.split(":")[0] for warning in table["warning"].drop_nulls()]
         return cls(
             len(table), len(values), float(values.sum()), dict(Counter(reasons)), int(table["rated"].sum()),
             int(table["in_training"].sum()), int(is_bad.sum()), dict(Counter(kinds)),
-        )  # fmt: skip
-
-    @classmethod
-    def of_rows(cls, rows: Sequence[ScoreRow]) -> ScoreCounts:
-        """Count rows of scores without bad rows."""
-        values = [row["value"] for row in rows if row["value"] is not None]
-        return cls(
-            len(rows), len(values), float(sum(values)),
-            dict(Counter(row["unscored"] for row in rows if row["unscored"])),
-            sum(row["rated"] for row in rows), sum(row["in_training"] for row in rows), 0,
-            dict(Counter(row["warning"].split(":")[0] for row in rows if row["warning"])),
         )  # fmt: skip
 
     def plus(self, other: ScoreCounts) -> ScoreCounts:

@@ -124,18 +124,7 @@ class WeightedStatistic:
         return number(self.of(paired, np.ones((1, len(paired))))[0]) if len(paired) else None
 
 
-@dataclass(frozen=True)
-class RankStatistic:
-    """Statistic that needs all rows together, computed for one draw at a time: any function of predictions."""
-
-    of: Callable[[Paired], float | None]
-
-    def __call__(self, paired: Paired) -> float | None:
-        """Return the statistic of all rows."""
-        return self.of(paired) if len(paired) else None
-
-
-Statistic = MeanStatistic | WeightedStatistic | RankStatistic
+Statistic = MeanStatistic | WeightedStatistic
 
 
 def number(value: Any) -> float | None:
@@ -205,21 +194,6 @@ def _kappa(means: Floats) -> Floats:
         return np.where(chance > _TINY, 1 - observed / chance, np.nan)
 
 
-# --- ranks --------------------------------------------------------------------------------------------------------
-
-
-def _spearman(paired: Paired, weights: Floats) -> Floats:
-    return resampled.spearman(paired.truth, paired.value, weights)
-
-
-def _kendall(paired: Paired, weights: Floats) -> Floats:
-    return resampled.kendall(paired.truth, paired.value, weights)
-
-
-def _alpha(paired: Paired, weights: Floats) -> Floats:
-    return resampled.ordinal_alpha(len(paired.options), paired.answer, paired.decided, weights)
-
-
 STATISTICS: Mapping[str, Statistic] = {
     # √(mean (y - ŷ)²), in units of the scale
     "rmse": MeanStatistic(_squared_error, lambda means: np.sqrt(_only(means))),
@@ -228,9 +202,9 @@ STATISTICS: Mapping[str, Statistic] = {
     # covariance over the product of standard deviations, -1 to 1
     "pearson": MeanStatistic(_products, _correlation),
     # Pearson's r of the ranks, ties at their mean rank
-    "spearman": WeightedStatistic(_spearman),
+    "spearman": WeightedStatistic(lambda p, weights: resampled.spearman(p.truth, p.value, weights)),
     # τ-b: (concordant - discordant) / √((pairs untied in y)(pairs untied in ŷ))
-    "kendall": WeightedStatistic(_kendall),
+    "kendall": WeightedStatistic(lambda p, weights: resampled.kendall(p.truth, p.value, weights)),
     # mean [nearest option = answer]
     "accuracy": MeanStatistic(_exact, _only),
     # mean [|y - ŷ| ≤ one step of the scale]
@@ -238,7 +212,9 @@ STATISTICS: Mapping[str, Statistic] = {
     # quadratic weights: 1 - Σ w·observed / Σ w·expected, w = (i - j)² (Cohen, 1968)
     "weighted_kappa": MeanStatistic(_places, _kappa),
     # Krippendorff's ordinal α between people and the nearest options, as two coders
-    "alpha": WeightedStatistic(_alpha),
+    "alpha": WeightedStatistic(
+        lambda p, weights: resampled.ordinal_alpha(len(p.options), p.answer, p.decided, weights)
+    ),
     # share of answers inside the conformal band
     "coverage": MeanStatistic(_covered, _only),
     # mean -log p(answer), in nats

@@ -71,10 +71,7 @@ def counted(answers: Floats, options: tuple[int, ...]) -> Counts:
 
 
 def pairwise_kappas(answers: Floats) -> list[tuple[int, int, int, float | None]]:
-    """Return Cohen's κ of every pair of annotators with shared items.
-
-    Args:
-        answers: (N, A) answers with NaN for missing ones.
+    """Return Cohen's κ of every pair of annotators with shared items, from (N, A) answers with NaN for missing ones.
 
     Returns:
         Both annotators, the number of shared items, and κ.

@@ -1,4 +1,4 @@
-"""Intervals and tests by resampling groups: whole conversations are drawn, never single ratings."""
+"""Intervals, tests and reliability diagrams by resampling groups: whole conversations, never single ratings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput
-from accord.statistics.agreement import MeanStatistic, Paired, Statistic, WeightedStatistic, number
+from accord.statistics.agreement import MeanStatistic, Paired, Statistic, WeightedStatistic, number, range_names, smece
 from accord.statistics.defaults import CONFIDENCE, DRAWS, FOLDS
+from accord.statistics.resampled_statistics import smece as smece_drawn
 from accord.values import Estimate
 
 Floats = NDArray[np.float64]
@@ -22,7 +23,6 @@ RANK_DRAWS, FEWEST_RANK_DRAWS, _RANKED = 400, 100, 2_000_000
 
 Fewer draws are enough for a percentile interval of statistics that need all rows together.
 """
-"""Fewer draws for statistics that need all rows together: enough for a percentile interval."""
 _AT_ONCE, _LEAST_AT_ONCE = 100_000, 50
 """Numbers held in memory at a time so that they fit the processor's cache, and the smallest number of draws per
 part.
@@ -125,43 +125,25 @@ def bootstrap_all(
     if len(clusters) < 2:
         return {name: Estimate(value) for name, value in values.items()}
     means = {name: each for name, each in statistics.items() if isinstance(each, MeanStatistic)}
+
+    def on_draws(statistic: WeightedStatistic, weights: Floats) -> Floats:
+        return np.asarray(np.mean([statistic.of(paired, weights) for paired in repeats], axis=0))
+
     samples = dict(zip(means, _resampled(clusters, list(means.values()), repeats, draws, seed), strict=True))
     for name, statistic in statistics.items():
         if not isinstance(statistic, MeanStatistic):
             rows = len(clusters.of_row)
             most = min(draws, RANK_DRAWS, max(FEWEST_RANK_DRAWS, _RANKED // rows))
             few = clusters.counts_in_parts(most, seed, rows)
-            samples[name] = np.concatenate([_on_draws(clusters, statistic, repeats, counts) for counts in few])
+            samples[name] = np.concatenate([on_draws(statistic, counts[:, clusters.of_row]) for counts in few])
     return {name: estimate_from_draws(values[name], samples[name]) for name in statistics}
 
 
 def mean_over(statistic: Statistic, repeats: Sequence[Paired]) -> float | None:
     """Return a statistic's mean over repetitions of the splits; None if it is undefined for any repetition."""
     values = [statistic(paired) for paired in repeats]
-    return (
-        None
-        if any(value is None for value in values)
-        else float(np.mean([value for value in values if value is not None]))
-    )
-
-
-def _on_draws(clusters: Clusters, statistic: Statistic, repeats: Sequence[Paired], counts: Floats) -> Floats:
-    """Return (D,) a statistic that needs all rows together on (D, C) counts of conversations, averaged over repeats."""
-    if isinstance(statistic, WeightedStatistic):
-        weights = counts[:, clusters.of_row]
-        each = [statistic.of(paired, weights) for paired in repeats]
-    else:
-        rows = [clusters.rows(count) for count in counts]
-        found = [[statistic(paired.take(drawn)) for drawn in rows] for paired in repeats]
-        each = [np.array([np.nan if value is None else value for value in values]) for values in found]
-    return np.asarray(np.mean(each, axis=0))
-
-
-def resampled_means(
-    clusters: Clusters, statistic: MeanStatistic, repeats: Sequence[Paired], draws: int, seed: int
-) -> Floats:
-    """Return (draws,) the statistic on resamples of conversations, averaged over repeats."""
-    return _resampled(clusters, [statistic], repeats, draws, seed)[0]
+    defined = [value for value in values if value is not None]
+    return float(np.mean(defined)) if len(defined) == len(values) else None
 
 
 def _resampled(
@@ -244,7 +226,7 @@ def paired_test(
         return None
     near = abs(observed) - 1e-12
     extreme = sum(int((~(np.abs(difference(keep)) < near)).sum()) for keep in clusters.coins(draws, seed))
-    ours, theirs = (resampled_means(clusters, statistic, system, draws, seed) for system in (first, second))
+    ours, theirs = (_resampled(clusters, [statistic], system, draws, seed)[0] for system in (first, second))
     spread = estimate_from_draws(observed, ours - theirs)
     return PairedTest(observed, spread.low, spread.high, (1 + extreme) / (1 + draws))
 
@@ -304,3 +286,60 @@ def grouped_folds(
     for fold in range(folds):
         test = frozenset(name for name, at in place.items() if at == fold)
         yield Split((frozenset(place) - test) | frozenset(always), test)
+
+
+# --- reliability diagrams ---------------------------------------------------------------------------------------------
+
+DIAGRAM_DRAWS, SMECE_DRAWS = 200, 60
+_POINTS = 41
+_THINNEST = 0.02
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """Observed frequency of an option by its predicted probability (LLM-RUBRIC, appendix K).
+
+    The curve is a kernel regression of outcomes on predictions, with the bandwidth at which the smooth calibration
+    error is measured (Błasiok & Nakkiran, 2023); its density is that of the predictions.
+
+    Attributes:
+        option: Name of the option, or of a range of a long scale.
+        predicted: (m,) probabilities along the axis with enough predictions.
+        happened: (m,) share of ratings with the option; `low` and `high` are its band over conversations.
+        low: (m,) lower end of the band.
+        high: (m,) upper end of the band.
+        density: (m,) density of the predictions, at most 1.
+        error: Smooth calibration error with its interval.
+    """
+
+    option: str
+    predicted: Floats
+    happened: Floats
+    low: Floats
+    high: Floats
+    density: Floats
+    error: Estimate
+
+
+def diagrams(paired: Paired, clusters: Clusters, draws: int = DIAGRAM_DRAWS, seed: int = 0) -> list[Diagram]:
+    """Return one diagram per option of the scale, or per range of a long one; bands use few draws."""
+    counts, shown = clusters.counts(min(draws, DIAGRAM_DRAWS), seed), paired.in_ranges()
+    names = enumerate(range_names(paired.options))
+    return [_diagram(shown, option, name, clusters, counts) for option, name in names]
+
+
+def _diagram(paired: Paired, option: int, name: str, clusters: Clusters, counts: Floats) -> Diagram:
+    p, happened = paired.probabilities[:, option], paired.answer == option
+    error = smece(p, happened)
+    width = max(error or 0.0, 0.02)
+    axis = np.linspace(0, 1, _POINTS)
+    kernel = sum(np.exp(-0.5 * ((axis[:, None] - mirror) / width) ** 2) for mirror in (p, -p, 2 - p))
+    mass = np.asarray(kernel).sum(axis=1)
+    shown = mass / mass.max() >= _THINNEST
+    numerator, denominator = (clusters.sums((np.asarray(kernel) * each).T) for each in (happened, np.ones(len(p))))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        drawn = (counts @ numerator) / (counts @ denominator)
+        curve = numerator.sum(axis=0) / denominator.sum(axis=0)
+    low, high = np.nanquantile(drawn[:, shown], [0.025, 0.975], axis=0)
+    calibration = estimate_from_draws(error, smece_drawn(p, happened, counts[:SMECE_DRAWS, clusters.of_row]))
+    return Diagram(name, axis[shown], curve[shown], low, high, (mass / mass.max())[shown], calibration)

@@ -25,9 +25,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Table, and_, delete, func, not_, select, text, tuple_
 
 from accord.edges import BadInput, create_private
-from accord.store.bulk_insert import add_rows
-from accord.store.cache import COMPUTED
-from accord.store.engine import LOCK_WAIT_MS, StoreError, connected, database_errors, open_engine, parsed_url
+from accord.store.derived_tables import COMPUTED
+from accord.store.engine import LOCK_WAIT_MS, StoreError, add_rows, connected, database_errors, open_engine, parsed_url
 from accord.store.imports import IMPORT
 from accord.store.integrity import check_store
 from accord.store.rows import batches
@@ -119,11 +118,7 @@ def _rows(connection: Connection, table: Table) -> Iterator[list[dict[str, Any]]
 
 
 def _add_all(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Add rows to a table.
-
-    Raises:
-        StoreError: Two rows have the same key.
-    """
+    """Add rows to a table; raises `StoreError` if two rows have the same key."""
     if add_rows(connection, table, rows) != len(rows):
         raise StoreError(f"table {table.name} of the copy has several rows with the same key")
 
@@ -147,6 +142,8 @@ def restore(url: str, source: Path, replace: bool = False) -> dict[str, int]:
             is False.
         StoreError: The store cannot be written; it is unchanged.
     """
+    if not source.is_file():
+        raise BadInput(f"there is no store {source} to restore; name a file that `accord store backup FILE` wrote")
     check = check_store(str(source), rows_only=True)
     if check.damage:
         raise BadInput(f"{source} cannot be restored: {check.damage[0].what}")
@@ -238,20 +235,11 @@ def _size(engine: Engine) -> int:
 def prune(
     store: Store, older_than: timedelta, with_cache: bool = False, dry_run: bool = False, now: datetime | None = None
 ) -> dict[str, int]:
-    """Delete old rows that can be missed.
+    """Delete old rows that can be missed, and return their number by table; with `dry_run` only count them.
 
-    Deletes finished runs, days of live scores, sent alarms, expired claims and computed results. Keeps imports, the
-    last finished run of each command, conversations, ratings and paid answers.
-
-    Args:
-        store: The store.
-        older_than: Minimum age of a row.
-        with_cache: True also deletes replies and vectors, which are paid for again when needed.
-        dry_run: True only counts the rows.
-        now: The current time; None for the clock.
-
-    Returns:
-        The number of deleted rows by table.
+    Deletes finished runs, days of live scores, sent alarms, expired claims and computed results; `with_cache` also
+    replies and vectors, which are paid for again when needed. Keeps imports, the last finished run of each command,
+    conversations, ratings and paid answers.
     """
     time = (now or datetime.now(UTC)) - older_than
     before = time.isoformat(timespec="milliseconds")

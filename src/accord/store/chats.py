@@ -121,13 +121,11 @@ class Chats:
             count = _counts(connection, chats.c.person, study).get(person, 0)
             if limits.conversations is not None and count >= limits.conversations:
                 raise Conflict(f"you have had all {limits.conversations} conversations of this study; thank you")
-            assistants = _counts(connection, chats.c.assistant, study)
-            own_assistants = _counts(connection, chats.c.assistant, study, person)
-            topics = _counts(connection, chats.c.topic, study)
-            own_topics = _counts(connection, chats.c.topic, study, person, with_dropped=True)
+            assistants = [_counts(connection, chats.c.assistant, study, of) for of in (None, person)]
+            topics = [_counts(connection, chats.c.topic, study, of, of is not None) for of in (None, person)]
             id = secrets.token_urlsafe(18)
             row = {"id": id, "study": study, "person": person, "state": "open", "began": now(), "ended": None}
-            row |= {"assistant": assistant(assistants, own_assistants), "topic": topic(topics, own_topics)}
+            row |= {"assistant": assistant(*assistants), "topic": topic(*topics)}
             connection.execute(insert(chats).values({**row, "assignment": None}))
             if greeting:
                 _add(connection, id, ChatTurn(0, "assistant", greeting, "complete", None, None, now()))
@@ -249,16 +247,10 @@ class Chats:
     # --- end ----------------------------------------------------------------------------------------------------
 
     def end(self, id: str, person: str, convert: Callable[[Chat], Conversation], until: str) -> Assignment:
-        """End a chat: add it as a conversation and as an item for this annotator, in one transaction.
-
-        Args:
-            id: The chat.
-            person: The annotator.
-            convert: Function that returns the conversation to store.
-            until: End of the item's lease (UTC).
+        """End a chat: add it as the conversation that `convert` returns and as an item for this annotator.
 
         Returns:
-            The assignment by which the chat is rated; the same one for a chat that has ended.
+            The assignment by which the chat is rated until `until` (UTC); the same one for a chat that has ended.
 
         Raises:
             BadInput: The annotator has no such chat, or there is nothing to rate.
@@ -309,17 +301,9 @@ class Chats:
         turns: dict[str, list[ChatTurn]] = {row.id: [] for row in rows}
         for batch in batches(list(turns), BATCH):
             query = select(chat_messages).where(chat_messages.c.chat.in_(batch)).order_by(chat_messages.c.place)
-            for row in connection.execute(query):
-                details = read_json(row.details)
-                turn = ChatTurn(row.place, row.role, row.content, row.state, row.reason, row.until, row.time, details)
-                turns[row.chat].append(turn)
-        return [
-            Chat(
-                row.id, row.study, row.person, row.assistant, row.topic, row.state, row.began, row.ended,
-                row.assignment, tuple(turns[row.id]),
-            )
-            for row in rows
-        ]  # fmt: skip
+            for chat, place, _, *fields, details in connection.execute(query):
+                turns[chat].append(ChatTurn(*(place, *fields, read_json(details))))
+        return [Chat(*(*row, tuple(turns[row.id]))) for row in rows]
 
 
 def _cut_dead(store: Chats, connection: Connection, chat: Chat) -> Chat:

@@ -1,4 +1,4 @@
-"""Connections to a store (SQLite in WAL mode, or PostgreSQL), its schema version, and database errors."""
+"""Connections to a store (SQLite in WAL mode, or PostgreSQL), its schema version, database errors and bulk inserts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,42 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, create_engine, create_mock_engine, event, inspect, make_url, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    text,
+)
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
-from sqlalchemy.schema import ExecutableDDLElement
 
 from accord.edges import AccordError, BadInput, MissingExtra, create_private, register_url_secrets
-from accord.store.foreign_objects import UnsafeStore, changed_keys, check_active, check_objects, check_tables
-from accord.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata
+from accord.store.foreign_objects import (
+    NAMED_OBJECTS,
+    RECREATE,
+    active_fault,
+    changed_keys,
+    changed_tables,
+    foreign_objects,
+)
+from accord.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata, table_statements
 
 # Accord reports a lost connection in one line; SQLAlchemy's own log stays off unless the user configures it.
 logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
@@ -289,15 +310,21 @@ def _has_current_version(engine: Engine, warns: bool = True) -> bool:
         StoreError: It has foreign objects that change its rows, or tables with other definitions.
     """
     with engine.connect().execution_options(reading=True) as connection:
-        try:
-            check_objects(connection, warns)
-            is_current = version_of(connection) == SCHEMA_VERSION
-            if is_current:
-                check_active(changed_keys(connection))
-                check_tables(connection)
-        except UnsafeStore as error:
-            raise StoreError(str(error)) from None
+        objects = foreign_objects(connection)
+        is_current = version_of(connection) == SCHEMA_VERSION if not active_fault(objects) else False
+        if fault := active_fault(objects) or (is_current and _definition_fault(connection)):
+            raise StoreError(fault)
+        if warns and (views := ", ".join([str(item) for item in objects if "view" in item.kind][:NAMED_OBJECTS])):
+            logging.getLogger("accord").warning("the store has objects that Accord did not create: %s", views)
         return is_current
+
+
+def _definition_fault(connection: Connection) -> str:
+    """Return the message about keys and tables that differ from the schema; empty if none does."""
+    if changed := changed_tables(connection):
+        names = ", ".join(changed[:NAMED_OBJECTS])
+        return f"the store's definition of {names} differs from Accord's. To repair the store, {RECREATE}"
+    return active_fault(changed_keys(connection))
 
 
 def _create_tables(engine: Engine) -> None:
@@ -320,16 +347,82 @@ def _create_tables(engine: Engine) -> None:
             )
         if not metadata.tables.keys().isdisjoint(inspect(connection).get_table_names()):
             raise StoreError(f"the store has tables but no schema version. {CHECK}")
-        for statement in _table_statements(engine.dialect.name):
+        for statement in table_statements(engine.dialect.name):
             connection.exec_driver_sql(statement)
         connection.execute(text(f"CREATE TABLE IF NOT EXISTS {VERSION_TABLE} (version INTEGER NOT NULL PRIMARY KEY)"))
         connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES (:version)"), {"version": SCHEMA_VERSION})
 
 
+# --- bulk inserts: one statement per batch on SQLite, `COPY` on PostgreSQL --------------------------------------------
+
+COPY_FROM = 20
+"""Number of rows from which `COPY` with its preparation is faster than one insert."""
+
+
+def add_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Insert the rows whose primary key is new into a table that `takes_rows`, and return their number.
+
+    Rows are inserted in the order of their keys, so that two writers of the same rows cannot deadlock. A missing value
+    is null. The connection has an open transaction.
+    """
+    if not rows:
+        return 0
+    names = [column.name for column in table.columns]
+    ordered = sorted(rows, key=itemgetter(*(column.name for column in table.primary_key.columns)))
+    try:
+        cells = list(map(itemgetter(*names), ordered))
+    except KeyError:
+        cells = [tuple(map(row.get, names)) for row in ordered]
+    if connection.dialect.name == "postgresql" and len(cells) >= COPY_FROM:
+        return _copy(connection, table, cells)
+    # A column that is null in every row is left out: binding null costs as much as binding a value.
+    columns = [(name, column) for name, column in zip(names, zip(*cells, strict=True), strict=True)
+               if column.count(None) < len(column)]  # fmt: skip
+    statement = _insert(table, tuple(name for name, _ in columns), connection.dialect.paramstyle)
+    return connection.exec_driver_sql(statement, list(zip(*(column for _, column in columns), strict=True))).rowcount
+
+
 @cache
-def _table_statements(dialect: str) -> list[str]:
-    """Return the statements that create all tables and indexes; compiling them takes longer than running them."""
-    statements: list[ExecutableDDLElement] = []
-    mock = create_mock_engine(f"{dialect}://", lambda ddl, *_, **__: statements.append(ddl))
-    metadata.create_all(mock, checkfirst=False)
-    return [str(ddl.compile(dialect=mock.dialect)) for ddl in statements]
+def takes_rows(table: Table) -> bool:
+    """Return True if the drivers accept the values of all columns without conversion by SQLAlchemy."""
+    return all(isinstance(column.type, String | Integer | Float | LargeBinary) for column in table.columns)
+
+
+def insert_of(dialect: str) -> Callable[[Table], Any]:
+    """Return the `insert` of a dialect, which handles conflicts; the other dialect is slow to import."""
+    if dialect == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+
+        return insert
+    from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+    return sqlite_insert
+
+
+@cache
+def _insert(table: Table, names: Sequence[str], paramstyle: str) -> str:
+    values = ", ".join(["?" if paramstyle == "qmark" else "%s"] * len(names))
+    return f"INSERT INTO {table.name} ({_quoted(names)}) VALUES ({values}) ON CONFLICT DO NOTHING"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _copy(connection: Connection, table: Table, cells: Sequence[tuple[Any, ...]]) -> int:
+    """Copy rows to a temporary table, and insert the new ones from there: `COPY` does not handle conflicts."""
+    import psycopg
+
+    names, temporary = _quoted(column.name for column in table.columns), f"incoming_{table.name}"
+    connection.exec_driver_sql(f"CREATE TEMP TABLE IF NOT EXISTS {temporary} (LIKE {table.name}) ON COMMIT DELETE ROWS")
+    connection.exec_driver_sql(f"TRUNCATE {temporary}")
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    try:
+        with driver.cursor() as cursor, cursor.copy(f"COPY {temporary} ({names}) FROM STDIN") as copy:
+            for row in cells:
+                copy.write_row(row)
+    except psycopg.Error as error:  # SQLAlchemy does not wrap errors of the driver's own methods
+        raise DBAPIError.instance(f"COPY {temporary}", None, error, psycopg.Error) from None
+    insert = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {temporary} ORDER BY ctid ON CONFLICT DO NOTHING"
+    return connection.exec_driver_sql(insert).rowcount

@@ -8,32 +8,26 @@ accepts the same row twice.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import Column, Connection, Table, text
+from sqlalchemy import Connection, text
 
-from accord.store.schema import INDEXES, VERSION_TABLE, metadata
+from accord.store.schema import VERSION_TABLE, metadata, table_statements
 
 RECREATE = "copy the rows into a new store: name it in accord.yaml, then accord store restore FILE"
 """Repair of a store whose tables have other definitions."""
 NAMED_OBJECTS = 3
 """Maximum number of objects named in a message."""
-_logger = logging.getLogger("accord")
 
 
 class ForeignObject(NamedTuple):
-    """An object that Accord did not create.
+    """An object that Accord did not create: its kind, such as `trigger` or `unique index`, its name and its table.
 
-    Attributes:
-        kind: Such as `trigger`, `rule`, `view`, `unique index` or `function`.
-        name: Its name, which may hold any character.
-        table: The table of the object; empty if it belongs to none.
-        is_active: True if it can change or hide rows of the store.
-        replaces_table: True if it has the name of a table of the store.
+    `is_active` is True if it can change or hide rows of the store, `replaces_table` if it has the name of a table of
+    the store.
     """
 
     kind: str
@@ -65,74 +59,48 @@ def changed_keys(connection: Connection) -> list[ForeignObject]:
 
     The store must have the current schema version.
     """
-    is_sqlite, changed = connection.dialect.name == "sqlite", list[ForeignObject]()
-    tables = {table.name: table for table in metadata.sorted_tables}
-    for name, index, is_primary, columns in connection.execute(text(_SQLITE_KEYS if is_sqlite else _POSTGRESQL_KEYS)):
-        if name not in tables:
-            continue
-        key = {column.name for column in tables[name].primary_key.columns}
-        is_own = {*str(columns).split(",")} == key if is_primary else own_indexes().get(index, False)
-        if not is_own:
-            changed.append(ForeignObject("unique index", index, name, True))
+    changed: list[ForeignObject] = []
+    if connection.dialect.name == "sqlite":
+        for kind, name, table, sql in connection.execute(text(_SQLITE)):
+            is_unique = kind == "index" and table in metadata.tables and sql.upper().startswith("CREATE UNIQUE")
+            if is_unique and _plain(sql) != _own_definitions().get(name):
+                changed.append(ForeignObject("unique index", name, table, True))
+        return changed
+    for table, name, is_primary, columns in connection.execute(text(_POSTGRESQL_KEYS)):
+        if table in metadata.tables:
+            key = {column.name for column in metadata.tables[table].primary_key.columns}
+            is_own = {*str(columns).split(",")} == key if is_primary else own_indexes().get(name, False)
+            changed += [] if is_own else [ForeignObject("unique index", name, table, True)]
     return changed
 
 
-def changed_tables(connection: Connection) -> dict[str, list[str]]:
-    """Return the differences between the tables of a store and those of the schema, by the name of the table.
+def changed_tables(connection: Connection) -> list[str]:
+    """Return the names of tables whose definition differs from the schema; missing tables are not among them.
 
-    Missing tables, missing columns and changed unique keys are not among them. The store must have the current schema
-    version.
+    The store must have the current schema version.
     """
-    find = _sqlite_differences if connection.dialect.name == "sqlite" else _postgresql_differences
-    return {name: differences for name, differences in find(connection).items() if differences}
+    if connection.dialect.name == "sqlite":
+        rows = connection.execute(text(_SQLITE)).all()
+        tables = {name: sql for kind, name, _, sql in rows if kind == "table" and name in metadata.tables}
+        return [name for name, sql in tables.items() if _plain(sql) != _own_definitions()[name]]
+    constraints = connection.execute(text(_POSTGRESQL_CONSTRAINTS))
+    return [
+        name for name, kinds in constraints if name in metadata.tables and ("p" not in kinds or {*"cfx"} & {*kinds})
+    ]
 
 
-def check_tables(connection: Connection) -> None:
-    """Refuse a store whose tables differ from those of the schema.
-
-    Raises:
-        UnsafeStore: There are such tables.
-    """
-    if changed := changed_tables(connection):
-        named = "; ".join(f"table {name} {found[0]}" for name, found in [*changed.items()][:NAMED_OBJECTS])
-        raise UnsafeStore(
-            f"tables of the store differ from the schema: {named}. accord store check lists all "
-            f"differences; to repair the store, {RECREATE}"
-        )
-
-
-def check_objects(connection: Connection, warns: bool = True) -> None:
-    """Refuse a store with active foreign objects, and warn of views.
-
-    Raises:
-        UnsafeStore: There are active objects.
-    """
-    objects = foreign_objects(connection)
-    check_active(objects)
-    views = [item for item in objects if "view" in item.kind]
-    if views and warns:
-        names = ", ".join(map(str, views[:NAMED_OBJECTS]))
-        _logger.warning("the store has objects that Accord did not create: %s", names)
-
-
-def check_active(objects: list[ForeignObject]) -> None:
-    """Refuse a store with active objects.
-
-    Raises:
-        UnsafeStore: One of the objects is active.
-    """
-    if active := [item for item in objects if item.is_active]:
-        named = ", ".join(map(str, active[:NAMED_OBJECTS]))
-        more = f" and {len(active) - NAMED_OBJECTS} more" if len(active) > NAMED_OBJECTS else ""
-        raise UnsafeStore(
-            f"the store has objects that Accord did not create and that change its rows: {named}{more}. If you did not "
-            "create them, do not trust the store. accord store check lists them with statements that remove them; or "
-            "copy only the rows into a new store: name it in accord.yaml, then accord store restore FILE"
-        )
-
-
-class UnsafeStore(Exception):
-    """A store with active foreign objects or changed tables."""
+def active_fault(objects: list[ForeignObject]) -> str:
+    """Return the message about a store with active objects; empty if there is none."""
+    active = [item for item in objects if item.is_active]
+    if not active:
+        return ""
+    named = ", ".join(map(str, active[:NAMED_OBJECTS]))
+    more = f" and {len(active) - NAMED_OBJECTS} more" if len(active) > NAMED_OBJECTS else ""
+    return (
+        f"the store has objects that Accord did not create and that change its rows: {named}{more}. If you did not "
+        "create them, do not trust the store. accord store check lists them with statements that remove them; or "
+        "copy only the rows into a new store: name it in accord.yaml, then accord store restore FILE"
+    )
 
 
 @cache
@@ -143,16 +111,27 @@ def _own_names() -> frozenset[str]:
 @cache
 def own_indexes() -> dict[str, bool]:
     """Return the names of Accord's indexes, each with True if it is unique."""
-    indexes = {str(index.name): bool(index.unique) for table in metadata.sorted_tables for index in table.indexes}
-    for statement in INDEXES:
-        unique, name = re.findall(r"^(UNIQUE )?INDEX (\w+)", statement)[0]
-        indexes[name] = bool(unique)
-    return indexes
+    definitions = {name: each.split()[1] for name, each in _own_definitions().items()}
+    return {name: kind == "UNIQUE" for name, kind in definitions.items() if kind != "TABLE"}
+
+
+_SQLITE = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
+
+
+def _plain(sql: str) -> str:
+    """Return a definition without line breaks and repeated spaces."""
+    return " ".join(sql.split())
+
+
+@cache
+def _own_definitions() -> dict[str, str]:
+    """Return the definitions of Accord's tables and indexes, as SQLite stores them."""
+    names = re.compile(r"CREATE (?:UNIQUE )?(?:TABLE|INDEX) (\w+)")
+    return {names.findall(each)[0]: each for each in map(_plain, table_statements("sqlite"))}
 
 
 def _sqlite_objects(connection: Connection) -> Iterator[ForeignObject]:
-    rows = connection.execute(text("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
-    for kind, name, table, sql in rows:
+    for kind, name, table, sql in connection.execute(text(_SQLITE)):
         is_own = name.lower() in _own_names()
         if kind == "trigger":
             yield ForeignObject(kind, name, table, True)
@@ -197,89 +176,14 @@ def _postgresql_objects(connection: Connection) -> Iterator[ForeignObject]:
             yield ForeignObject(kind, name, is_active=replaces, replaces_table=replaces)
 
 
-_SQLITE_KEYS = """
-SELECT m.name, l.name, l.origin = 'pk', group_concat(i.name) FROM sqlite_master m, pragma_index_list(m.name) l,
-pragma_index_info(l.name) i WHERE m.type = 'table' AND l."unique" GROUP BY m.name, l.name
-"""
 _POSTGRESQL_KEYS = """
 SELECT c.relname, x.relname, i.indisprimary, (SELECT string_agg(a.attname, ',') FROM pg_attribute a
        WHERE a.attrelid = c.oid AND a.attnum = ANY(i.indkey))
 FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_class x ON x.oid = i.indexrelid
 WHERE i.indisunique AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
 """
-
-
-# --- definitions of tables ------------------------------------------------------------------------------------------
-
-_SQLITE_COLUMNS = """
-SELECT m.name, m.sql, x.name, x.type, x."notnull", x.dflt_value, x.pk > 0, x.hidden
-FROM sqlite_master m, pragma_table_xinfo(m.name) x WHERE m.type = 'table'
-"""
-_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/""", re.DOTALL)
-"""Quoted names, string literals and comments in SQL."""
-_CLAUSES = re.compile(r"\b(COLLATE|CHECK|CONFLICT|REFERENCES|STRICT|ROWID|AUTOINCREMENT)\b", re.IGNORECASE)
-"""Clauses that change or reject rows; no table of Accord has one."""
 _POSTGRESQL_CONSTRAINTS = """
 SELECT c.relname, coalesce(string_agg(k.contype::text, ''), '') FROM pg_class c LEFT JOIN pg_constraint k
 ON k.conrelid = c.oid WHERE c.relkind = 'r'
 AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) GROUP BY c.relname
 """
-_CONSTRAINTS = {"c": "CHECK", "f": "REFERENCES", "x": "EXCLUDE"}
-
-
-def _key_of(table: Table) -> str:
-    return ", ".join(column.name for column in table.primary_key.columns)
-
-
-def _sqlite_differences(connection: Connection) -> dict[str, list[str]]:
-    differences: dict[str, list[str]] = {}
-    keyed_tables: set[str] = set()
-    for name, sql, column, *definition in connection.execute(text(_SQLITE_COLUMNS)):
-        table = metadata.tables.get(name)
-        if table is None:
-            continue
-        if name not in differences:
-            clauses = sorted({clause.upper() for clause in _CLAUSES.findall(_QUOTED.sub(" ", sql))})
-            differences[name] = [f"has a {clause} clause" for clause in clauses]
-        if definition[3]:
-            keyed_tables.add(name)
-        if difference := _column_difference(table.columns.get(column), *definition):
-            differences[name].append(f"has a column {column} that {difference}")
-    for name, lines in differences.items():
-        if name not in keyed_tables:
-            lines.insert(0, f"has no primary key (expected: {_key_of(metadata.tables[name])})")
-    return differences
-
-
-def _column_difference(
-    own: Column[str | int | bytes] | None, kind: str, not_null: int, default: str | None, in_key: int, hidden: int
-) -> str:
-    """Return the first difference of a SQLite column from the schema; an empty string if there is none."""
-    if hidden:
-        return "is generated"
-    if own is None:
-        return "Accord did not create"
-    differences = {
-        f"has the type {kind or 'none'}": _affinity(kind) != _affinity(str(own.type)) or not kind,
-        "may be null": not own.nullable and not not_null,
-        "may not be null": own.nullable and bool(not_null),
-        "has a default": default is not None,
-        "is not in the primary key": own.primary_key and not in_key,
-    }
-    return next((difference for difference, applies in differences.items() if applies), "")
-
-
-def _affinity(kind: str) -> str:
-    """Return the affinity of a declared type, by the rules of SQLite."""
-    names = {"INT": "integer", "CHAR": "text", "CLOB": "text", "TEXT": "text", "BLOB": "blob"}
-    return next((affinity for word, affinity in names.items() if word in kind.upper()), kind.upper())
-
-
-def _postgresql_differences(connection: Connection) -> dict[str, list[str]]:
-    differences: dict[str, list[str]] = {}
-    for name, kinds in connection.execute(text(_POSTGRESQL_CONSTRAINTS)):
-        if name in metadata.tables:
-            missing = [] if "p" in kinds else [f"has no primary key (expected: {_key_of(metadata.tables[name])})"]
-            clauses = [f"has a {clause} clause" for kind, clause in _CONSTRAINTS.items() if kind in kinds]
-            differences[name] = missing + clauses
-    return differences

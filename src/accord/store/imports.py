@@ -33,13 +33,10 @@ _KEYS: Mapping[Table, str] = {conversations: "id", annotation_table: "key"}
 
 
 class RemovedCounts(NamedTuple):
-    """Counts of an undone import.
+    """Counts of an undone import: removed labels and conversations, and rows that stay.
 
-    Attributes:
-        labels, conversations: Removed rows.
-        confirmed: Rows that stay because another import confirms them.
-        kept_conversations: Conversations that stay because of other ratings or a study.
-        kept_answers: Answers of models that stay.
+    Rows stay because another import confirms them (`confirmed`), because of other ratings or a study
+    (`kept_conversations`), or because a model made them (`kept_answers`).
     """
 
     labels: int = 0
@@ -54,15 +51,10 @@ class RemovedCounts(NamedTuple):
 
 
 class ImportRecord(NamedTuple):
-    """A recorded import.
+    """A recorded import: its ID, start (UTC, ISO), files and counts of rows.
 
-    Attributes:
-        id: Its ID.
-        started: Its start (UTC, ISO).
-        status: `done`, `failed`, `interrupted`, `running` or `undone`.
-        files: The imported files.
-        undone: Places of files whose rows were removed.
-        results: Counts of rows.
+    Its status is `done`, `failed`, `interrupted`, `running` or `undone`; `undone` has the places of files whose rows
+    were removed.
     """
 
     id: str
@@ -123,6 +115,9 @@ class Imports:
                 recording = ImportRun(store, run.id, paths, earlier)
                 try:
                     yield recording
+                except BaseException:
+                    run.results.update(self._added(run.id, len(paths)))
+                    raise
                 finally:
                     store.import_part = None
                     run.results.update(recording.results)
@@ -143,6 +138,13 @@ class Imports:
         """Return True if parts of an import added or confirmed a row."""
         columns = [*(table.c["imported"] for table in _KEYS), confirmations.c["import"]]
         return any(self._store._one(select(column).where(column.in_(parts)).limit(1)) for column in columns)
+
+    def _added(self, name: str, files: int) -> dict[str, Any]:
+        """Return the numbers of conversations and labels that an import has added so far."""
+        parts = [_part(name, place) for place in range(files)]
+        rows = select(func.count()).where(conversations.c.imported.in_(parts))
+        labels = select(func.count()).where(annotation_table.c.imported.in_(parts), annotation_table.c.kind == "person")
+        return {kind: {"new": self._store._one(query)} for kind, query in (("conversations", rows), ("labels", labels))}
 
     def known(self) -> list[ImportRecord]:
         """Return all imports, the oldest first."""

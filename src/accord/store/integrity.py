@@ -29,9 +29,10 @@ from sqlalchemy import Column, Connection, Integer, LargeBinary, Table, func, in
 from sqlalchemy.exc import DBAPIError
 
 from accord.edges import AccordError, BadInput, redact_message
+from accord.store import schema
 from accord.store.accounts import ROLES
-from accord.store.cache import COMPUTED, VECTOR, check_vector
 from accord.store.chats import ChatState, MessageState
+from accord.store.derived_tables import COMPUTED, VECTOR, check_vector
 from accord.store.engine import (
     RECOVER,
     StoreError,
@@ -49,30 +50,10 @@ from accord.store.foreign_objects import (
     own_indexes,
 )
 from accord.store.mart import Mart
-from accord.store.mart_files import DAMAGED
+from accord.store.mart_rows import DAMAGED
 from accord.store.request_claims import spool_folders
 from accord.store.rows import annotation_from
-from accord.store.schema import (
-    SCHEMA_VERSION,
-    VERSION_TABLE,
-    alarms,
-    annotation_table,
-    assignments,
-    cache,
-    chat_messages,
-    chats,
-    claims,
-    confirmations,
-    conversations,
-    days,
-    items,
-    metadata,
-    predictions,
-    runs,
-    sessions,
-    studies,
-    users,
-)
+from accord.store.schema import SCHEMA_VERSION, VERSION_TABLE, annotation_table, conversations, metadata
 from accord.store.studies import ItemKind, State
 from accord.values import Conversation
 
@@ -92,15 +73,9 @@ class Damage(NamedTuple):
 
 @dataclass
 class StoreCheck:
-    """Result of a check.
+    """Result of a check: the store's URL without its password, its schema version, and the readable rows by table.
 
-    Attributes:
-        store: The store's URL, without its password.
-        version: The schema version; None if there is none.
-        rows: Number of readable rows by table.
-        damage: Damaged parts; empty for an intact store.
-        notes: Other remarks.
-        foreign: Objects that Accord did not create and that change no rows.
+    `damage` is empty for an intact store. `foreign` has objects that Accord did not create and that change no rows.
     """
 
     store: str
@@ -116,12 +91,10 @@ class StoreCheck:
 
 
 def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> StoreCheck:
-    """Check a store and all its tables.
+    """Check a store, all its tables, and the `mart` of its scores if its folder is given.
 
-    Args:
-        url: The store.
-        mart: The folder of its mart of scores, which is checked too.
-        rows_only: Check only the rows, as needed to copy them: the copy has no triggers and views of the store.
+    With `rows_only`, only the rows are checked, as needed to copy them: the copy has no triggers and views of the
+    store.
 
     Raises:
         BadInput: The store does not exist.
@@ -185,7 +158,7 @@ class _Check:
         changed = changed_tables(connection)
         for table in metadata.tables.values():
             if table.name not in replaced:
-                self._check_table(table, changed.get(table.name, []))
+                self._check_table(table, table.name in changed)
         if not self.rows_only:
             self._check_indexes()
         if not (check.damage or self.rows_only):
@@ -227,17 +200,17 @@ class _Check:
         what = f"its schema version is {version}, this Accord reads version {SCHEMA_VERSION}"
         return Damage(what, f"use the Accord that wrote it, or {RESTORE}")
 
-    def _check_table(self, table: Table, differences: Sequence[str]) -> None:
+    def _check_table(self, table: Table, is_changed: bool) -> None:
         """Check the definition, the keys and the rows of a table."""
         damage = self.check.damage
         missing = self._missing_columns(table)
         if missing:
             what = "is missing" if len(missing) == len(table.columns) else f"has no {', '.join(missing)}"
             damage.append(Damage(f"table {table.name} {what}", RESTORE))
-        if differences and not self.rows_only:
-            damage.append(Damage(f"table {table.name} {', '.join(differences)}", RECREATE))
+        elif is_changed and not self.rows_only:
+            damage.append(Damage(f"table {table.name} has another definition than Accord's", RECREATE))
         if not missing:
-            damage += self._double_keys(table) if differences else ()
+            damage += self._double_keys(table) if is_changed else ()
             self._check_rows(table)
 
     def _missing_columns(self, table: Table) -> list[str]:
@@ -377,48 +350,35 @@ def _check_cached(row: Any) -> None:
     json.loads(row.content)
 
 
-def _json_in(*columns: str) -> Callable[[Any], None]:
-    """Return a function that checks the JSON of columns; null is allowed."""
+def _holds(*json_columns: str, **allowed: Collection[str]) -> Callable[[Any], None]:
+    """Return a function that checks the JSON of some columns, or null, and the values of others."""
 
     def check(row: Any) -> None:
-        for column in columns:
-            json.loads(getattr(row, column) or "null")
+        for column, values in allowed.items():
+            if getattr(row, column) not in values:
+                raise ValueError(f"column {column} holds another value than {', '.join(values)}")
+        for content in (getattr(row, column) for column in json_columns):
+            json.loads("null" if content is None else content)
 
     return check
-
-
-def _one_of(column: str, allowed: Collection[str], json_column: str | None = None) -> Callable[[Any], None]:
-    """Return a function that checks the value of a column, and the JSON of another one."""
-
-    def check(row: Any) -> None:
-        if getattr(row, column) not in allowed:
-            raise ValueError(f"column {column} holds another value than {', '.join(allowed)}")
-        if json_column:
-            json.loads(getattr(row, json_column))
-
-    return check
-
-
-def _content(row: Any) -> None:
-    json.loads(row.content)
 
 
 CONTENT_CHECKS: Mapping[Table, Callable[[Any], object]] = {
     conversations: _check_conversation,
     annotation_table: annotation_from,
-    confirmations: lambda row: str(row.key),
-    cache: _check_cached,
-    claims: lambda row: datetime.fromisoformat(row.until),
-    runs: _json_in("settings", "results"),
-    days: _content,
-    alarms: _content,
-    users: _one_of("role", ROLES),
-    sessions: lambda row: datetime.fromisoformat(row.until),
-    studies: _content,
-    items: _one_of("kind", get_args(ItemKind)),
-    assignments: _one_of("state", get_args(State)),
-    predictions: _content,
-    chats: _one_of("state", get_args(ChatState)),
-    chat_messages: _one_of("state", get_args(MessageState), "details"),
+    schema.confirmations: lambda row: str(row.key),
+    schema.cache: _check_cached,
+    schema.claims: lambda row: datetime.fromisoformat(row.until),
+    schema.runs: _holds("settings", "results"),
+    schema.days: _holds("content"),
+    schema.alarms: _holds("content"),
+    schema.users: _holds(role=ROLES),
+    schema.sessions: lambda row: datetime.fromisoformat(row.until),
+    schema.studies: _holds("content"),
+    schema.items: _holds(kind=get_args(ItemKind)),
+    schema.assignments: _holds(state=get_args(State)),
+    schema.predictions: _holds("content"),
+    schema.chats: _holds(state=get_args(ChatState)),
+    schema.chat_messages: _holds("details", state=get_args(MessageState)),
 }
 """Functions that check a row's content, by table; the types are enough for the other tables."""

@@ -35,18 +35,24 @@ from accord.edges import (
     unreadable_parquet,
 )
 from accord.store.engine import StoreError
-from accord.store.mart_files import (
+from accord.store.mart_rows import (
     DAMAGED,
     FORMAT,
     IGNORED,
     METADATA_KEY,
     MartPart,
+    MartRow,
+    frame_of,
+    frames_of,
+    in_calendar_only,
+    lines_of,
+    mart_schema,
+    read_line,
     read_metadata,
     scan_part,
     sync,
     try_lock,
 )
-from accord.store.mart_rows import MartRow, frame_of, frames_of, in_calendar_only, lines_of, mart_schema, read_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -87,15 +93,12 @@ class _LiveLog:
 
     def table(self) -> pl.DataFrame:
         """Return all rows; only new ones are converted."""
+        import polars as pl
+
         if self.rows or not self.tables:
             self.tables.append(frame_of(self.rows))
             self.rows = []
-        return self.tables[0] if len(self.tables) == 1 else self._whole()
-
-    def _whole(self) -> pl.DataFrame:
-        import polars as pl
-
-        self.tables = [pl.concat(self.tables, rechunk=True)]
+        self.tables = [pl.concat(self.tables, rechunk=True)] if len(self.tables) > 1 else self.tables
         return self.tables[0]
 
 
@@ -144,10 +147,23 @@ class Mart:
         Raises:
             StoreError: The part cannot be written.
         """
+        import polars as pl
+
         name = name or secrets.token_hex(12)
+        unfinished = self.folder / f"{name}.{secrets.token_hex(4)}.partial"
         with self._store_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._write_file(rows, name, base, replaces)
+            count = int(rows.select(pl.len()).collect().item())
+            metadata = {"format": FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
+            try:
+                encoded = {METADATA_KEY: json.dumps(metadata)}
+                rows.sink_parquet(create_private(unfinished), metadata=encoded, row_group_size=100_000)
+                sync(unfinished)
+                os.replace(unfinished, self._place(name))
+                sync(self.folder)
+            except BaseException:
+                unfinished.unlink(missing_ok=True)
+                raise
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:
@@ -161,23 +177,6 @@ class Mart:
             raise StoreError(
                 f"the mart {self.folder} {fault} or name another folder under mart: in accord.yaml"
             ) from None
-
-    def _write_file(self, rows: pl.LazyFrame, name: str, base: bool, replaces: Iterable[str]) -> None:
-        import polars as pl
-
-        unfinished = self.folder / f"{name}.{secrets.token_hex(4)}.partial"
-        count = int(rows.select(pl.len()).collect().item())
-        metadata = {"format": FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
-        try:
-            rows.sink_parquet(
-                create_private(unfinished), metadata={METADATA_KEY: json.dumps(metadata)}, row_group_size=100_000
-            )
-            sync(unfinished)
-            os.replace(unfinished, self._place(name))
-            sync(self.folder)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -350,8 +349,8 @@ class Mart:
     def tidy(self) -> bool:
         """Turn logs of ended writers into parts, and compact if many rows are loose; return True if compacted."""
         self.seal()
-        loose = sum(part.rows for _, part in self._list_files()[0].values() if not part.is_base)
-        whole = sum(part.rows for _, part in self._list_files()[0].values() if part.is_base)
+        parts = [part for _, part in self._list_files()[0].values()]
+        loose, whole = (sum(part.rows for part in parts if part.is_base == is_base) for is_base in (False, True))
         return loose >= max(MOST_LOOSE_ROWS, whole // 10) and self.compact()
 
     def seal(self) -> None:
@@ -416,10 +415,6 @@ class Mart:
         replaced = (parts.keys() | before) - {name for name, _ in self._damaged}
         self._write(there, None, base=True, replaces=replaced)
         return replaced
-
-
-LIVE_ROWS, BATCH_ROWS = "live", "batch"
-"""Origins of rows: live scoring, or a run."""
 
 
 class MartWriter:

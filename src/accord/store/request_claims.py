@@ -1,4 +1,9 @@
-"""Claims on requests in progress, and a spool for paid answers that the store could not take.
+"""A budget shared by processes, claims on requests in progress, and a spool for paid answers.
+
+Each process takes slices of the rest of a budget and spends no more than it has taken. A slice is taken in a
+transaction that locks the budget's row, so the total never exceeds a cap. Slices are small shares of the rest, so that
+no process holds the last of it. Unspent amounts go back when a process ends; the slices of a killed process count as
+spent.
 
 A claim is a lease on a request, under the key of its answer: its owner renews it, and the claim of a killed process
 expires. The spool is a folder of JSON lines that only its owner can read, next to the store or, if the disk is full, in
@@ -8,6 +13,7 @@ the user's state folder. Opening the project stores its rows.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import uuid
 from collections import Counter
@@ -21,11 +27,95 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from sqlalchemy import delete, not_, select, update
 
 from accord.edges import MB, BadInput, read_text, redact, write_atomically
-from accord.store.cache import VectorCache, check_vector, unpacked
+from accord.store.derived_tables import VectorCache, check_vector, unpacked
 from accord.store.engine import StoreError, database_errors, is_in_memory, parsed_url
 from accord.store.rows import BATCH, batches
-from accord.store.schema import claims
+from accord.store.schema import budgets, claims
 from accord.store.store import Store
+
+SLICES = 64
+"""A slice is this part of the rest, or the amounts of the next call if they are larger."""
+MONEY_UNITS = 10**9
+"""Money is counted in whole billionths, which add up exactly."""
+
+
+class Amounts(NamedTuple):
+    """Costs of calls: requests, tokens, and money in billionths."""
+
+    requests: int = 0
+    tokens: int = 0
+    money: int = 0
+
+    @classmethod
+    def of(cls, requests: int, tokens: int, money: float) -> Amounts:
+        """Return amounts with money in units of currency, rounded up to billionths."""
+        return cls(requests, tokens, math.ceil(money * MONEY_UNITS - 1e-6))
+
+    def plus(self, other: Amounts) -> Amounts:
+        """Return the sum of two amounts."""
+        return Amounts(*(first + second for first, second in zip(self, other, strict=True)))
+
+    def minus(self, other: Amounts) -> Amounts:
+        """Return the difference of two amounts."""
+        return Amounts(*(first - second for first, second in zip(self, other, strict=True)))
+
+
+class SharedBudget:
+    """Amounts that the processes of a shared budget have taken, under the budget's name in their store."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.name = name
+        self._store = store
+
+    def take(self, need: Amounts, caps: Mapping[str, int | None]) -> Amounts | None:
+        """Take a slice that holds at least the costs of the next call; return None if the rest is too small.
+
+        Args:
+            need: Maximum costs of the next call.
+            caps: Caps on the total of all processes: `requests`, `tokens` and `money` in billionths; None for no cap.
+
+        Raises:
+            StoreError: The store cannot be written.
+        """
+        with database_errors(self._store.url), self._store._engine.begin() as connection:
+            taken = self._locked(connection)
+            amounts: dict[str, int] = {}
+            for name, least in need._asdict().items():
+                cap, spent = caps.get(name), int(getattr(taken, name))
+                if cap is not None and spent + least > cap:
+                    return None
+                amounts[name] = least if cap is None else max(least, (cap - spent) // SLICES)
+            self._add(connection, taken, amounts)
+        return Amounts(**amounts)
+
+    def settle(self, difference: Amounts) -> None:
+        """Add the spending beyond the taken slices; a negative difference goes back to the budget.
+
+        Raises:
+            StoreError: The store cannot be written.
+        """
+        if any(difference):
+            with database_errors(self._store.url), self._store._engine.begin() as connection:
+                self._add(connection, self._locked(connection), difference._asdict())
+
+    def taken(self) -> Amounts:
+        """Return the total that all processes have taken."""
+        rows = list(self._store._stream(self._row()))
+        return Amounts(*map(int, rows[0])) if rows else Amounts()
+
+    def _row(self) -> Any:
+        return select(budgets.c.requests, budgets.c.tokens, budgets.c.money).where(budgets.c.name == self.name)
+
+    def _locked(self, connection: Any) -> Any:
+        """Return the budget's row, locked until the transaction ends."""
+        empty = {"name": self.name, **Amounts()._asdict()}
+        connection.execute(self._store._insert(budgets).values(**empty).on_conflict_do_nothing())
+        return connection.execute(self._row().with_for_update()).one()
+
+    def _add(self, connection: Any, taken: Any, amounts: Mapping[str, int]) -> None:
+        totals = {name: int(getattr(taken, name)) + amount for name, amount in amounts.items()}
+        connection.execute(update(budgets).where(budgets.c.name == self.name).values(**totals))
+
 
 LEASE_SECONDS = 60.0
 """Seconds until a claim expires. Clocks of machines that share a store must differ by less."""
@@ -37,12 +127,9 @@ def utc_now() -> datetime:
 
 
 class ClaimResult(NamedTuple):
-    """Result of claiming keys.
+    """The claimed keys, and how many were taken over from expired claims.
 
-    Attributes:
-        mine: The claimed keys.
-        over: Number of these that were taken over from an expired claim.
-        until: Time (UTC) when the last claim of another owner on the other keys expires; empty if there is none.
+    `until` is the time (UTC) when the last claim of another owner on the other keys expires; empty if there is none.
     """
 
     mine: frozenset[str] = frozenset()

@@ -1,16 +1,21 @@
-"""Conversations and annotations as table rows, their keys, and the messages about rows that cannot be stored."""
+"""Conversations and annotations as table rows, their keys, histories of answers, and messages about invalid rows."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from sqlalchemy import Connection, or_, select
 
 from accord.store.engine import read_json
+from accord.store.group_commit import Conflict
+from accord.store.schema import annotation_table
 from accord.values import (
+    ISSUE,
     Annotation,
     Conversation,
     Json,
@@ -25,6 +30,7 @@ from accord.values import (
 
 T = TypeVar("T")
 
+PERSON, MODEL = "person", "model"
 BATCH = 500
 TableRow = dict[str, str | int | None]
 """A row to store, by column name (`accord.store.schema`)."""
@@ -100,9 +106,7 @@ def changed_conversation(name: str) -> str:
 def has_target(row: TableRow, turns: Mapping[str, int]) -> bool:
     """Return True if the conversations and turns of an annotation exist.
 
-    Args:
-        row: The annotation.
-        turns: Number of turns of each stored conversation; any turn is accepted for 0 turns, a log without texts.
+    `turns` has the number of turns of each stored conversation; any turn is accepted for 0 turns, a log without texts.
     """
     against: Any = row["against"]
     name: Any = row["conversation"]
@@ -198,7 +202,7 @@ class AnnotationKeys:
     def of(self, annotation: Annotation) -> str:
         """Return the key of an annotation."""
         if annotation.kind == "person":
-            return self._of_person(annotation.to_label(), annotation.details())
+            return self.of_label(annotation.to_label(), annotation.details())
         if annotation.is_of_issues:
             key = content_hash([*annotation.target, annotation.signature, annotation.seen], length=40)
             return content_hash([key, annotation.group, annotation.part], length=40) if annotation.part else key
@@ -206,11 +210,8 @@ class AnnotationKeys:
             return content_hash(annotation.made_from, length=40)
         return content_hash({**annotation.to_json(), "time": None}, length=40)
 
-    def of_label(self, label: Label) -> str:
-        """Return the key of an annotation with the fields of a label only."""
-        return self._of_person(label)
-
-    def _of_person(self, label: Label, details: Mapping[str, Json] = {}) -> str:
+    def of_label(self, label: Label, details: Mapping[str, Json] = {}) -> str:
+        """Return the key of a person's annotation with the fields of a label and other details."""
         name, turn = label.target
         fields: list[Any] = [name, turn, label.question, label.annotator, label.value, label.time]
         if label.against is not None:
@@ -254,29 +255,18 @@ def label_row(label: Label, keys: AnnotationKeys, added: str, wording: str | Non
     return _person_row(label, keys.of_label(label), added, wording)
 
 
+_EMPTY_ROW: TableRow = dict.fromkeys(column.name for column in annotation_table.columns)
+
+
 def _person_row(label: Label, key: str, added: str, wording: str | None = None) -> TableRow:
     target, against, value = label.target, label.against, label.value
-    return {
-        "key": key,
-        "conversation": target.conversation,
-        "turn": target.turn,
-        "question": label.question,
-        "by": label.annotator,
-        "kind": "person",
-        "value": str(value) if type(value) is int else canonical_json(value),
-        "distribution": None,
-        "signature": None,
-        "time": label.time,
+    encoded = str(value) if type(value) is int else canonical_json(value)
+    row = {
+        **_EMPTY_ROW, "key": key, "conversation": target.conversation, "turn": target.turn, "question": label.question,
+        "by": label.annotator, "kind": PERSON, "value": encoded, "time": label.time, "added": added, "place": 0,
         "wording": wording or label.wording,
-        "against": against.conversation if against else None,
-        "against_turn": against.turn if against else None,
-        "content": None,
-        "added": added,
-        "place": 0,
-        "answer": None,
-        "replaces": None,
-        "imported": None,
-    }
+    }  # fmt: skip
+    return row if against is None else {**row, "against": against.conversation, "against_turn": against.turn}
 
 
 def answer_row(answer: Mapping[str, Any], added: str) -> TableRow:
@@ -310,3 +300,62 @@ def label_from(row: Any) -> Label:
     against = None if row.against is None else Target(row.against, row.against_turn)
     target, value = Target(row.conversation, row.turn), read_json(row.value or "null")
     return Label(target, row.question, row.by, value, row.time, row.wording, against)
+
+
+ID_USED = "this answer's id was used for another answer; load the page and answer again"
+
+
+def same_answer(kept: Annotation, new: Annotation) -> Annotation:
+    """Return the stored answer if the new one repeats it, at whatever time.
+
+    Raises:
+        Conflict: It is another answer.
+    """
+    ignored: dict[str, Any] = {"time": None, "seconds": None, "replaces": ""}
+    if replace(kept, **ignored) != replace(new, **ignored):
+        raise Conflict(ID_USED, kept)
+    return kept
+
+
+def replaced_answer(new: Annotation, current: Sequence[Annotation]) -> str:
+    """Return the `answer` ID that a new answer replaces; empty for a first answer.
+
+    Raises:
+        Conflict: The replaced mark is not current.
+    """
+    ids = [answer.answer for answer in current if answer.question == new.question]
+    if not new.question.startswith(ISSUE):
+        return ids[-1] if ids else ""
+    if new.replaces and new.replaces not in ids:
+        raise Conflict("this mark was changed already; load the page again")
+    return new.replaces
+
+
+def answers_of(connection: Connection, example: Annotation, only_related: bool = False) -> list[Annotation]:
+    """Return all answers of the annotator, item and study of an example, in order.
+
+    With `only_related`, only answers to the example's question, or with its ID.
+    """
+    table, target = annotation_table.c, example.target
+    query = select(annotation_table).where(table.conversation == target.conversation, table.by == example.by)
+    query = query.where(table.kind == PERSON, table.answer.is_not(None)).order_by(table.place, table.key)
+    if only_related:
+        query = query.where(or_(table.question == example.question, table.answer == example.answer))
+    answers = [annotation_from(row) for row in connection.execute(query)]
+    return [
+        answer
+        for answer in answers
+        if (answer.study, answer.against) == (example.study, example.against)
+        and (target.turn is None or answer.target == target)
+    ]
+
+
+def current_answers(history: Sequence[Annotation]) -> list[Annotation]:
+    """Return the answers of a history that are not replaced and do not withdraw a mark."""
+    replaced = {answer.replaces for answer in history}
+    return [
+        answer
+        for answer in history
+        if answer.answer not in replaced
+        and not (answer.replaces and answer.value is None and answer.question.startswith(ISSUE))
+    ]

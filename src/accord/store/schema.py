@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from sqlalchemy import (
     DDL,
     BigInteger,
@@ -15,12 +18,15 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
+    create_mock_engine,
     event,
     not_,
     or_,
     select,
     true,
 )
+from sqlalchemy.schema import ExecutableDDLElement
+from sqlalchemy.types import TypeEngine
 
 from accord.values import ISSUE, Synthetic
 
@@ -29,42 +35,40 @@ SCHEMA_VERSION = 1
 VERSION_TABLE = "schema_version"
 metadata = MetaData()
 
+
+def _columns(kind: type[TypeEngine[Any]], *names: str, **options: bool) -> list[Column[Any]]:
+    """Return columns of one type, which may be null without options."""
+    return [Column(name, kind, **options) for name in names]  # type: ignore[arg-type]
+
+
 conversations = Table(
     "conversations",
     metadata,
-    Column("id", String, primary_key=True),
-    Column("hash", String, nullable=False),
-    Column("system", String),
-    Column("turns", Integer, nullable=False),
-    Column("content", Text, nullable=False),
-    Column("added", String, nullable=False),
-    Column("synthetic", Integer),
-    Column("imported", String),
+    *_columns(String, "id", primary_key=True),
+    *_columns(String, "hash", nullable=False),
+    *_columns(String, "system"),
+    *_columns(Integer, "turns", nullable=False),
+    *_columns(Text, "content", nullable=False),
+    *_columns(String, "added", nullable=False),
+    *_columns(Integer, "synthetic"),
+    *_columns(String, "imported"),
 )
 """`synthetic` is 1 for a synthetic conversation, and null for others; `imported` names the part of an import."""
 
 annotation_table = Table(
     "annotations",
     metadata,
-    Column("key", String, primary_key=True),
-    Column("conversation", String, nullable=False),
-    Column("turn", Integer),
-    Column("question", String, nullable=False),
-    Column("by", String, nullable=False),
-    Column("kind", String, nullable=False),
-    Column("value", Text),
-    Column("distribution", Text),
-    Column("signature", String),
-    Column("time", String),
-    Column("wording", String),
-    Column("against", String),
-    Column("against_turn", Integer),
-    Column("content", Text),
-    Column("added", String, nullable=False),
-    Column("place", Integer, nullable=False),
-    Column("answer", String),
-    Column("replaces", String),
-    Column("imported", String),
+    *_columns(String, "key", primary_key=True),
+    *_columns(String, "conversation", nullable=False),
+    *_columns(Integer, "turn"),
+    *_columns(String, "question", "by", "kind", nullable=False),
+    *_columns(Text, "value", "distribution"),
+    *_columns(String, "signature", "time", "wording", "against"),
+    *_columns(Integer, "against_turn"),
+    *_columns(Text, "content"),
+    *_columns(String, "added", nullable=False),
+    *_columns(Integer, "place", nullable=False),
+    *_columns(String, "answer", "replaces", "imported"),
     Index("annotations_by_conversation", "conversation"),
     Index("annotations_by_kind", "kind", "place"),
 )
@@ -92,9 +96,7 @@ for _index, _table in INDEXES.items():
 confirmations = Table(
     "confirmations",
     metadata,
-    Column("import", String, primary_key=True),
-    Column("table_name", String, primary_key=True),
-    Column("key", String, primary_key=True),
+    *_columns(String, "import", "table_name", "key", primary_key=True),
     Index("confirmations_by_key", "key"),
 )
 """Rows of an import that the store held before: the part of the import, the name of the table and the row's key."""
@@ -102,12 +104,11 @@ confirmations = Table(
 cache = Table(
     "cache",
     metadata,
-    Column("key", String, primary_key=True),
-    Column("kind", String, primary_key=True),
-    Column("maker", String, nullable=False),
-    Column("content", Text),
-    Column("bytes", LargeBinary),
-    Column("added", String, nullable=False),
+    *_columns(String, "key", "kind", primary_key=True),
+    *_columns(String, "maker", nullable=False),
+    *_columns(Text, "content"),
+    *_columns(LargeBinary, "bytes"),
+    *_columns(String, "added", nullable=False),
     Index("cache_by_kind", "kind", "added", "key"),
 )
 """Reproducible results by the hash of their inputs; `kind` is `reply` (JSON), `vector` (bytes) or `computed` (both)."""
@@ -115,9 +116,8 @@ cache = Table(
 claims = Table(
     "claims",
     metadata,
-    Column("key", String, primary_key=True),
-    Column("owner", String, nullable=False),
-    Column("until", String, nullable=False),
+    *_columns(String, "key", primary_key=True),
+    *_columns(String, "owner", "until", nullable=False),
     Index("claims_by_owner", "owner"),
 )
 """Requests in progress by the key of their answer: until `until` (UTC), only `owner` sends the request."""
@@ -125,44 +125,40 @@ claims = Table(
 budgets = Table(
     "budgets",
     metadata,
-    Column("name", String, primary_key=True),
-    Column("requests", BigInteger, nullable=False),
-    Column("tokens", BigInteger, nullable=False),
-    Column("money", BigInteger, nullable=False),
+    *_columns(String, "name", primary_key=True),
+    *_columns(BigInteger, "requests", "tokens", "money", nullable=False),
 )
 """Amounts that the processes of a shared budget have taken from it; money in billionths."""
 
 runs = Table(
     "runs",
     metadata,
-    Column("id", String, primary_key=True),
-    Column("command", String, nullable=False),
-    Column("settings", Text, nullable=False),
-    Column("status", String, nullable=False),
-    Column("results", Text),
-    Column("started", String, nullable=False),
-    Column("finished", String),
+    *_columns(String, "id", primary_key=True),
+    *_columns(String, "command", nullable=False),
+    *_columns(Text, "settings", nullable=False),
+    *_columns(String, "status", nullable=False),
+    *_columns(Text, "results"),
+    *_columns(String, "started", nullable=False),
+    *_columns(String, "finished"),
 )
 
 
 days = Table(
     "days",
     metadata,
-    Column("key", String, primary_key=True),
-    Column("evaluator", String, nullable=False),
-    Column("system", String, nullable=False),
-    Column("day", String, nullable=False),
-    Column("content", Text, nullable=False),
+    *_columns(String, "key", primary_key=True),
+    *_columns(String, "evaluator", "system", "day", nullable=False),
+    *_columns(Text, "content", nullable=False),
     Index("days_by_day", "day"),
 )
 
 alarms = Table(
     "alarms",
     metadata,
-    Column("key", String, primary_key=True),
-    Column("content", Text, nullable=False),
-    Column("raised", String, nullable=False),
-    Column("sent", String),
+    *_columns(String, "key", primary_key=True),
+    *_columns(Text, "content", nullable=False),
+    *_columns(String, "raised", nullable=False),
+    *_columns(String, "sent"),
 )
 
 # --- users and studies ------------------------------------------------------------------------------------------------
@@ -170,10 +166,8 @@ alarms = Table(
 users = Table(
     "users",
     metadata,
-    Column("name", String, primary_key=True),
-    Column("role", String, nullable=False),
-    Column("digest", String, nullable=False),
-    Column("added", String, nullable=False),
+    *_columns(String, "name", primary_key=True),
+    *_columns(String, "role", "digest", "added", nullable=False),
     Index("users_by_digest", "digest", unique=True),
 )
 """User accounts; `digest` is the SHA-256 of the key in the personal link. The key itself is not stored."""
@@ -181,33 +175,30 @@ users = Table(
 sessions = Table(
     "sessions",
     metadata,
-    Column("digest", String, primary_key=True),
-    Column("person", String, nullable=False),
-    Column("until", String, nullable=False),
+    *_columns(String, "digest", primary_key=True),
+    *_columns(String, "person", "until", nullable=False),
     Index("sessions_by_person", "person"),
 )
 
 studies = Table(
     "studies",
     metadata,
-    Column("name", String, primary_key=True),
-    Column("content", Text, nullable=False),
-    Column("added", String, nullable=False),
+    *_columns(String, "name", primary_key=True),
+    *_columns(Text, "content", nullable=False),
+    *_columns(String, "added", nullable=False),
 )
 
 items = Table(
     "items",
     metadata,
-    Column("key", String, primary_key=True),
-    Column("study", String, nullable=False),
-    Column("round", Integer, nullable=False),
-    Column("place", Integer, nullable=False),
-    Column("kind", String, nullable=False),
-    Column("conversation", String, nullable=False),
-    Column("turn", Integer),
-    Column("against", String),
-    Column("against_turn", Integer),
-    Column("person", String),
+    *_columns(String, "key", primary_key=True),
+    *_columns(String, "study", nullable=False),
+    *_columns(Integer, "round", "place", nullable=False),
+    *_columns(String, "kind", "conversation", nullable=False),
+    *_columns(Integer, "turn"),
+    *_columns(String, "against"),
+    *_columns(Integer, "against_turn"),
+    *_columns(String, "person"),
     Index("items_by_study", "study", "round", "place"),
 )
 """Items of a study: conversations, turns or pairs, each once per round; `kind` is plain, gold, check or repeat.
@@ -218,16 +209,13 @@ An item with a `person` is assigned to that annotator only.
 assignments = Table(
     "assignments",
     metadata,
-    Column("id", String, primary_key=True),
-    Column("item", String, nullable=False),
-    Column("study", String, nullable=False),
-    Column("person", String, nullable=False),
-    Column("state", String, nullable=False),
-    Column("stage", Integer, nullable=False),
-    Column("until", String, nullable=False),
-    Column("reason", String),
-    Column("began", String, nullable=False),
-    Column("ended", String),
+    *_columns(String, "id", primary_key=True),
+    *_columns(String, "item", "study", "person", "state", nullable=False),
+    *_columns(Integer, "stage", nullable=False),
+    *_columns(String, "until", nullable=False),
+    *_columns(String, "reason"),
+    *_columns(String, "began", nullable=False),
+    *_columns(String, "ended"),
     Index("assignments_by_item", "item", "person", unique=True),
     Index("assignments_by_person", "study", "person", "state"),
 )
@@ -236,27 +224,19 @@ assignments = Table(
 predictions = Table(
     "predictions",
     metadata,
-    Column("item", String, primary_key=True),
-    Column("person", String, primary_key=True),
-    Column("question", String, primary_key=True),
-    Column("evaluator", String, nullable=False),
-    Column("content", Text, nullable=False),
-    Column("made", String, nullable=False),
+    *_columns(String, "item", "person", "question", primary_key=True),
+    *_columns(String, "evaluator", nullable=False),
+    *_columns(Text, "content", nullable=False),
+    *_columns(String, "made", nullable=False),
 )
 """Predicted ratings, stored before the annotator answers."""
 
 chats = Table(
     "chats",
     metadata,
-    Column("id", String, primary_key=True),
-    Column("study", String, nullable=False),
-    Column("person", String, nullable=False),
-    Column("assistant", String, nullable=False),
-    Column("topic", String, nullable=False),
-    Column("state", String, nullable=False),
-    Column("began", String, nullable=False),
-    Column("ended", String),
-    Column("assignment", String),
+    *_columns(String, "id", primary_key=True),
+    *_columns(String, "study", "person", "assistant", "topic", "state", "began", nullable=False),
+    *_columns(String, "ended", "assignment"),
     Index("chats_by_study", "study", "person", "state"),
 )
 """Chats of annotators with an assistant: `open`, `ended` and rated by an assignment, or `dropped`."""
@@ -264,24 +244,33 @@ chats = Table(
 chat_messages = Table(
     "chat_messages",
     metadata,
-    Column("chat", String, primary_key=True),
-    Column("place", Integer, primary_key=True),
-    Column("message", String),
-    Column("role", String, nullable=False),
-    Column("content", Text, nullable=False),
-    Column("state", String, nullable=False),
-    Column("reason", String),
-    Column("until", String),
-    Column("time", String, nullable=False),
-    Column("details", Text, nullable=False),
+    *_columns(String, "chat", primary_key=True),
+    *_columns(Integer, "place", primary_key=True),
+    *_columns(String, "message"),
+    *_columns(String, "role", nullable=False),
+    *_columns(Text, "content", nullable=False),
+    *_columns(String, "state", nullable=False),
+    *_columns(String, "reason", "until"),
+    *_columns(String, "time", nullable=False),
+    *_columns(Text, "details", nullable=False),
     Index("chat_messages_by_message", "chat", "message", unique=True),
 )
 """Messages of chats; a message is stored before a reply is requested. `message` is the ID that the page made.
 
-The state of a reply is `writing`, then `said` if it is complete, `stopped` by the annotator or `cut` for a reason. A
+The state of a reply is `writing`, then `complete`, `stopped` by the annotator or `cut` for a reason. A
 reply that is still `writing` after `until` (UTC) has lost its writer. Of several replies to one message the last
 counts.
 """
+
+
+@functools.cache
+def table_statements(dialect: str) -> list[str]:
+    """Return the statements that create all tables and indexes; compiling them takes longer than running them."""
+    statements: list[ExecutableDDLElement] = []
+    mock = create_mock_engine(f"{dialect}://", lambda ddl, *_, **__: statements.append(ddl))
+    metadata.create_all(mock, checkfirst=False)
+    return [str(ddl.compile(dialect=mock.dialect)) for ddl in statements]
+
 
 # --- conditions -----------------------------------------------------------------------------------------------------
 

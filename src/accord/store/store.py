@@ -12,11 +12,22 @@ from sqlalchemy import Connection, Table, func, select, update
 
 from accord.edges import BadInput, redact_json
 from accord.formats import on_scales
-from accord.store.bulk_insert import add_rows, insert_of, takes_rows
-from accord.store.engine import CHECK, StoreError, database_errors, has_one_connection, open_engine, read_json
+from accord.store.engine import (
+    CHECK,
+    StoreError,
+    add_rows,
+    database_errors,
+    has_one_connection,
+    insert_of,
+    open_engine,
+    read_json,
+    takes_rows,
+)
 from accord.store.imports import ImportPart, confirm, is_tracked
 from accord.store.rows import (
     BATCH,
+    MODEL,
+    PERSON,
     AddedCounts,
     AnnotationKeys,
     TableRow,
@@ -55,7 +66,6 @@ from accord.values import (
     canonical_json,
 )
 
-PERSON, MODEL = "person", "model"
 REPLY = "reply"
 ANNOTATION_BATCH = 8000
 """Annotations per transaction: rows are small, and a larger batch changes fewer index pages per row."""
@@ -83,6 +93,8 @@ class Store:
         self.url, self.synthetic, self.rubric = url, synthetic, rubric
         self._engine = open_engine(url)
         self._insert = insert_of(self._engine.dialect.name)
+        self.replaces = ""
+        """URL of the store that does not exist and that this empty one in memory replaces."""
         self.import_part: ImportPart | None = None
         """The file of an import that new rows belong to."""
 
@@ -97,12 +109,9 @@ class Store:
     ) -> AddedCounts:
         """Add conversations; those that the store holds stay unchanged.
 
-        Args:
-            new: The conversations.
-            on_changed: Called with the ID of each conversation that the store holds with other content.
-
         Raises:
-            BadInput: There is such a conversation and no `on_changed`; the others of its batch are added.
+            BadInput: The store holds one with other content, and there is no `on_changed` to call with its ID; the
+                others of its batch are added.
         """
         return self.add_conversation_rows((conversation_row(conversation, now()) for conversation in new), on_changed)
 
@@ -136,9 +145,7 @@ class Store:
     ) -> Iterator[Conversation]:
         """Yield conversations in the order of their IDs.
 
-        Args:
-            ids: IDs of conversations; None for all.
-            synthetic: Which of all conversations to include; None for the store's own setting.
+        Without `ids`, all that `synthetic` includes, by default the store's own setting.
         """
         query = select(conversations.c.content).order_by(conversations.c.id)
         if ids is None:
@@ -196,9 +203,8 @@ class Store:
     def add_answers(self, answers: Iterable[Mapping[str, Any]]) -> AddedCounts:
         """Add answers of judges; of equal keys the first stays.
 
-        Args:
-            answers: Mappings with `key`, `conversation`, `turn`, `question`, `judge`, `mode`, `probabilities` (JSON),
-                `made_from` (JSON), `outside` (probability of other answers) and `version` (of the endpoint).
+        They are mappings with `key`, `conversation`, `turn`, `question`, `judge`, `mode`, `probabilities` (JSON),
+        `made_from` (JSON), `outside` (probability of other answers) and `version` (of the endpoint).
         """
         added = now()
         return self.add_annotation_rows(answer_row(answer, added) for answer in answers)
@@ -211,10 +217,7 @@ class Store:
     ) -> AddedCounts:
         """Add rows of annotations and set their places, one transaction per batch; see `add_annotations`.
 
-        Args:
-            rows: The rows.
-            on_bad: Called with the error of each row that cannot be stored; it is skipped.
-            turns: Number of turns of conversations that the store is known to hold.
+        `turns` has the number of turns of conversations that the store is known to hold.
         """
         counts, places = AddedCounts(), self._last_places()
         early: list[TableRow] = []
@@ -291,13 +294,10 @@ class Store:
         conversations: Iterable[str] | None = None,
         synthetic: Synthetic | None = None,
     ) -> Iterator[Annotation]:
-        """Yield annotations ordered by kind and place.
+        """Yield annotations by people, models or metrics, ordered by kind and place.
 
-        Args:
-            kinds: Kinds of annotators: `person`, `model`, `metric`; None for all.
-            question: Only answers to this question.
-            conversations: Only annotations of these conversations and their turns, ordered per batch of conversations.
-            synthetic: Which conversations to include without `conversations`; None for the store's own setting.
+        With `conversations`, only annotations of these and their turns, ordered per batch; otherwise `synthetic`
+        decides, by default the store's own setting.
         """
         table, query = annotation_table.c, select(annotation_table)
         if question is not None:
@@ -465,11 +465,7 @@ def _report(reason: str, on_bad: Callable[[BadInput], None] | None) -> None:
 
 
 def check_target(connection: Connection, row: Mapping[str, Any]) -> None:
-    """Check that the conversations and turns of an item exist.
-
-    Raises:
-        BadInput: One does not exist, or a conversation has no turns.
-    """
+    """Raise `BadInput` if a conversation or turn of an item does not exist, or a conversation has no turns."""
     names = [name for name in (row["conversation"], row["against"]) if name is not None]
     query = select(conversations.c.id, conversations.c.turns).where(conversations.c.id.in_(names))
     turns = dict(tuple(found) for found in connection.execute(query))

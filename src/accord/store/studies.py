@@ -16,16 +16,21 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, or
 
 from accord.edges import BadInput
 from accord.store.accounts import UserAccounts
-from accord.store.answer_history import ID_USED, answers_of, current_answers, replaced_answer, same_answer
 from accord.store.engine import read_json
 from accord.store.group_commit import Conflict, GroupWriter
 from accord.store.rows import (
     BATCH,
+    ID_USED,
+    PERSON,
     AnnotationKeys,
     annotation_from,
     annotation_row,
+    answers_of,
     batches,
+    current_answers,
     now,
+    replaced_answer,
+    same_answer,
 )
 from accord.store.schema import (
     annotation_table,
@@ -35,7 +40,7 @@ from accord.store.schema import (
     predictions,
     studies,
 )
-from accord.store.store import PERSON, Store, check_target
+from accord.store.store import Store, check_target
 from accord.values import Annotation, Target, canonical_json, content_hash
 
 State = Literal["open", "done", "skipped"]
@@ -85,13 +90,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """An item of an annotator: open, done or skipped.
+    """An item of an annotator: open, done or skipped for a reason.
 
-    Attributes:
-        id: A random ID, known to its annotator only.
-        stage: The current stage, from 0.
-        until: End of the lease (UTC); answers extend it.
-        reason: Reason of a skipped item.
+    `id` is random and known to its annotator only; `stage` counts from 0; answers extend the lease, which ends at
+    `until` (UTC).
     """
 
     id: str
@@ -187,7 +189,7 @@ class Studies:
     def take(
         self, study: str, round: int, person: str, per_item: int, until: str, choose: Choose = lambda found: found[0]
     ) -> Assignment | None:
-        """Return an annotator's open assignment, or assign an item that needs more annotators.
+        """Return an annotator's open assignment, or assign an item that fewer than `per_item` annotators have.
 
         An item whose lease has expired can be assigned to others, as long as it needs more annotators.
 
@@ -327,12 +329,10 @@ class Studies:
             return answers if history else current_answers(answers)
 
     def answers(self, study: str, first: bool = False, question: str | None = None) -> list[Annotation]:
-        """Return all answers of a study, with its rounds, repeats and adjudications, in order.
+        """Return the answers of a study, with its rounds, repeats and adjudications, in order.
 
-        Args:
-            study: The study.
-            first: True for first answers before any change; False for current answers.
-            question: Only answers to this question.
+        The answers are the current ones, or with `first` those before any change; with `question` those to one
+        question.
         """
         names = sorted(
             {side.conversation for item in self.items(study) for side in (item.target, item.against) if side}
@@ -349,10 +349,7 @@ class Studies:
         return [answer for answer in answers if answer.study == study or answer.study.startswith(f"{study}/")]
 
     def adjudicate(self, new: Annotation) -> Annotation:
-        """Store a lead's answer about an item; it replaces only the lead's own earlier answer.
-
-        Args:
-            new: An answer of the study `NAME/adjudicated`, with the `answer` ID that its page made.
+        """Store a lead's answer of the study `NAME/adjudicated`; it replaces only the lead's own earlier answer.
 
         Raises:
             Conflict: The ID was used for another answer.
@@ -431,16 +428,9 @@ def _of(study: str, person: str) -> ColumnElement[bool]:
 
 
 def _assignments(connection: Connection, *conditions: ColumnElement[bool]) -> list[Assignment]:
-    columns = [column.label("a_" + column.name) for column in assignments.c]
-    query = select(*columns, *items.c).join(items, items.c.key == assignments.c.item).where(*conditions)
+    query = select(assignments, items).join(items, items.c.key == assignments.c.item).where(*conditions)
     rows = connection.execute(query.order_by(assignments.c.began, assignments.c.id)).all()
-    return [
-        Assignment(
-            row.a_id, _item(row), row.a_person, row.a_state, row.a_stage, row.a_until, row.a_reason, row.a_began,
-            row.a_ended,
-        )
-        for row in rows
-    ]  # fmt: skip
+    return [Assignment(row[0], _item(row[len(assignments.c) :]), *row[3 : len(assignments.c)]) for row in rows]
 
 
 def _is_counted() -> ColumnElement[bool]:
@@ -481,10 +471,11 @@ def _item_row(item: Item) -> dict[str, str | int | None]:
     }  # fmt: skip
 
 
-def _item(row: Any) -> Item:
-    against = None if row.against is None else Target(row.against, row.against_turn)
-    target = Target(row.conversation, row.turn)
-    return Item(row.study, row.round, row.place, row.kind, target, against, row.person)
+def _item(row: Sequence[Any]) -> Item:
+    """Return the item of a row that begins with the columns of `items`."""
+    _, study, round, place, kind, name, turn, other, other_turn, person, *_ = row
+    against = None if other is None else Target(other, other_turn)
+    return Item(study, round, place, kind, Target(name, turn), against, person)
 
 
 def _assignment_row(assignment: Assignment) -> dict[str, str | int | None]:

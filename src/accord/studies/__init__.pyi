@@ -8,13 +8,13 @@ from .chat_session import ChatSession as ChatSession
 from .citations import CitationFinder as CitationFinder, DocumentUse as DocumentUse, excerpts as excerpts
 from .human_studies import FLOWS as FLOWS, load_outcome as load_outcome, load_outcomes as load_outcomes
 from .human_studies import open_validation as open_validation, shipped_study as shipped_study
+from .human_studies import answer_tables as answer_tables, Answers as Answers, detection_outcome as detection_outcome
+from .human_studies import DialogueResampling as DialogueResampling, overall_outcome as overall_outcome
+from .human_studies import StudyOutcome as StudyOutcome, ValidatedTurns as ValidatedTurns
 from .item_order import ItemOrder as ItemOrder
 from .item_sampling import eligible_turns as eligible_turns, sample_items as sample_items
 from .predicted_ratings import ConversationPredictions as ConversationPredictions
 from .predicted_ratings import PredictionService as PredictionService
-from .study_outcome import answer_tables as answer_tables, Answers as Answers, detection_outcome as detection_outcome
-from .study_outcome import DialogueResampling as DialogueResampling, overall_outcome as overall_outcome
-from .study_outcome import StudyOutcome as StudyOutcome, ValidatedTurns as ValidatedTurns
 from .study_progress import norming_items as norming_items, StudyProgress as StudyProgress
 from .study_session import conversation_view as conversation_view, ConversationView as ConversationView
 from .study_session import ItemView as ItemView, MAX_LISTED_OPTIONS as MAX_LISTED_OPTIONS, StudySession as StudySession

@@ -25,15 +25,7 @@ PREPARE, FIT = "prepare", "fit"
 
 
 class BackgroundLearning:
-    """Studies, and the evaluator that learns from them.
-
-    Attributes:
-        evaluator: Evaluator in use; `None` before the first fit.
-        predictors: Predictor of each study.
-        orders: Order of items of each study.
-        reasons: Reason why a study has no predictor.
-        jobs: Background jobs.
-    """
+    """Studies, and the evaluator that learns from them; `reasons` tell why a study has no predictor."""
 
     def __init__(self, studies: dict[str, StudySession]) -> None:
         self.studies = studies

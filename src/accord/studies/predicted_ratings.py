@@ -35,11 +35,7 @@ class ConversationPredictions:
     """Predictions for one conversation; keys of mappings are turns, with `None` for the whole conversation.
 
     Attributes:
-        state: `ready`, `waiting`, or `none`.
-        reason: Why there are no predictions.
-        evaluator: Name and digest of the evaluator.
-        question: Question that it predicts.
-        level: `turn` or `conversation`.
+        state: `ready`, `waiting`, or `none` for a `reason`.
         scores: Predictions for a new annotator, as `Score.to_json` returns them.
         people: Predictions by annotator: mean, 80% interval and distribution, or a reason (`unscored`).
         metrics: Columns of evidence that are not answers of a judge.

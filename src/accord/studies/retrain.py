@@ -124,7 +124,8 @@ def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> Retr
     comparison = fitted.held_out.comparison
     result = comparison.results[0].to_json()
     report |= {"labels": len(comparison.ratings), "digest": fitted.evaluator.digest(), "now": _metric_row(result)}
-    report["own_mean"] = _test_against(comparison.differences, "annotator-mean")
+    own_mean = (d for d in comparison.differences if (d.against, d.statistic) == ("annotator-mean", "rmse"))
+    report["own_mean"] = next((each.to_json() for each in own_mean), None)
     try:
         before = load_evaluator(folder)
         current = _predict_out_of_fold(project, fitted, before, _modified_at(folder))
@@ -139,10 +140,6 @@ def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> Retr
 def _metric_row(row: Mapping[str, Any]) -> MetricRow:
     names = [f"{name}{end}" for name in ("rmse", "pearson", "log_loss") for end in ("", "_low", "_high")]
     return {name: row.get(name) for name in ("n", *names)}
-
-
-def _test_against(differences: Any, name: str) -> dict[str, Any] | None:
-    return next((each.to_json() for each in differences if each.against == name and each.statistic == "rmse"), None)
 
 
 def _modified_at(folder: Path) -> str:

@@ -21,16 +21,10 @@ _RATED = {1: "rated", 2: "rated twice", 3: "rated three times"}
 
 @dataclass(frozen=True)
 class AnnotatorProgress:
-    """Progress of one annotator.
+    """Progress of one annotator: numbers of items and answers, median seconds per item, reasons of skipped items.
 
-    Attributes:
-        person: Name of the annotator.
-        done, open, skipped: Numbers of items.
-        answers: Number of answers to questions.
-        seconds: Median time per item; `None` if unknown.
-        reasons: Reasons of skipped items.
-        gold, checks: Share of correct answers to gold items and to attention checks.
-        repeats: Share of equal answers to repeated items.
+    `gold` and `checks` are shares of correct answers to gold items and attention checks; `repeats` is the share of
+    equal answers to repeated items.
     """
 
     person: str
@@ -47,14 +41,9 @@ class AnnotatorProgress:
 
 @dataclass(frozen=True)
 class QuestionProgress:
-    """Answers to one question.
+    """Answers to one question, of which `none` are "does not apply", and Krippendorff's α of all annotators.
 
-    Attributes:
-        question, text: Id and text of the question.
-        answers: Number of answers, of which `none` are "does not apply".
-        people: Number of annotators who answered.
-        full: Number of items with all of their answers.
-        agreement: Krippendorff's α of all annotators.
+    `full` is the number of items with all of their answers.
     """
 
     question: str
@@ -68,12 +57,9 @@ class QuestionProgress:
 
 @dataclass(frozen=True)
 class NormingRound:
-    """A norming round, in which all annotators rate the same items again.
+    """Norming round (from 2), in which all annotators rate the same items again: α by question, before and after.
 
-    Attributes:
-        round: Number of the round, from 2.
-        items, wanted, done: Numbers of items, of planned assignments and of completed ones.
-        before, after, change: α by question of the same annotators on the same items.
+    `wanted` is the number of planned assignments, and `done` that of completed ones.
     """
 
     round: int
@@ -279,13 +265,9 @@ def _correct_share(known: Mapping[str, Mapping[str, Value]], answers: Sequence[A
 
 
 def norming_items(study: StudySession, progress: StudyProgress, count: int, again: bool) -> list[Item]:
-    """Return the items of another norming round, the same for all annotators.
+    """Return the items of another norming round, the same for all annotators: the `count` most rated ones.
 
-    Args:
-        study: The study.
-        progress: Progress of the study.
-        count: Number of items; the most rated ones of the first round are chosen.
-        again: Repeat the items of the last norming round instead, if there is one.
+    With `again`, the items of the last norming round are repeated instead, if there is one.
     """
     last = max((item.round for item in progress.items), default=1)
     if again and last > 1:

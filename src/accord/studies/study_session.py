@@ -68,14 +68,10 @@ class ItemView:
     """An item as its annotator sees it, with the annotator's own answers.
 
     Attributes:
-        assignment: Assignment of the item.
-        stage: Current stage.
         sides: The conversation, or both conversations of a pair.
-        questions: Questions of the stage, in order.
         kinds: Kinds of issues that can be marked; `None` if the study has no marks.
         issues: Issues found by a model, by turn; `None` if the stage does not show them.
         given: Latest answer to each question of the stage.
-        marks: Marks that were not removed.
         before: Answers of earlier stages, which cannot be changed.
     """
 

@@ -15,8 +15,7 @@ from typing import Any
 from accord.edges import BadInput
 from accord.models import ASSISTANT, USER, Failure, Flow, ModelInfo, ModelQuery, Prompt, Reply, Request, together
 from accord.synth.document_search import DocumentIndex
-from accord.synth.prompting import PROMPTS, Prompts
-from accord.synth.settings import READERS, SYNTH_METHODS, SynthMethod, SynthSettings
+from accord.synth.prompting import PROMPTS, READERS, SYNTH_METHODS, Prompts, SynthMethod, SynthSettings
 from accord.synth.topics import personas_of, topics_of
 from accord.synth.utterance_parser import EMPTY, GenerationFailure, Utterance, read_dialogue, read_query, read_utterance
 from accord.values import SYNTHETIC, Conversation, Document, Topic, Turn, content_hash

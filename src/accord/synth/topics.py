@@ -14,8 +14,7 @@ from accord.edges import MB, BadInput, BadRow, read_text
 from accord.formats import read_rows
 from accord.models import USER, Failure, Flow, ListForm, Prompt, Reply, ask_for_list, stand_in_twice, to_role, together
 from accord.synth.document_search import DocumentIndex
-from accord.synth.prompting import personas_prompt, plain, topics_prompt
-from accord.synth.settings import SynthSettings
+from accord.synth.prompting import SynthSettings, personas_prompt, plain, topics_prompt
 from accord.synth.utterance_parser import clean
 from accord.values import Topic, content_hash
 
@@ -59,11 +58,7 @@ def _topics(rows: Sequence[dict[str, Any]], path: Path) -> tuple[Topic, ...]:
 
 
 def read_personas(path: str | Path) -> tuple[str, ...]:
-    """Read personas, one per line of a text file.
-
-    Raises:
-        BadInput: The file cannot be read, or is empty.
-    """
+    """Read personas, one per line of a text file; see `read_topics` for errors."""
     return tuple(_lines(Path(path), "personas"))
 
 

@@ -8,7 +8,7 @@ bootstrap of groups. Each metric is also tested alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -75,9 +75,7 @@ class TwoSampleResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields and the summary as JSON values."""
-        rows = [{name: getattr(row, name) for name in DiscriminativeFeature.__slots__} for row in self.features]
-        names = ("synthetic", "real", "groups", "auc", "low", "high", "p")
-        return {**{name: getattr(self, name) for name in names}, "features": rows, "summary": str(self)}
+        return {**asdict(self), "summary": str(self)}
 
     def __str__(self) -> str:
         figures = f"AUC {self.auc:.2f} [{self.low:.2f}, {self.high:.2f}], p = {self.p:.4f}"

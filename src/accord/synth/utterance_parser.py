@@ -1,15 +1,6 @@
 """Parsing of model replies into turns.
 
-| reply | result |
-|---|---|
-| `User: ...` or `**Assistant:** ...` | the marker is removed |
-| it also writes the other side's messages | only its first message stays; the turn is marked as cut |
-| END OF CONVERSATION! | the conversation ends; words before it are the last turn |
-| only white space | failure: `empty` |
-| more characters than allowed | failure: `too long` |
-| a dialogue without both sides | failure: `unreadable` |
-| NUL, ESC and other controls, halves of surrogate pairs | removed or replaced |
-| `[99]` with five documents | stays: a wrong citation is an error of the assistant to be judged |
+A wrong citation such as `[99]` with five documents stays: it is an error of the assistant, to be judged.
 """
 
 from __future__ import annotations
@@ -48,7 +39,11 @@ def clean(text: str) -> str:
 
 
 def read_utterance(text: str, role: str, most: int) -> Utterance | GenerationFailure:
-    """Parse one message of a role with at most `most` characters."""
+    """Parse one message of a role with at most `most` characters.
+
+    Its marker (`User:`, `**Assistant:**`) is removed. Messages of the other side are cut off. END OF CONVERSATION! ends
+    the conversation, and words before it are the last turn.
+    """
     if len(text) > most:
         return GenerationFailure(TOO_LONG, f"the {role} writes {len(text):,} characters, more than {most:,}")
     cleaned = clean(text)

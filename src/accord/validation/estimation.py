@@ -7,7 +7,7 @@ et al., 2023). λ minimizes its width (Angelopoulos et al., PPI++, 2023); useles
 labels. No label is used to predict its own conversation (cross-prediction, Zrnic & Candès, 2024), to choose its own λ
 (each half of the groups uses the λ of the other half, over all systems), or to estimate its own annotator's effect.
 
-Systems with common inputs are compared by input (`statistics.clustered_t`; docs/decisions/0034).
+Systems with common inputs are compared by input (`statistics.intervals`; docs/decisions/0034).
 """
 
 from __future__ import annotations

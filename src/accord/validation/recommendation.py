@@ -98,7 +98,7 @@ class Decision:
     def _recommended(self) -> str:
         parts = [f"use {self.evaluator}: RMSE for a new annotator {self.rmse[self.evaluator]:.3f}"]
         parts += [self._against(name, test) for name, test in self.tests.items()]
-        text = f"{'; '.join(parts)} (significant: p < {SURE})"
+        text = f"{'; '.join(parts)} (permutation tests of the RMSE for a new annotator; significant: p < {SURE})"
         if self.known is not None:
             name, better, own = self.known
             text += f". For the annotators in the labels {name} has the lower RMSE ({better:.3f} against {own:.3f})"
@@ -120,7 +120,8 @@ class Decision:
             ours, constant, p = self.rmse[self.tested], self.rmse[CONSTANT], self.tests[CONSTANT].p
             compared = (
                 f" on {self.labels} ratings {self.tested} is not significantly better than the constant (RMSE for a "
-                f"new annotator {ours:.3f} and {constant:.3f}; p = {p:.2g}, needed: below {SURE});"
+                f"new annotator {ours:.3f} and {constant:.3f}; p = {p:.2g} by a permutation test of this "
+                f"RMSE, needed: below {SURE});"
             )
         needed = (
             f" about {count_of(self.labels_needed, 'more rating')} {'is' if self.labels_needed == 1 else 'are'} needed"

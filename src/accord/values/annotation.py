@@ -1,19 +1,125 @@
-"""Annotations: the common record of ratings, marks of issues, answers of judges, and issues found by models.
+"""Labels and annotations: ratings, marks of issues, answers of judges, and issues found by models.
 
-`Label` and `IssueAnnotation` are the views that learning uses; this module converts between them and `Annotation`.
+Sparse and contradictory labels are kept as they are and never merged. `Label` and `IssueAnnotation` are the views that
+learning uses; `Annotation` is the common record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
+from accord.edges import BadInput
 from accord.values.conversation import Json, Target, content_hash
-from accord.values.issue_annotation import Issue, IssueAnnotation, Span
-from accord.values.labels import Label
-from accord.values.scale import Value
-from accord.values.taxonomy import ISSUE
+from accord.values.issues import ISSUE, Issue, IssueAnnotation, Span
+from accord.values.rubric import Question, Rubric, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One rating by one person.
+
+    Attributes:
+        target: The rated conversation or turn.
+        question: ID of the question.
+        annotator: ID of the annotator.
+        value: The answer; None if the question does not apply.
+        time: Time of the rating, if known.
+        wording: Key of the question's wording (`Question.key`), if known.
+        against: The other conversation of a comparison.
+    """
+
+    target: Target
+    question: str
+    annotator: str
+    value: Value | None
+    time: str | None = None
+    wording: str | None = None
+    against: Target | None = None
+
+
+class Labels(Sequence[Label]):
+    """Labels in the order they were read. Repeated ratings by the same person are separate labels.
+
+    `groups` maps targets to the groups that splits keep together; the default group is the conversation.
+    """
+
+    def __init__(self, labels: Iterable[Label] = (), groups: Mapping[Target, str] | None = None) -> None:
+        self._labels = tuple(labels)
+        self.groups = {} if groups is None else groups
+
+    def group_of(self, target: Target) -> str:
+        """Return the group of a target, which splits and resampling keep together."""
+        return self.groups.get(target) or target.conversation
+
+    def grouped(self, groups: Mapping[Target, str]) -> Labels:
+        """Return the same labels with other groups."""
+        return Labels(self._labels, groups)
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, index: int | slice) -> Label | Labels:  # type: ignore[override]
+        return Labels(self._labels[index], self.groups) if isinstance(index, slice) else self._labels[index]
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._labels)
+
+    def on(self, question: str) -> Labels:
+        """Return the labels of one question, without "does not apply"."""
+        return Labels((label for label in self if label.question == question and label.value is not None), self.groups)
+
+    def filter(self, groups: Iterable[str]) -> Labels:
+        """Return the labels of some groups (by default, conversations)."""
+        names = frozenset(groups)
+        return Labels((label for label in self if self.group_of(label.target) in names), self.groups)
+
+    @property
+    def annotators(self) -> list[str]:
+        """All annotators, sorted."""
+        return sorted({label.annotator for label in self})
+
+    @property
+    def targets(self) -> list[Target]:
+        """All rated or compared targets, in the order of their first label."""
+        sides = (side for label in self for side in (label.target, label.against))
+        return list(dict.fromkeys(side for side in sides if side is not None))
+
+
+def check_label(label: Label, rubric: Rubric) -> None:
+    """Refuse a label with a value outside the scale of its question.
+
+    Labels of questions outside the rubric are valid: they may belong to another rubric.
+
+    Raises:
+        BadInput: The value is not on the question's scale, or one side of a comparison is missing.
+    """
+    question = rubric.get(label.question)
+    if question is None:
+        return
+    where = f"label of {label.annotator!r} on {label.target}"
+    if question.compares != (label.against is not None):
+        kind = "compares two conversations; name the other one in a column `against`" if question.compares else (
+            "is about one conversation; give it `applies: pairs` in the rubric, or leave `against` out"
+        )  # fmt: skip
+        raise BadInput(f"{where}: question {question.id!r} {kind}")
+    if label.value is not None:
+        check_value(label.value, question, where)
+
+
+def check_value(value: Value, question: Question, where: str) -> None:
+    """Refuse a value outside a question's scale.
+
+    Raises:
+        BadInput: The value is not on the scale; the message names the place, the value and the scale.
+    """
+    if not question.scale.holds(value):
+        raise BadInput(
+            f"{where}, question {question.id!r}: got {value!r}, allowed: {question.scale}. "
+            "Correct the label, or the question's scale in the rubric."
+        )
+
 
 AnnotatorKind = Literal["person", "model", "metric"]
 ANNOTATOR_KINDS: tuple[AnnotatorKind, ...] = get_args(AnnotatorKind)
@@ -95,9 +201,7 @@ class Annotation:
             row["turn"] = self.target.turn
         row |= {"question": self.question, "by": self.by, "kind": self.kind, "value": self.value}
         row |= self.details()
-        for name in ("distribution", "signature", "time", "wording"):
-            if getattr(self, name) is not None:
-                row[name] = getattr(self, name)
+        row |= {name: getattr(self, name) for name in _PLAIN if getattr(self, name) is not None}
         if self.distribution is not None:
             row["distribution"] = dict(self.distribution)
         if self.against is not None:
@@ -147,14 +251,6 @@ class Annotation:
 
     # --- labels -------------------------------------------------------------------------------------------------
 
-    @classmethod
-    def from_label(cls, label: Label) -> Annotation:
-        """Return a person's label as an annotation."""
-        return cls(
-            label.target, label.question, label.annotator, "person", label.value,
-            time=label.time, wording=label.wording, against=label.against,
-        )  # fmt: skip
-
     def to_label(self) -> Label:
         """Return the label without quote and comment."""
         return Label(self.target, self.question, self.by, self.value, self.time, self.wording, self.against)
@@ -197,7 +293,7 @@ _DETAILS: Mapping[str, Any] = {
         "part", "answer", "replaces", "study", "stage", "seconds", "rubric", "shown",
     }
 }  # fmt: skip
-_PLAIN = {"distribution", "signature", "time", "wording"}
+_PLAIN = ("distribution", "signature", "time", "wording")
 
 
 def issues_from(annotations: Iterable[Annotation]) -> list[IssueAnnotation]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Literal, NamedTuple, TypedDict, overload
+from typing import Any, Literal, NamedTuple, overload
 
 NON_SPEAKERS = frozenset({"system", "developer", "tool", "function"})
 """Roles that take no part in the dialogue."""
@@ -40,20 +40,30 @@ class Turn:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values without empty fields."""
-        row: dict[str, Any] = {"role": self.role, "content": self.content}
-        if self.name is not None:
-            row["name"] = self.name
-        if self.time is not None:
-            row["time"] = self.time
-        if self.extra:
-            row["extra"] = dict(self.extra)
-        return row
+        optional = {"name": self.name, "time": self.time, "extra": dict(self.extra) or None}
+        row = {"role": self.role, "content": self.content}
+        return {**row, **{key: value for key, value in optional.items() if value is not None}}
 
 
-class GrowingTurns(Sequence[Turn]):
+class _Turns(Sequence[Turn]):
+    """Turns that are equal to the tuple of the same turns."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, _Turns | tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class GrowingTurns(_Turns):
     """Turns of a conversation in progress; adding a turn copies nothing.
 
-    Equal to the tuple of the same turns. `session` is a cache for code that processes the conversation turn by turn,
+    `session` is a cache for code that processes the conversation turn by turn,
     shared by all views of the conversation (`accord.evidence.Source.session`).
     """
 
@@ -94,18 +104,9 @@ class GrowingTurns(Sequence[Turn]):
     def __iter__(self) -> Iterator[Turn]:
         return islice(self._turns, self._length)
 
-    def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, GrowingTurns | PlainTurns | tuple) else NotImplemented
 
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-
-class PlainTurns(Sequence[Turn]):
-    """Turns with role and text only, created when they are read: imports store them without reading them.
-
-    Equal to the tuple of the same turns.
-    """
+class PlainTurns(_Turns):
+    """Turns with role and text only, created when they are read: imports store them without reading them."""
 
     __slots__ = ("_made", "messages")
 
@@ -132,15 +133,6 @@ class PlainTurns(Sequence[Turn]):
 
     def __iter__(self) -> Iterator[Turn]:
         return iter(self._turns())
-
-    def __eq__(self, other: object) -> bool:
-        return self._turns() == tuple(other) if isinstance(other, PlainTurns | GrowingTurns | tuple) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._turns())
-
-    def __repr__(self) -> str:
-        return repr(self._turns())
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,28 +231,8 @@ class Conversation:
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 """A JSON value."""
 
-JsonSchema = TypedDict(
-    "JsonSchema",
-    {
-        "$schema": str,
-        "$defs": dict[str, "JsonSchema"],
-        "$ref": str,
-        "type": str | list[str],
-        "title": str,
-        "description": str,
-        "properties": dict[str, "JsonSchema"],
-        "required": list[str],
-        "additionalProperties": "bool | JsonSchema",
-        "items": "JsonSchema",
-        "maxItems": int,
-        "enum": list[str] | list[int],
-        "anyOf": list["JsonSchema"],
-        "const": Json,
-        "default": Json,
-    },
-    total=False,
-)
-"""Keywords of JSON Schema; all are optional."""
+JsonSchema = dict[str, Any]
+"""A JSON Schema."""
 
 
 def canonical_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:

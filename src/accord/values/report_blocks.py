@@ -1,4 +1,4 @@
-"""Report blocks: the findings of a source as a section of text, tables and charts.
+"""Report blocks: numbers with intervals, and the findings of a source as text, tables and charts.
 
 The terminal, the report and the pages render the same blocks, so a plug-in needs no rendering code.
 """
@@ -12,7 +12,42 @@ from html import escape
 from typing import Any, ClassVar, Literal
 
 from accord.edges import LONGEST_NAME, one_line
-from accord.values.estimate import Estimate
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 95% interval.
+
+    Attributes:
+        value: `None` if the number is undefined.
+        low, high: Ends of the interval; `None` if the data are too few for one.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    def text(self, digits: int = 2, ends: int = 2) -> str:
+        """Return the value and its interval as text; a dash for an undefined value.
+
+        Args:
+            digits: Decimals of the value.
+            ends: Decimals of the ends of the interval.
+        """
+        if self.value is None:
+            return "–"
+        value = f"{self.value:.{digits}f}"
+        if self.low is None or self.high is None:
+            return value
+        return f"{value} [{self.low:.{ends}f}, {self.high:.{ends}f}]"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def to_json(self) -> dict[str, float | None]:
+        """Return the fields by name."""
+        return asdict(self)
+
 
 Ends = tuple[float | None, float | None]
 

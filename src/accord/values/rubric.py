@@ -1,4 +1,4 @@
-"""Rubrics: questions, their conditions, and the main question."""
+"""Rubrics: questions with their scales and conditions, and the main question."""
 
 from __future__ import annotations
 
@@ -6,14 +6,114 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache, cached_property
 from importlib.resources import files
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from accord.edges import BadInput, UnknownName, load_yaml, validate, validation_messages
 from accord.values.conversation import Conversation, content_hash
-from accord.values.scale import MAX_JUDGE_OPTIONS, FrozenModel, Scale, ScaleKind, Value
+
+Value = int | float | str
+"""Answer: a number on an ordered or real scale, a string on a nominal scale."""
+
+MAX_JUDGE_OPTIONS = 10
+"""Maximum number of options in a question to a judge."""
+MAX_OPTIONS = 101
+ANCHOR_COUNT = 11
+"""Number of points to which recorded answers on wider scales are rounded."""
+REAL_STEPS = 100
+"""Number of equal steps of a real scale."""
+
+
+class ScaleKind(StrEnum):
+    """Measurement level of a scale."""
+
+    ORDINAL = "ordinal"
+    NOMINAL = "nominal"
+    BINARY = "binary"
+    REAL = "real"
+
+
+class FrozenModel(BaseModel):
+    """Immutable pydantic model without unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Scale(FrozenModel):
+    """Allowed answers: `options` in order, or `low` to `high` for a real scale."""
+
+    kind: ScaleKind = ScaleKind.ORDINAL
+    options: tuple[Value, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Scale:
+        if self.kind is ScaleKind.REAL:
+            ends = (self.low, self.high)
+            finite = all(end is not None and isfinite(end) for end in ends)
+            if self.options or not finite or not self.low < self.high:  # type: ignore[operator]
+                raise ValueError("a real scale has two finite ends, low < high, and no options")
+            return self
+        if not 2 <= len(self.options) <= MAX_OPTIONS:
+            raise ValueError(f"a scale has 2 to {MAX_OPTIONS} options, got {len(self.options)}")
+        if len(set(self.options)) != len(self.options):
+            raise ValueError("two options of a scale are equal")
+        if not self.is_ordered and len(self.options) > MAX_JUDGE_OPTIONS:
+            raise ValueError(f"a nominal scale has 2 to {MAX_JUDGE_OPTIONS} options, got {len(self.options)}")
+        if self.kind is ScaleKind.BINARY and len(self.options) != 2:
+            raise ValueError(f"a binary scale has 2 options, got {len(self.options)}")
+        if self.is_ordered and list(self.options) != sorted(self.options, key=float):
+            raise ValueError("options of an ordered scale are numbers in rising order")
+        return self
+
+    @property
+    def is_ordered(self) -> bool:
+        """True if answers are numbers with meaningful distances."""
+        return self.kind is not ScaleKind.NOMINAL
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Answers of an ordered scale as increasing numbers; a real scale has `REAL_STEPS` equal steps.
+
+        Raises:
+            ValueError: The scale is nominal.
+        """
+        if self.kind is not ScaleKind.REAL:
+            return tuple(float(option) for option in self.options)
+        assert self.low is not None and self.high is not None
+        return tuple(self.low + (self.high - self.low) * step / REAL_STEPS for step in range(REAL_STEPS + 1))
+
+    @property
+    def anchored(self) -> Scale:
+        """The scale with at most `ANCHOR_COUNT` equally spaced options."""
+        if self.kind is not ScaleKind.REAL and len(self.options) <= MAX_JUDGE_OPTIONS:
+            return self
+        low, high = self.numbers[0], self.numbers[-1]
+        points = [low + (high - low) * step / (ANCHOR_COUNT - 1) for step in range(ANCHOR_COUNT)]
+        return Scale(options=tuple(int(point) if point.is_integer() else round(point, 9) for point in points))
+
+    def holds(self, value: Value) -> bool:
+        """Return True if the scale allows a value."""
+        if isinstance(value, bool):
+            return False
+        if self.kind is not ScaleKind.REAL:
+            return value in self.options
+        assert self.low is not None and self.high is not None
+        return not isinstance(value, str) and self.low <= value <= self.high
+
+    def parse(self, text: str) -> Value | None:
+        """Return the option with a text, or None."""
+        return next((option for option in self.options if str(option) == text.strip()), None)
+
+    def __str__(self) -> str:
+        if self.kind is ScaleKind.REAL:
+            return f"{self.low} to {self.high}"
+        return ", ".join(str(option) for option in self.options)
+
 
 _UNSEEN = {"side", "weight", "reasons"}
 """Fields of a question that annotators and judges do not see."""
@@ -185,11 +285,14 @@ def _options(value: Any) -> dict[str, str]:
     raise ValueError("options are a mapping from value to meaning, or a list of values")
 
 
+_Stripped = Annotated[str, StringConstraints(strip_whitespace=True)]
+
+
 class _QuestionFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str
-    text: str
+    text: _Stripped
     scale: ScaleKind = ScaleKind.ORDINAL
     options: Annotated[dict[str, str], BeforeValidator(_options)] = Field(default_factory=dict)
     low: float | None = None
@@ -202,16 +305,10 @@ class _QuestionFile(BaseModel):
     def question(self) -> Question:
         ordered = self.scale is not ScaleKind.NOMINAL
         options = tuple(_number(option) if ordered else option for option in self.options)
-        return Question(
-            id=self.id,
-            text=self.text.strip(),
-            scale=Scale(kind=self.scale, options=options, low=self.low, high=self.high),
-            meanings={option: meaning for option, meaning in self.options.items() if meaning},
-            applies=self.applies,
-            side=self.side,
-            weight=self.weight,
-            reasons=tuple(self.reasons),
-        )
+        scale = Scale(kind=self.scale, options=options, low=self.low, high=self.high)
+        meanings = {option: meaning for option, meaning in self.options.items() if meaning}
+        same = self.model_dump(include={"id", "text", "applies", "side", "weight", "reasons"})
+        return Question(**same, scale=scale, meanings=meanings)
 
 
 class _RubricFile(BaseModel):
@@ -219,20 +316,14 @@ class _RubricFile(BaseModel):
 
     name: str
     main: str
-    instructions: str = ""
-    source: str = ""
+    instructions: _Stripped = ""
+    source: _Stripped = ""
     learned_on: list[str] = Field(default_factory=list)
     questions: list[_QuestionFile]
 
     def rubric(self) -> Rubric:
-        return Rubric(
-            name=self.name,
-            main=self.main,
-            instructions=self.instructions.strip(),
-            source=self.source.strip(),
-            learned_on=tuple(self.learned_on),
-            questions=tuple(question.question() for question in self.questions),
-        )
+        questions = tuple(question.question() for question in self.questions)
+        return Rubric(**self.model_dump(exclude={"questions"}), questions=questions)
 
 
 def _number(text: str) -> Value:
@@ -243,13 +334,15 @@ def _number(text: str) -> Value:
     return int(number) if number.is_integer() else number
 
 
+def shipped_names(package: str) -> list[str]:
+    """Return the names of the YAML files in a package."""
+    entries = (entry.name for entry in files(package).iterdir())
+    return sorted(name.removesuffix(".yaml") for name in entries if name.endswith(".yaml"))
+
+
 def shipped_rubrics() -> list[str]:
     """Return the names of the shipped rubrics."""
-    return sorted(
-        entry.name.removesuffix(".yaml")
-        for entry in files("accord.values.rubrics").iterdir()
-        if entry.name.endswith(".yaml")
-    )
+    return shipped_names("accord.values.rubrics")
 
 
 def load_rubric(name_or_path: str | Path, folder: Path = Path()) -> Rubric:

@@ -52,18 +52,10 @@ def central_interval(options: Numbers, probabilities: Numbers, mass: float) -> t
     return quantile(options, probabilities, (1 - mass) / 2), quantile(options, probabilities, (1 + mass) / 2)
 
 
-def _mode(options: Numbers, probabilities: Numbers) -> float:
-    return float(max(zip(options, probabilities, strict=True), key=lambda pair: pair[1])[0])
-
-
-def _median(options: Numbers, probabilities: Numbers) -> float:
-    return quantile(options, probabilities, 0.5)
-
-
 LOSSES: Mapping[str, Callable[[Numbers, Numbers], float]] = {
     "squared": mean,  # (ŷ - y)²
-    "absolute": _median,  # |ŷ - y|
-    "zero-one": _mode,  # [ŷ ≠ y]
+    "absolute": lambda options, shares: quantile(options, shares, 0.5),  # |ŷ - y|
+    "zero-one": lambda options, shares: float(options[int(max(range(len(shares)), key=shares.__getitem__))]),  # [ŷ ≠ y]
 }
 """The answer with the least expected loss, by the name of the loss."""
 
@@ -224,8 +216,7 @@ class Score:
     def decoded(self, loss: str) -> Score:
         """Return this score with the Bayes decision under a loss as its value.
 
-        Args:
-            loss: `squared` (the mean), `absolute` (a median) or `zero-one` (the most probable option).
+        The loss is `squared` (the mean), `absolute` (a median) or `zero-one` (the most probable option).
 
         Raises:
             UnknownName: No loss has this name.
@@ -260,13 +251,12 @@ class Unscored:
 
     def to_json(self) -> ScoreRow:
         """Return a score's flat row with the reason and without a value."""
-        return {
-            "conversation": self.target.conversation, "turn": self.target.turn, "annotator": self.annotator,
-            "rated": self.rated, "in_training": self.in_training, "value": None, "low": None, "high": None,
-            "band_low": None, "band_high": None, "variance": None, "entropy": None, "distribution": None,
-            "warning": None, "attributions": None, "notes": dict(self.notes) or None, "unscored": self.reason,
-            "signature": _signature_text(self.signature),
+        row: Any = {
+            **dict.fromkeys(SCORE_COLUMNS), "conversation": self.target.conversation, "turn": self.target.turn,
+            "annotator": self.annotator, "rated": self.rated, "in_training": self.in_training,
+            "notes": dict(self.notes) or None, "unscored": self.reason, "signature": _signature_text(self.signature),
         }  # fmt: skip
+        return row  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=64)
@@ -290,18 +280,9 @@ def score_from(
     `options` are K rising values, `probabilities` K numbers summing to 1.
     """
     values, shares = tuple(map(float, options)), tuple(map(float, probabilities))
-    return Score(
-        target=target,
-        annotator=annotator,
-        options=values,
-        probabilities=shares,
-        value=mean(values, shares),
-        interval=central_interval(values, shares, INTERVAL_MASS),
-        signature=signature,
-        band=band,
-        warning=warning,
-        attributions=attributions,
-    )
+    interval = central_interval(values, shares, INTERVAL_MASS)
+    value = mean(values, shares)
+    return Score(target, annotator, values, shares, value, interval, signature, band, warning, attributions)
 
 
 def _text(option: float) -> str:

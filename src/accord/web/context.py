@@ -29,8 +29,17 @@ from accord.store import Conflict, LeaseExpired, Role, Studies
 from accord.studies import StudySession
 from accord.values import InvalidStudy
 from accord.version import __version__
-from accord.web.accounts import Accounts, Visitor
-from accord.web.forms import JSON, TOKEN, check_same_origin, check_token, form_token, parse_form, parse_json
+from accord.web.accounts import (
+    JSON,
+    TOKEN,
+    Accounts,
+    Visitor,
+    check_same_origin,
+    check_token,
+    form_token,
+    parse_form,
+    parse_json,
+)
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _IMPORT = re.compile(rb'from "\./([\w.]+)"')

@@ -1,21 +1,14 @@
-"""The commands; importing it registers it, in the order the help lists them."""
+"""The commands; importing this package registers them."""
 
-from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
+from accord.cli.commands import (  # noqa: F401, I001 - the order is that of docs/commands.md
     run,
     init,
     import_,
-    judge,
-    synth,
-    validate,
-    fit,
+    learn,
     agreement,
     score,
-    serve,
+    live,
     users,
-    follow,
-    watch,
     store,
     models,
-    finetune,
-    view,
 )

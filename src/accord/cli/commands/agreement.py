@@ -8,23 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import command, command_group, guarded
-from accord.cli.options import (
-    AsJson,
-    ConfigFile,
-    InTraining,
-    Setting,
-    Synthetic,
-    open_counted,
-    open_project,
-    synthetic_setting,
-)
+from accord.cli.app import command, command_group
+from accord.cli.options import InTraining, StatisticsOptions
 from accord.cli.outputs import ISSUES_PAGE, QUEUE, REPORT
-from accord.cli.terminal import StageProgress, comparison_text, figure_text, groups_text, note, show, table
+from accord.cli.terminal import StageProgress, figure_text, note, table
+from accord.cli.texts import comparison_text, groups_text
+from accord.edges import GateFailed
 
 
 @command("compare")
 def compare(
+    options: StatisticsOptions,
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Only this evaluator and the baselines; repeatable.")
     ] = None,
@@ -38,10 +32,6 @@ def compare(
         int | None,
         typer.Option("--jobs", "-j", min=1, help="Learn in this many processes; default: one a core, at most four."),
     ] = None,
-    settings: Setting = None,
-    synthetic: Synthetic = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
     """Compare every evaluator that can be made, the baselines and people, and recommend one.
 
@@ -49,10 +39,10 @@ def compare(
     """
     from accord.learning import WorkerPool
 
-    with WorkerPool(jobs) as begun, open_counted(config_file, synthetic, settings) as project:
+    with WorkerPool(jobs) as begun, options.open_counted() as project:
         with StageProgress() as steps:
             done = project.compare(only or (), by or (), begun, steps.stage)
-        show(done.to_json(), as_json, _compare_text)
+        options.show(done.to_json(), _compare_text)
 
 
 def _compare_text(result: Mapping[str, Any]) -> str:
@@ -67,34 +57,30 @@ def _compare_text(result: Mapping[str, Any]) -> str:
 label = command_group("label", "Decide which conversations annotators should label.")
 
 
-@label.command("next")
-@guarded
+@command("next", label)
 def next_(
+    options: StatisticsOptions,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Number of labels to suggest.")] = 10,
     annotator: Annotated[
         list[str] | None,
-        typer.Option("--annotator", help="Annotator who can label; repeat. Default: everyone who has labelled."),
+        typer.Option("--annotator", help="Annotator who can label; repeat. Default: everyone who has labeled."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Also write them to this file: .csv, .jsonl or .parquet."),
         QUEUE,
     ] = None,
-    synthetic: Synthetic = None,
-    settings: Setting = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
     """Suggest which conversation each annotator should label next to reduce prediction uncertainty most."""
     from accord.formats import QueueWriter
 
-    with open_counted(config_file, synthetic, settings) as project:
+    with options.open_counted() as project:
         note(f"evaluator: {project.evaluator_in_use}")
         found = [each.to_json() for each in project.label_next(count, annotator or ())]
         if out is not None:
             with QueueWriter(out) as writer:
                 writer.write(found)
-        show({"labels": found, "out": None if out is None else str(out)}, as_json, _label_text)
+        options.show({"labels": found, "out": None if out is None else str(out)}, _label_text)
 
 
 def _label_text(result: Mapping[str, Any]) -> str:
@@ -113,13 +99,11 @@ def _label_text(result: Mapping[str, Any]) -> str:
 
 
 @command("estimate")
-def estimate(
-    synthetic: Synthetic = None, settings: Setting = None, config_file: ConfigFile = None, as_json: AsJson = False
-) -> None:
+def estimate(options: StatisticsOptions) -> None:
     """Each system's mean rating with a valid interval, and the differences between systems."""
-    with open_counted(config_file, synthetic, settings) as project:
+    with options.open_counted() as project:
         note(f"evaluator: {project.evaluator_in_use}")
-        show(project.estimate().to_json(), as_json, _estimate_text)
+        options.show(project.estimate().to_json(), _estimate_text)
 
 
 def _estimate_text(result: Mapping[str, Any]) -> str:
@@ -129,11 +113,11 @@ def _estimate_text(result: Mapping[str, Any]) -> str:
          "–" if row["worth"] is None else f"{row['worth']:.2f}"]
         for row in result["systems"]
     ]  # fmt: skip
-    lines = [table(["system", "labelled", "scored", "labels and scores", "labels alone", "worth"], rows)]
+    lines = [table(["system", "labeled", "scored", "labels and scores", "labels alone", "worth"], rows)]
     lines += [f"{row['system']}: {row['reason']}" for row in result["systems"] if row["reason"]]
     lines += [_gap_text(gap) for gap in result["differences"]]
-    about = "worth: as many times more labels alone would give as short an interval. Valid where the labelled "
-    return "\n".join([*lines, "", about + "conversations are a random part of each system's; 95 % intervals"])
+    about = "worth: as many times more labels alone would give as short an interval. Valid where the labeled "
+    return "\n".join([*lines, "", about + "conversations are a random part of each system's; 95% intervals"])
 
 
 def _gap_text(gap: Mapping[str, Any]) -> str:
@@ -146,28 +130,26 @@ def _gap_text(gap: Mapping[str, Any]) -> str:
 
 @command("report")
 def report(
+    options: StatisticsOptions,
     name: Annotated[
         str | None, typer.Argument(help="An evaluator of the project; default: the one fitted last.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), REPORT] = Path("report.html"),
-    settings: Setting = None,
-    synthetic: Synthetic = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
     """Write the report: agreement, calibration, errors with transcripts, and reasons of missing scores."""
     from accord.report import write_report
 
-    with open_counted(config_file, synthetic, settings) as project:
+    with options.open_counted() as project:
         used = name or project.evaluator_in_use
         note(f"evaluator: {used}")
         path = write_report(project, out, project.fit_offline(used))
         link = path.resolve().as_uri()
-        show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}\n{link}")
+        options.show({"report": str(path)}, lambda result: f"report in {result['report']}\n{link}")
 
 
 @command("gate")
 def gate(
+    options: StatisticsOptions,
     min_agreement: Annotated[
         float | None, typer.Option("--min-agreement", help="Minimum lower bound of r with people, from -1 to 1.")
     ] = None,
@@ -179,27 +161,22 @@ def gate(
     max_unscored: Annotated[
         float, typer.Option("--max-unscored", min=0, max=1, help="Maximum share of the latest scores that are missing.")
     ] = 0.0,
-    synthetic: Synthetic = None,
     include_training: InTraining = False,
-    settings: Setting = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
     """Fail (exit 3) if the latest comparison or the latest scores do not meet the given conditions.
 
     Scores of conversations that the evaluator learned from do not count, unless --include-training is given.
     """
-    from accord.edges import GateFailed
     from accord.report import check_gate
 
-    with open_project(config_file, [*(settings or ()), *synthetic_setting(synthetic)]) as project:
+    with options.open() as project:
         question = project.question
         scale = question.scale if question.scale.is_ordered and not question.compares else None
         checks = check_gate(
             project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic,
             include_training, scale,
         )  # fmt: skip
-    show({"checks": [each.to_json() for each in checks]}, as_json, lambda _: "\n".join(map(str, checks)))
+    options.show({"checks": [each.to_json() for each in checks]}, lambda _: "\n".join(map(str, checks)))
     failed = sum(not each.passed for each in checks)
     if failed:
         raise GateFailed(f"gate failed: {failed} of {len(checks)} conditions not met")
@@ -207,19 +184,16 @@ def gate(
 
 @command("issues")
 def issues(
+    options: StatisticsOptions,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), ISSUES_PAGE] = Path("issues.html"),
-    synthetic: Synthetic = None,
-    settings: Setting = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Summarise the issues found in turns: kinds, scores, dialogues, systems, lowest turns, validation by people."""
+    """Summarize the issues found in turns: kinds, scores, dialogues, systems, lowest turns, validation by people."""
     from accord.project import annotated_pairs, issues_of
     from accord.report import write_issues_page
     from accord.studies import load_outcomes
     from accord.validation import summarize_issues
 
-    with open_counted(config_file, synthetic, settings) as project:
+    with options.open_counted() as project:
         pairs, taxonomy = annotated_pairs(project), issues_of(project).taxonomy
         annotations = [each for _, each in pairs]
         conversations = list({conversation.id: conversation for conversation, _ in pairs}.values())
@@ -227,4 +201,4 @@ def issues(
         path = write_issues_page(found, annotations, conversations, taxonomy, out, said)
         lines = [*found.lines(), f"page in {path}"]
         result = {**found.to_json(), "validation": [each.to_json() for each in said], "page": str(path)}
-        show(result, as_json, lambda _: "\n\n".join(lines))
+        options.show(result, lambda _: "\n\n".join(lines))

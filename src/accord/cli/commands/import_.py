@@ -11,26 +11,19 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.options import (
-    AsJson,
-    Columns,
-    ConfigFile,
-    Format,
-    LabelColumns,
-    RaterColumns,
-    Roles,
-    Setting,
-    SkipBadRows,
-    Synthetic,
-    Unnamed,
+    Anonymous,
+    LabelOptions,
+    ReadingOptions,
+    ResultOptions,
+    StatisticsOptions,
     are_positions,
     column_map,
     command_line,
-    open_counted,
-    open_project,
-    role_map,
 )
 from accord.cli.outputs import ANNOTATIONS
-from accord.cli.terminal import Progress, imported_text, note, show, table
+from accord.cli.terminal import Progress, note, table
+from accord.cli.texts import imported_text
+from accord.edges import BadInput, count_of
 
 if TYPE_CHECKING:
     from accord.project import FileSurvey
@@ -39,22 +32,17 @@ if TYPE_CHECKING:
 
 @command("import")
 def import_(
+    answers: LabelOptions,
+    reading: ReadingOptions,
+    options: ResultOptions,
     sources: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FILE]...",
+            metavar="files",
             help="Files of conversations, labels, exported annotations and recorded judgments, or folders.",
         ),
     ] = None,
-    labels: LabelColumns = None,
-    raters: RaterColumns = None,
-    unnamed: Unnamed = False,
-    roles: Roles = None,
-    settings: Setting = None,
-    config_file: ConfigFile = None,
-    format: Format = "auto",
-    columns: Columns = None,
-    skip_bad_rows: SkipBadRows = False,
+    anonymous: Anonymous = False,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes that parse large files; by default one a core.")
     ] = None,
@@ -66,11 +54,10 @@ def import_(
         typer.Option("--undo", help="Undo the import with this id (--undo ID), or the last one."),
     ] = False,
     lists: Annotated[bool, typer.Option("--list", help="List the imports with their ids; read nothing.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice.
 
-    Recorded judgements become the judge in accord.yaml, if it names none. Labels on questions that the rubric does not
+    Recorded judgments become the judge in accord.yaml, if it names none. Labels on questions that the rubric does not
     ask are stored too, and reported with the command that adds them. Each import has an id. --undo removes its labels
     and conversations, except rows of other imports and conversations that people rated in the workbench. Answers of the
     workbench and of models always stay.
@@ -86,55 +73,51 @@ def import_(
         survey_files,
         survey_options,
     )
+    from accord.report import positions_note
 
     if lists or undo:
-        _show_imports(config_file, settings, as_json) if lists else _undo(sources or (), config_file, settings, as_json)
+        _show_imports(options) if lists else _undo(sources or (), options)
         return
     if not sources:
         raise typer.BadParameter("name the files to import, such as: accord import chats.jsonl labels.csv")
     passed: list[str] = []
-    mapped_roles = role_map(roles)
-    with open_project(config_file, settings, creates=True) as project:
-        named = column_map(columns, project.rubric)
+    roles, labels, raters = reading.role_map, answers.labels or (), answers.raters or ()
+    with options.open(creates=True) as project:
+        named = column_map(reading.columns, project.rubric)
         files = files_in(sources, passed)
         recorded = find_recordings(files)
         files = [path for path in files if path not in recorded or path.is_dir()]
-        most = None if labels or raters else MOST_SURVEYED
         survey = survey_files(
-            files, format, named, labels or (), raters=raters or (), limit=most, skips_unreadable=True
-        )
-        unnamed = unnamed or are_positions(lambda: survey.positions)
-        options = survey_options(survey, project.rubric, ImportOptions(is_anonymous=unnamed, roles=mapped_roles))
+            files, reading.format, named, labels, raters=raters, limit=None if labels or raters else MOST_SURVEYED,
+            skips_unreadable=True,
+        )  # fmt: skip
+        anonymous = anonymous or are_positions(lambda: survey.positions)
+        columns = survey_options(survey, project.rubric, ImportOptions(is_anonymous=anonymous, roles=roles))
         with Progress("rows read") as progress, _noting_what_stays(project.store):
             done = import_files(
-                project.store,
-                project.rubric,
-                files,
-                format,
-                named,
-                skip_bad_rows,
-                progress.at,
-                options,
-                workers or default_workers(),
-                replace,
-            )
-        registered = register_recordings(recorded, config_file) if recorded else None
+                project.store, project.rubric, files, reading.format, named, reading.skip_bad_rows, progress.at,
+                columns, workers or default_workers(), replace,
+            )  # fmt: skip
+        registered = register_recordings(recorded, options.config_file) if recorded else None
         result = {**done.to_json(), "recorded": {} if registered is None else registered.models}
-        show(result, as_json, _text)
-    for sentence in [
+        options.show(result, _text)
+    note(
         *(f"passed over: {reason}" for reason in passed),
-        *_column_notes(survey, options.rating_columns or (), labels, sources),
+        *_column_notes(survey, columns.rating_columns or (), labels, sources),
         *([] if registered is None else [registered.message]),
-    ]:
-        note(sentence)
-    _note_next(result, sources, labels, raters, columns, unnamed)
+    )
+    if result["other_questions"]:
+        command = command_line("accord init --from", sources[:1], labels, reading.columns, raters, sources[1:])
+        note(f"the rubric does not ask {', '.join(result['other_questions'])}. To add questions for them: {command}")
+    if result["positions"] and not anonymous:
+        note(positions_note(result["positions"]))
     _check_traces(result)
-    for sentence in done.counts.role_notes(mapped_roles):
+    for sentence in done.counts.role_notes(roles):
         note(f"{sentence}. To import again with other roles, undo this import first: accord import --undo")
 
 
 def _column_notes(
-    survey: FileSurvey, read: Sequence[str], labels: Sequence[str] | None, sources: Sequence[Path]
+    survey: FileSurvey, read: Sequence[str], labels: Sequence[str], sources: Sequence[Path]
 ) -> Iterator[str]:
     """Sentences on columns that were read as labels by a guess, and on columns that could have been."""
     chosen = [name for name in survey.rating_columns if name in read]
@@ -156,24 +139,6 @@ def _column_notes(
         )
 
 
-def _note_next(
-    result: Mapping[str, Any],
-    sources: Sequence[Path],
-    labels: Sequence[str] | None,
-    raters: Sequence[str] | None,
-    columns: list[str] | None,
-    unnamed: bool,
-) -> None:
-    """Print notes on labels without a question and on annotators, with the commands to run."""
-    from accord.report import positions_note
-
-    if result["other_questions"]:
-        command = command_line("accord init --from", sources[:1], labels or (), columns, raters or (), sources[1:])
-        note(f"the rubric does not ask {', '.join(result['other_questions'])}. To add questions for them: {command}")
-    if result["positions"] and not unnamed:
-        note(positions_note(result["positions"]))
-
-
 def _text(result: Mapping[str, Any]) -> str:
     lines = [imported_text(result)]
     replaced = result["replaced"]
@@ -187,7 +152,6 @@ def _text(result: Mapping[str, Any]) -> str:
 @contextmanager
 def _noting_what_stays(store: Store) -> Iterator[None]:
     """Note the id of an import that failed halfway, since the rows that it read before stay."""
-    from accord.edges import BadInput
     from accord.store import Imports
 
     before = {each.id for each in Imports(store).known()}
@@ -200,12 +164,12 @@ def _noting_what_stays(store: Store) -> Iterator[None]:
         raise
 
 
-def _show_imports(config_file: Path | None, settings: list[str] | None, as_json: bool) -> None:
+def _show_imports(options: ResultOptions) -> None:
     from accord.store import Imports
 
-    with open_project(config_file, settings) as project:
+    with options.open() as project:
         found = [each.to_json() for each in Imports(project.store).known()]
-    show({"imports": found}, as_json, lambda _: _imports_text(found))
+    options.show({"imports": found}, lambda _: _imports_text(found))
 
 
 def _imports_text(found: Sequence[Mapping[str, Any]]) -> str:
@@ -224,16 +188,15 @@ def _imports_text(found: Sequence[Mapping[str, Any]]) -> str:
     return table(["import", "started (UTC)", "conversations", "labels", "status", "files"], rows)
 
 
-def _undo(names: Sequence[Path], config_file: Path | None, settings: list[str] | None, as_json: bool) -> None:
-    from accord.edges import BadInput
+def _undo(names: Sequence[Path], options: ResultOptions) -> None:
     from accord.store import Imports
 
     if len(names) > 1:
         raise BadInput(f"--undo takes one id, got {len(names)}. List them with: accord import --list")
-    with open_project(config_file, settings) as project:
+    with options.open() as project:
         found, removed = Imports(project.store).undo(str(names[0]) if names else None)
     result = {"undone": found.id, "files": list(found.files), "removed": removed._asdict()}
-    show(result, as_json, lambda _: _undone_text(result))
+    options.show(result, lambda _: _undone_text(result))
 
 
 def _undone_text(result: Mapping[str, Any]) -> str:
@@ -242,8 +205,6 @@ def _undone_text(result: Mapping[str, Any]) -> str:
 
 
 def _removed_text(removed: Mapping[str, int]) -> str:
-    from accord.edges import count_of
-
     kept = {
         "confirmed": "rows stay, since another import has them too",
         "kept_conversations": "conversations stay, since people rated them otherwise or have them to rate",
@@ -255,12 +216,7 @@ def _removed_text(removed: Mapping[str, int]) -> str:
 
 
 def _check_traces(result: Mapping[str, Any]) -> None:
-    """Say what traces, or other rows of which nothing was read, lack.
-
-    Raises:
-        BadInput: Nothing could be read from them.
-    """
-    from accord.edges import BadInput
+    """Say what traces, or other rows of which nothing was read, lack."""
     from accord.formats import NO_CALL, NO_CONTENT, NO_MESSAGES, SUPPORTED_CONVENTIONS
 
     is_lost = NO_MESSAGES in result["ignored"]
@@ -277,6 +233,7 @@ def _check_traces(result: Mapping[str, Any]) -> None:
 
 @command("export")
 def export(
+    options: StatisticsOptions,
     out: Annotated[Path, typer.Argument(help="The file to write: .jsonl, .csv or .parquet."), ANNOTATIONS],
     kind: Annotated[
         list[str] | None,
@@ -285,18 +242,14 @@ def export(
     question: Annotated[
         str | None, typer.Option("--question", help="Only answers to this question, e.g. issue:Other.")
     ] = None,
-    synthetic: Synthetic = None,
-    settings: Setting = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
     """Write the store's annotations to a file that `accord import` reads back: labels, judge answers, issues."""
     from accord.project import export_annotations
 
-    with open_counted(config_file, synthetic, settings) as project:
+    with options.open_counted() as project:
         with Progress("annotations written") as progress:
             counts = export_annotations(project.store, out, kind, progress.at, question)
-        show({"annotations": counts, "out": str(out)}, as_json, _export_text)
+        options.show({"annotations": counts, "out": str(out)}, _export_text)
 
 
 def _export_text(result: Mapping[str, Any]) -> str:

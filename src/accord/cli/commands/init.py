@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import (
-    AsJson,
-    Columns,
-    LabelColumns,
-    Main,
-    RaterColumns,
-    Scales,
-    column_map,
-    command_line,
-    scale_map,
-)
+from accord.cli.options import AsJson, Columns, RubricOptions, column_map, command_line
 from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.terminal import show
+from accord.edges import BadInput, UnknownName, count_of
 
 if TYPE_CHECKING:
     from accord.project import FileSurvey, InferredRubric, ObservedAnswers
@@ -35,41 +28,10 @@ HEAD = """\
 # for labels to come (1 to 4 seen, 1 to 5 asked) is widened here.
 """
 
-PROJECT = """\
-# Accord's project file. `accord schema` prints its JSON Schema; unknown keys are refused.
-store: sqlite:///accord.db      # or postgresql://user@host/name, or ${ACCORD_STORE}
-rubric: rubric.yaml             # edit it: your questions, your scales, one main question
-metrics: [lexical]              # cheap evidence; `accord plugins` lists what there is; [lexical, embedding] for both
-# models:                       # the model of each role; a model is opened, and its key read, on its first request
-#   judge:                      # answers the rubric; mode selects the way to a distribution
-#     mode: logprobs
-#     model: gpt-4o-mini        # at OPENAI_BASE_URL with OPENAI_API_KEY; both can be in a file .env next to this one
-#   likelihood:                 # a small model in this process rates how likely each reply is: accord models pull
-#     model: embedded:smollm2-135m
-#   finder:                     # finds issues in each turn: accord judge --source issues
-#     model: gpt-4o-mini
-#   scorer:                     # scores by rated examples: accord fit in-context
-#     model: gpt-4o-mini
-#   writer:                     # writes a rubric: accord fit learned-rubric
-#     model: gpt-4o-mini
-# sources:                      # settings of sources of evidence, by name
-#   issues: {taxonomy: soda-eval}        # or a YAML file of your own
-#   learned-rubric: {task: task.yaml}    # about: what conversations are about; expected: [what of the assistant]
-# evaluators:                   # your own, in addition to the presets: sources and a head
-#   both: {sources: [rubric, metrics, issues], head: mixed}
-# studies:                      # rating pages of `accord serve`: docs/workbench.md
-#   helpful:
-#     stages: [{questions: [Q1, Q0]}]    # of the rubric, asked one below the other
-#     items: {sample: 60}                # number of conversations, drawn once
-#     annotators_per_item: 2             # two people each
-evaluator: calibration          # what `accord fit` learns; score, report and serve use the one fitted last
-folds: 5
-seed: 0
-"""
-
 
 @command("init")
 def init(
+    answers: RubricOptions,
     conversations: Annotated[
         list[Path] | None, typer.Argument(help="With --from: files of conversations that the labels are about.")
     ] = None,
@@ -77,11 +39,7 @@ def init(
         list[Path] | None,
         typer.Option("--from", help="Write a rubric that fits the labels of this file or folder; repeat."),
     ] = None,
-    main: Main = None,
-    labels: LabelColumns = None,
     columns: Columns = None,
-    raters: RaterColumns = None,
-    scales: Scales = None,
     rubric: Annotated[str, typer.Option("--rubric", help="The shipped rubric to start from.")] = "llm-rubric",
     prompts: Annotated[
         Path | None,
@@ -96,30 +54,30 @@ def init(
     you have edited, or that the labels answer, are kept and the others added. The result goes into a new file if
     rubric.yaml exists, and accord.yaml names it.
     """
-    from accord.edges import BadInput
     from accord.project import set_scales, survey_files
     from accord.report import positions_note
     from accord.values import dump_rubric, load_rubric
 
+    template = (files("accord.cli.commands") / "project.yaml").read_text(encoding="utf-8")
     if not labels_from:
-        if conversations or main or labels or columns or raters or scales:
+        if conversations or columns or answers != RubricOptions():
             raise BadInput(
                 "files, --main, --labels, --rater, --scale and --columns go with --from: accord init --from labels.csv"
             )
-        result = _written({"accord.yaml": PROJECT, "rubric.yaml": dump_rubric(load_rubric(rubric))}, prompts)
+        result = _written({"accord.yaml": template, "rubric.yaml": dump_rubric(load_rubric(rubric))}, prompts)
         command, said = _next_here()
         show({**result, "said": said, "next": command}, as_json, _text)
         return
     paths = [*labels_from, *(conversations or ())]
-    found = survey_files(paths, "auto", column_map(columns), labels or (), raters=raters or ())
-    ends = scale_map(scales)
+    found = survey_files(paths, "auto", column_map(columns), answers.labels or (), raters=answers.raters or ())
+    ends = answers.scale_map
     set_scales(found, ends)
     base = _rubric_in_use(found)
-    made = _extended(base, found, main, ends)
+    made = _extended(base, found, answers.main, ends)
     text = dump_rubric(made.rubric)
     name = "rubric.yaml" if made.rubric == base else _free_name(HEAD + text)
-    files = {"accord.yaml": PROJECT.replace("rubric: rubric.yaml ", f"rubric: {name} ")}
-    result = _written(files if made.rubric == base else {**files, name: HEAD + text}, prompts)
+    new = {"accord.yaml": template.replace("rubric: rubric.yaml ", f"rubric: {name} ")}
+    result = _written(new if made.rubric == base else {**new, name: HEAD + text}, prompts)
     if made.rubric != base and "accord.yaml" in result["kept"] and _names_it(name):
         result["kept"].remove("accord.yaml")
         result["changed"] = [f"accord.yaml: rubric: {name}"]
@@ -166,7 +124,6 @@ def _rubric_in_use(found: FileSurvey) -> Rubric | None:
 
 def _extended(base: Rubric | None, found: FileSurvey, main: str | None, scales: Collection[str]) -> InferredRubric:
     """A rubric from the labels; with `base`, that rubric with a question for each kind of label that it lacks."""
-    from accord.edges import UnknownName, count_of
     from accord.project import InferredRubric, infer_questions, infer_rubric, rescaled
     from accord.values import Rubric
 
@@ -244,7 +201,6 @@ def _next(found: FileSurvey, paths: Sequence[Path], columns: list[str] | None) -
 
 def _conversation_files_near(paths: Sequence[Path]) -> list[Path]:
     """Return the files with conversations in the folders of the label files."""
-    from accord.edges import BadInput
     from accord.project import survey_files
 
     found = []
@@ -273,15 +229,7 @@ def _next_here() -> tuple[str, list[str]]:
     return command_line("accord import", files if len(files) <= MOST_NAMED else ["."]), []
 
 
-class Files(TypedDict):
-    """Names of files that were written, of those that were kept as they are, and lines that were changed in one."""
-
-    written: list[str]
-    kept: list[str]
-    changed: NotRequired[list[str]]
-
-
-def _written(files: dict[str, str], prompts: Path | None) -> Files:
+def _written(files: dict[str, str], prompts: Path | None) -> dict[str, list[str]]:
     """Write the files that are not there yet; which were written, and which kept."""
     if prompts is not None:
         from accord.methods import PROMPTS, shipped
@@ -300,8 +248,6 @@ def _write_new(path: Path, text: str) -> bool:
 
 
 def _text(result: Mapping[str, Any]) -> str:
-    from accord.edges import count_of
-
     lines = [f"wrote {name}" for name in result["written"]] + [f"kept {name} as it is" for name in result["kept"]]
     lines += [f"changed {line}" for line in result.get("changed", ())]
     for row in result.get("questions", ()):
@@ -314,9 +260,7 @@ def _text(result: Mapping[str, Any]) -> str:
 @command("plugins")
 def plugins(as_json: AsJson = False) -> None:
     """List formats, metrics, sources, heads, selectors, rivals, presets and rubrics, each in one line."""
-    from accord.project import list_plugins
-
-    show(list_plugins(), as_json, _plugins_text)
+    show(_plugins(), as_json, _plugins_text)
 
 
 @command("schema")
@@ -332,3 +276,31 @@ def _plugins_text(result: Mapping[str, Any]) -> str:
         "\n".join([kind, *(f"  {name:20} {says}" for name, says in found.items())]) for kind, found in result.items()
     )
     return "\n\n".join(sections)
+
+
+def _plugins() -> dict[str, dict[str, str]]:
+    """Return the description of every format, metric, source, head, policy, selector, rival, preset and rubric."""
+    from accord.evidence import metrics, sources, turn_metrics
+    from accord.formats import formats
+    from accord.learning import PRESETS, heads
+    from accord.methods import rivals, selection_policies, selectors
+    from accord.values import load_rubric, shipped_rubrics
+
+    return {
+        "formats": {name: _first_line(plugin.convert) for name, plugin in formats},
+        "metrics": {name: _first_line(plugin) for name, plugin in [*metrics, *turn_metrics]},
+        "sources": {name: _first_line(plugin) for name, plugin in sources},
+        "heads": {name: _first_line(plugin) for name, plugin in heads},
+        "selection policies": {name: _first_line(plugin) for name, plugin in selection_policies},
+        "selectors": {name: _first_line(plugin) for name, plugin in selectors},
+        "rivals": {name: _first_line(plugin) for name, plugin in rivals},
+        "presets": {
+            name: f"head {about.head} on {', '.join(about.sources) or 'the evidence of the project'}"
+            for name, about in PRESETS.items()
+        },
+        "rubrics": {name: f"{len(load_rubric(name).questions)} questions" for name in shipped_rubrics()},
+    }
+
+
+def _first_line(plugin: Any) -> str:
+    return (inspect.getdoc(plugin) or "").split("\n")[0]

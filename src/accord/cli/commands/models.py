@@ -1,4 +1,4 @@
-"""`accord models`: capabilities of endpoints, and the small models that run in this process."""
+"""`accord models`: models at endpoints and in this process; `accord finetune`: small models of your own."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import command_group, guarded
-from accord.cli.options import AsJson, ConfigFile, Setting, open_project
-from accord.cli.outputs import METRIC
-from accord.cli.terminal import cost_text, show, stage, table
+from accord.cli.app import command, command_group
+from accord.cli.options import AsJson, BudgetOptions, Planned, ResultOptions, StatisticsOptions
+from accord.cli.outputs import CHECKED_BY_COMMAND, METRIC
+from accord.cli.terminal import Progress, figure_text, show, stage, table
+from accord.cli.texts import cost_text
+from accord.edges import BadInput, UnknownName
 
 models = command_group("models", "List, fetch, probe and audit models.")
 
 
-@models.command("pull")
-@guarded
+@command("pull", models)
 def pull(
     names: Annotated[
         list[str] | None, typer.Argument(help="Embedded models to fetch; default: all that Accord knows.")
@@ -30,7 +31,6 @@ def pull(
     as_json: AsJson = False,
 ) -> None:
     """Fetch models that run in this process, check their checksums, and unpack them into the user's cache."""
-    from accord.edges import BadInput
     from accord.embedded import CATALOGUE
     from accord.embedded.catalogue import pull as pull_one
 
@@ -41,8 +41,7 @@ def pull(
     show(folders, as_json, lambda found: "\n".join(f"{name:14} {folder}" for name, folder in found.items()))
 
 
-@models.command("list")
-@guarded
+@command("list", models)
 def list_(as_json: AsJson = False) -> None:
     """List the models that run in this process: those that Accord knows, and those that are here."""
     from accord.embedded import list_models
@@ -58,8 +57,7 @@ def _listed(found: Mapping[str, Any]) -> str:
     return table(["model", "", "license", "description"], rows)
 
 
-@models.command("check")
-@guarded
+@command("check", models)
 def check(
     model: Annotated[str, typer.Argument(help="Name of the model at its endpoint.")],
     base_url: Annotated[
@@ -83,26 +81,22 @@ def check(
     show(result, as_json, _text)
 
 
-@models.command("train")
-@guarded
+@command("train", models)
 def train(
+    options: ResultOptions,
     name: Annotated[str, typer.Argument(help="Metric to learn: ruber.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to save it in."), METRIC],
     embedder: Annotated[str, typer.Option("--embedder", help="Embedder whose vectors it reads.")] = "minilm-l6",
-    settings: Setting = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
     """Learn a metric from the store's conversations, without ratings: metrics: [ruber-unreferenced@FOLDER]."""
-    from accord.edges import UnknownName
     from accord.project import train_ruber
 
     if name != "ruber":
         raise UnknownName("metric that is trained", name, ["ruber"])
-    with open_project(config_file, settings) as project:
+    with options.open() as project:
         learned = train_ruber(project.store, embedder, out, project.config.seed)
     result = {"replies": learned.replies, "accuracy": learned.accuracy, "embedder": learned.embedder}
-    show({**result, "folder": str(out)}, as_json, _trained_text)
+    options.show({**result, "folder": str(out)}, _trained_text)
 
 
 def _trained_text(result: Mapping[str, Any]) -> str:
@@ -132,34 +126,28 @@ def _injected(mode: str, model: str, base_url: str | None, timeout: float) -> li
         wait(judge.close())
 
 
-@models.command("audit")
-@guarded
+@command("audit", models)
 def audit(
+    budget: BudgetOptions,
+    options: ResultOptions,
     limit: Annotated[int, typer.Option("--limit", "-n", min=2, help="Number of conversations to ask about.")] = 10,
-    plan: Annotated[bool, typer.Option("--plan", help="Print requests and cost; ask nothing.")] = False,
-    max_requests: Annotated[
-        int | None, typer.Option("--max-requests", help="Budget: maximum number of requests.")
-    ] = None,
-    max_money: Annotated[float | None, typer.Option("--max-money", help="Budget: at most so much money.")] = None,
-    settings: Setting = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
+    plan: Planned = False,
 ) -> None:
     """Measure how much the judge's answers change under edits that should not matter (order, padding, repetition)."""
     from accord.project import audit_judge, plan_audit
 
-    with open_project(config_file, settings) as project:
-        project.cap(requests=max_requests, money=max_money)
+    with options.open() as project:
+        budget.apply(project)
         if plan:
             found = plan_audit(project, limit).to_json()
-            show(found, as_json, lambda p: f"{p['samples']} conversations\n{cost_text(p)}")
+            options.show(found, lambda p: f"{p['samples']} conversations\n{cost_text(p)}")
             return
-        show(audit_judge(project, limit).to_json(), as_json, _audit_text)
+        options.show(audit_judge(project, limit).to_json(), _audit_text)
 
 
 def _audit_text(result: Mapping[str, Any]) -> str:
     about = f"{result['judge']} by {result['mode']}, {result['conversations']} conversations"
-    return f"{about}\n\n{_findings(result['findings'])}\n\nmove and lift are shares of the scale; 95 % intervals"
+    return f"{about}\n\n{_findings(result['findings'])}\n\nmove and lift are shares of the scale; 95% intervals"
 
 
 def _findings(rows: list[dict[str, Any]]) -> str:
@@ -183,3 +171,71 @@ def _text(result: Mapping[str, Any]) -> str:
     injected = f"\n\nunder hostile transcripts\n{_findings(result['injection'])}" if "injection" in result else ""
     best = f"mode: {result['best_mode']}" if result["best_mode"] else "no way"
     return f"{table(['capability', '', 'shown by'], rows)}\n\n{best} ({result['reason']}){injected}"
+
+
+finetune = command_group("finetune", "Teach small models of your own.")
+
+
+@command("issues", finetune)
+def issues(
+    options: StatisticsOptions,
+    base: Annotated[str, typer.Option("--base", help="A folder with a Hugging Face causal language model.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Default: evaluators/issues-small."), CHECKED_BY_COMMAND
+    ] = None,
+    prompt: Annotated[
+        str, typer.Option("--prompt", help="full: as any model is asked; compact: the taxonomy is learned, not told.")
+    ] = "compact",
+    rank: Annotated[int, typer.Option("--rank", min=0, help="Of LoRA; 0 trains all weights.")] = 16,
+    epochs: Annotated[
+        int, typer.Option("--epochs", min=1, help="The one with the lowest validation loss is kept.")
+    ] = 3,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of AdamW.")] = 2e-4,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Examples a step.")] = 16,
+    micro_batch: Annotated[int, typer.Option("--micro-batch", min=1, help="Dialogues per forward pass.")] = 2,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=32, help="The longest example.")] = 2048,
+    shots: Annotated[
+        list[int] | None,
+        typer.Option("--shots", min=0, max=5, help="Also test the base model with N examples; repeatable."),
+    ] = None,
+    test: Annotated[int | None, typer.Option("--test", min=1, help="Evaluate at most N turns.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
+) -> None:
+    """Teach a small model to find issues and to rate, from the project's annotations; 70/20/10 by dialogue."""
+    from accord.finetune import TrainingSettings
+    from accord.project import finetune
+
+    with options.open_counted() as project:
+        size = next(n for n in range(min(micro_batch, batch), 0, -1) if batch % n == 0)
+        training = TrainingSettings(
+            rank=rank, alpha=2.0 * max(rank, 1), learning_rate=learning_rate, epochs=epochs, batch=size,
+            accumulate=batch // size, max_tokens=max_tokens, seed=project.config.seed,
+        )  # fmt: skip
+        folder = out or project.folder("issues-small")
+        with Progress("steps") as progress, project.store.run("finetune", project.config.shown()) as run:
+            taught = finetune(
+                project, base, folder, training, prompt, shots or (), resume, test, stage,
+                lambda step, _: progress.at(step),
+            )  # fmt: skip
+            run.results.update(taught.to_json())
+        options.show(run.results, _finetuned_text)
+
+
+def _finetuned_text(found: Mapping[str, Any]) -> str:
+    losses = ", ".join(f"{loss:.3f}" for loss in found["validation"])
+    rows = [
+        [
+            f"{row['system']}: {row['statistic']}",
+            row["of"],
+            figure_text(row["value"], row["low"], row["high"], 3),
+            str(row["turns"]),
+        ]
+        for row in found["rows"]
+    ]
+    return "\n\n".join(
+        [
+            f"validation loss after each epoch: {losses}",
+            table(["on dialogues that were not learned from", "of", "value", "turns"], rows),
+            f"model in {found['model']}; use it in accord.yaml: models: {{finder: {{model: hf:{found['model']}}}}}",
+        ]
+    )

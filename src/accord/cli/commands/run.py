@@ -10,31 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accord.cli.app import command
-from accord.cli.findings import fitted_text
 from accord.cli.options import (
+    Anonymous,
     AsJson,
-    Columns,
-    ConfigFile,
-    Format,
-    LabelColumns,
-    Main,
-    RaterColumns,
-    Roles,
-    Scales,
+    ReadingOptions,
+    RubricOptions,
     ScoredTurns,
-    Setting,
-    SkipBadRows,
-    Synthetic,
-    Unnamed,
+    StatisticsOptions,
     are_positions,
     column_map,
-    role_map,
-    scale_map,
-    synthetic_setting,
-    turn_choice,
 )
 from accord.cli.outputs import RUN
-from accord.cli.terminal import comparison_text, figure_text, imported_text, note, show, stage, table, training_text
+from accord.cli.terminal import figure_text, note, show, stage, table
+from accord.cli.texts import comparison_text, fitted_text, imported_text, training_text
+from accord.edges import BadInput
 
 if TYPE_CHECKING:
     from accord.project import Config
@@ -47,13 +36,16 @@ Out = Annotated[
 
 @command("run")
 def run(
+    answers: RubricOptions,
+    reading: ReadingOptions,
+    options: StatisticsOptions,
     sources: Annotated[
         list[Path],
         typer.Argument(help="Files of conversations, labels and recorded judgments, or folders."),
     ],
     out: Out = Path("accord-run"),
     recorded: Annotated[
-        list[Path] | None, typer.Option("--recorded", help="Recorded judgements to use as the judge; repeat.")
+        list[Path] | None, typer.Option("--recorded", help="Recorded judgments to use as the judge; repeat.")
     ] = None,
     recorded_model: Annotated[
         str | None, typer.Option("--recorded-model", help="Which recorded model is the judge.")
@@ -62,65 +54,44 @@ def run(
         str | None,
         typer.Option("--rubric", help="A shipped rubric's name, or a YAML file; default: from the labels."),
     ] = None,
-    main: Main = None,
-    labels: LabelColumns = None,
-    raters: RaterColumns = None,
-    scales: Scales = None,
-    unnamed: Unnamed = False,
-    roles: Roles = None,
+    anonymous: Anonymous = False,
     evaluator: Annotated[
         str | None, typer.Option("--evaluator", help="Learn this evaluator, without comparing all first.")
     ] = None,
     turns: ScoredTurns = "rated",
-    settings: Setting = None,
-    synthetic: Synthetic = None,
-    config_file: ConfigFile = None,
-    format: Format = "auto",
-    columns: Columns = None,
-    skip_bad_rows: SkipBadRows = False,
-    as_json: AsJson = False,
 ) -> None:
     """Gather evidence, compare, learn, score and report: everything on the files you name.
 
     Without a project file, the rubric is inferred from the labels, and recorded judgments serve as the judge.
     """
-    from accord.edges import BadInput
     from accord.project import survey_files, with_settings
     from accord.report import RunOptions, run_settings
     from accord.values import load_rubric
 
-    loaded, template, infers = run_settings(out, config_file, is_named=bool(rubric or settings or synthetic))
-    config = with_settings(loaded, [*(settings or ()), *synthetic_setting(synthetic)])
+    is_named = bool(rubric or options.changes)
+    loaded, template, infers = run_settings(out, options.config_file, is_named=is_named)
+    config = with_settings(loaded, options.changes)
     config = config.model_copy(update={"store": loaded.store})
     infers = infers and rubric is None
-    if (main is not None or scales) and not infers:
-        option = "--scale" if main is None else "--main"
+    if (answers.main is not None or answers.scales) and not infers:
+        option = "--scale" if answers.main is None else "--main"
         raise BadInput(
             f"{option} is for a rubric made from the labels, and this run has a rubric. Edit its file, or run in a "
             "folder without accord.yaml and without --rubric"
         )
     if rubric:
         config = config.model_copy(update={"rubric": rubric})
-    names = column_map(columns, None if infers else load_rubric(config.rubric))
-    if not unnamed and are_positions(lambda: survey_files(sources, format, names, labels or ()).positions):
-        unnamed = True
-    options = RunOptions(
-        infers,
-        main,
-        labels or (),
-        raters or (),
-        scale_map(scales),
-        unnamed,
-        role_map(roles),
-        recorded_model,
-        evaluator,
-        turns=turn_choice(turns),
-        template=template,
-    )
-    main_job(config, [*sources, *(recorded or ())], out, format, names, skip_bad_rows, as_json, options)
+    names, labels = column_map(reading.columns, None if infers else load_rubric(config.rubric)), answers.labels or ()
+    run_options = RunOptions(
+        infers, answers.main, labels, answers.raters or (), answers.scale_map,
+        anonymous or are_positions(lambda: survey_files(sources, reading.format, names, labels).positions),
+        reading.role_map, recorded_model, evaluator, turns=turns, template=template,
+    )  # fmt: skip
+    files = [*sources, *(recorded or ())]
+    _run(config, files, out, reading.format, names, reading.skip_bad_rows, options.as_json, run_options)
 
 
-def main_job(
+def _run(
     config: Config,
     sources: Sequence[str | Path],
     out: Path,
@@ -134,8 +105,7 @@ def main_job(
     from accord.report import run_project, verdict
 
     done = run_project(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
-    for sentence in done.imported.counts.role_notes(options.roles):
-        note(sentence)
+    note(*done.imported.counts.role_notes(options.roles))
     comparison = done.compared.comparison if done.compared is not None else done.fitted.comparison
     tried = done.fitted.comparison
     result = {
@@ -193,7 +163,6 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Try everything on 150 written conversations: evidence, learning, validation, scores, a report."""
-    from accord.edges import BadInput
     from accord.embedded import is_ready
     from accord.learning import EvaluatorSettings
     from accord.models import ModelSettings
@@ -211,4 +180,4 @@ def demo(
         update = {"metrics": ["lexical", "embedding"], "models": {"likelihood": likelihood}}
         config = config.model_copy(update=update)
     options = RunOptions(infers=False, evaluator=config.evaluator, about=ABOUT)
-    main_job(config, sources(), out, "auto", {}, False, as_json, options)
+    _run(config, sources(), out, "auto", {}, False, as_json, options)

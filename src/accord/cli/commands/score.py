@@ -5,45 +5,37 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import PARTLY_UNSCORED, command, command_group, guarded, stop
+from accord.cli.app import PARTLY_UNSCORED, command, command_group, stop
 from accord.cli.options import (
-    Annotator,
     AsJson,
-    Columns,
-    ConfigFile,
-    EvaluatorFolder,
-    Format,
+    EvaluatorOptions,
     InTraining,
-    Roles,
+    ReadingOptions,
     ScoredTurns,
-    Setting,
-    SkipBadRows,
-    Synthetic,
+    StatisticsOptions,
     column_map,
-    open_project,
-    role_map,
-    synthetic_setting,
-    turn_choice,
 )
 from accord.cli.outputs import SCORES
-from accord.cli.terminal import Progress, note, show, training_text
-
-if TYPE_CHECKING:
-    from accord.scoring import Execution, ScoreProgress
+from accord.cli.terminal import Progress, note, show
+from accord.cli.texts import training_text
+from accord.edges import BadInput, count_of
 
 
 @command("score")
 def score(
+    by: EvaluatorOptions,
+    reading: ReadingOptions,
+    project_options: StatisticsOptions,
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="{source}", help="File of conversations; for a folder of parts also folders, globs, s3://."
+            metavar="source", help="File of conversations; for a folder of parts also folders, globs, s3://."
         ),
     ],
     out: Annotated[
@@ -51,8 +43,6 @@ def score(
         typer.Option("--out", "-o", help="File to write: .jsonl, .csv, .parquet; or a folder of parts: scores/."),
         SCORES,
     ],
-    evaluator: EvaluatorFolder = None,
-    annotator: Annotator = None,
     panel: Annotated[
         list[str] | None, typer.Option("--panel", help="Score for these trusted annotators; repeat.")
     ] = None,
@@ -104,75 +94,56 @@ def score(
     shard: Annotated[
         str | None, typer.Option("--shard", metavar="I/N", help="Into parts: score the I-th of N shares, from 1/N on.")
     ] = None,
-    synthetic: Synthetic = None,
     include_training: InTraining = False,
-    settings: Setting = None,
-    config_file: ConfigFile = None,
-    format: Format = "auto",
-    columns: Columns = None,
-    roles: Roles = None,
-    skip_bad_rows: SkipBadRows = False,
-    as_json: AsJson = False,
 ) -> None:
     """Score conversations in batches; predicts an unseen annotator by default, see --annotator and --panel."""
-    from accord.scoring import Perspective, ScoreOptions
+    from accord.scoring import Execution, Perspective, ScoreOptions, Shard
 
-    speaker = Perspective.named(annotator, tuple(panel or ()), rule)
-    options = ScoreOptions(
-        new_domain, ask, until, loss, turn_choice(turns), agree, good, certify, adapt, training=include_training
-    )
-    names, mapped_roles = column_map(columns), role_map(roles)
-    is_file = _is_file(out)
-    _check_place(is_file, out, sources, (engine, workers, shard), skip_bad_rows)
-    with (
-        open_project(config_file, [*(settings or ()), *synthetic_setting(synthetic)], creates=True) as project,
-        Progress("scored") as progress,
-    ):
-        evaluator = evaluator or project.folder()
+    speaker = Perspective.named(by.annotator, tuple(panel or ()), rule)
+    options = ScoreOptions(new_domain, ask, until, loss, turns, agree, good, certify, adapt, training=include_training)
+    names, roles, is_file = column_map(reading.columns), reading.role_map, _is_file(out)
+    _check_place(is_file, out, sources, (engine, workers, shard), reading.skip_bad_rows)
+    with project_options.open(creates=True) as project, Progress("scored") as progress:
+        evaluator = by.evaluator or project.folder()
         if is_file:
-            on_total = progress.expect if sys.stderr.isatty() else None
             done = project.score(
-                sources[0], out, evaluator, speaker, options, skip_bad_rows=skip_bad_rows, on_scored=progress.at,
-                on_total=on_total, format=format, columns=names, roles=mapped_roles,
+                sources[0], out, evaluator, speaker, options, skip_bad_rows=reading.skip_bad_rows,
+                on_scored=progress.at, on_total=progress.expect if sys.stderr.isatty() else None,
+                format=reading.format, columns=names, roles=roles,
             )  # fmt: skip
         else:
-            execution = _execution(engine, workers, shard)
+
+            def on_progress(rows: int, expected: int) -> None:
+                progress.expect(expected)
+                progress.at(rows)
+
+            execution = Execution(engine or "local", workers, Shard.parse(shard))
             parts = project.score_parts(
-                sources,
-                out,
-                evaluator,
-                speaker,
-                options,
-                execution,
-                format,
-                names,
-                _on_progress(progress),
-                mapped_roles,
+                sources, out, evaluator, speaker, options, execution, reading.format, names, on_progress, roles
             )
     note(f"evaluator: {evaluator}")
     if is_file:
-        for sentence in done.role_notes:
-            note(sentence)
-        _end_of_file(done.to_json(), as_json)
+        note(*done.role_notes)
+        _end_of_file(done.to_json(), project_options)
     else:
-        _end_of_parts(parts.to_json(), as_json)
+        _end_of_parts(parts.to_json(), project_options)
 
 
-def _end_of_file(result: Mapping[str, Any], as_json: bool) -> None:
+def _end_of_file(result: Mapping[str, Any], options: StatisticsOptions) -> None:
     from accord.scoring import LEFT
 
-    show(result, as_json, _text)
+    options.show(result, _text)
     if set(result["unscored"]) - {LEFT}:
         stop("some conversations stayed unscored, each with its reason in the file", PARTLY_UNSCORED)
 
 
-def _end_of_parts(result: Mapping[str, Any], as_json: bool) -> None:
+def _end_of_parts(result: Mapping[str, Any], options: StatisticsOptions) -> None:
     from accord.scoring import LEFT, NOT_COUNTED
 
-    show(result, as_json, _parts_text)
+    options.show(result, _parts_text)
     if result["failed"]:
         stop(
-            f"{len(result['failed'])} parts could not be made, each with its reason; the same command tries them again",
+            f"{count_of(len(result['failed']), 'part')} not made, each with its reason; the same command tries again",
             1,
         )
     if set(result["counts"]["unscored"]) - {LEFT, NOT_COUNTED} or result["counts"]["bad_rows"]:
@@ -187,12 +158,7 @@ def _is_file(out: str) -> bool:
 def _check_place(
     is_file: bool, out: str, sources: Sequence[str], execution: tuple[object, ...], skip_bad_rows: bool
 ) -> None:
-    """Check the options of one file of scores, or of a folder of parts.
-
-    Raises:
-        BadInput: The output does not take an option or a source.
-    """
-    from accord.edges import BadInput
+    """Check the options of one file of scores, or of a folder of parts."""
     from accord.formats import is_remote
 
     if not is_file:
@@ -218,25 +184,10 @@ def _check_place(
         )
 
 
-def _execution(engine: str | None, workers: int | None, shard: str | None) -> Execution:
-    from accord.scoring import Execution, Shard
-
-    return Execution(engine or "local", workers, Shard.parse(shard))
+scores = command_group("scores", "Merge scores in parts.")
 
 
-def _on_progress(progress: Progress) -> Callable[[ScoreProgress], None]:
-    def on_progress(to: ScoreProgress) -> None:
-        progress.expect(to.expected)
-        progress.at(to.rows)
-
-    return on_progress
-
-
-scores = command_group("scores", "Look after scores in parts.")
-
-
-@scores.command("merge")
-@guarded
+@command("merge", scores)
 def merge(
     folder: Annotated[str, typer.Argument(help="Folder of parts, here or in an object store.")],
     out: Annotated[str, typer.Option("--out", "-o", help="File to write: .jsonl, .csv or .parquet."), SCORES],
@@ -251,19 +202,15 @@ def merge(
     from accord.scoring import merge_parts
 
     counts = merge_parts(folder, out)
-    show(
-        {"out": out, **asdict(counts), "mean": counts.mean},
-        as_json,
-        lambda done: f"{done['rows']} rows in {done['out']}",
-    )
+    result = {"out": out, **asdict(counts), "mean": counts.mean}
+    show(result, as_json, lambda done: f"{count_of(done['rows'], 'row')} in {done['out']}")
 
 
 def _parts_text(result: Mapping[str, Any]) -> str:
-    from accord.edges import count_of
-
     counts = result["counts"]
     mean = "–" if counts["mean"] is None else f"{counts['mean']:.3f}"
-    made = f"{result['made']} parts made, {result['there']} were there, {result['left']} left of {result['parts']}"
+    made = f"{count_of(result['made'], 'part')} made, {result['there']} were there, "
+    made += f"{result['left']} left of {result['parts']}"
     lines = [f"{count_of(counts['scored'], result['level'])} scored, mean {mean}, in {result['out']}", f"  {made}"]
     if known := counts["in_training"]:
         lines.append(
@@ -278,8 +225,6 @@ def _parts_text(result: Mapping[str, Any]) -> str:
 
 
 def _text(result: Mapping[str, Any]) -> str:
-    from accord.edges import count_of
-
     mean = "–" if result["mean"] is None else f"{result['mean']:.3f}"
     lines = [f"{count_of(result['scored'], result['level'])} scored, mean {mean}, in {result['out']}"]
     lines += [f"  {sentence}" for sentence in training_text(result)]

@@ -10,37 +10,33 @@ from typing import Annotated, Any
 
 import typer
 
-from accord.cli.app import command_group, guarded, stop
-from accord.cli.options import AsJson, ConfigFile, Setting, open_project, store_of
+from accord.cli.app import command, command_group, stop
+from accord.cli.options import ResultOptions
 from accord.cli.outputs import CHECKED_BY_COMMAND
-from accord.cli.terminal import show
+from accord.edges import BadInput
 
 store = command_group("store", "Look after the project's store.")
 
 
-@store.command("check")
-@guarded
-def check(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+@command("check", store)
+def check(options: ResultOptions) -> None:
     """Check the store and its mart of scores: the database's own checks, its version, and every row and part.
 
     Writes nothing. Exit code 1 if the store is damaged; each line names the damage and its repair.
     """
-    from accord.project import load_project
     from accord.store import check_store, mart_folder
 
-    config = load_project(config_file)
-    found = check_store(store_of(config_file), mart_folder(config.store, config.mart, config.folder))
-    show(found.to_json(), as_json, _text)
+    config = options.load()
+    found = check_store(options.store(), mart_folder(config.store, config.mart, config.folder))
+    options.show(found.to_json(), _text)
     if found.damage:
         stop(f"the store is damaged in {len(found.damage)} places; each line names the repair", 1)
 
 
-@store.command("backup")
-@guarded
+@command("backup", store)
 def backup(
+    options: ResultOptions,
     target: Annotated[Path, typer.Argument(help="The SQLite file to write; there must be none."), CHECKED_BY_COMMAND],
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
     """Copy the store, as it is at this moment, to one SQLite file; others may go on writing.
 
@@ -48,46 +44,41 @@ def backup(
     """
     from accord.store import backup as copied
 
-    rows = copied(store_of(config_file), target)
-    show({"file": str(target), "rows": rows}, as_json, lambda found: f"{found['file']}: {_counted(found['rows'])}")
+    rows = copied(options.store(), target)
+    options.show({"file": str(target), "rows": rows}, lambda found: f"{found['file']}: {_counted(found['rows'])}")
 
 
-@store.command("restore")
-@guarded
+@command("restore", store)
 def restore(
+    options: ResultOptions,
     source: Annotated[Path, typer.Argument(help="A copy that `accord store backup` wrote.")],
     replace: Annotated[bool, typer.Option("--replace", help="Discard the current content of the store.")] = False,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
     """Replace the content of the store by a copy, completely or not at all."""
     from accord.store import restore as put_back
 
-    rows = put_back(store_of(config_file, creates=True), source, replace)
-    show({"rows": rows}, as_json, lambda found: f"restored: {_counted(found['rows'])}")
+    rows = put_back(options.store(creates=True), source, replace)
+    options.show({"rows": rows}, lambda found: f"restored: {_counted(found['rows'])}")
 
 
-@store.command("vacuum")
-@guarded
-def vacuum(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+@command("vacuum", store)
+def vacuum(options: ResultOptions) -> None:
     """Give unused space back, and bring up to date what queries are planned by. Needs as much free space again."""
     from accord.store import vacuum as vacuumed
 
-    before, after = vacuumed(store_of(config_file))
+    before, after = vacuumed(options.store())
     found = {"bytes_before": before, "bytes_after": after}
-    show(found, as_json, lambda found: f"{found['bytes_before']:,} bytes before, {found['bytes_after']:,} after")
+    options.show(found, lambda found: f"{found['bytes_before']:,} bytes before, {found['bytes_after']:,} after")
 
 
-@store.command("prune")
-@guarded
+@command("prune", store)
 def prune(
+    options: ResultOptions,
     older_than: Annotated[str, typer.Option("--older-than", help="How old a row has to be: 90d, 12h, 8w.")],
     with_cache: Annotated[
         bool, typer.Option("--with-cache", help="Replies and vectors too, which were paid for.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count alone.")] = False,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
     """Remove old runs, scores, days and alarms of live scoring, and cached results.
 
@@ -97,23 +88,17 @@ def prune(
     from accord.store import prune as pruned
 
     age = _age(older_than)
-    opened = Store(store_of(config_file))
+    opened = Store(options.store())
     try:
         rows = pruned(opened, age, with_cache, dry_run)
     finally:
         opened.close()
     would = "would be removed" if dry_run else "removed"
-    show({"rows": rows, "dry_run": dry_run}, as_json, lambda found: f"{would}: {_counted(found['rows'])}")
+    options.show({"rows": rows, "dry_run": dry_run}, lambda found: f"{would}: {_counted(found['rows'])}")
 
 
 def _age(written: str) -> timedelta:
-    """A number of hours, days or weeks.
-
-    Raises:
-        BadInput: It is none.
-    """
-    from accord.edges import BadInput
-
+    """A number of hours, days or weeks."""
     match = re.fullmatch(r"(\d{1,5})([hdw])", written.strip(), re.ASCII)
     if match is None:
         raise BadInput(f"--older-than takes a number of hours, days or weeks, got {written!r}; for example 90d")
@@ -141,22 +126,19 @@ def _group() -> None:
     """Maintain the scores that the board shows."""
 
 
-@board.command("repair")
-@guarded
+@command("repair", board)
 def repair(
+    options: ResultOptions,
     folders: Annotated[
         list[str] | None, typer.Argument(help="Folders that `accord score --out FOLDER` wrote, local or s3://.")
     ] = None,
-    settings: Setting = None,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
     """Repair the mart of scores: set damaged files aside, add folders of score parts, and compact the rest."""
     from accord.scoring import repair as repair_mart
 
-    with open_project(config_file, settings) as project:
+    with options.open() as project:
         result = repair_mart(project, folders or ())
-    show(result.to_json(), as_json, _repair_text)
+    options.show(result.to_json(), _repair_text)
 
 
 def _repair_text(result: Mapping[str, Any]) -> str:

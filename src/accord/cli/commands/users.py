@@ -1,22 +1,30 @@
-"""`accord users`: user accounts of the workbench and their sign-in links."""
+"""`accord users`: user accounts of the workbench; `accord validate`: a study of the issues found in turns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accord.cli.app import command_group, guarded
-from accord.cli.options import AsJson, ConfigFile, open_project
-from accord.cli.terminal import note, show
+from accord.cli.app import command, command_group
+from accord.cli.options import (
+    HostOptions,
+    Port,
+    ProjectOptions,
+    ResultOptions,
+    broken_study_notes,
+    sign_in_notes,
+)
+from accord.cli.terminal import note
+from accord.edges import BadInput
 
 if TYPE_CHECKING:
     from accord.store import Studies
 
-users = command_group("users", "Who may come into the workbench, and by which personal link.")
+users = command_group("users", "Manage user accounts of the workbench and their sign-in links.")
 
 Name = Annotated[str, typer.Argument(help="Name stored with the ratings; may be a pseudonym.")]
 Site = Annotated[str, typer.Option("--url", help="The address of the workbench, as browsers reach it.")]
@@ -24,14 +32,10 @@ SITE = "http://127.0.0.1:8700"
 
 
 def _check_site(url: str) -> None:
-    """Refuse an address that a personal link cannot begin with.
-
-    Raises:
-        BadInput: It is not http(s)://HOST, or it holds a user, a query or a fragment.
-    """
+    """Refuse an address that a personal link cannot begin with."""
     from urllib.parse import urlsplit
 
-    from accord.edges import BadInput, is_web_address
+    from accord.edges import is_web_address
 
     parts = urlsplit(url)
     if not is_web_address(url) or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
@@ -39,48 +43,40 @@ def _check_site(url: str) -> None:
 
 
 @contextmanager
-def _studies(config_file: Path | None, creates: bool = False) -> Iterator[Studies]:
+def _studies(options: ProjectOptions, creates: bool = False) -> Iterator[Studies]:
     from accord.store import Studies
 
-    with open_project(config_file, creates=creates) as project:
-        studies = Studies(project.store)
-        try:
-            yield studies
-        finally:
-            studies.close()
+    with options.open(creates=creates) as project, closing(Studies(project.store)) as studies:
+        yield studies
 
 
-def _show_link(name: str, key: str, site: str, as_json: bool) -> None:
+def _show_link(name: str, key: str, site: str, options: ResultOptions) -> None:
     link = f"{site.rstrip('/')}/in/{key}"
-    show({"name": name, "link": link}, as_json, lambda _: link)
-    if not as_json:
+    options.show({"name": name, "link": link}, lambda _: link)
+    if not options.as_json:
         note(f"the personal link of {name}; it is not kept and cannot be shown again")
 
 
-@users.command("add")
-@guarded
+@command("add", users)
 def add(
+    options: ResultOptions,
     name: Name,
     role: Annotated[str, typer.Option("--role", help="annotator, lead or admin.")] = "annotator",
     url: Site = SITE,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
     """Add a user and print the personal sign-in link."""
     from accord.web import add_person
 
     _check_site(url)
-    with _studies(config_file, creates=True) as studies:
-        _show_link(name, add_person(studies, name, role), url, as_json)
+    with _studies(options, creates=True) as studies:
+        _show_link(name, add_person(studies, name, role), url, options)
 
 
-@users.command("link")
-@guarded
+@command("link", users)
 def link(
+    options: ResultOptions,
     name: Annotated[str | None, typer.Argument(help="A user; leave it out while there are no users.")] = None,
     url: Site = SITE,
-    config_file: ConfigFile = None,
-    as_json: AsJson = False,
 ) -> None:
     """Print a new personal link; the old link and the sessions that it started end.
 
@@ -89,42 +85,98 @@ def link(
     from accord.web import local_sign_in_link, new_link
 
     _check_site(url)
-    with _studies(config_file) as studies:
+    with _studies(options) as studies:
         if name is None:
-            show({"link": local_sign_in_link(studies, url)}, as_json, lambda found: found["link"])
+            options.show({"link": local_sign_in_link(studies, url)}, lambda found: found["link"])
             return
-        _show_link(name, new_link(studies, name), url, as_json)
+        _show_link(name, new_link(studies, name), url, options)
 
 
-@users.command("role")
-@guarded
+@command("role", users)
 def role(
+    options: ProjectOptions,
     name: Name,
     role: Annotated[str, typer.Argument(help="annotator, lead or admin.")],
-    config_file: ConfigFile = None,
 ) -> None:
     """Change a user's role."""
     from accord.web import change_role
 
-    with _studies(config_file) as studies:
+    with _studies(options) as studies:
         change_role(studies, name, role)
     note(f"{name} is {role} now")
 
 
-@users.command("remove")
-@guarded
-def remove(name: Name, config_file: ConfigFile = None) -> None:
+@command("remove", users)
+def remove(options: ProjectOptions, name: Name) -> None:
     """Revoke a user's access and keep their ratings."""
-    with _studies(config_file) as studies:
+    with _studies(options) as studies:
         studies.accounts.remove(name)
     note(f"{name} is out; their answers are kept")
 
 
-@users.command("list")
-@guarded
-def list_(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+@command("list", users)
+def list_(options: ResultOptions) -> None:
     """List everybody with their role."""
-    with _studies(config_file) as studies:
+    with _studies(options) as studies:
         found = [person._asdict() for person in studies.accounts.list_users()]
     lines = [f"{each['name']}  {each['role']}  since {each['added'][:10]}" for each in found]
-    show({"users": found}, as_json, lambda _: "\n".join(lines) or "no users; add one: accord users add NAME")
+    options.show({"users": found}, lambda _: "\n".join(lines) or "no users; add one: accord users add NAME")
+
+
+@command("validate")
+def validate(
+    address: HostOptions,
+    options: ResultOptions,
+    flow: Annotated[
+        str,
+        typer.Argument(
+            help="detection: are the issues right (0, 1, 2)? overall: rate, then rate again with the issues shown."
+        ),
+    ] = "detection",
+    outcome: Annotated[bool, typer.Option("--outcome", help="Print the results so far, and serve nothing.")] = False,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Number of turns; default 200, for overall 100.")
+    ] = None,
+    annotators_per_item: Annotated[
+        int | None,
+        typer.Option("--annotators-per-item", min=1, help="Annotators per turn; default 3, for overall 5."),
+    ] = None,
+    items_per_annotator: Annotated[
+        int, typer.Option("--items-per-annotator", min=1, help="Maximum number of turns per annotator.")
+    ] = 100,
+    port: Port = 8710,
+) -> None:
+    """Serve a study in which people validate the issues found in turns.
+
+    It is a study of the workbench in addition to those of accord.yaml. Answers are labels (validation:detection,
+    validation:initial, validation:revised). Stop it and start it again as you like: the draw and the answers stay.
+    """
+    from accord import studies as human_studies
+    from accord import web
+    from accord.store import Studies
+
+    names, page = address.names or (), f"/rate/{flow}"
+    with options.open() as project:
+        with closing(Studies(project.store)) as studies:
+            if outcome:
+                found = human_studies.load_outcome(project, flow, studies)
+                lines = [f"{found.examples} of {found.planned} turns have answers", *found.lines]
+                options.show(found.to_json(), lambda _: "\n\n".join(lines))
+                return
+            study = human_studies.open_validation(
+                project, flow, studies, sample, annotators_per_item, items_per_annotator
+            )
+            turns = study.begin()
+        from accord.live import check_installed, exposure, serve
+
+        check_installed()
+        with closing(web.WorkbenchContext(project, exposure(address.host, names))) as bench:
+            people, url = study.settings.annotators_per_item, address.url(port)
+            notes = [
+                *broken_study_notes(bench),
+                f"{turns} turns, {people} people each, at {url}{page}",
+                *sign_in_notes(bench, url, page),
+            ]
+            pages = web.workbench_app(bench, frozenset(map(str.lower, [address.host, *names])))
+            serve(pages, address.host, port, on_listen=partial(note, *notes))
+    note(f"stopped; answers are kept: accord validate {flow} --outcome")

@@ -291,15 +291,7 @@ def make_app(
     seconds: float = REQUEST_SECONDS,
     loopback_only: bool = False,
 ) -> RequestCounter:
-    """Return the ASGI application of live scoring.
-
-    Args:
-        service: State shared by the routes.
-        token: Token required for every path outside `OPEN_PATHS`.
-        body: Maximum size of a request in bytes.
-        seconds: Time in which a request has to arrive.
-        loopback_only: Refuse requests whose client address or Host header is not loopback.
-    """
+    """Return the ASGI application of live scoring; arguments are those of `TokenGuard`."""
     return RequestCounter(TokenGuard(_routes(service), token, body, seconds, loopback_only), service.metrics)
 
 

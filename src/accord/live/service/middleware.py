@@ -241,16 +241,9 @@ class Guard:
 
 
 class TokenGuard(Guard):
-    """Guard that requires a token.
+    """Guard that requires the header `Authorization: Bearer TOKEN`, except for `open_paths`.
 
-    Args:
-        app: Inner application.
-        token: Token of the header `Authorization: Bearer TOKEN`.
-        body: Maximum size of a request in bytes.
-        seconds: Time in which a request has to arrive.
-        loopback_only: Refuse requests whose client address or Host header is not loopback.
-        open_paths: Paths that need no token.
-        attempts: Rate limit of wrong tokens.
+    With `loopback_only`, it refuses requests whose client address or Host header is not loopback.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ _ERROR: JsonSchema = {"type": "object", "required": ["error"], "properties": {"e
 
 def message_schema() -> JsonSchema:
     """Return the JSON Schema of the request body and of a row."""
-    message: JsonSchema = adapter().json_schema()  # type: ignore[assignment]
+    message: JsonSchema = adapter().json_schema()
     batch: JsonSchema = {"type": "object", "required": ["messages"], "additionalProperties": False,
              "properties": {"messages": {"type": "array", "maxItems": MAX_BATCH, "items": message}}}  # fmt: skip
     return {

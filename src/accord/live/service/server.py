@@ -7,8 +7,8 @@ import gc
 import ipaddress
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from socket import socket
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -96,13 +96,6 @@ def server_config(app: App, host: str, port: int, proxies: Sequence[str] = ()) -
     )
 
 
-def _reduce_pauses() -> None:
-    """Reduce the pauses of garbage collection and of thread switches."""
-    gc.freeze()  # objects loaded so far stay in memory; collection need not traverse them
-    gc.set_threshold(50_000, 50, 100)  # conversations are many objects without cycles; a full collection takes a second
-    sys.setswitchinterval(0.001)  # scoring and parsing threads yield to the event loop sooner
-
-
 def checked_proxies(proxies: Sequence[str]) -> tuple[str, ...]:
     """Return the addresses or networks of proxies.
 
@@ -119,35 +112,43 @@ def checked_proxies(proxies: Sequence[str]) -> tuple[str, ...]:
     return tuple(proxies)
 
 
-def serve(app: App, host: str, port: int, proxies: Sequence[str] = ()) -> None:
-    """Serve an ASGI application until SIGINT or SIGTERM.
+def serve(
+    app: App, host: str, port: int, proxies: Sequence[str] = (), on_listen: Callable[[], None] = lambda: None
+) -> None:
+    """Serve an ASGI application until SIGINT or SIGTERM; a signal that arrives before the server listens stops it too.
+
+    Args:
+        app: The application.
+        host: Address to listen on.
+        port: Port to listen on.
+        proxies: Addresses or networks of trusted proxies.
+        on_listen: Called once the server listens.
 
     Raises:
         BadInput: The server cannot listen on the address.
     """
     import uvicorn
 
-    config = server_config(app, host, port, proxies)
-    _reduce_pauses()
-    with _ignore_repeated_signals():
-        try:
-            uvicorn.Server(config).run()
-        except SystemExit:  # uvicorn has printed the reason on stderr
-            raise BadInput(
-                f"cannot listen on {host}:{port}, for the reason above; name another --host or --port"
-            ) from None
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started and not self.should_exit:
+                on_listen()
 
+    server = Server(server_config(app, host, port, proxies))
+    gc.freeze()  # objects loaded so far stay in memory; collection need not traverse them
+    gc.set_threshold(50_000, 50, 100)  # conversations are many objects without cycles; a full collection takes a second
+    sys.setswitchinterval(0.001)  # scoring and parsing threads yield to the event loop sooner
 
-@contextmanager
-def _ignore_repeated_signals() -> Iterator[None]:
-    """Ignore the signal that uvicorn raises again after a graceful stop."""
+    def stop(number: int, frame: FrameType | None) -> None:
+        """Stop the server; uvicorn raises the signal of a graceful stop again, when it has stopped already."""
+        server.should_exit = True
 
-    def ignore(number: int, frame: FrameType | None) -> None:
-        """Do nothing: the server has stopped."""
-
-    handlers = {number: signal.signal(number, ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        server.run()
+    except SystemExit:  # uvicorn has printed the reason on stderr
+        raise BadInput(f"cannot listen on {host}:{port}, for the reason above; name another --host or --port") from None
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -9,7 +9,7 @@ from typing import Any
 
 from accord.models.flow import LATER, ask_model, gather_all
 from accord.models.list_replies import strict_schema
-from accord.models.model import Answer, CallFailed, ChatModel, Failure, Prompt, Reply, Unanswered
+from accord.models.model import Answer, CallFailed, ChatModel, Failure, ModelWrapper, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash, verbalised_prompt
 from accord.models.reply_parsing import (
     NO_DISTRIBUTION,
@@ -21,7 +21,7 @@ from accord.models.reply_parsing import (
 from accord.values import JsonSchema, Question, Sample, ScaleKind
 
 
-class ChatJudge(ABC):
+class ChatJudge(ModelWrapper[Prompt, Reply], ABC):
     """A judge that asks a chat model; questions with a real-valued scale are unanswered.
 
     Attributes:
@@ -34,14 +34,10 @@ class ChatJudge(ABC):
     together = 1
     template = "question"
 
-    def __init__(self, model: ChatModel, instructions: str = "", endpoint: str = "") -> None:
-        """`instructions` of the rubric begin every prompt; `endpoint` is part of answers' keys."""
-        self.model, self.instructions, self.endpoint = model, instructions, endpoint
-
-    @property
-    def name(self) -> str:
-        """Name of the chat model."""
-        return self.model.name
+    def __init__(self, model: ChatModel, instructions: str = "") -> None:
+        """`instructions` of the rubric begin every prompt."""
+        super().__init__(model)
+        self.instructions = instructions
 
     def settings(self) -> Mapping[str, Any]:
         """Return settings that can change answers."""
@@ -69,15 +65,11 @@ class ChatJudge(ABC):
         prompts = self.requests(sample, [question])
         if not prompts:
             return Unanswered(question.id, "no options", "a real-valued scale has no options")
-        return self.read(question, await gather_all(ask_model(self.model, prompt) for prompt in prompts))
+        return self.read(question, await gather_all(ask_model(self._model, prompt) for prompt in prompts))
 
     def read(self, question: Question, replies: Sequence[Reply | Failure]) -> Answer | Unanswered:
         """Return a question's answer from the replies to its prompts."""
         raise NotImplementedError
-
-    async def close(self) -> None:
-        """Close the model's connections."""
-        await self.model.close()
 
 
 # --- token probabilities --------------------------------------------------------------------------------------------
@@ -96,10 +88,8 @@ class LogprobsJudge(ChatJudge):
 
     mode = "logprobs"
 
-    def __init__(
-        self, model: ChatModel, instructions: str = "", endpoint: str = "", top_logprobs: int = TOP_LOGPROBS
-    ) -> None:
-        super().__init__(model, instructions, endpoint)
+    def __init__(self, model: ChatModel, instructions: str = "", top_logprobs: int = TOP_LOGPROBS) -> None:
+        super().__init__(model, instructions)
         self.top_logprobs = top_logprobs
 
     def settings(self) -> Mapping[str, Any]:
@@ -153,9 +143,9 @@ class SamplingJudge(ChatJudge):
     A reply that is not an option counts as outside. With fewer than k/2 valid replies the question is unanswered.
     """
 
-    def __init__(self, model: ChatModel, k: int = 10, instructions: str = "", endpoint: str = "") -> None:
+    def __init__(self, model: ChatModel, k: int = 10, instructions: str = "") -> None:
         """`k` is the number of replies per question, a part of the signature."""
-        super().__init__(model, instructions, endpoint)
+        super().__init__(model, instructions)
         self.k = k
         self.mode = f"sampling-{k}"
 
@@ -230,7 +220,7 @@ class VerbalisedJudge(ChatJudge):
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """Send one request; a question with invalid numbers does not affect the others."""
         prompts = self.requests(sample, questions)
-        reply = await ask_model(self.model, prompts[0]) if prompts else Failure("no options")
+        reply = await ask_model(self._model, prompts[0]) if prompts else Failure("no options")
         if isinstance(reply, Failure):
             return [Unanswered(question.id, reply.reason, reply.detail) for question in questions]
         try:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from accord.edges import BadInput, BudgetReached, sendable
 from accord.models.client import Endpoint
 from accord.models.flow import OUT_OF_BUDGET
-from accord.models.model import Answer, CallFailed, Model, Prompt, Reply, Unanswered, Usage
+from accord.models.model import Answer, CallFailed, Model, ModelWrapper, Prompt, Reply, Unanswered, Usage
 from accord.models.prompts import answer_labels, material_hash, material_of
 from accord.models.reply_parsing import (
     MALFORMED,
@@ -66,25 +66,16 @@ class DecisionsReply:
 DecisionsModel = Model[DecisionsRequest, DecisionsReply]
 
 
-class DecisionsJudge:
+class DecisionsJudge(ModelWrapper[DecisionsRequest, DecisionsReply]):
     """Judge at a decisions endpoint; probabilities are conditional on not refusing the question."""
 
     mode = "decisions"
     together = MOST_QUESTIONS
 
-    def __init__(
-        self, model: DecisionsModel, instructions: str = "", endpoint: str = "", dialect: str = "openai"
-    ) -> None:
-        """`instructions` begin every input; `endpoint` and `dialect` are part of answers' keys."""
-        self.model = model
-        self.instructions = instructions
-        self.endpoint = endpoint
-        self.dialect = dialect
-
-    @property
-    def name(self) -> str:
-        """Name of the model."""
-        return self.model.name
+    def __init__(self, model: DecisionsModel, instructions: str, dialect: str) -> None:
+        """`instructions` begin every input; `dialect` is part of answers' keys."""
+        super().__init__(model)
+        self.instructions, self.dialect = instructions, dialect
 
     def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
         """Return the hash of the input, and the question, without other questions of the same request."""
@@ -103,17 +94,13 @@ class DecisionsJudge:
         """Send all questions in one request; a refused question does not affect the others."""
         [request] = self.requests(sample, questions)
         try:
-            reply = await self.model.ask(request)
+            reply = await self._model.ask(request)
         except CallFailed as error:
             return [Unanswered(q.id, error.failure.reason, error.failure.detail) for q in questions]
         except BudgetReached as error:
             return [Unanswered(q.id, OUT_OF_BUDGET, str(error)) for q in questions]
         answers = [read_decision(q, mass, reason) for q, (mass, reason) in zip(questions, reply.answers, strict=True)]
         return [replace(a, version=reply.version) if isinstance(a, Answer) else a for a in answers]
-
-    async def close(self) -> None:
-        """Close the model's connections."""
-        await self.model.close()
 
 
 def decision_question(sample: Sample, question: Question) -> DecisionQuestion:
@@ -149,12 +136,7 @@ class OpenAIDecisions(Endpoint):
     """Endpoint of OpenAI's dialect."""
 
     async def ask(self, request: DecisionsRequest, /) -> DecisionsReply:
-        """Send one request.
-
-        Raises:
-            CallFailed: The request failed, or its answers do not match the questions.
-            ModelError: No request can succeed.
-        """
+        """Send one request; answers that do not match the questions are `malformed` (see `Endpoint.ask`)."""
         questions = [_openai_question(question) for question in request.questions]
         body = {"model": self.name, "input": request.input, "questions": questions}
         reply = require_object(await self.fetch("/decisions", body), "decision")
@@ -165,18 +147,9 @@ class OpenAIDecisions(Endpoint):
         return DecisionsReply(numbers, read_usage(reply.get("usage"), *TOKENS), model_name(reply.get("model")))
 
 
-class _OpenAiQuestion(TypedDict):
-    """A question to `/decisions`: a predicate, a score with its levels, or a choice."""
-
-    type: str
-    name: str
-    instructions: str
-    levels: NotRequired[list[dict[str, str]]]
-    choices: NotRequired[list[dict[str, str]]]
-
-
-def _openai_question(question: DecisionQuestion) -> _OpenAiQuestion:
-    body: _OpenAiQuestion = {"type": question.type, "name": question.name, "instructions": question.instructions}
+def _openai_question(question: DecisionQuestion) -> dict[str, Any]:
+    """Return the request's part for a predicate, a score with its levels, or a choice."""
+    body: dict[str, Any] = {"type": question.type, "name": question.name, "instructions": question.instructions}
     if question.type == "score":
         body["levels"] = [_described("label", *option) for option in question.options]
     elif question.type == "choice":
@@ -189,11 +162,7 @@ def _described(key: str, option: str, meaning: str) -> dict[str, str]:
 
 
 def _openai_answer(question: DecisionQuestion, value: Any) -> OptionNumbers:
-    """Return one answer's numbers by option.
-
-    Raises:
-        CallFailed: The answer is to another question, so the reply belongs to another request.
-    """
+    """Return one answer's numbers by option."""
     answer = value if isinstance(value, dict) else {}
     if answer.get("name") not in (None, question.name):
         raise CallFailed(MALFORMED, f"the answer to {question.name!r} names {shorten(answer['name'])}")
@@ -237,12 +206,7 @@ class SystemOne(Endpoint):
     """
 
     async def ask(self, request: DecisionsRequest, /) -> DecisionsReply:
-        """Send one request; a question without an answer is refused.
-
-        Raises:
-            CallFailed: The request failed, or its answers do not match the questions.
-            ModelError: No request can succeed.
-        """
+        """Send one request; a question without an answer is refused. See `OpenAIDecisions.ask` for errors."""
         questions = {question.name: _system_one_question(question) for question in request.questions}
         body = {"model": self.name, "state": request.input, "questions": questions}
         reply = require_object(await self.fetch("/systemone", body), "decision")
@@ -256,15 +220,7 @@ class SystemOne(Endpoint):
         return DecisionsReply(numbers, read_usage(reply.get("usage"), *TOKENS), model_name(reply.get("model")))
 
 
-class _SystemOneQuestion(TypedDict):
-    """A question to `/systemone`: ordered levels of a score, or options of a choice with their meanings."""
-
-    type: str
-    instructions: str
-    criteria: NotRequired[list[str] | dict[str, str | None]]
-
-
-def _system_one_question(question: DecisionQuestion) -> _SystemOneQuestion:
+def _system_one_question(question: DecisionQuestion) -> dict[str, Any]:
     if question.type == "predicate":
         return {"type": "noul", "instructions": question.instructions}
     if question.type == "score":
@@ -302,27 +258,24 @@ def _system_one_answer(question: DecisionQuestion, answer: Any) -> OptionNumbers
     return numbers, ""
 
 
-class DecisionsChat:
+class DecisionsChat(ModelWrapper[DecisionsRequest, DecisionsReply]):
     """A chat model that answers every prompt with one question's distribution.
 
     The reply's `first_token` holds a probability per label of the prompt (`answer_labels`), conditional on not
     refusing. Its `text` is the likeliest label.
     """
 
-    def __init__(self, model: DecisionsModel, question: Question) -> None:
-        """`question` is asked about each prompt."""
-        self.name = model.name
+    def __init__(self, model: DecisionsModel, question: Question, dialect: str) -> None:
+        """`question` is asked about each prompt; it and the `dialect` are part of the keys of replies."""
+        super().__init__(model)
         self.question = question
-        self._model = model
+        self.endpoint = f"{self.endpoint} {dialect} {question.key}"
 
     async def ask(self, prompt: Prompt, /) -> Reply:
-        """Ask the question about a prompt.
+        """Ask the question about a prompt; see `Model.ask` for errors.
 
         Raises:
-            CallFailed: The request failed; `refused` for a refused question, `no option` if no option has a
-                probability.
-            BadInput: The question's scale is real-valued.
-            ModelError: No request can succeed.
+            CallFailed: `refused` for a refused question, `no option` if no option has a probability.
         """
         reply = await self._model.ask(decisions_request_of(prompt, self.question))
         [(mass, reason)] = reply.answers
@@ -333,10 +286,6 @@ class DecisionsChat:
         shares = {label: answer.probabilities[option] for label, option in labels.items()}
         likeliest = max(shares, key=lambda label: shares[label])
         return Reply(likeliest, reply.version, shares, reply.usage)
-
-    async def close(self) -> None:
-        """Close the model's connections."""
-        await self._model.close()
 
 
 def decisions_request_of(prompt: Prompt, question: Question) -> DecisionsRequest:

@@ -17,7 +17,7 @@ from typing import Any
 
 from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import read_rows
-from accord.models.model import Answer, Unanswered
+from accord.models.model import Answer, Judge, Unanswered
 from accord.models.reply_parsing import NO_DISTRIBUTION, distribution_error
 from accord.values import ISSUE, Question, Sample
 
@@ -93,7 +93,7 @@ def recorded_item(sample: Sample) -> str:
     return str(sample.target) if is_earlier else conversation.id
 
 
-class RecordedJudge:
+class RecordedJudge(Judge):
     """Judge that replays `{"item_id", "question", "judge_model", "distribution" | "value", "run"}` rows.
 
     Distributions of several runs of a question are averaged. Questions are found by name, ignoring case.
@@ -158,16 +158,9 @@ class RecordedJudge:
             "runs": recorded,
         }
 
-    def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Any]:
-        """Return no requests."""
-        return ()
-
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """Return the recorded answers; a question without one is unanswered with `not recorded`."""
         return [self._one(sample, question) for question in questions]
-
-    async def close(self) -> None:
-        """Do nothing."""
 
     def _runs(self, sample: Sample, question: Question) -> Runs:
         """Return all runs of a question about a sample."""

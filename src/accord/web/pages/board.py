@@ -88,12 +88,15 @@ class _BoardPages:
                 for row in page.to_json()["rows"]]  # fmt: skip
         data = {"selection": texts.selection.to_json(), **page.to_json(), "rows": rows}
         return self.context.render_or_json(
-            request, "board_list", visitor, data, scores=texts, listed=page, links=links, orders=_orders(texts)
+            request,
+            "board_list",
+            visitor,
+            data,
+            scores=texts,
+            listed=page,
+            links=links,
+            orders=[each for each in ORDERS if each != "apart" or len(texts.annotators) > 1],
         )
-
-
-def _orders(texts: SelectedScores) -> list[str]:
-    return [each for each in ORDERS if each != "apart" or len(texts.annotators) > 1]
 
 
 def _charts(texts: SelectedScores, figures: BoardFigures, links: Links) -> dict[str, Markup | None]:
@@ -148,7 +151,7 @@ def _time_chart(time: TimeSeries, y: Axis, links: Links) -> Markup:
                 events.setdefault(place, []).append(str(number))
     parts = [
         ChartLink(place - 0.5, place + 0.5, links.list(since=moment.since, until=moment.until),
-             f"{moment.since}: {moment.mean}, {moment.texts:,} texts")
+             f"{moment.since}: {moment.mean}, {moment.texts:,} {'text' if moment.texts == 1 else 'texts'}")
         for place, moment in enumerate(moments)
     ]  # fmt: skip
     x = Axis("", -0.5, len(moments) - 0.5, labels={place: moment.since[5:] for place, moment in enumerate(moments)})

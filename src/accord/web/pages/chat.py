@@ -22,9 +22,8 @@ from starlette.exceptions import HTTPException
 from accord.edges import BadInput, parse_whole_number
 from accord.store import DIED, Chat, ChatTurn, Conflict
 from accord.studies import ChatSession
-from accord.web.accounts import Visitor
+from accord.web.accounts import Visitor, new_key
 from accord.web.context import WorkbenchContext, add_page, is_json
-from accord.web.forms import new_key
 
 WAIT_SECONDS = 20.0
 """Time that the response to a form waits for the reply."""

@@ -88,12 +88,14 @@ class _ConversationPage:
             data = {**details.to_json(), "predictions": predictions.to_json()}
             return Response(json.dumps(data, default=str), media_type="application/json")
         chosen = int(turn) if _NUMBER.fullmatch(turn) and int(turn) < len(conversation.turns) else None
-        here = conversation_address(conversation.id, None, back_address(back))
+        here, metadata = conversation_address(conversation.id, None, back_address(back)), conversation.metadata
+        origin = metadata.get(SYNTHETIC, {})  # how a synthetic conversation was made
         return self.context.render(
             "conversation", visitor, conversation=conversation, turns=list(_turns(details, predictions)),
             chosen=chosen, back=back_address(back), is_open=open == "all", here=here,
             whole=_place_details(details, predictions, None, details.scores()), documents=_documents(conversation),
-            predictions=predictions, origin=_origin(conversation), metadata=_metadata(conversation),
+            predictions=predictions, origin=_text_pairs(origin if isinstance(origin, Mapping) else {"origin": origin}),
+            metadata=_text_pairs({name: value for name, value in metadata.items() if name != SYNTHETIC}),
             join="&" if "?" in here else "?",
         )  # fmt: skip
 
@@ -202,16 +204,6 @@ def _documents(conversation: Conversation) -> list[tuple[int, str, str]]:
         (number, sendable(document.title or document.id or ""), sendable(document.text))
         for number, document in enumerate(conversation.documents, 1)
     ]
-
-
-def _origin(conversation: Conversation) -> list[tuple[str, str]]:
-    """Return how a synthetic conversation was made, from its metadata."""
-    origin = conversation.metadata.get(SYNTHETIC)
-    return [] if origin is None else _text_pairs(origin if isinstance(origin, Mapping) else {"origin": origin})
-
-
-def _metadata(conversation: Conversation) -> list[tuple[str, str]]:
-    return _text_pairs({name: value for name, value in conversation.metadata.items() if name != SYNTHETIC})
 
 
 def _text_pairs(fields: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -45,17 +45,7 @@ class ModelIssues:
 
 @dataclass(frozen=True)
 class ConversationDetails:
-    """A conversation with all annotations and scores, by turn.
-
-    Attributes:
-        conversation: The conversation.
-        answers: Current answers of people.
-        marks: Current marks of issues by people.
-        issues: Issues found by models.
-        judged: Latest answers of judges.
-        runs: Scores of runs, the latest first.
-        kinds: Taxonomy of issues; `None` if it cannot be read.
-    """
+    """A conversation with all annotations by turn, and the scores of runs, the latest first."""
 
     conversation: Conversation
     answers: Mapping[Place, list[Row]] = field(default_factory=dict)

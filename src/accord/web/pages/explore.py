@@ -44,15 +44,10 @@ Cell = str | float | bool | None
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Sampled scores of the latest run with their columns.
+    """Sampled scores of the latest run: values by column name, `None` for a missing one.
 
-    Attributes:
-        run: Id of the run; empty without scores.
-        rows: Values by column name; `None` for a missing value.
-        columns: True by column name if the column holds only numbers.
-        total: Number of scores in the run, without those left out.
-        synthetic: Number of scores of synthetic conversations that were left out.
-        unknown: Number of sampled scores whose conversation is not in the store.
+    `columns` are True if they hold only numbers, `total` counts the scores of the run without those left out, and
+    `unknown` the sampled scores whose conversation is not in the store.
     """
 
     run: str = ""
@@ -238,7 +233,10 @@ class ExploreChart:
         settings, groups = self.settings, self.groups()
         x_axis = Axis(settings.x)
         if settings.mark == "quartiles":
-            rows = [ChartRow(_label(group), Estimate(*_quartiles(group.values)), "people") for group in groups]
+            rows = [
+                ChartRow(", ".join(filter(None, (group.x, group.color))), Estimate(*_quartiles(group.values)), "people")
+                for group in groups
+            ]
             return interval_plot(rows, Axis(settings.y), self.title)
         aggregate = settings.aggregate
         y_axis = Axis(COUNT if aggregate == COUNT else settings.y if self.is_raw else f"{aggregate} of {settings.y}")
@@ -264,10 +262,6 @@ class ExploreChart:
         else:
             points = [(at, _STATISTICS[self.settings.aggregate](ys)) for at, ys in values.items()]
         return ChartLine([at for at, _ in points], [y for _, y in points], kind=kind, name=name, draws=draws)
-
-
-def _label(group: Group) -> str:
-    return f"{group.x}, {group.color}" if group.color else group.x
 
 
 def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:

@@ -37,8 +37,8 @@ from accord.studies import (
     text_field,
 )  # fmt: skip
 from accord.values import ISSUE, MAX_ROUNDS, Annotation, Estimate, Question
+from accord.web.accounts import new_key
 from accord.web.context import WorkbenchContext, add_page
-from accord.web.forms import new_key
 
 MAX_ITEMS = 10
 """Number of items on the page about disagreement."""

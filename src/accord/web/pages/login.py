@@ -9,9 +9,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
-from accord.web.accounts import COOKIE, SESSION_DAYS
+from accord.web.accounts import COOKIE, SESSION_DAYS, check_same_origin, parse_form
 from accord.web.context import WorkbenchContext, add_page, is_json, static_file
-from accord.web.forms import check_same_origin, parse_form
 
 _INVALID_LINK = "this link is not valid; ask the person who runs the study for a new one"
 _USED_LINK = "this link was used before, or is older than a day. Print a new one: accord users link"

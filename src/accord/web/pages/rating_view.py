@@ -24,7 +24,7 @@ from accord.values import (
     Taxonomy,
     Value,
 )  # fmt: skip
-from accord.web.forms import new_key
+from accord.web.accounts import new_key
 
 HASH_DIGITS = 8
 """Number of hexadecimal digits of a rubric's hash on pages."""

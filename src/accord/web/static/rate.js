@@ -10,7 +10,7 @@ function valueOf(set) { // null: does not apply; undefined: not answered
   const chosen = set.querySelector(":checked:not([data-key=b])"), number = set.querySelector("[type=number]");
   return chosen ? (chosen.dataset.key === "n" ? null : chosen.value) : (number?.checkValidity() && number.value) || undefined;
 }
-const answerOf = (set) => JSON.stringify([valueOf(set), commentOf(set).value]);
+const answer = (set) => JSON.stringify([valueOf(set), commentOf(set).value]);
 
 function wrong(within, text) {
   const place = within.querySelector(".wrong");
@@ -21,8 +21,8 @@ function wrong(within, text) {
 function save(set) {
   const value = valueOf(set);
   wrong(set, set.querySelector("[type=number]")?.validationMessage);
-  if (value === undefined || answerOf(set) === set.saved) return;
-  set.saved = answerOf(set);
+  if (value === undefined || answer(set) === set.saved) return;
+  set.saved = answer(set);
   put({ study, assignment, stage, question: set.name, value, comment: commentOf(set).value });
   keep(draft(set));
 }
@@ -55,18 +55,18 @@ async function go(body) {
 }
 
 document.addEventListener("refused", ({ detail: key }) => {
-  const [, row] = slots().find(([each]) => each === key), template = document.getElementById("refused-answer"), set = own(row);
-  const item = template.content.cloneNode(true).firstChild;
+  const [, row] = slots().find(([each]) => each === key), note = document.getElementById("refused"), set = own(row);
+  const item = note.content.cloneNode(true).firstChild;
   if (set) wrong(set, refusals[key]);
   item.firstChild.textContent = [refusals[key], row.question, row.value, row.quote, row.comment].join("; ");
   item.lastChild.onclick = () => {
     discard(key);
     item.remove();
   };
-  template.after(item);
+  note.after(item);
 });
 
-for (const set of questions) set.saved = answerOf(set);
+for (const set of questions) set.saved = answer(set);
 for (const [, row] of slots()) { // answers from before the page was loaded that are not saved yet
   const set = own(row);
   if (!set) continue;
@@ -75,7 +75,7 @@ for (const [, row] of slots()) { // answers from before the page was loaded that
     else each.checked = each.dataset.key === "n" ? row.value === null : each.value === row.value;
   }
   commentOf(set).value = row.comment;
-  set.saved = answerOf(set);
+  set.saved = answer(set);
 }
 for (const set of questions) {
   const text = recall(draft(set));

@@ -14,7 +14,7 @@ function before(text, node, offset) { // number of code points; an escaped contr
 }
 
 function selected() {
-  const selection = getSelection(), range = selection.rangeCount && selection.getRangeAt(0);
+  const selection = getSelection(), range = selection.rangeCount ? selection.getRangeAt(0) : null;
   const turn = range && range.startContainer.parentElement?.closest("[data-turn]"), text = turn?.querySelector(".text");
   if (!text?.contains(range.startContainer) || !`${range}`.trim()) return;
   if (!text.contains(range.endContainer)) range.setEnd(text, text.childNodes.length);

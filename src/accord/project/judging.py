@@ -1,15 +1,18 @@
-"""Judge by a provider's batch files, one step per call until no batch is pending."""
+"""Ask the models of a project about samples: directly, or by a provider's batch files."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from accord.edges import AccordError, BadInput, ModelError
-from accord.evidence import Readable
+from accord.edges import AccordError, BadInput, BudgetReached, ModelError
+from accord.evidence import GatheredEvidence, Readable, Source, measure_all
+from accord.methods import has_only_people, largest
 from accord.models import (
     GRACE,
     JUDGE,
@@ -19,23 +22,164 @@ from accord.models import (
     BatchChat,
     BatchEndpoint,
     CallFailed,
+    Models,
+    Plan,
     Prompt,
     RequestLedger,
     batch_files,
     estimated_usage,
     is_unsent,
     may_have_started,
+    plan_range,
     reply_row,
+    run,
     wait,
 )
-from accord.project.ask_models import JudgeSelection, judge
 from accord.project.results import JudgeRun
-from accord.store import Claims, Store, add_paid_rows, utc_now
+from accord.store import Claims, Store, add_paid_rows, batches, utc_now
+from accord.values import Conversation, Sample
 
 if TYPE_CHECKING:
     from accord.project.project import Project
 
+NOT_HUMAN = "a speaker that is not human"
+_BATCH_SIZE = 100
 BATCHES = "batch"
+"""Command of the runs that submit batches."""
+OnStop = Callable[[JudgeRun], None]
+
+
+class JudgeSelection(NamedTuple):
+    """Samples to judge, and their order.
+
+    Attributes:
+        everything: All samples instead of only the rated ones.
+        limit: Maximum number of samples; default: no limit.
+        longest: Dialogues with the most turns first.
+        people: Only dialogues between humans; excludes those in which an animal or a thing speaks.
+    """
+
+    everything: bool = False
+    limit: int | None = None
+    longest: bool = False
+    people: bool = False
+
+
+def model_sources(project: Project, names: Sequence[str] = ()) -> list[Source]:
+    """Return the sources that ask a model, or those among the named ones.
+
+    Raises:
+        BadInput: There are none.
+        UnknownName: A source is unknown.
+    """
+    sources = [source for name in names or project.evidence if (source := project.source(name)).roles]
+    if not sources:
+        raise BadInput(
+            "no source of the project asks a model. Add one to accord.yaml: models: {judge: {mode: logprobs, model: "
+            "NAME}}, {likelihood: {model: embedded:smollm2-135m}} or {finder: {model: NAME}}"
+        )
+    return sources
+
+
+def judge(
+    project: Project,
+    names: Sequence[str] = (),
+    selection: JudgeSelection = JudgeSelection(),
+    on_step: Callable[[], None] = lambda: None,
+    models: Models | None = None,
+    on_stop: OnStop = lambda _: None,
+) -> JudgeRun:
+    """Ask the sources that need a model. Each answer is stored when it arrives and is never requested again.
+
+    Args:
+        project: The project.
+        names: Names of sources; default: all sources of the project that ask a model.
+        selection: Samples to judge.
+        on_step: Called after each answer.
+        models: Models to ask; default: those of the project.
+        on_stop: Called with the counts so far before BudgetReached or ModelError is raised.
+
+    Raises:
+        BadInput: No source asks a model.
+        BudgetReached: The budget is spent; answers so far are stored.
+        ModelError: No request can succeed.
+    """
+    sources, asked = model_sources(project, names), models or project.models
+    gathered = {source.name: GatheredEvidence() for source in sources}
+    excluded = Counter[str]()
+    samples = 0
+    rejection: str | None = None
+    with asked.recorded_failures() as failures:
+        for batch in _batches(project, selection, excluded):
+            samples += len(batch)
+            for position, source in enumerate(sources):
+                failures.clear()
+                try:
+                    gathered[source.name].plus(run(source.gather(batch), asked, lambda _: on_step()))
+                    rejection = rejection or next((e.detail for e in failures.values() if e.reason == "rejected"), None)
+                except (BudgetReached, ModelError) as error:
+                    for rest in sources[position:]:
+                        gathered[rest.name].plus(run(rest.gather(batch), asked.replayed()))
+                        failures.clear()
+                    on_stop(_result(project, samples, gathered, excluded, rejection, str(error)))
+                    raise
+    return _result(project, samples, gathered, excluded, rejection)
+
+
+def _result(
+    project: Project,
+    samples: int,
+    gathered: Mapping[str, GatheredEvidence],
+    excluded: Mapping[str, int],
+    rejection: str | None,
+    stopped: str | None = None,
+) -> JudgeRun:
+    return JudgeRun(
+        samples=samples,
+        known={name: source.known for name, source in gathered.items()},
+        answered=sum(source.answered for source in gathered.values()),
+        requests=dict(+project.budget.requests_by_model),
+        unanswered=dict(sum((source.unanswered for source in gathered.values()), Counter())),
+        excluded=dict(excluded),
+        counts={name: source.counts for name, source in gathered.items() if source.counts is not None},
+        spent=project.budget.to_json(),
+        stopped=stopped,
+        rejection=rejection,
+    )
+
+
+def _batches(project: Project, selection: JudgeSelection, excluded: Counter[str]) -> Iterator[list[Sample]]:
+    if not (selection.longest or selection.people):
+        yield from project.sample_batches(selection.everything, selection.limit)
+        return
+    store = project.store
+    labeled = {target.conversation for target in store.labels().targets}
+    conversations: Iterable[Conversation] = store.conversations(None if selection.everything else labeled)
+    if selection.people:
+        conversations = _between_people(conversations, excluded)
+    ordered = largest(conversations) if selection.longest else conversations
+    yield from batches((Sample(each) for each in islice(ordered, selection.limit)), _BATCH_SIZE)
+
+
+def _between_people(conversations: Iterable[Conversation], excluded: Counter[str]) -> Iterator[Conversation]:
+    for conversation in conversations:
+        if has_only_people(conversation):
+            yield conversation
+        else:
+            excluded[NOT_HUMAN] += 1
+
+
+def plan_judge(project: Project, names: Sequence[str] = (), selection: JudgeSelection = JudgeSelection()) -> Plan:
+    """Plan the requests and the cost of `judge` with the same arguments, without asking a model."""
+    sources, plan = model_sources(project, names), Plan()
+    for batch in _batches(project, selection, Counter()):
+        plan.samples += len(batch)
+        plan.plus(plan_range(partial(measure_all, sources, batch), project.stored_models))
+    plan.price(project.budget)
+    return plan
+
+
+# --- batch files -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,22 +252,22 @@ def _fetch(store: Store, model: BatchChat, endpoint: BatchEndpoint) -> tuple[lis
     pending_keys: set[str] = set()
     failed: Counter[str] = Counter()
     runs = _batch_runs(store, model)
-    listed = wait(endpoint.marked({run["id"] for run in runs if _is_unanswered(store, run)}))
-    for run in runs:
-        settings, batch = run["settings"], listed.get(run["id"])
-        if not _is_open(run) and batch is None:
-            model.failed |= (run["results"] or {}).get("for_good", {})
+    listed = wait(endpoint.marked({record["id"] for record in runs if _is_unanswered(store, record)}))
+    for record in runs:
+        settings, batch = record["settings"], listed.get(record["id"])
+        if not _is_open(record) and batch is None:
+            model.failed |= (record["results"] or {}).get("for_good", {})
             continue
         if not settings["batch"] and batch is None:
-            if (unlisted := _unlisted(store, run)) is not None:
+            if (unlisted := _unlisted(store, record)) is not None:
                 pending_keys.update(settings["keys"])
                 states += unlisted
             continue
         state = batch or wait(endpoint.look(settings["batch"]))
-        store.change_run(run["id"], {**settings, "batch": state.id})
+        store.change_run(record["id"], {**settings, "batch": state.id})
         failures = None
         if not state.is_running:
-            state, failures = _store_results(store, model, endpoint, run, state)
+            state, failures = _store_results(store, model, endpoint, record, state)
         states.append(state)
         if failures is None:
             pending_keys.update(settings["keys"])
@@ -224,12 +368,7 @@ async def _submit(
 
 
 async def _start(store: Store, model: BatchChat, endpoint: BatchEndpoint, keys: list[str], lines: bytes) -> Batch:
-    """Upload and start one batch, recorded as a run that stays open while an answer may still be found.
-
-    Raises:
-        CallFailed: The provider did not start it, or did not answer.
-        ModelError: No request can succeed.
-    """
+    """Upload and start one batch, recorded as a run that stays open while an answer may still be found."""
     settings = {"batch": "", "submitted": "", "endpoint": model.endpoint, "model": model.name, "keys": keys}
     run = store.start_run(BATCHES, settings)
     try:

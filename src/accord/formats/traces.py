@@ -1,7 +1,7 @@
-"""Exports of tracing platforms: Langfuse traces and scores, LangSmith runs and feedback, and MLflow traces.
+"""Traces: Langfuse traces and scores, LangSmith runs and feedback, MLflow traces; and merging calls to conversations.
 
-Only scores, feedback and assessments that people gave in the platform become labels; results of evaluators, models and
-code are skipped.
+A call of a trace may repeat the history before it, or contain only new messages. Only scores, feedback and assessments
+that people gave in the platform become labels; results of evaluators, models and code are skipped.
 
 - Langfuse: traces with `input`, `output` and `scores`, or observations. A session is one conversation, and a score of
   one trace among several is about the turn to which the trace led.
@@ -16,13 +16,107 @@ code are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from accord.formats.openai_messages import checked_answer, checked_id
+from accord.formats.openai_messages import checked_answer, checked_id, turn_from_message
 from accord.formats.record import Fields, Format, Record, WrongShape, answered, formats, mapping_of
-from accord.formats.trace_merging import Call, decoded, decoded_messages, loose_turns, merged_turns
-from accord.values import Annotation, Conversation, Label, Target
+from accord.formats.row_reader import decoded_json
+from accord.values import Annotation, Conversation, Label, Target, Turn
+
+Call = tuple[Sequence[Turn], Sequence[Turn]]
+"""Input and output of one model call."""
+
+
+def merged_turns(calls: Iterable[Call]) -> tuple[tuple[Turn, ...], list[int]]:
+    """Merge calls in order of time into one conversation, and return the index of the last turn after each call.
+
+    A call's input replaces the conversation if it repeats all of it, or if it equals the last input (a regenerated
+    reply). If it repeats the end of the conversation (a sliding window), only its new turns are added.
+    """
+    turns: list[Turn] = []
+    ends: list[int] = []
+    last_sent: list[tuple[str, str]] = []
+    for sent, received in calls:
+        before, now = _without_system(turns), _without_system(sent)
+        if now[: len(before)] == before or (last_sent and now == before[: len(now)] and now == last_sent):
+            turns = [*sent, *received]
+        else:
+            known = {turn.content for turn in turns if turn.role == "system"}
+            fresh = [turn for turn in sent if not (turn.role == "system" and turn.content in known)]
+            repeated = _overlap(before, now)
+            turns += [*fresh[len(fresh) - len(now) + repeated :], *received] if repeated else [*fresh, *received]
+        last_sent = now
+        ends.append(len(turns) - 1)
+    return tuple(turns), ends
+
+
+def _overlap(before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]) -> int:
+    """Return the length of the longest end of `before` that is a beginning of `now`."""
+    longest = min(len(before), len(now))
+    return next((size for size in range(longest, 0, -1) if before[-size:] == now[:size]), 0)
+
+
+def _without_system(turns: Sequence[Turn]) -> list[tuple[str, str]]:
+    return [(turn.role, turn.content.strip()) for turn in turns if turn.role != "system"]
+
+
+def decoded(value: Any) -> Any:
+    """Decode JSON text, as attributes of spans contain it; any other value is returned unchanged."""
+    if isinstance(value, str):
+        try:
+            return decoded_json(value)
+        except ValueError:
+            return value
+    return value
+
+
+def decoded_messages(value: Any) -> Any:
+    """Decode JSON text that holds messages; any other text is returned unchanged, since users type JSON too."""
+    inner = decoded(value) if isinstance(value, str) and value[:1] in "[{" else value
+    entries = inner if isinstance(inner, list) else [inner]
+    has_messages = entries and all(isinstance(entry, dict) and _MESSAGE_KEYS & entry.keys() for entry in entries)
+    return inner if has_messages else value
+
+
+_MESSAGE_KEYS = {"role", "messages", "choices", "parts"}
+_TEXT_KEYS = ("query", "question", "input", "prompt", "text", "message", "response", "answer", "output", "result")
+_HISTORY_KEYS = ("chat_history", "history")
+
+
+def loose_turns(value: Any, role: str) -> tuple[Turn, ...]:
+    """Return the turns of a trace's input or output: messages, one message, a reply of a chat API, or a text.
+
+    `role` is that of messages without one. A list of something else than messages raises `WrongShape`.
+    """
+    if value in (None, "", [], {}):
+        return ()
+    if isinstance(value, list):
+        return tuple(turn_from_message(_with_role(message, role)) for message in value)
+    if isinstance(value, dict):
+        return _object_turns(value, role)
+    return (Turn(role, str(value)),)
+
+
+def _object_turns(value: dict[str, Any], role: str) -> tuple[Turn, ...]:
+    if isinstance(value.get("choices"), list) and value["choices"]:
+        return loose_turns(value["choices"][0].get("message"), role)
+    if isinstance(value.get("messages"), list):
+        return loose_turns(value["messages"], role)
+    if "content" in value or "parts" in value:
+        return (turn_from_message(_with_role(value, role)),)
+    history: list[Any] = next((value[key] for key in _HISTORY_KEYS if isinstance(value.get(key), list)), [])
+    text = next((value[key] for key in _TEXT_KEYS if isinstance(value.get(key), str | list | dict)), None)
+    if text is None:
+        return (Turn(role, json.dumps(value, ensure_ascii=False)),)
+    return (*loose_turns(history, role), *loose_turns(text, role))
+
+
+def _with_role(message: Any, role: str) -> Any:
+    if isinstance(message, str):
+        return {"role": role, "content": message}
+    return {"role": role, **message} if isinstance(message, dict) else message
 
 
 def _first(fields: Fields, *names: str) -> Any:
@@ -41,11 +135,7 @@ def _session(
     metadata: Mapping[str, Any],
     labels: Callable[[Fields, Target], Iterator[Label]],
 ) -> Record:
-    """Merge the traces of a session, in order of time, into one conversation.
-
-    Raises:
-        WrongShape: No trace has an input or an output.
-    """
+    """Merge the traces of a session, in order of time, into one conversation; raises `WrongShape` if all are empty."""
     turns, ends = merged_turns(map(call, traces))
     if not turns:
         raise WrongShape("no trace of the session has an input or an output")
