@@ -235,5 +235,4 @@ def test_completion_is_offered() -> None:
     ],
 )  # fmt: skip
 def test_renamed_option_names_the_new_one(arguments: list[str], new: str) -> None:
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 2 and f"is now called {new}" in result.output
+    assert f"is now called {new}" in invoke(*arguments, code=2).output

@@ -285,7 +285,7 @@ def test_rated_turns_are_scored_separately(folder: Path, monkeypatch: pytest.Mon
     assert merged == {f"t{i}": (i < 24, i < 24) for i in range(30)}
     assert (
         "is not one of 'rated', 'all', 'last'"
-        in accord("score", "x.jsonl", "--out", "y.jsonl", "--turns", "first", code=2).output
+        in invoke("score", "x.jsonl", "--out", "y.jsonl", "--turns", "first", code=2).output
     )
 
 
