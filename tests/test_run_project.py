@@ -318,7 +318,7 @@ def test_scores_of_training_conversations_are_flagged_and_left_out(
     assert [row["in_training"] for row in read_rows("x.jsonl")] == [False, True, True, False, False]
     check = accord_json("gate", "--min-mean", "1")["checks"][0]
     new = [row["value"] for row in read_rows("x.jsonl") if not row["in_training"]]
-    assert check["found"] == pytest.approx(sum(new) / len(new))
+    assert check["value"] == pytest.approx(sum(new) / len(new))
 
 
 def test_conversations_that_a_recording_lacks_get_the_distribution_of_all_ratings(folder: Path) -> None:

@@ -1,12 +1,12 @@
 """Score parts: pieces, workers, kills and resumption, shards, and merging."""
 
 import errno
-import functools
 import json
 import os
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -487,7 +487,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-ran = functools.partial(invoke, code=None)
+ran = partial(invoke, code=None)
 
 
 def test_command_scores_folders_globs_and_files_and_merges(project):

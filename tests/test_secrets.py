@@ -189,7 +189,7 @@ EDGES = {
     "models/client.py": "`failures` converts the SDK's exceptions",
     "models/batching.py": "catches NotFoundError without reading it",
     "embedded/catalogue.py": "downloads; errors become BadInput",
-    "live/webhook.py": "webhooks; errors show status and type only",
+    "live/monitoring.py": "webhooks; errors show status and type only",
     "formats/object_storage.py": "object stores; errors become BadInput",
 }
 RAW = re.compile(r"\b(?:response|error|exc)\.(?:body|text|content|message|reason_phrase|headers|request|args)\b")
