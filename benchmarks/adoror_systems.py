@@ -23,7 +23,7 @@ from accord.methods import (
     Choose,
     ExampleLibrary,
     Floats,
-    InContextResult,
+    InContextTraining,
     Neighbours,
     Nodes,
     Pairs,
@@ -210,29 +210,29 @@ def subgraph_of_means(weights: Floats, nodes: Nodes, size: int = 5) -> list[int]
 
 
 @rivals.register("Auto-P-Random")
-def random_prompt(result: InContextResult) -> Choose | None:
+def random_prompt(result: InContextTraining) -> Choose | None:
     """A written prompt drawn at random, with random examples."""
     written = [task for task in result.candidates if task.examples]
-    rng = np.random.default_rng([result.experiment.seed, 4])
+    rng = np.random.default_rng([result.seed, 4])
     return at_random(result.recipe, [written[int(rng.integers(len(written)))]]) if written else None
 
 
 @rivals.register("Auto-P-Selected")
-def best_prompt(result: InContextResult) -> Choose:
+def best_prompt(result: InContextTraining) -> Choose:
     """The best prompt, with random examples."""
     return at_random(result.recipe, result.recipe.tasks[:1])
 
 
 @rivals.register("Auto-P-Selected-Ensemble")
-def all_prompts(result: InContextResult) -> Choose:
+def all_prompts(result: InContextTraining) -> Choose:
     """Every prompt that is kept, with random examples."""
     return at_random(result.recipe, result.recipe.tasks)
 
 
-def retrieved_by(name: str, result: InContextResult) -> Choose:
+def retrieved_by(name: str, result: InContextTraining) -> Choose:
     """The very set that a selector retrieves, with the best prompt."""
     recipe = result.recipe
-    selector = make_selector(name, result.experiment.seed).fit(recipe.library, result.pairs)
+    selector = make_selector(name, result.seed).fit(recipe.library, result.pairs)
 
     def choose(sample: Sample, query: Query, left_out: Collection[int]) -> list[ScoreRequest]:
         places = selector.retrieved(query, recipe.sizes.k, left_out) or ()
@@ -246,18 +246,18 @@ rivals.register("Auto-P-Selected with neighbours")(partial(retrieved_by, "neighb
 
 
 @rivals.register("ADOROR w/o subgraph")
-def one_request(result: InContextResult) -> Choose:
+def one_request(result: InContextTraining) -> Choose:
     """The heaviest set alone."""
     recipe = result.recipe
     return replace(recipe, sizes=replace(recipe.sizes, ensemble=1)).requests
 
 
-def selected_by(name: str, result: InContextResult) -> Choose | None:
+def selected_by(name: str, result: InContextTraining) -> Choose | None:
     """The method with another selector; `None` for the one that is used."""
     recipe = result.recipe
     if name == recipe.selector.name:
         return None
-    return replace(recipe, selector=result.experiment.made(name).fit(recipe.library, result.pairs)).requests
+    return replace(recipe, selector=result.made(name).fit(recipe.library, result.pairs)).requests
 
 
 rivals.family("ADOROR by", lambda name: partial(selected_by, name))

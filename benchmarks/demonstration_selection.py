@@ -104,7 +104,7 @@ def _one_epoch(selector: TowerSelector, world: PlantedUtility) -> None:
     import jax
     import optax
 
-    from accord.methods.in_context.tower_training import batches, loss, to_jax  # needs JAX, as the package does not
+    from accord.methods.in_context.tower_selector import batches, loss, to_jax
 
     given, settings = world.pairs(), selector.towers
     shape, arrays = selector.training_tables(world.library, given)

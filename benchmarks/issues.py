@@ -26,8 +26,8 @@ from issue_finder import dialogues, ratings, verdict, written
 from accord.embedded import is_pulled
 from accord.evidence import EvidenceTable, ask_rubric
 from accord.learning import kinds_of
-from accord.methods import WORST, UnreadableVerdict, Verdict, assessed, issue_table, postprocess, read_verdict, settled
-from accord.models import Models, ModelSettings, run
+from accord.methods import WORST, Verdict, assessed, issue_table, postprocess, read_verdict, settled
+from accord.models import Failure, Models, ModelSettings, run
 from accord.project import Project, config_from
 from accord.statistics import Split, fold_of
 from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, compare, cross_validate_labels
@@ -186,8 +186,8 @@ def reading_rows(count: int) -> list[Row]:
     invented = other_score = 0
     for reply in written(count):
         found = read_verdict(reply.text)
-        if isinstance(found, UnreadableVerdict):
-            outcomes[reply.kind, f"not read: {found.reason}"] += 1
+        if isinstance(found, Failure):
+            outcomes[reply.kind, f"not read: {found.detail}"] += 1
             continue
         invented += not {stated.type for stated in found.issues} <= reply.types
         other_score += found.score != reply.score

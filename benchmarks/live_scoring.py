@@ -49,7 +49,6 @@ from accord.evidence import (
     Training,
     TurnMetric,
     make_source,
-    measured,
     turn_metrics,
 )
 from accord.learning import Evaluator, make_head
@@ -94,7 +93,7 @@ def of_whole(metrics: dict[str, TurnMetric], history: int, rounds: int) -> float
     turns = tuple(Turn("user" if place % 2 == 0 else "assistant", text) for place, text in enumerate(said))
     last = history if turns[history].role == "assistant" else history - 1
     conversation = Conversation("c", turns, (Document(documents[0]),)).at(last)
-    spent = [timed(lambda: measured(conversation, metrics)) * 1e6 for _ in range(2 * rounds)]
+    spent = [timed(lambda: MetricSession(metrics).measure(Sample(conversation))) * 1e6 for _ in range(2 * rounds)]
     return median(spent)
 
 

@@ -162,7 +162,7 @@ def _learned(source: Source, train: Training, models: Models) -> list[Row]:
     assert isinstance(learned, LearnedRubric) and learned.fit_ is not None
     for name, share in stability(learned.fit_, test).items():
         print(f"  {name} is selected on {share:.0%} of resamples")
-    shown = [*policy_rows(learned, test, models), *(row.to_json() for row in found.rows[1:2])]
+    shown = [*policy_rows(learned, test, models), *map(dict, found.rows[1:2])]
     return [{**row, **about, "system": _system(row["system"])} for row in shown]
 
 

@@ -24,6 +24,7 @@ from accord.methods import (
     RUBICON,
     TOP,
     AssertionBudget,
+    AssertionSelector,
     ClassifiedSamples,
     LearnedRubric,
     LearnedRubricSettings,
@@ -192,12 +193,12 @@ def table_rows(
     given = [*own.settings.rivals, *([str(path)] if path.exists() else [])]
     learned, found = _learned(_source({**settings, "rivals": given}, context), train, split, models)
     names = {str(path): "SPUR"}
-    rows += [{**row.to_json(), "table": 1, "system": names.get(row.system, row.system)} for row in found.rows]
+    rows += [{**row, "table": 1, "system": names.get(row["system"], row["system"])} for row in found.rows]
     rows += [{**row, "table": 3} for row in policy_rows(learned, train.only(split.test), models)]
-    rows.append({**found.rows[0].to_json(), "table": 2})
+    rows.append({**found.rows[0], "table": 2})
     for name, less in ablations(folder, own.settings).items():
         try:
-            row: Row = _learned(_source({**settings, **less}, context), train, split, models)[1].rows[0].to_json()
+            row: Row = _learned(_source({**settings, **less}, context), train, split, models)[1].rows[0]
         except BadInput as error:
             row = {"failed": str(error)}
         rows.append({**row, "table": 2, "system": name})
@@ -241,10 +242,17 @@ def policy_rows(learned: LearnedRubric, test: Training, models: Models) -> list[
     assert fit is not None
     decided = ClassifiedSamples.of(test, settings, fewest=1)
     others = [name for name in (RUBICON, *selection_policies.names()) if name not in (ALL, settings.policy)]
-    selectors = {settings.policy: fit.selector, **{name: fit.select_by(name, settings) for name in others}}
+    selectors = {settings.policy: fit.selector, **{name: _selected_by(name, fit, settings) for name in others}}
     names = {name for selector in selectors.values() for name in selector.names_}
     answers = run(ask_rubric(only(fit.everything, names), decided.samples), models)
-    return [score_selector(name, selector, answers, decided, test).to_json() for name, selector in selectors.items()]
+    return [score_selector(name, selector, answers, decided, test) for name, selector in selectors.items()]
+
+
+def _selected_by(policy: str, fit: RubricFit, settings: LearnedRubricSettings) -> AssertionSelector:
+    """A selector fitted with another policy to the same pool and answers."""
+    other = settings.model_copy(update={"policy": policy})
+    selector = AssertionSelector.of_rubric(fit.everything, fit.train.question, other, fit.train.seed)
+    return selector.fit(fit.answers, fit.train.labels)
 
 
 def stability(fit: RubricFit, test: Training, draws: int = RESAMPLES) -> dict[str, float]:

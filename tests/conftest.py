@@ -249,6 +249,16 @@ def api_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
 
 
+@pytest.fixture
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Empty working folder, without settings of the environment and downloaded models."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACCORD_MODELS", str(tmp_path / "models"))
+    for name in ("ACCORD_STORE", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
 @pytest.fixture(autouse=True)
 def secrets_of_a_test_are_forgotten() -> Iterator[None]:
     """Restore the registered secrets, which would be redacted in later tests."""

@@ -26,7 +26,6 @@ from accord.statistics import (
     lowest_rmse,
     paired_test,
     smece,
-    smece_by_option,
     smece_of,
     summary,
     within,
@@ -206,10 +205,6 @@ def test_folds_hold_each_group_once_and_follow_from_the_seed() -> None:
     assert fold_of(reversed(groups), 5, 3) == fold_of(groups, 5, 3) != fold_of(groups, 5, 4)
     with pytest.raises(BadInput, match="2 rated conversations cannot make 5 folds"):
         list(grouped_folds(["a", "b"], 5))
-
-
-def test_smece_by_option_has_one_value_per_option() -> None:
-    assert len(smece_by_option(drawn())) == 4
 
 
 # --- batched draws ------------------------------------------------------------------------------------------------

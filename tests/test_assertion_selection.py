@@ -34,7 +34,6 @@ from accord.methods import (
     points,
     select,
     selection_policies,
-    sharpness_loss,
     signed,
     stratified,
     threshold_of,
@@ -101,39 +100,13 @@ def test_selection_is_algorithm_1(alpha: float, lattice: bool) -> None:
     )
 
 
-def test_candidates_are_cached_across_alphas_and_budgets() -> None:
-    pool = drawn_pool(seed=3)
-    shared = Candidates(pool)
-    for alpha in (2.0, 0.0, 0.5):
-        for budget in (AssertionBudget(5, 5), AssertionBudget(2, 3), AssertionBudget(30, 30), AssertionBudget(0, 4)):
-            assert select(shared, budget, alpha) == select(Candidates(pool), budget, alpha)
-    everything = select(shared, AssertionBudget(30, 30), 1.0)
-    assert sorted(everything) == list(range(24))
-    assert all(not pool.sat[row] for row in select(shared, AssertionBudget(0, 4), 1.0))
-
-
-def test_sharpness_orders_sets() -> None:
-    good = np.arange(200) < 100
-    rng = np.random.default_rng(1)
-    noise, gap = rng.normal(size=200), np.where(good, 1.0, -1.0)
-    sets = np.rint(np.array([gap * 60 + noise, gap * 6 + noise * 9, noise * 20]) * POINT).astype(np.int32)
-    keys, threshold = 2 * sets + good.astype(np.int32), np.zeros(3)
-    perfect, overlapping, nothing = sharpness_loss(keys.copy(), 100, threshold)
-    assert perfect < overlapping < nothing
-    spread = np.array([row[good].std() for row in sets])
-    pooled = sharpness_loss(keys.copy(), 100, threshold, spread)
-    assert pooled[0] > pooled[2]  # targets from 0 to 1 call noise sharper than a perfect set: decision 0018
-    flat = np.zeros((1, 200), dtype=np.int32) * 2 + good.astype(np.int32)
-    assert sharpness_loss(flat, 100, np.zeros(1)).tolist() == [1.0]
-
-
 def test_a_window_worked_by_hand() -> None:
     scores = np.array([-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 3.0])
     good = np.array([0, 0, 1, 0, 1, 1, 1, 1], dtype=bool)
-    found = curves(scores, good)
-    assert found.theta.tolist() == [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5]
-    assert found.bad.tolist() == pytest.approx([1, 1, 2 / 3, 3 / 4, 3 / 5, 3 / 6])
-    assert found.good.tolist() == pytest.approx([5 / 7, 5 / 6, 4 / 5, 1, 1, 1])
+    theta, above, below = curves(scores, good)
+    assert theta.tolist() == [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5]
+    assert below.tolist() == pytest.approx([1, 1, 2 / 3, 3 / 4, 3 / 5, 3 / 6])
+    assert above.tolist() == pytest.approx([5 / 7, 5 / 6, 4 / 5, 1, 1, 1])
     window = UncertaintyWindow.read(scores, good, threshold_of(scores, good), 0.9)
     assert (window.low, window.high) == (-1.5, 0.5)
     assert window.says(np.array([-1.5, -1.4, 0.5, 0.6])).tolist() == ["bad", "uncertain", "uncertain", "good"]
@@ -174,14 +147,6 @@ def baselines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         selection_policies.forget(name)
     for name in ("rubicon_baselines", "harness"):
         sys.modules.pop(name, None)
-
-
-def test_separation_alone_selects_the_best_of_each_class() -> None:
-    pool = drawn_pool(seed=5)
-    alone = correctness_alone(pool, AssertionBudget(3, 3), 0)
-    for side in (True, False):  # LC adds up: greedy is best one by one by the difference of means
-        rows = np.flatnonzero(pool.sat == side)
-        assert set(alone) & set(rows.tolist()) == set(rows[np.argsort(-pool.separation[rows])][:3].tolist())
 
 
 def test_benchmark_policies_follow_their_definitions(baselines: Any) -> None:
@@ -244,6 +209,8 @@ def test_folds_hold_whole_groups_of_both_classes() -> None:
     for each in set(fold):
         assert good[fold == each].any() and (~good)[fold == each].any()
     assert all(fold[i] == fold[i + 1] for i in range(0, 20, 2))
+    with pytest.raises(BadInput, match="belong to one conversation"):
+        stratified(["a"] * 5 + groups[:10], np.array([False] * 5 + [True] * 10), seed=0)
 
 
 # --- selecting and summing ------------------------------------------------------------------------------------------------
@@ -299,13 +266,14 @@ def test_selector_selects_scores_and_labels() -> None:
     assert (
         np.mean([row % 2 == 0 for row in by_label["good"]]) > 0.9 > 0.1 > np.mean([r % 2 == 0 for r in by_label["bad"]])
     )
-    sat, dsat = selector.parts(evidence)
+    outcome = selector.outcome(evidence, np.ones(len(evidence), dtype=bool))
+    sat, dsat = outcome.sat, outcome.dsat
     assert notes[0]["net_sat"] == found.values[0, 0] == pytest.approx(sat[0] + dsat[0]) and dsat.max() <= 0 <= sat.min()
     assert set(notes[0]["assertions"]) == set(selector.names_)
     assert sum(notes[0]["assertions"].values()) == pytest.approx(notes[0]["net_sat"])
     assert "alpha" in str(selector.signature()) and "judge|model:m" in found.columns[0].signature
     weighed = AssertionSelector(question, CLASSES, {"sat-0": 3.0}, FOUR).fit(evidence, labels)
-    assert weighed.parts(evidence)[0].max() > sat.max()
+    assert weighed.outcome(evidence, outcome.good).sat.max() > sat.max()
     assert weighed.measured(evidence).columns[0].signature != found.columns[0].signature
 
 
@@ -347,14 +315,14 @@ def test_missing_answers_count_as_neutral_up_to_half() -> None:
     silent = EvidenceTable(
         evidence.targets, evidence.columns, holes.values, present, {(Target("c000"), "sat-0"): NOT_APPLICABLE}
     )
-    assert points(silent, ["sat-0"], "expected").values[0, 0] == TOP // 2
+    assert points(silent, ["sat-0"], "expected")[0][0, 0] == TOP // 2
     assert selector.measured(silent).notes[some].warning is None
 
 
 def test_the_likeliest_option_can_stand_for_a_distribution() -> None:
     evidence, _, _ = corpus()
-    assert set(points(evidence, ["sat-0"], "likeliest").values[0].tolist()) <= {0, 2500, 5000, 7500, 10000}
-    assert len(set(points(evidence, ["sat-0"], "expected").values[0].tolist())) > 20
+    assert set(points(evidence, ["sat-0"], "likeliest")[0][0].tolist()) <= {0, 2500, 5000, 7500, 10000}
+    assert len(set(points(evidence, ["sat-0"], "expected")[0][0].tolist())) > 20
 
 
 def test_too_little_data_is_an_error() -> None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from commands import accord_json, invoke, refused
 from misbehaving_endpoint import answer_any
 from small_sample import sources
-from typer.testing import CliRunner
 
 from accord import Conversation, Document, Store, Turn
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
 from accord.edges import BadInput, BudgetReached
 from accord.evidence import judge_samples
 from accord.models import (
@@ -129,28 +124,27 @@ def test_the_audit_has_a_command_and_a_report_section(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    runner = CliRunner()
     with ChatServer(answer_any) as server:
         Path("accord.yaml").write_text(
             f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\nfolds: 2\n"
             "metrics: [words]\ndraws: 20\nevaluators: {calibration: {head: mixed}}\n",
             encoding="utf-8",
         )
-        assert runner.invoke(app, ["import", *map(str, sources())]).exit_code == 0
-        plan = json.loads(runner.invoke(app, ["models", "audit", "--limit", "3", "--plan", "--json"]).stdout)
+        invoke("import", *map(str, sources()))
+        plan = accord_json("models", "audit", "--limit", "3", "--plan")
         assert plan["requests"] == 3 * (1 + 4 + 47) and not server.requests
-        done = runner.invoke(app, ["models", "audit", "--limit", "3"])
-        assert done.exit_code == 0, done.output
+        assert "the audit needs" in refused("models", "audit", "-n", "3", "--max-requests", "3", code=4)
+        assert not server.requests, "half an audit says nothing"
+        done = invoke("models", "audit", "--limit", "3")
         assert "options reversed" in done.stdout and "injection: forged verdict" in done.stdout
         assert len(server.requests) == plan["requests"]
-        assert runner.invoke(app, ["judge"]).exit_code == 0
-        assert runner.invoke(app, ["report"]).exit_code == 0
-        check = runner.invoke(app, ["models", "check", "m1", "--base-url", server.url, "--injection", "--json"])
+        invoke("judge")
+        invoke("report")
+        rows = accord_json("models", "check", "m1", "--base-url", server.url, "--injection")["injection"]
     assert "Audit of the judge" in Path("report.html").read_text(encoding="utf-8")
-    rows = json.loads(check.stdout)["injection"]
     assert len(rows) == 14 and all(row["n"] >= 10 for row in rows)
     Path("accord.yaml").write_text("folds: 3\n", encoding="utf-8")
-    assert "no judge to audit" in runner.invoke(app, ["models", "audit"]).stderr
+    assert "no judge to audit" in refused("models", "audit")
 
 
 # --- hostile transcripts --------------------------------------------------------------------------------------------

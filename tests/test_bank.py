@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import re
 import sys
-import weakref
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -31,14 +28,13 @@ from accord.evidence import (
     TurnHistory,
     first_words,
     measure,
-    measured,
     score,
     stems,
     tokens,
     turn_metrics,
     word_count,
 )
-from accord.evidence.bank import similarity
+from accord.evidence.bank import reply_metrics as similarity
 from accord.formats import read
 from accord.statistics import STATISTICS, Paired
 from accord.values import Sample
@@ -95,19 +91,6 @@ def test_ciu_is_equation_1() -> None:
     assert CIU()(reply, history, persona) == CIU()(reply, history, sources)
 
 
-def test_word_cache_is_bounded() -> None:
-    from accord.evidence.bank import tokens as words
-
-    english = words.ENGLISH_WORDS
-    before = sum(map(len, english._stems)), sum(map(len, english.words_in))
-    for place in range(20):
-        long = "".join(map(chr, range(97, 97 + place + 2))) * 1000
-        message = ParsedText(f"This is all that there was to be said of it: {long}")
-        assert message.tokens[-1] == long and list(message.content) == ["said", long]
-    after = sum(map(len, english._stems)), sum(map(len, english.words_in))
-    assert after[0] - before[0] < 100 and after[1] - before[1] < 100
-
-
 def test_overlap_novelty_and_length() -> None:
     history, sources = after(
         ("user", "What do herons eat near the river?"), ("assistant", "A heron eats fish and frogs.")
@@ -147,15 +130,10 @@ def test_rouge_l_and_longest_run_equal_plain_implementations() -> None:
                 runs[i + 1, j + 1] = runs[i, j] + 1 if a == b else 0
         assert copied("rouge-l", own, other) == pytest.approx(2 * table[-1, -1] / (len(own) + len(other)))
         assert copied("copied-run", own, other) == runs.max()
+    names = [f"w{letter}{other}" for letter in "abcdefghij" for other in "qvxzjkwbfg"]
+    for length in (1, 2, 3, 7, 8, 9, 63, 64, 65):
+        assert copied("copied-run", names[:length], names) == length
     assert ParsedText("the herons").units == ["the", "heron"]
-
-
-def test_rouge_l_is_that_of_the_rouge_score_library() -> None:
-    library = pytest.importorskip("rouge_score.rouge_scorer", reason="rouge-score is not installed")
-    scorer = library.RougeScorer(["rougeL"], use_stemmer=False)
-    reply, fact = "blue heron wades across river", "grey heron slowly wades across wide river today"
-    ours = turn_metrics.get("rouge-l")(ParsedText(reply), TurnHistory(), [ParsedDocument(fact)])
-    assert ours == pytest.approx(scorer.score(fact, reply)["rougeL"].fmeasure)
 
 
 def test_meteor_by_its_formula_and_its_authors_example() -> None:
@@ -215,11 +193,11 @@ def test_a_session_gives_what_the_whole_conversation_gives() -> None:
             session.hear(text)
         else:
             found.append(session.reply(text))
-    whole, reasons = measured(conversation, metrics)
+    whole, reasons = MetricSession(metrics).measure(Sample(conversation))
     assert not reasons
     assert whole == {name: pytest.approx(fmean(each[name] for each in found)) for name in names}  # type: ignore[type-var]
-    assert measured(conversation.at(3), metrics)[0] == pytest.approx(found[1])
-    assert measured(conversation.at(1), metrics)[0] == pytest.approx(found[0])
+    assert MetricSession(metrics).measure(Sample(conversation, 3))[0] == pytest.approx(found[1])
+    assert MetricSession(metrics).measure(Sample(conversation, 1))[0] == pytest.approx(found[0])
     table = measure([Sample(conversation), Sample(conversation, 3)], names)
     assert table.values[0].tolist() == pytest.approx(list(whole.values()))
     assert "words:en-stop" in table.columns[0].signature and "exact+stem" in table.columns[-1].signature
@@ -234,21 +212,6 @@ def test_every_line_of_a_persona_is_a_fact() -> None:
     found = turn_metrics.get("document-share")(reply, TurnHistory(), [ParsedDocument("\n".join(lines[:2]))])
     assert found == pytest.approx(1 / 2)  # of like and persona
     assert ParsedDocument("What is your persona: a bird?").text == "What is your persona: a bird?"
-
-
-def test_session_continues_or_starts_over() -> None:
-    turns = (("user", "What do herons eat?"), ("assistant", "Herons eat fish."), ("user", "Fish?"),
-             ("assistant", "Herons eat fish, and frogs."), ("user", "Thanks."))  # fmt: skip
-    conversation = Conversation("c", tuple(Turn(*turn) for turn in turns), (Document(FACT),))
-    metrics = {name: turn_metrics.get(name) for name in BANK}
-    session = MetricSession(metrics)
-    fresh = {place: MetricSession(metrics).measure(Sample(conversation, place)) for place in range(5)}
-    for place in (1, 3, 1, 0, 2, 4, 3):  # further on, back, and of another speaker
-        assert session.measure(Sample(conversation, place)) == fresh[place]
-    more = replace(conversation, documents=(Document("Paris is a city."),))
-    assert session.measure(Sample(more, 3)) == MetricSession(metrics).measure(Sample(more, 3)) != fresh[3]
-    whole = MetricSession(metrics).measure(Sample(conversation))
-    assert session.measure(Sample(conversation)) == whole == session.measure(Sample(conversation))
 
 
 def test_a_reply_without_words_adds_nothing_to_the_mean_of_a_conversation() -> None:
@@ -290,98 +253,11 @@ def test_any_text_is_measured(text: str) -> None:
         assert value is None or np.isfinite(value)
 
 
-def test_message_is_parsed_on_demand() -> None:
-    session = MetricSession({"ciu": turn_metrics.get("ciu")}, [FACT])
-    reply = ParsedText("Herons eat fish.")
-    assert session.metrics["ciu"](reply, session.history, session.sources) == 3
-    session.history.add(reply, is_reply=True)
-    assert vars(reply).keys() == {"text", "_pieces", "words", "content"}
-    assert reply.tokens is reply.tokens
-
-
 def test_a_document_of_ten_megabytes() -> None:
     words = np.random.default_rng(0).choice([f"word{i}" for i in range(5000)], 1_500_000)
     session = MetricSession({name: turn_metrics.get(name) for name in BANK}, [" ".join(words)])
     found = session.reply(" ".join(words[1000:1020]))
     assert found["copied-run"] == 20 and found["document-share"] == 1
-
-
-SHAPES = {
-    "all words differ": lambda count: " ".join(f"w{place:x}q" for place in range(count)),
-    "one word": lambda count: "heron " * count,
-    "two words in turn": lambda count: "heron eats " * (count // 2),
-    "no blank": lambda count: "heron." * count,
-    "one long word": lambda count: "x" * 6 * count,
-    "no stop word": lambda count: "heron fish " * (count // 2),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*BANK, "ciu-paper", "meteor", "bleu", "chrf"])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_no_metric_grows_faster_than_its_texts(name: str, shape: str) -> None:
-    """Counted in lines that are run."""
-    if name in {"bleu", "chrf"}:
-        pytest.importorskip("sacrebleu", reason="needs accord[references]")
-    metric = turn_metrics.get(name)
-
-    def work(count: int) -> int:
-        text, lines = SHAPES[shape](count), 0
-        reply, document, history = ParsedText(text), ParsedDocument(text), TurnHistory()
-
-        def trace(frame: object, event: str, argument: object) -> object:
-            nonlocal lines
-            lines += event == "line"
-            return trace
-
-        metric(reply, history, [ParsedDocument("once")])  # fills caches, such as tables of stems
-        sys.settrace(trace)  # type: ignore[arg-type]
-        try:
-            metric(reply, history, [document])
-        finally:
-            sys.settrace(None)
-        return lines
-
-    work(4800)  # fills the cache of stems
-    small, large = work(1200), work(4800)  # words: more than are compared of a reply
-    assert large <= 6 * small + 500  # 16 times as many, were it the square; a step for each doubling is allowed
-
-
-def test_the_longest_run_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fully copied reply takes doubling steps instead of one step per word."""
-    names = [
-        f"w{'abcdefghij'[place // 100]}{'abcdefghij'[place // 10 % 10]}{'qvxzjkwbfg'[place % 10]}"
-        for place in range(190)
-    ]
-    lines = 0
-
-    def trace(frame: object, event: str, argument: object) -> object:
-        nonlocal lines
-        lines += event == "line" and frame.f_code.co_filename == there  # type: ignore[attr-defined]
-        return trace
-
-    longest_run, there = turn_metrics.get("copied-run"), turn_metrics.get("copied-run").__code__.co_filename  # type: ignore[attr-defined]
-    reply, source = ParsedText(" ".join(names)), ParsedDocument(" ".join(["before", *names, "after"]))
-    sys.settrace(trace)  # type: ignore[arg-type]
-    try:
-        found = longest_run(reply, TurnHistory(), [source])
-    finally:
-        sys.settrace(None)
-    assert found == 190 and lines < 400
-    for length in (1, 2, 3, 7, 8, 9, 63, 64, 65):
-        assert copied("copied-run", names[:length], names) == length
-        assert copied("copied-run", [*names[:length], "nowhere", *names[100 : 100 + length]], names) == length
-
-
-def test_document_is_cached_while_in_use() -> None:
-    one, other = (MetricSession({}, [FACT]) for _ in range(2))
-    assert one.sources[0] is other.sources[0]
-    gone = weakref.ref(one.sources[0])
-    del one
-    assert gone() is not None
-    del other
-    gc.collect()
-    assert gone() is None
 
 
 def test_long_text_is_read_up_to_its_limit() -> None:
@@ -405,7 +281,7 @@ def test_the_figures_of_the_notes_on_topical_chat(data: Path) -> None:
     for record in read(data / "topical_usr"):
         if record.conversation.documents:
             turn = record.labels[0].target.turn
-            for name, value in measured(record.conversation.at(turn), metrics)[0].items():
+            for name, value in MetricSession(metrics).measure(Sample(record.conversation, turn))[0].items():
                 assert value is not None
                 values[name].append(value)
             for question, said in people.items():

@@ -11,27 +11,20 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from commands import accord_json, invoke
 from misbehaving_endpoint import answer_any, fault
 from small_sample import sources
-from typer.testing import CliRunner
 from waiting import PATIENCE
 
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
 from accord.models import BatchEndpoint, CallFailed, ChatCompletions, ChatMessage, Prompt, batch_files, batching, wait
 from accord.project import judging
 from accord.testing import Batches, ChatServer, Wire
 
-RUNNER = CliRunner()
 ODD = [b'{"custom_id": "s256:odd", "response": null, "error": "expired"}', b'{"custom_id": "x", "response": "oops"}']
 
 
 def judged(code: int, *more: str) -> dict[str, Any]:
-    result = RUNNER.invoke(app, ["judge", "--batch", "--json", "--limit", "4", *more])
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout)  # type: ignore[no-any-return]
+    return dict(accord_json("judge", "--batch", "--limit", "4", *more, code=code))
 
 
 @pytest.fixture
@@ -43,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None) -> P
 def configure(url: str, mode: str = "logprobs", timeout: float = 60) -> None:
     judge = {"mode": mode, "model": "m1", "base_url": url, "samples": 3, "timeout": timeout}
     Path("accord.yaml").write_text(json.dumps({"models": {"judge": judge}}))
-    assert RUNNER.invoke(app, ["import", *map(str, sources())]).exit_code == 0
+    invoke("import", *map(str, sources()))
 
 
 @pytest.mark.slow
@@ -67,10 +60,8 @@ def test_batch_run_submits_waits_and_fetches(project: Path, mode: str) -> None:
         assert (second["spent"]["requests"], fourth["spent"]["requests"]) == (0, 0) and not fourth["batches"]
         assert len(provider.batches) == 1
         assert not [r for r in server.requests if r["_path"].endswith("/chat/completions")]
-        now = RUNNER.invoke(app, ["judge", "--limit", "4", "--json"])
-        assert now.exit_code == 0 and not json.loads(now.stdout)["requests"], (
-            "asked at once or by batch: the same answers"
-        )
+        now = accord_json("judge", "--limit", "4")
+        assert not now["requests"], "asked at once or by batch: the same answers"
 
 
 @pytest.mark.attack
@@ -113,8 +104,8 @@ def test_refused_and_unknown_batches(project: Path) -> None:
     with ChatServer(provider) as server:
         configure(server.url)
         asked = judged(5)["submitted"]
-        refused = RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"])
-        assert refused.exit_code == 1 and "the provider refused batch-0" in refused.stderr
+        refused = invoke("judge", "--batch", "--limit", "4", code=1)
+        assert "the provider refused batch-0" in refused.stderr
         provider.ends = "completed"
         assert judged(5)["submitted"] == asked, "submitted again on request"
         provider.batches.clear()
@@ -195,8 +186,8 @@ def test_unreadable_result_file_is_downloaded_again_and_its_prompts_are_not_resu
             file = provider.batches["batch-0"]["output_file_id"]
             assert state["status"] == "completed" and f"result file {file}" in state["says"]
             assert reason in state["says"]
-        result = RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"])
-        assert result.exit_code == 5 and f"result file {file}: no line is a JSON object" in result.stdout
+        result = invoke("judge", "--batch", "--limit", "4", code=5)
+        assert f"result file {file}: no line is a JSON object" in result.stdout
         provider.is_damaged = False
         assert judged(0)["answered"] == asked and len(provider.batches) == 1
 
@@ -208,7 +199,7 @@ def test_judge_without_batch_answers_the_prompts_of_an_unreadable_result_file(pr
         configure(server.url)
         asked = judged(5)["submitted"]
         assert "`accord judge` without --batch" in judged(5)["batches"][0]["says"]
-        assert RUNNER.invoke(app, ["judge", "--limit", "4"]).exit_code == 0
+        invoke("judge", "--limit", "4")
         done = judged(0)
         assert done["answered"] == asked and done["submitted"] == 0 and len(provider.batches) == 1
 
@@ -281,8 +272,8 @@ def test_batch_with_lost_answer_is_found_later_and_paid_once(project: Path, list
     provider = LosingAnswers(listed_at=listed_at, seconds=seconds)
     with ChatServer(provider) as server:
         configure(server.url, timeout=2)
-        lost = RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"])
-        assert lost.exit_code == 1 and "the same command looks for it" in lost.stderr
+        lost = invoke("judge", "--batch", "--limit", "4", code=1)
+        assert "the same command looks for it" in lost.stderr
         for _ in range(listed_at - 1):
             waiting = judged(5)
             assert waiting["submitted"] == 0 and waiting["unanswered"].keys() == {"in batch"}
@@ -299,7 +290,7 @@ def test_batch_with_lost_answer_is_submitted_again_after_the_grace_period(
     provider = LosingAnswers(is_started=False)
     with ChatServer(provider) as server:
         configure(server.url)
-        assert RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"]).exit_code == 1
+        invoke("judge", "--batch", "--limit", "4", code=1)
         assert judged(5)["submitted"] == 0 and not provider.batches
         monkeypatch.setattr(judging, "GRACE", timedelta(seconds=-1))
         assert judged(5)["submitted"] and judged(0)["answered"] and len(provider.batches) == 1
@@ -309,7 +300,7 @@ def test_batch_listed_after_the_grace_period_is_still_fetched(project: Path, mon
     provider = LosingAnswers(listed_at=2, page=1)
     with ChatServer(provider) as server:
         configure(server.url)
-        assert RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"]).exit_code == 1
+        invoke("judge", "--batch", "--limit", "4", code=1)
         monkeypatch.setattr(judging, "GRACE", timedelta(seconds=-1))
         asked = judged(5)["submitted"]
         assert asked and len(provider.batches) == 2
@@ -332,7 +323,7 @@ def test_batch_that_was_certainly_not_started_is_submitted_at_once(project: Path
 
     with ChatServer(failing) as server:
         configure(server.url)
-        assert RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"]).exit_code == 1
+        invoke("judge", "--batch", "--limit", "4", code=1)
         is_down = False
         assert judged(5)["submitted"] and judged(0)["answered"] and len(provider.batches) == 1
 
@@ -423,7 +414,7 @@ def test_batch_description_with_invalid_counts(api_key: None) -> None:
 @pytest.mark.slow
 def test_wrong_input(project: Path) -> None:
     def refused(*more: str) -> str:
-        result = RUNNER.invoke(app, ["judge", "--batch", *more])
+        result = invoke("judge", "--batch", *more, code=None)
         assert result.exit_code in {1, 4} and result.stderr.count("\n") == 1 and "sk-secret" not in result.output
         return result.stderr
 

@@ -123,40 +123,6 @@ def test_scripts_of_other_processes_import_names_of_this_release():
     exec("\n".join(lines), {})
 
 
-@pytest.mark.slow
-def test_an_import_in_a_process_of_its_own_keeps_everything(load, tmp_path):
-    speed = load("import_speed")
-    speed.written(tmp_path / "items.jsonl", 30)
-    seconds, peak = speed.measured(speed.ACCORD, tmp_path / "items.jsonl", 30)  # it asserts the counts itself
-    assert seconds > 0 and peak > 0
-
-
-@pytest.mark.slow
-def test_scoring_at_scale_is_measured_in_processes_of_their_own(load):
-    rows = {(row["what"], row["workers"]): row for row in load("scale_scoring").bank_rows(True, 60)}
-    one, two = rows["score-bank", 1], rows["score-bank", 2]
-    assert one["conversations"] == two["conversations"] == 60 and one["ratio_naive"] > 0 and two["ratio"] > 0
-    assert one["microseconds"] > 10 and one["cpu_seconds"] > 0.01
-
-
-@pytest.mark.slow
-def test_a_command_is_measured_in_a_process_of_its_own_and_says_why_it_has_no_figure(load, tmp_path, monkeypatch):
-    speed = load("compare_speed")
-    source = ROOT / "src"
-    files = speed.planted_files(tmp_path, 80, annotators=8)
-    project = tmp_path / "project"
-    assert speed.project(project, source, "lexical", files, rubric=True) is None
-    (project / "accord.yaml").write_text("rubric: rubric.yaml\nevaluators: {m: {head: mixed}}\nfolds: 2\ndraws: 20\n")
-    done = speed.ran(source, project, "compare", "--only", "m")
-    assert done.error is None and done.seconds > 0 and done.user_seconds > 0 and done.megabytes > 20
-    row = speed.rows_of("sample", "accord", source, lambda folder: None, tmp_path)
-    assert row["seconds"] is None and row["note"].startswith("no figure: ")
-    took = iter([4.0, 0.5, 2.0, 0.25, 3.0, 0.75])
-    monkeypatch.setattr(speed, "ran", lambda *_: speed.Ran(next(took), 1.0, 1.0, None))
-    row = speed.rows_of("sample", "accord", source, lambda folder: None, tmp_path, 3)
-    assert (row["seconds"], row["again_seconds"], row["lowest_seconds"], row["runs"]) == (3.0, 0.75, 2.0, 3)
-
-
 @needs_data
 def test_the_comparable_rows_are_those_of_the_manifest(load):
     llm_rubric = load("llm_rubric")
@@ -190,12 +156,3 @@ def test_the_papers_table_of_means_per_system_and_question_is_that_of_its_data(l
         assert [row["mean"] for row in found] == pytest.approx(figures, abs=2e-3)
         assert all(0.1 < row["mean_high"] - row["mean"] < 0.26 for row in found), "the paper says .24"
     assert "mean_low" not in rows["llm_rubric_synth", "DS1", "Q2"], "all answers are equal"
-
-
-def test_the_labels_that_an_order_needs_are_read_between_steps(load):
-    needed = load("workbench_order")._needed
-    falling = np.array([[1.0, 0.8, 0.6, 0.2], [1.0, 0.6, 0.4, 0.2]])  # after 20, 40, 60 and 80 labels
-    assert needed(falling, np.array([0.6, 0.6]), np.array([0, 1])) == pytest.approx((40 + 20 * 0.5) / 400)
-    assert needed(falling, np.array([0.6, 0.6]), np.array([0, 0])) == pytest.approx(60 / 400)
-    assert needed(falling, np.array([1.0, 1.0]), np.array([0, 1])) == 20 / 400
-    assert needed(falling, np.array([0.1, 0.1]), np.array([0, 1])) == 1.0

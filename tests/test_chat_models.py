@@ -9,7 +9,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from ssl import SSLContext
 from typing import Any
 
 import pytest
@@ -23,21 +22,16 @@ from accord.models import (
     CallFailed,
     ChatCompletions,
     ChatMessage,
-    Failure,
     LogprobsJudge,
     Prompt,
-    PromptFlow,
     RecordedJudge,
     Reply,
     Retrying,
-    ScriptedModel,
     Unanswered,
     answer_labels,
-    as_finished,
     fence_for,
     prompt_for,
     read_first_token,
-    run_flow,
 )
 from accord.store import Store
 from accord.testing import ChatServer, Wire, completion
@@ -328,62 +322,6 @@ def test_recording_of_a_benchmark(data: Path, rubric: Rubric) -> None:
 # --- flows --------------------------------------------------------------------------------------------------------
 
 
-def loudest(words: list[str]) -> PromptFlow[str]:
-    """Ask two rounds: two prompts per word, then one about the result."""
-    replies = yield [ask_prompt(word) for word in words]
-    heard = [reply.text for reply in replies if isinstance(reply, Reply)]
-    [last] = yield [ask_prompt(" ".join(heard))]
-    return last.text if isinstance(last, Reply) else last.reason
-
-
-def test_flow_runs_without_a_model() -> None:
-    flow = loudest(["a", "b"])
-    assert [prompt.messages[0].content for prompt in next(flow)] == ["a", "b"]
-    assert flow.send([Reply("A"), Failure("refused")])[0].messages[0].content == "A"
-    with pytest.raises(StopIteration) as end:
-        flow.send([Reply("A!")])
-    assert end.value.value == "A!"
-
-
-def test_driver_answers_rounds_and_returns_failures_as_values() -> None:
-    def script(prompt: Prompt) -> str | Failure:
-        word = prompt.messages[0].content
-        return Failure("refused") if word == "b" else word.upper()
-
-    model = ScriptedModel(script)
-    assert run_flow(loudest(["a", "b", "c"]), model) == "A C"
-    assert len(model.asked) == 4
-
-
-def test_as_finished_takes_items_as_slots_free_up_and_stops_on_errors() -> None:
-    running = most = 0
-
-    async def work(item: int) -> int:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.001)
-        running -= 1
-        if item == 50:
-            raise ModelError("dead")
-        return item * 2
-
-    async def collect() -> list[tuple[int, int]]:
-        return [pair async for pair in as_finished(work, range(40), concurrency=7)]
-
-    assert sorted(asyncio.run(collect())) == [(i, 2 * i) for i in range(40)]
-    assert most == 7
-    finished: list[int] = []
-
-    async def failing() -> None:
-        async for item, _ in as_finished(work, range(100), concurrency=3):
-            finished.append(item)
-
-    with pytest.raises(ModelError, match="dead"):
-        asyncio.run(failing())
-    assert set(range(48)) <= set(finished) <= set(range(53)), "items in progress are finished, and no new item is taken"
-
-
 @pytest.mark.slow
 def test_interrupt_waits_for_cancelled_work() -> None:
     from accord.models import wait
@@ -416,41 +354,3 @@ def test_interrupt_waits_for_cancelled_work() -> None:
 
     with pytest.raises(RuntimeError, match="await the work instead"):
         wait(inside())
-
-
-def test_requests_are_spread_over_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[_Waiting] = []
-
-    class _Waiting:
-        def __init__(self, *options: Any) -> None:
-            opened.append(self)
-            self.certificates = options[-1]
-            self.busy = self.most = 0
-            self.is_closed = False
-
-        async def post(self, path: str, **_: Any) -> bytes:
-            self.busy += 1
-            self.most = max(self.most, self.busy)
-            await asyncio.sleep(0)
-            self.busy -= 1
-            said = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "4"}}
-            return json.dumps({"id": "c", "model": "m", "choices": [said]}).encode()
-
-        async def close(self) -> None:
-            self.is_closed = True
-
-    monkeypatch.setattr("accord.models.client.open_client", _Waiting)
-    prompt = Prompt((ChatMessage("user", "Hello?"),))
-
-    async def run(at_once: int) -> None:
-        model = ChatCompletions("m", "http://127.0.0.1/v1")
-        for _ in range(3):
-            assert {reply.text for reply in await asyncio.gather(*(model.ask(prompt) for _ in range(at_once)))} == {"4"}
-        await model.close()
-
-    for at_once, clients in ((1, 1), (16, 1), (17, 2), (64, 4), (300, 8)):
-        opened.clear()
-        asyncio.run(run(at_once))
-        assert len(opened) == clients and all(each.is_closed and not each.busy for each in opened)
-        assert isinstance(opened[0].certificates, SSLContext) and len({each.certificates for each in opened}) == 1
-        assert max(each.most for each in opened) <= max(16, -(-at_once // 8))

@@ -20,58 +20,28 @@ from typing import Any
 import polars as pl
 import pytest
 import yaml
+from commands import accord_json, invoke, printed, read_rows, refused, write, write_rows
 from misbehaving_endpoint import answer_any
 from new_project import new_project
 from processes import Forked
 from small_sample import sources
-from typer.testing import CliRunner
 from waiting import PATIENCE
 
 from accord import open as open_project
 from accord.cli import (
     Progress,
-    app,
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput
-from accord.evidence import Column, EvidenceTable, LearnedEvidence, Source, Training
-from accord.evidence import sources as sources_of_evidence
-from accord.models import Flow, without_requests
 from accord.project import with_settings
 from accord.store import Store, Studies
 from accord.studies import StudySession
 from accord.testing import ChatServer, completion, tokens_in
-from accord.values import Sample
 
 CHATS, RATINGS = map(str, sources())
+pytestmark = pytest.mark.usefixtures("working_folder")
 PLAIN = "folds: 3\ndraws: 50\nevaluators: {calibration: {head: mixed}}\n"
 """For what is no matter of which head is fitted, or of how wide its intervals are."""
-
-
-@pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ACCORD_MODELS", str(tmp_path / "models"))  # what was pulled here changes no test
-    for name in ("ACCORD_STORE", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
-def accord(*arguments: str, code: int = 0) -> str:
-    """Run a command in this process; its stdout, or for a failure its one line on stderr."""
-    result = CliRunner().invoke(app, list(arguments))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    if code in (0, 5):
-        return result.stdout
-    complaint = [line for line in result.stderr.splitlines() if line.startswith("accord: ")]
-    assert len(complaint) == 1, result.stderr
-    return complaint[0]
-
-
-def refused(*arguments: str) -> str:
-    return accord(*arguments, code=1)
 
 
 @cache
@@ -82,7 +52,7 @@ def stored(*questions: str) -> bytes:
         ratings = "rated.csv"
         pl.read_csv(RATINGS).select("conversation", "annotator", *questions).write_csv(ratings)
     new_project()
-    accord("import", CHATS, ratings)
+    printed("import", CHATS, ratings)
     return Path("accord.db").read_bytes()
 
 
@@ -94,52 +64,44 @@ def imported(*questions: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_way_by_single_steps(project: Path) -> None:
-    assert "wrote accord.yaml" in accord("init")
-    assert "kept accord.yaml as it is" in accord("init")
-    written = Path("accord.yaml").read_text()
-    assert written.count("folds: 5\n") == 1
-    Path("accord.yaml").write_text(written.replace("folds: 5\n", PLAIN))
-    assert "40 conversations imported" in accord("import", CHATS, RATINGS)
-    again = json.loads(accord("import", RATINGS, CHATS, "--json"))
+def test_the_whole_way_by_single_steps() -> None:
+    written = accord_json("init", "--prompts", "prompts")["written"]
+    assert {"accord.yaml", "rubric.yaml"} < set(written) and all(Path(name).is_file() for name in written)
+    assert "kept accord.yaml as it is" in printed("init")
+    assert "unknown rubric 'llm-rubirc'" in refused("init", "--rubric", "llm-rubirc")
+    settings = Path("accord.yaml").read_text()
+    assert settings.count("folds: 5\n") == 1
+    write("accord.yaml", settings.replace("folds: 5\n", PLAIN))
+    assert "40 conversations imported" in printed("import", CHATS, RATINGS)
+    again = accord_json("import", RATINGS, CHATS)
     assert again["conversations"] == {"new": 0, "known": 40} and again["labels"]["new"] == 0
-    fitted = json.loads(accord("fit", "calibration", "--json"))
-    compared = json.loads(accord("compare", "--json"))
+    fitted, compared = accord_json("fit", "calibration"), accord_json("compare")
     rows = {row["system"]: row for row in compared["rows"]}
     assert len(fitted["comparison"]["rows"]) > 2 and "mixture" in rows
     assert all(row == rows[row["system"]] for row in fitted["comparison"]["rows"]), "the same seed gives the same table"
-    for ending in ("jsonl", "csv", "parquet"):
-        said = accord(
-            "score", CHATS, "--out", f"scores.{ending}", "--panel", "amira", "--panel", "bruno", "--rule", "min"
-        )
-        assert "40 conversations scored" in said
-    rows = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
-    frame = pl.read_parquet("scores.parquet")
-    assert frame["value"].to_list() == [row["value"] for row in rows] == pl.read_csv("scores.csv")["value"].to_list()
-    assert {row["annotator"] for row in rows} == {"min"}
-    assert "report in report.html" in accord("report")
-    assert "passed" in accord("gate", "--min-agreement=-1", "--min-mean", "1", "--include-training")
+    printed("score", CHATS, "--out", "scores.jsonl", "--panel", "amira", "--panel", "bruno", "--rule", "min")
+    assert {row["annotator"] for row in read_rows("scores.jsonl")} == {"min"}
     assert "learned from every conversation" in refused("gate", "--min-mean", "1")
-    failing = CliRunner().invoke(app, ["gate", "--min-agreement", "0.99", "--min-mean", "1", "--include-training"])
-    assert failing.exit_code == 3 and failing.output.count("required 0.99: failed") == 1
+    failing = invoke("gate", "--min-agreement", "0.99", "--min-mean", "1", "--include-training", code=3)
+    assert failing.output.count("required 0.99: failed") == 1
     assert failing.stderr.strip() == "accord: gate failed: 1 of 3 conditions not met"
-    assert "within annotators, lower bound" in accord("gate", "--min-within=-1")
-    assert "1 of 2 conditions" in accord("gate", "--min-agreement=-1", "--min-within", "0.99", code=3)
-    Path("twice.jsonl").write_text(2 * Path(CHATS).read_text())
+    assert "within annotators, lower bound" in printed("gate", "--min-within=-1")
+    assert "1 of 2 conditions" in refused("gate", "--min-agreement=-1", "--min-within", "0.99", code=3)
+    write("twice.jsonl", 2 * Path(CHATS).read_text())
     assert "two conversations have the id 'support-001'" in refused("score", "twice.jsonl", "--out", "s.jsonl")
 
 
 @pytest.mark.slow
-def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project: Path) -> None:
+def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> None:
     evil = "<script>alert(1)</script>{{ 7*7 }}"
-    chats = [json.loads(line) for line in Path(CHATS).read_text().splitlines()]
+    chats = read_rows(CHATS)
     for chat in chats:
         chat["messages"][0]["content"] = evil
-    Path("evil.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+    write_rows("evil.jsonl", chats)
     ratings = Path(RATINGS).read_text().replace("amira", '"<img src=x onerror=alert(2)>"')
     Path("ratings.csv").write_text(ratings)
-    Path("accord.yaml").write_text("metrics: [words]\n" + PLAIN)
-    accord("run", "evil.jsonl", "ratings.csv", "--out", "out", "--evaluator", "calibration")
+    write("accord.yaml", "metrics: [words]\n" + PLAIN)
+    printed("run", "evil.jsonl", "ratings.csv", "--out", "out", "--evaluator", "calibration")
     page = Path("out/report.html").read_text()
     assert (
         "<script" not in page and "onerror=alert(2)>" not in page and "49" not in page.split("&lt;script&gt;")[1][:60]
@@ -150,8 +112,8 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project
 
 
 @pytest.mark.slow
-def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
-    result = CliRunner().invoke(app, ["demo"])
+def test_demo_and_real_data_are_one_command(data: Path) -> None:
+    result = invoke("demo")
     first, about, *_ = result.stdout.split("\n\n")
     assert first.startswith(
         "The evaluator predicts Q0 as rated by 4 annotators. On 507 ratings of unseen conversations"
@@ -167,52 +129,27 @@ def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
         "scores.jsonl",
     ]  # fmt: skip
     # The network has tests of its own, and so have intervals.
-    Path("accord.yaml").write_text("draws: 20\nevaluators: {calibration: {head: mixed}}\n")
+    write("accord.yaml", "draws: 20\nevaluators: {calibration: {head: mixed}}\n")
     synth = str(data / "llm_rubric_synth")
     named = ["--evaluator", "calibration"]  # all that can be made are compared in the demo
-    result = json.loads(accord("run", synth, "--recorded", synth, "--out", "real", "--json", *named))
+    result = json.loads(printed("run", synth, "--recorded", synth, "--out", "real", "--json", *named))
     rows = {row["system"]: row for row in result["comparison"]["rows"]}
     assert rows["calibration"]["n"] == 662
     assert rows["calibration"]["rmse"] < 0.73 and rows["calibration"]["pearson"] > 0.46
 
 
 @pytest.mark.slow
-def test_a_judge_on_the_wire_is_asked_once_and_never_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    with ChatServer(lambda request: completion("3", {"3": 0.6, "2": 0.3, "1": 0.05})) as server:
-        Path("accord.yaml").write_text(
-            f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}}}\n{PLAIN}"
-        )
-        imported()
-        accord("judge", "--limit", "10")
-        asked = len(server.requests)
-        whole = json.loads(accord("judge", "--json"))
-        assert whole["samples"] == 40 and whole["answered"] == 30 * 9 + 10 * 5
-        assert len(server.requests) == whole["answered"], "the first ten were not asked for again"
-        assert 0 < asked < whole["answered"]
-        before = len(server.requests)
-        accord("fit")
-        accord("score", CHATS, "--out", "scores.csv")
-        assert len(server.requests) == before
-        rows = json.loads(accord("compare", "--only", "calibration", "--json"))["rows"]
-        assert "judge-expected" in {row["system"] for row in rows}
-    assert "sk-secret" not in "".join(path.read_text(errors="ignore") for path in Path().rglob("*") if path.is_file())
-
-
-@pytest.mark.slow
-def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_questions_more_labels_groups_and_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(lambda request: completion("3", {"3": 0.5, str(1 + len(str(request)) % 4): 0.4})) as server:
-        Path("accord.yaml").write_text(
-            f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}}}\n{PLAIN}"
-        )
+        write("accord.yaml", f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}}}\n{PLAIN}")
         imported()
-        accord("judge", "--limit", "36")
-        accord("fit")
+        printed("judge", "--limit", "36")
+        printed("fit")
         asked = len(server.requests)
-        said = json.loads(accord("score", CHATS, "--out", "few.jsonl", "--ask", "2", "--json"))
+        said = accord_json("score", CHATS, "--out", "few.jsonl", "--ask", "2")
         assert said["scored"] == 40 and len(server.requests) - asked <= 2 * 40
-        few = [json.loads(line) for line in Path("few.jsonl").read_text().splitlines()]
+        few = read_rows("few.jsonl")
         assert all("|asked:" in row["signature"] and row["band_low"] <= row["band_high"] for row in few)
         before = len(server.requests)
         assert "unknown annotator 'nobody'" in refused(
@@ -223,53 +160,42 @@ def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeyp
             "score", CHATS, "--out", "s.jsonl", "--ask", "2", "--panel", "amira"
         )
         assert "unknown loss 'cubed'" in refused("score", CHATS, "--out", "s.jsonl", "--loss", "cubed")
-        accord("score", CHATS, "--out", "median.jsonl", "--loss", "absolute")
+        printed("score", CHATS, "--out", "median.jsonl", "--loss", "absolute")
         assert {json.loads(line)["value"] for line in Path("median.jsonl").read_text().splitlines()} <= {1, 2, 3, 4}
-    assert "to fill in: queue.csv" in accord("label", "next", "-n", "3", "--out", "queue.csv")
+    assert "to fill in: queue.csv" in printed("label", "next", "-n", "3", "--out", "queue.csv")
     rows = pl.read_csv("queue.csv").rows(named=True)
     assert len(rows) == 3 and {row["question"] for row in rows} == {"Q0"}
     assert "unknown annotator 'nobody'" in refused("label", "next", "--annotator", "nobody")
-    groups = json.loads(accord("compare", "--only", "calibration", "--by", "annotator", "--json"))["groups_by"]
+    groups = accord_json("compare", "--only", "calibration", "--by", "annotator")["groups_by"]
     assert {group["group"] for group in groups} == set(pl.read_csv(RATINGS)["annotator"])
-    assert "worth" in accord("estimate")
+    assert "worth" in printed("estimate")
 
 
 @pytest.mark.slow
-def test_a_mixture_of_cheap_metrics_from_labels_to_a_report(project: Path) -> None:
-    Path("accord.yaml").write_text("metrics: [bank]\nevaluator: mixture\nfolds: 3\ndraws: 50\n")
-    imported()
-    assert "saved in evaluators/mixture" in accord("fit")
-    assert "40 conversations scored" in accord("score", CHATS, "--out", "s.parquet")
-    assert {"words", "ciu"} <= set(json.loads(pl.read_parquet("s.parquet")["attributions"][0]))
-    assert "needs a calibration" in refused("score", CHATS, "--out", "s.csv", "--ask", "2")
-    accord("report")
-    assert "Largest effect of each metric on the score" in Path("report.html").read_text()
-
-
-@pytest.mark.slow
-def test_settings_are_chosen_inside_the_training_folds(project: Path) -> None:
+def test_settings_are_chosen_inside_the_training_folds() -> None:
     choose = "{own_slopes: [false, true], threshold_spread: [0.1, 0.3]}"
-    Path("accord.yaml").write_text(
-        f"metrics: [words]\nevaluators: {{calibration: {{head: mixed, tune: {choose}}}}}\nfolds: 2\ndraws: 20\n"
+    write(
+        "accord.yaml",
+        f"metrics: [words]\nevaluators: {{calibration: {{head: mixed, tune: {choose}}}}}\nfolds: 2\ndraws: 20\n",
     )
     imported("Q0")
-    fitted = json.loads(accord("fit", "--json"))
+    fitted = accord_json("fit")
     assert fitted["comparison"]["rows"][0]["n"] == 127
     assert "slopes:" in fitted["evaluator"]["signature"]
-    assert "passed" in accord("gate", "--min-agreement=-1")
+    assert "passed" in printed("gate", "--min-agreement=-1")
 
 
 @pytest.mark.slow
-def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
-    Path("accord.yaml").write_text("metrics: [overlap-documents]\n" + PLAIN)
+def test_scores_say_what_is_missing_and_end_with_5() -> None:
+    write("accord.yaml", "metrics: [overlap-documents]\n" + PLAIN)
     imported()
-    accord("fit")
-    said = accord("score", CHATS, "--out", "scores.jsonl", code=5)
+    printed("fit")
+    said = printed("score", CHATS, "--out", "scores.jsonl", code=5)
     assert "30 conversations scored" in said and "10 unscored: no evidence; nothing to measure" in said
     gate = ["gate", "--min-mean", "1", "--include-training"]
-    failed = CliRunner().invoke(app, gate)
-    assert failed.exit_code == 3 and "share of targets that are scored: 0.750, required 1: failed" in failed.stdout
-    assert "passed" in accord(*gate, "--max-unscored", "0.3")
+    failed = invoke(*gate, code=3)
+    assert "share of targets that are scored: 0.750, required 1: failed" in failed.stdout
+    assert "passed" in printed(*gate, "--max-unscored", "0.3")
 
 
 @pytest.mark.parametrize(
@@ -340,12 +266,11 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
 )
 @pytest.mark.attack
 def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: str) -> None:
-    Path("accord.yaml").write_text("models: {}\n")
+    write("accord.yaml", "models: {}\n")
     imported()
-    Path("accord.yaml").write_text(f"studies:\n  {study}\n  good: {{title: Fine}}\n")
+    write("accord.yaml", f"studies:\n  {study}\n  good: {{title: Fine}}\n")
     for arguments in (["users", "list", "--json"], ["watch", "--json"]):
-        result = CliRunner().invoke(app, arguments)
-        assert result.exit_code == 0, result.output
+        result = invoke(*arguments)
         assert result.stderr.count(f"note: {error}") == 1 and "study '" not in result.stdout
     with open_project() as opened:
         assert list(opened.config.studies) == [yaml.safe_load(f"{{{study}}}").popitem()[0], "good"]
@@ -395,7 +320,7 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
 @pytest.mark.attack
 def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
     imported()
-    Path("accord.yaml").write_text(config)
+    write("accord.yaml", config)
     command = "judge" if config.startswith("models") else "fit" if config.startswith("evaluator:") else "compare"
     said = refused(command)
     assert says in said and "no evaluator can be made" not in said
@@ -412,7 +337,7 @@ def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
     ],
 )  # fmt: skip
 def test_the_keys_of_the_first_version_are_refused_with_what_is_written_instead(config: str, says: str) -> None:
-    Path("accord.yaml").write_text(config)
+    write("accord.yaml", config)
     said = refused("fit")
     assert said.startswith("accord: accord.yaml: ") and says in said
 
@@ -422,9 +347,9 @@ def labels(*rows: str) -> str:
     return "labels.csv"
 
 
-def test_labels_off_the_scale_and_of_unknown_conversations(project: Path) -> None:
+def test_labels_off_the_scale_and_of_unknown_conversations() -> None:
     new_project()
-    accord("import", CHATS)
+    printed("import", CHATS)
     good = "support-001,ann,Q0,3"
     assert "labels.csv, line 3: label of 'ann' on support-001, question 'Q0': got 7, allowed: 1, 2, 3, 4" in refused(
         "import", labels(good, "support-001,ann,Q0,7")
@@ -433,78 +358,64 @@ def test_labels_off_the_scale_and_of_unknown_conversations(project: Path) -> Non
         "import", labels(good, "nobody,ann,Q0,3")
     )
     said = json.loads(
-        accord("import", labels(good, "nobody,ann,Q0,3", "support-001,ann,Q0,9"), "--skip-bad-rows", "--json")
+        printed("import", labels(good, "nobody,ann,Q0,3", "support-001,ann,Q0,9"), "--skip-bad-rows", "--json")
     )
     assert said["labels"]["new"] + said["labels"]["known"] == 1 and said["skipped"] == 2
 
 
-@pytest.mark.slow
-def test_an_annotator_nobody_knows(project: Path) -> None:
-    Path("accord.yaml").write_text(PLAIN)
-    imported()
-    accord("fit")
-    said = refused("score", CHATS, "--out", "s.jsonl", "--annotator", "amirra")
-    assert "unknown annotator 'amirra'. Did you mean 'amira'? Available: amira, bruno, chen, dilek." in said
-    assert "the suffix is one of .jsonl, .csv, .parquet" in refused("score", CHATS, "--out", "s.txt")
-    assert "unknown panel rule 'median'" in refused(
-        "score", CHATS, "--out", "s.jsonl", "--panel", "amira", "--rule", "median"
-    )
-
-
-def test_good_rows_before_a_bad_one_are_kept(project: Path) -> None:
+def test_good_rows_and_labels_before_a_bad_one_are_kept() -> None:
     new_project()
     good = Path(CHATS).read_text().splitlines()[:3]
-    Path("chats.jsonl").write_text("\n".join([*good, "{broken"]) + "\n")
+    write("chats.jsonl", "\n".join([*good, "{broken"]) + "\n")
     assert "chats.jsonl, line 4: not JSON" in refused("import", "chats.jsonl")
-    assert "0 conversations imported, 3 already there" in accord("import", "chats.jsonl", "--skip-bad-rows")
+    assert "0 conversations imported, 3 already there" in printed("import", "chats.jsonl", "--skip-bad-rows")
+    rows = ["support-001,ann,Q0,3", "support-002,ann,Q0,3"]
+    refused("import", labels(*rows, "support-003,ann,Q0,9"))
+    assert accord_json("import", labels(*rows, "support-003,ann,Q0,4"))["labels"] == {"new": 1, "known": 2}
 
 
 @pytest.mark.slow
-def test_a_failing_score_leaves_the_file_that_was_there(project: Path) -> None:
-    Path("keep.jsonl").write_text("precious")
-    Path("accord.yaml").write_text(PLAIN)
+def test_a_failing_score_leaves_the_file_that_was_there() -> None:
+    write("keep.jsonl", "precious")
+    write("accord.yaml", PLAIN)
     imported()
-    accord("fit")
+    printed("fit")
     assert "no file nowhere.jsonl" in refused("score", "nowhere.jsonl", "--out", "keep.jsonl", "--force")
-    Path("bad.jsonl").write_text(Path(CHATS).read_text() + "{broken\n")
+    write("bad.jsonl", Path(CHATS).read_text() + "{broken\n")
     assert "line 41: not JSON" in refused("score", "bad.jsonl", "--out", "keep.jsonl", "--force")
     assert Path("keep.jsonl").read_text() == "precious"
-    both = ["--annotator", "amira", "--panel", "bruno"]
-    assert "exclude each other" in refused("score", CHATS, "--out", "s.jsonl", *both)
-    assert "name its members with --panel" in refused("score", CHATS, "--out", "s.jsonl", "--rule", "max")
+    for arguments, says in (
+        ("--annotator amirra", "unknown annotator 'amirra'. Did you mean 'amira'? Available: amira, bruno, chen, dilek."),
+        ("--panel amira --rule median", "unknown panel rule 'median'"),
+        ("--annotator amira --panel bruno", "exclude each other"),
+        ("--rule max", "name its members with --panel"),
+    ):  # fmt: skip
+        assert says in refused("score", CHATS, "--out", "s.jsonl", *arguments.split())
+    assert "the suffix is one of .jsonl, .csv, .parquet" in refused("score", CHATS, "--out", "s.txt")
     for nowhere in ("bad.jsonl/scores.jsonl", "/proc/nowhere/scores.jsonl"):
         refused("score", CHATS, "--out", nowhere)
 
 
-def test_good_labels_before_a_bad_one_are_kept(project: Path) -> None:
-    new_project()
-    accord("import", CHATS)
-    refused("import", labels("support-001,ann,Q0,3", "support-002,ann,Q0,3", "support-003,ann,Q0,9"))
-    fixed = labels("support-001,ann,Q0,3", "support-002,ann,Q0,3", "support-003,ann,Q0,4")
-    assert json.loads(accord("import", fixed, "--json"))["labels"] == {"new": 1, "known": 2}
-
-
-def test_one_column_map_serves_conversations_and_labels(project: Path) -> None:
+def test_one_column_map_serves_conversations_and_labels() -> None:
     new_project()
     Path("t.csv").write_text("cid,prompt,response\nx,hello,hi\n")
     Path("l.csv").write_text("cid,who,Q0,Quality\nx,ann,3,2\n")
     columns = ["--columns", "conversation=cid", "--columns", "annotator=who"]
-    said = accord("import", "t.csv", "l.csv", *columns, "--format", "table")
+    said = printed("import", "t.csv", "l.csv", *columns, "--format", "table")
     assert "1 conversation imported" in said and "1 label imported" in said
     assert "no file has a column 'whom'" in refused("import", "t.csv", "--columns", "annotator=whom")
     Path("l2.csv").write_text("cid,who,question,value\nx,ann,Quality,2\n")
-    found = json.loads(accord("import", "l2.csv", *columns, "--json"))
+    found = accord_json("import", "l2.csv", *columns)
     assert found["labels"]["new"] == 1 and found["other_questions"] == {"Quality": 1}
     assert "give a number" in refused("gate", "--min-agreement", "nan")
 
 
 def test_usage_errors_end_with_2() -> None:
-    result = CliRunner().invoke(app, ["score"])
-    assert result.exit_code == 2
+    invoke("score", code=2)
 
 
 def test_plugins_and_schema() -> None:
-    listed = json.loads(accord("plugins", "--json"))
+    listed = accord_json("plugins")
     assert set(listed) == {
         "formats", "metrics", "sources", "heads", "selection policies", "selectors", "rivals", "presets", "rubrics",
     }  # fmt: skip
@@ -517,7 +428,7 @@ def test_plugins_and_schema() -> None:
         "calibration", "mixture", "svr", "issues", "learned-rubric", "in-context", "label-free",
     }  # fmt: skip
     assert all(says.strip() for found in listed.values() for says in found.values())
-    schema: dict[str, Any] = json.loads(accord("schema"))
+    schema: dict[str, Any] = json.loads(printed("schema"))
     assert schema["additionalProperties"] is False and {"models", "sources"} < set(schema["properties"])
     assert schema["properties"]["sources"]["properties"]["issues"]["additionalProperties"] is False
     published = Path(__file__).parents[1] / "docs" / "accord.schema.json"
@@ -547,7 +458,7 @@ main()
 
 
 @pytest.mark.slow
-def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(project: Path) -> None:
+def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on() -> None:
     new_project()
     row = json.loads(Path(CHATS).read_text().splitlines()[0])
     with Path("many.jsonl").open("w") as stream:
@@ -559,12 +470,12 @@ def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(
     assert running.returncode == 130, errors
     assert errors.strip().splitlines()[-1].startswith("accord: interrupted. Finished work is stored")
     assert "Traceback" not in errors
-    result = json.loads(accord("import", "many.jsonl", "--json"))["conversations"]
+    result = accord_json("import", "many.jsonl")["conversations"]
     assert 0 < result["known"] < 5000 and result["new"] + result["known"] == 5000
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_in_one_line(project: Path) -> None:
+def test_a_full_disk_ends_in_one_line() -> None:
     new_project()
     row = json.loads(Path(CHATS).read_text().splitlines()[0])
     Path("many.jsonl").write_text("".join(json.dumps({**row, "id": f"c{i}"}) + "\n" for i in range(5000)))
@@ -589,7 +500,7 @@ def run_with_full_disk(size: int, *arguments: str) -> subprocess.CompletedProces
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_log", [False, True], ids=["closed", "with-log"])
-def test_store_is_readable_on_a_full_disk(project: Path, has_log: bool) -> None:
+def test_store_is_readable_on_a_full_disk(has_log: bool) -> None:
     imported()
     database = sqlite3.connect("accord.db", isolation_level=None)
     if has_log:  # as a process that was killed leaves it
@@ -612,25 +523,23 @@ def test_store_is_readable_on_a_full_disk(project: Path, has_log: bool) -> None:
 
 
 @pytest.mark.slow
-def test_a_judging_run_is_priced_before_and_capped_while_it_runs(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_judging_run_is_priced_before_and_capped_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(answer_any) as server:
-        Path("accord.yaml").write_text(f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\n")
+        write("accord.yaml", f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\n")
         imported()
-        plan = json.loads(accord("judge", "--plan", "--json"))
+        plan = accord_json("judge", "--plan")
         assert plan["requests"] == 40 and plan["questions"] == 30 * 9 + 10 * 5 and plan["unpriced"] == "m1"
         assert not server.requests, "a plan asks nobody"
-        assert "price of 'm1' unknown; add it to prices.yaml" in accord("judge", "--plan")
+        assert "price of 'm1' unknown; add it to prices.yaml" in printed("judge", "--plan")
         Path("prices.yaml").write_text("models: {m1: {input: 1, output: 2}}\n")
-        assert "in money" in accord("judge", "--plan")
-        said = accord("judge", "--max-requests", "25", code=4)
+        assert "in money" in printed("judge", "--plan")
+        said = refused("judge", "--max-requests", "25", code=4)
         assert "the next request would exceed the budget of 25 requests" in said
         assert len(server.requests) == 25
-        half = json.loads(accord("judge", "--plan", "--json"))
+        half = accord_json("judge", "--plan")
         assert half["requests"] == 15 and half["answered"] > 0
-        result = json.loads(accord("judge", "--json"))
+        result = accord_json("judge")
         assert len(server.requests) == 40 and result["spent"]["requests"] == 15
         sent = [tokens_in(each["input"], json.dumps(each["questions"])) for each in server.requests[25:]]
         assert result["spent"]["money"] == pytest.approx(sum(sent) / 1e6)
@@ -640,38 +549,42 @@ FEW = "metrics: [words, ciu]\nfolds: 2\ndraws: 20\nevaluators: {plain: {head: mi
 
 
 @pytest.mark.slow
-def test_several_evaluators_are_fitted_one_after_the_other(project: Path) -> None:
-    Path("accord.yaml").write_text(FEW)
+def test_several_evaluators_are_fitted_one_after_the_other() -> None:
+    write("accord.yaml", FEW)
     imported("Q0")
-    plans = json.loads(accord("fit", "plain", "curved", "--plan", "--json"))
+    plans = accord_json("fit", "plain", "curved", "--plan")
     assert [each["requests"] for each in plans] == [0, 0] and not Path("evaluators").exists()
-    said = accord("fit", "plain", "curved")
+    said = printed("fit", "plain", "curved")
     assert "saved in evaluators/plain" in said and "saved in evaluators/curved" in said
     assert sorted(path.name for path in Path("evaluators").iterdir()) == ["curved", "plain"]
-    told = json.loads(accord("fit", "plain", "curved", "--json"))
+    told = accord_json("fit", "plain", "curved")
     assert [one["folder"] for one in told] == ["evaluators/plain", "evaluators/curved"]
     assert [one["comparison"]["rows"][0]["system"] for one in told] == ["plain", "curved"]
-    assert "40 conversations scored" in accord("score", CHATS, "--out", "s.jsonl", "--evaluator", "evaluators/curved")
-    assert "saved in elsewhere" in accord("fit", "curved", "--out", "elsewhere")
-    assert "40 conversations scored" in accord("score", CHATS, "--out", "s.jsonl"), "the one fitted last"
+    curved = ["--evaluator", "evaluators/curved"]
+    assert "40 conversations scored" in printed("score", CHATS, "--out", "s.jsonl", *curved)
+    assert "needs a calibration" in refused("score", CHATS, "--out", "s.csv", "--ask", "2", *curved)
+    assert accord_json("report", "curved", "--out", "curved.html") == {"report": "curved.html"}
+    assert "curved has an RMSE" in Path("curved.html").read_text()
+    assert "saved in elsewhere" in printed("fit", "curved", "--out", "elsewhere")
+    assert "40 conversations scored" in printed("score", CHATS, "--out", "s.jsonl"), "the one fitted last"
 
 
 @pytest.mark.slow
-def test_fit_best_learns_the_evaluator_that_compare_decides_for(project: Path) -> None:
-    Path("accord.yaml").write_text(FEW)
+def test_fit_best_learns_the_evaluator_that_compare_decides_for() -> None:
+    write("accord.yaml", FEW)
     imported("Q0")
-    compared = json.loads(accord("compare", "--json"))
+    compared = accord_json("compare")
     decision = compared["decision"]
     best = decision["evaluator"]
     assert decision["status"] == "not enough labels" and best == "constant", "40 conversations, nothing predicts them"
-    assert decision["text"] in accord("compare")
-    assert f"saved in evaluators/{best}" in accord("fit", "--best")
+    assert decision["text"] in printed("compare")
+    assert f"saved in evaluators/{best}" in printed("fit", "--best")
     assert [path.name for path in Path("evaluators").iterdir()] == [best]
 
 
 @pytest.mark.slow
-def test_settings_of_one_run_do_not_need_a_file(project: Path) -> None:
-    Path("accord.yaml").write_text(FEW)
+def test_settings_of_one_run_do_not_need_a_file() -> None:
+    write("accord.yaml", FEW)
     imported("Q0")
     settings = [
         "--set",
@@ -681,154 +594,58 @@ def test_settings_of_one_run_do_not_need_a_file(project: Path) -> None:
         "--set",
         "evaluators.plain.settings.threshold_spread=0.2",
     ]
-    fitted = json.loads(accord("fit", "plain", *settings, "--json"))
+    fitted = accord_json("fit", "plain", *settings)
     assert fitted["comparison"]["folds"] == 3
     assert Path("accord.yaml").read_text() == FEW, "the file stays as it is"
-    again = json.loads(accord("fit", "plain", "--json"))
+    again = accord_json("fit", "plain")
     assert again["comparison"]["folds"] == 2
     assert again["evaluator"] != fitted["evaluator"]
-    compared = json.loads(accord("compare", "--only", "plain", *settings, "--json"))
+    compared = accord_json("compare", "--only", "plain", *settings)
     assert compared["folds"] == 3
 
 
 @pytest.mark.slow
-def test_another_question_than_the_main_one_is_learned(project: Path) -> None:
-    Path("accord.yaml").write_text(FEW)
+def test_another_question_than_the_main_one_is_learned() -> None:
+    write("accord.yaml", FEW)
     imported("Q0", "Q3")
-    fitted = json.loads(accord("fit", "plain", "--question", "Q3", "--out", "third", "--json"))
+    fitted = accord_json("fit", "plain", "--question", "Q3", "--out", "third")
     assert fitted["comparison"]["question"] == "Q3"
     third = pl.read_csv(RATINGS)["Q3"]
     assert fitted["comparison"]["ratings"] == (third != "NA").sum() == 96
-    accord("score", CHATS, "--out", "s.jsonl", "--evaluator", "third")
+    printed("score", CHATS, "--out", "s.jsonl", "--evaluator", "third")
     assert all("|question:Q3|" in json.loads(line)["signature"] for line in Path("s.jsonl").read_text().splitlines())
 
 
 @pytest.mark.slow
-def test_evaluators_are_compared_in_processes_of_their_own(project: Path) -> None:
-    Path("accord.yaml").write_text(FEW)
+def test_evaluators_are_compared_in_processes_of_their_own() -> None:
+    write("accord.yaml", FEW)
     imported("Q0")
-    one, two = (json.loads(accord("compare", "--only", "plain", "--only", "curved", "--jobs", jobs, "--json"))
+    one, two = (accord_json("compare", "--only", "plain", "--only", "curved", "--jobs", jobs)
                 for jobs in "12")  # fmt: skip
     assert one == two
     systems = [row["system"] for row in one["rows"]]
     assert {"plain", "curved"} < set(systems) and not {"calibration", "mixture"} & set(systems)
-    alone = accord("compare", "--only", "curved")
+    alone = printed("compare", "--only", "curved")
     assert "\ncurved " in alone and "\nplain " not in alone and "not enough labels: on 127 ratings" in alone
-    everything = accord("compare")
+    everything = printed("compare")
     assert "not compared: mixture: the same as curved" in everything
     assert (
         "not compared: in-context: no model configured for role 'scorer': models: {scorer: {model: NAME}}" in everything
     )
 
 
-@pytest.mark.slow
-def test_what_the_store_holds_needs_no_key(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    with ChatServer(lambda request: completion("3", {"3": 0.6, str(1 + len(str(request)) % 4): 0.3})) as server:
-        judge = f"judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}"
-        finder = f"finder: {{model: m2, base_url: '{server.url}'}}"
-        Path("accord.yaml").write_text(
-            f"models: {{{judge}, {finder}}}\nmetrics: [words]\nfolds: 2\ndraws: 20\nevaluators: {{answers: {{sources: [rubric], head: mixed}}}}\nevaluator: answers\n"
-        )
-        imported()
-        accord("judge", "--source", "rubric")
-    monkeypatch.delenv("OPENAI_API_KEY")
-    rows = json.loads(accord("compare", "--json"))["rows"]
-    assert {"answers", "judge-expected"} <= {row["system"] for row in rows}
-    assert "saved in evaluators/answers" in accord("fit")
-    assert "40 conversations scored" in accord("score", CHATS, "--out", "s.jsonl")
-    assert "report in report.html" in accord("report")
-    assert "to fill in" in accord("label", "next", "-n", "1", "--out", "q.csv")
-    Path("new.jsonl").write_text(
-        json.dumps(
-            {"id": "new", "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]}
-        )
-        + "\n"
-    )
-    assert "set OPENAI_API_KEY" in refused("score", "new.jsonl", "--out", "n.jsonl"), "here a model has to be asked"
-    assert "set OPENAI_API_KEY" in refused("judge", "--all", "--source", "issues")
-
-
-@pytest.mark.slow
-def test_init_leaves_files_that_a_project_runs_on(project: Path) -> None:
-    written = json.loads(accord("init", "--prompts", "prompts", "--json"))["written"]
-    assert {"accord.yaml", "rubric.yaml"} < set(written) and all(Path(name).is_file() for name in written)
-    accord("import", CHATS, RATINGS)
-    assert "saved in evaluators/calibration" in accord(
-        "fit", "--set", "folds=2", "--set", "draws=20", "--set", "metrics=[words]"
-    )
-    assert "unknown rubric 'llm-rubirc'" in refused("init", "--rubric", "llm-rubirc")
-
-
-def test_what_was_exported_is_imported_again(project: Path) -> None:
+def test_what_was_exported_is_imported_again() -> None:
     new_project()
     imported()
-    said = json.loads(accord("export", "kept.jsonl", "--json"))
+    said = accord_json("export", "kept.jsonl")
     assert said["annotations"]["person"] == len(Path("kept.jsonl").read_text().splitlines()) > 1000
-    assert f"{said['annotations']['person']} by people" in accord("export", "people.csv", "--kind", "person")
-    Path("accord.yaml").write_text("store: sqlite:///other.db\n")
-    accord("import", CHATS)
-    counted = json.loads(accord("import", "kept.jsonl", "--json"))["annotations"]
+    assert f"{said['annotations']['person']} by people" in printed("export", "people.csv", "--kind", "person")
+    write("accord.yaml", "store: sqlite:///other.db\n")
+    printed("import", CHATS)
+    counted = accord_json("import", "kept.jsonl")["annotations"]
     assert counted == {"new": said["annotations"]["person"], "known": 0}
-    accord("export", "again.jsonl")
+    printed("export", "again.jsonl")
     assert Path("again.jsonl").read_bytes() == Path("kept.jsonl").read_bytes()
-
-
-@pytest.mark.slow
-def test_a_report_names_the_evaluator_that_was_asked_for(project: Path) -> None:
-    Path("accord.yaml").write_text(FEW)
-    imported("Q0")
-    said = json.loads(accord("report", "curved", "--out", "curved.html", "--json"))
-    assert said == {"report": "curved.html"}
-    assert "curved has an RMSE" in Path("curved.html").read_text()
-    assert not Path("evaluators").exists(), "a report saves no evaluator"
-
-
-@pytest.mark.slow
-def test_the_judge_is_audited_and_priced_before(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    with ChatServer(answer_any) as server:
-        Path("accord.yaml").write_text(
-            f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\ndraws: 20\n"
-        )
-        accord("import", CHATS)
-        plan = json.loads(accord("models", "audit", "--limit", "2", "--plan", "--json"))
-        assert plan["samples"] == 2 and plan["requests"] > 0 and not server.requests
-        assert "the audit needs" in accord("models", "audit", "-n", "2", "--max-requests", "3", code=4)
-        assert not server.requests, "half an audit says nothing"
-        found = json.loads(accord("models", "audit", "--limit", "2", "--json"))
-        assert found["conversations"] == 2 and found["findings"] and len(server.requests) == plan["requests"]
-
-
-@pytest.mark.slow
-def test_an_evaluator_whose_every_source_learns_is_compared_like_any_other(project: Path) -> None:
-    @sources_of_evidence.register("test-habit")
-    class Habit(Source):
-        """How many turns there are, scaled by what was learned from."""
-
-        def learn(self, train: Training) -> Flow[LearnedEvidence]:
-            """The longest conversation that was learned from."""
-            self.longest = max(len(sample.conversation.turns) for sample in train.samples)
-            return LearnedEvidence(self, (yield from self.measure(train.samples)))
-
-        def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-            """Turns as a share of the longest."""
-            rows = {s.target: {"share": len(s.conversation.turns) / self.longest} for s in samples}
-            return without_requests(EvidenceTable.from_rows([Column("share", "test-habit")], rows))
-
-    try:
-        Path("accord.yaml").write_text(
-            "metrics: []\nfolds: 2\ndraws: 20\nevaluators: {habit: {sources: [test-habit], head: mixed}}\n"
-        )
-        imported("Q0")
-        for arguments in ((), ("--only", "habit")):
-            compared = json.loads(accord("compare", *arguments, "--json"))
-            assert compared["rows"][0]["system"] == "habit" and compared["rows"][0]["n"] == 127
-            assert "constant" in {row["system"] for row in compared["rows"]}
-        fitted = json.loads(accord("fit", "habit", "--json"))
-        assert fitted["comparison"]["rows"][0] == compared["rows"][0]
-    finally:
-        sources_of_evidence.forget("test-habit")
 
 
 # --- files that nobody prepared -----------------------------------------------------------------------------------
@@ -852,14 +669,8 @@ def talks(count: int = 24, **beside: Any) -> list[dict[str, Any]]:
     ]
 
 
-def write(name: str, content: str) -> str:
-    Path(name).parent.mkdir(parents=True, exist_ok=True)
-    Path(name).write_text(content, encoding="utf-8")
-    return name
-
-
 def chats(name: str = "chats.jsonl", count: int = 24, **beside: Any) -> str:
-    return write(name, "".join(json.dumps(row) + "\n" for row in talks(count, **beside)))
+    return write_rows(name, talks(count, **beside))
 
 
 def asked() -> dict[str, dict[str, Any]]:
@@ -868,13 +679,13 @@ def asked() -> dict[str, dict[str, Any]]:
     return {question["id"]: question for question in yaml.safe_load(Path(named).read_text())["questions"]}
 
 
-def test_init_from_labels_writes_a_rubric_that_fits_them(project: Path) -> None:
+def test_init_from_labels_writes_a_rubric_that_fits_them() -> None:
     rows = [
         f"c{i},ann,{i % 4 + 1},{['no', 'yes'][i % 2]},{['kind', 'cold', 'rude'][i % 3]},{i * 4.5},{i * 4},text {i}"
         for i in range(24)
     ]
     labels = write("l.csv", "chat_id,rater,stars,resolved,tone,score,quality,comment\n" + "\n".join(rows) + "\n")
-    found = json.loads(accord("init", "--from", labels, "--main", "resolved", "--json"))
+    found = accord_json("init", "--from", labels, "--main", "resolved")
     questions = asked()
     assert set(questions) == {"stars", "resolved", "tone", "score", "quality"} and found["main"] == "resolved"
     assert list(questions["stars"]["options"]) == [1, 2, 3, 4] and questions["stars"]["scale"] == "ordinal"
@@ -883,14 +694,14 @@ def test_init_from_labels_writes_a_rubric_that_fits_them(project: Path) -> None:
     assert [(questions[q]["scale"], questions[q]["low"], questions[q]["high"]) for q in ("score", "quality")] == [
         ("real", 0.0, 104.0), ("real", 0.0, 100.0),
     ]  # fmt: skip
-    said = accord("import", chats(), labels)
+    said = printed("import", chats(), labels)
     assert "24 conversations imported" in said and "120 labels imported" in said
 
 
-def test_the_main_question_is_guessed_and_said_where_nobody_names_it(project: Path) -> None:
+def test_the_main_question_is_guessed_and_said_where_nobody_names_it() -> None:
     chats()
     rows = "".join(f"c{i},tone,{i % 3 + 1}\nc{i},overall,{i % 5 + 1}\n" for i in range(10))
-    said = accord("init", "--from", write("l.csv", "id,question,value\n" + rows))
+    said = printed("init", "--from", write("l.csv", "id,question,value\n" + rows))
     assert "overall (main): ordinal, 1, 2, 3, 4, 5; 10 labels" in said
     assert "the main question is 'overall' (a guess; --main names another: tone, overall)" in said
     assert said.endswith("Next: accord import chats.jsonl l.csv\n")
@@ -900,39 +711,39 @@ def test_the_main_question_is_guessed_and_said_where_nobody_names_it(project: Pa
     )
 
 
-def test_init_from_labels_leaves_the_rubric_file_as_it_is(project: Path) -> None:
-    accord("init")
+def test_init_from_labels_leaves_the_rubric_file_as_it_is() -> None:
+    printed("init")
     before = Path("rubric.yaml").read_text()
     labels = write("l.csv", "id,rater,helpful\n" + "".join(f"c{i},ann,{i % 2}\n" for i in range(8)))
-    said = accord("init", "--from", labels)
+    said = printed("init", "--from", labels)
     assert "wrote rubric-from-labels.yaml" in said and "changed accord.yaml: rubric: rubric-from-labels.yaml" in said
     assert Path("rubric.yaml").read_text() == before and list(asked()) == ["helpful"]
-    assert "8 labels imported" in accord("import", chats(), labels)
+    assert "8 labels imported" in printed("import", chats(), labels)
 
 
-def test_positions_are_said_and_may_be_read_as_one_crowd(project: Path) -> None:
+def test_positions_are_said_and_may_be_read_as_one_crowd() -> None:
     new_project()
     rows = "".join(f"c{i},r{k},Q0,{(i + k) % 4 + 1}\n" for i in range(4) for k in (1, 2))
     labels = write("l.csv", "id,rater,question,value\n" + rows)
-    result = CliRunner().invoke(app, ["import", chats(), labels])
-    assert result.exit_code == 0 and "annotators r1 to r2 look like positions in a list" in result.stderr
-    accord("import", labels, "--anonymous")
+    result = invoke("import", chats(), labels)
+    assert "annotators r1 to r2 look like positions in a list" in result.stderr
+    printed("import", labels, "--anonymous")
     kept = Store("sqlite:///accord.db")
     assert kept.labels().annotators == ["r1", "r2", "unnamed"]
     kept.close()
 
 
-def test_speakers_without_an_assistant_are_said_and_mapped(project: Path) -> None:
+def test_speakers_without_an_assistant_are_said_and_mapped() -> None:
     new_project()
     rows = [{"id": "c", "messages": [{"role": "alpha", "content": "a"}, {"role": "beta", "content": "b"}]}]
     name = write("two.jsonl", json.dumps(rows[0]) + "\n")
-    result = CliRunner().invoke(app, ["import", name])
+    result = invoke("import", name)
     assert "alpha, beta speak" in result.stderr and "--role NAME=assistant" in result.stderr
     assert "--role takes THEIRS=OURS, got beta=robot" in refused("import", name, "--role", "beta=robot")
 
 
 @pytest.mark.parametrize("is_text", [False, True])
-def test_roles_that_nobody_has_are_named_with_the_roles_found(project: Path, is_text: bool) -> None:
+def test_roles_that_nobody_has_are_named_with_the_roles_found(is_text: bool) -> None:
     new_project()
     turns = [("Ann", "My bill is wrong."), ("Acme Support", "We correct it."), ("Ann", "Thank you.")]
     if is_text:
@@ -940,31 +751,29 @@ def test_roles_that_nobody_has_are_named_with_the_roles_found(project: Path, is_
     else:
         messages = [{"role": role, "content": content} for role, content in turns]
         name = write("chat.jsonl", json.dumps({"id": "c", "messages": messages}) + "\n")
-    result = CliRunner().invoke(app, ["import", name, "--role", "Acme Suport=assistant", "--role", "Ann=user"])
-    assert result.exit_code == 0, result.output
+    result = invoke("import", name, "--role", "Acme Suport=assistant", "--role", "Ann=user")
     assert "no conversation has the role 'Acme Suport'. Roles found: 'Ann', 'Acme Support'" in result.stderr
     assert "accord import --undo" in result.stderr
-    accord("import", "--undo")
-    result = CliRunner().invoke(app, ["import", name, "--role", "Acme Support=assistant", "--role", "Ann=user"])
-    assert result.exit_code == 0 and "no conversation has the role" not in result.stderr
+    printed("import", "--undo")
+    result = invoke("import", name, "--role", "Acme Support=assistant", "--role", "Ann=user")
+    assert "no conversation has the role" not in result.stderr
 
 
-def test_training_conversations_are_known_with_and_without_their_mapped_roles(project: Path) -> None:
+def test_training_conversations_are_known_with_and_without_their_mapped_roles() -> None:
     new_project()
     rows = [
         {"id": row["id"], "messages": [{**turn, "role": {"user": "cust", "assistant": "agnt"}[turn["role"]]}
                                        for turn in row["messages"]]}
         for row in talks(16)
     ]  # fmt: skip
-    name = write("roles.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    name = write_rows("roles.jsonl", rows)
     ratings = "".join(f"{row['id']},{by},Q0,{place % 4 + 1}\n" for place, row in enumerate(rows) for by in "ab")
-    accord("import", name, write("l.csv", "id,annotator,question,value\n" + ratings), "--role", "agnt=assistant")
-    accord("fit", "calibration", "--set", "draws=20", "--set", "folds=2", "--set", "metrics=[words]")
+    printed("import", name, write("l.csv", "id,annotator,question,value\n" + ratings), "--role", "agnt=assistant")
+    printed("fit", "calibration", "--set", "draws=20", "--set", "folds=2", "--set", "metrics=[words]")
 
     def scored(*more: str) -> tuple[dict[str, Any], str]:
-        result = CliRunner().invoke(app, ["score", name, "--out", "s.jsonl", *more])
-        assert result.exit_code == 0, result.output
-        found = [json.loads(line) for line in Path("s.jsonl").read_text().splitlines()]
+        result = invoke("score", name, "--out", "s.jsonl", *more)
+        found = read_rows("s.jsonl")
         assert [row["in_training"] for row in found] == [True] * 16
         return {row["conversation"]: row["value"] for row in found}, result.stderr
 
@@ -972,10 +781,10 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles(pr
     assert "cust, agnt speak" in said and "--role NAME=assistant" in said
     values, said = scored("--role", "agnt=assistant", "--role", "agt=user")
     assert "no conversation has the role 'agt'. Roles found: 'cust', 'agnt'" in said and "speak" not in said
-    accord("score", name, "--out", "parts/", "--workers", "1", "--role", "agnt=assistant")
+    printed("score", name, "--out", "parts/", "--workers", "1", "--role", "agnt=assistant")
     assert "holds other scores (--role: " in refused("score", name, "--out", "parts/", "--workers", "1")
-    accord("scores", "merge", "parts", "--out", "merged.jsonl")
-    merged = [json.loads(line) for line in Path("merged.jsonl").read_text().splitlines()]
+    printed("scores", "merge", "parts", "--out", "merged.jsonl")
+    merged = read_rows("merged.jsonl")
     assert {row["conversation"]: row["value"] for row in merged} == pytest.approx(values)
     assert all(row["in_training"] for row in merged)
 
@@ -991,24 +800,24 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles(pr
     assert refused("score", "folder", "--out", "s.jsonl").endswith(
         "accord score folder --out scores/, then accord scores merge scores/ --out s.jsonl"
     )
-    accord("score", "folder", "--out", "scores/", "--workers", "1", "--role", "Acme Support=assistant")
-    accord("scores", "merge", "scores/", "--out", "s.jsonl")
-    found = [json.loads(line) for line in Path("s.jsonl").read_text().splitlines()]
+    printed("score", "folder", "--out", "scores/", "--workers", "1", "--role", "Acme Support=assistant")
+    printed("scores", "merge", "scores/", "--out", "s.jsonl")
+    found = read_rows("s.jsonl")
     assert [row["conversation"] for row in found] == ["t0", "t1"]
     assert not any(row["in_training"] for row in found)
 
 
 def whole(*files: str) -> dict[str, Any]:
     """What `accord run` says of some files, after a look at what it leaves behind."""
-    said: dict[str, Any] = json.loads(accord("run", *files, "--out", "out", "--json", *QUICK))
-    scores = [json.loads(line) for line in Path("out/scores.jsonl").read_text().splitlines()]
+    said: dict[str, Any] = json.loads(printed("run", *files, "--out", "out", "--json", *QUICK))
+    scores = read_rows("out/scores.jsonl")
     assert Path("out/report.html").stat().st_size > 10_000 and len(scores) == said["scored"]["scored"]
     assert all(isinstance(row["value"], int | float) for row in scores)
     return {**said, "turns": {row["turn"] for row in scores}}
 
 
 @pytest.mark.slow
-def test_run_on_labels_in_a_folder_beside_empty_and_unreadable_files(project: Path) -> None:
+def test_run_on_labels_in_a_folder_beside_empty_and_unreadable_files() -> None:
     chats("d/chats.jsonl")
     rows = [f"c{i},{who},{(i + k) % 5 + 1}" for i in range(24) for k, who in enumerate(("ann", "ben")) if i % 7]
     write("d/l.csv", "chat_id,rater,Zufriedenheit\n" + "\n".join([*rows, rows[0], "c1,cyd,"]) + "\n")
@@ -1023,7 +832,7 @@ def test_run_on_labels_in_a_folder_beside_empty_and_unreadable_files(project: Pa
 
 
 @pytest.mark.slow
-def test_run_on_thumbs_at_single_replies(project: Path) -> None:
+def test_run_on_thumbs_at_single_replies() -> None:
     rows = talks()
     for place, row in enumerate(rows):
         row["messages"] += [{"role": "user", "content": "Danke"}, {"role": "assistant", "content": f"Gern, {place}"}]
@@ -1037,34 +846,14 @@ def test_run_on_thumbs_at_single_replies(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred(project: Path) -> None:
+def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred() -> None:
     lines = [
         f'k{i},"Kunde: Wo ist Paket {i}?\nBerater: {"sehr " * (i % 6)}bald am {i}.",{17 * i % 101}' for i in range(24)
     ]
     done = whole(write("calls.csv", "id,transcript,score\n" + "\n".join(lines) + "\n"))
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
     assert "The evaluator predicts score as rated by one annotator." in Path("out/report.html").read_text()
-    assert "24 ratings of 24 conversations by 1 annotator (α" in accord("run", "calls.csv", "--out", "out", *QUICK)
-
-
-@pytest.mark.slow
-def test_run_uses_the_recorded_judge_beside_the_conversations(project: Path) -> None:
-    chats("d/chats.jsonl", quality=lambda place: place % 3 + 1)
-    rows = [
-        {"item_id": f"c{i}", "question": "Quality", "judge_model": model, "value": value}
-        for i in range(24)
-        for model, value in (("good", 1 + i % 3 * 0.9), ("good", 1 + i % 3 * 0.7), ("poor", 1 + i % 2))
-    ]
-    write("d/judge.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    done = whole("d")
-    assert done["comparison"]["question"] == "quality"
-    assert any(
-        "the judge is the recorded 'good'; evidence of other recorded models: poor" in line for line in done["notes"]
-    )
-    agreement = {row["model"]: row["spearman"] for row in done["recorded"]}
-    assert agreement["good"] == pytest.approx(1.0) and agreement["poor"] < 0.5
-    by_name = {row["system"]: row for row in done["comparison"]["rows"]}
-    assert by_name["judge-expected"]["n"] == 24
+    assert "24 ratings of 24 conversations by 1 annotator (α" in printed("run", "calls.csv", "--out", "out", *QUICK)
 
 
 @pytest.mark.parametrize(
@@ -1076,9 +865,7 @@ def test_run_uses_the_recorded_judge_beside_the_conversations(project: Path) -> 
         ("l.csv", "id,rater,rating\nc,ann,3\nd,ann,4\n", "only labels"),
     ],
 )  # fmt: skip
-def test_run_ends_in_one_line_where_there_is_nothing_to_learn_from(
-    project: Path, name: str, content: str, says: str
-) -> None:
+def test_run_ends_in_one_line_where_there_is_nothing_to_learn_from(name: str, content: str, says: str) -> None:
     assert says in refused("run", write(name, content), "--out", "out")
 
 
@@ -1105,13 +892,13 @@ def test_progress_in_a_terminal_shows_count_rate_and_time_left(monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_judging_knows_how_much_there_is_to_do(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judging_knows_how_much_there_is_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     new_project()
-    accord("import", chats(), rated_c("Q0"))
+    printed("import", chats(), rated_c("Q0"))
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     with ChatServer(answer_any) as server:
         config = f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\n"
-        Path("accord.yaml").write_text(config)
+        write("accord.yaml", config)
         steps: list[None] = []
         with open_project("accord.yaml") as opened:
             total = opened.plan_judge().steps
@@ -1119,31 +906,21 @@ def test_judging_knows_how_much_there_is_to_do(project: Path, monkeypatch: pytes
             assert total == len(steps) == 24
 
 
-def test_traces_that_yield_nothing_end_with_what_to_do(project: Path) -> None:
+def test_traces_that_yield_nothing_end_with_what_to_do() -> None:
     new_project()
     quiet = [
         {"span_id": str(place), "trace_id": "t", "attributes": {"gen_ai.operation.name": "chat"}} for place in (1, 2)
     ]
-    write("spans.jsonl", "".join(json.dumps(row) + "\n" for row in quiet))
+    write_rows("spans.jsonl", quiet)
     assert "is the capture of content on? OTEL_INSTRUMENTATION_GENAI" in refused("import", "spans.jsonl")
     other = {"span_id": "3", "trace_id": "u", "attributes": {"http.method": "GET"}}
     write("other.jsonl", json.dumps(other) + "\n")
     assert "hold no model call that can be read" in refused("import", "other.jsonl")
     told = {"gen_ai.prompt": json.dumps([{"role": "user", "content": "Hi"}]), "gen_ai.completion": "Hello."}
-    write("some.jsonl", "".join(json.dumps(row) + "\n" for row in [*quiet, {**other, "attributes": told}]))
-    assert "1 conversation imported" in accord("import", "some.jsonl")
-    said = json.loads(accord("import", "some.jsonl", "--json"))
+    write_rows("some.jsonl", [*quiet, {**other, "attributes": told}])
+    assert "1 conversation imported" in printed("import", "some.jsonl")
+    said = accord_json("import", "some.jsonl")
     assert said["ignored"] == {"a model call without its messages": 2}
-
-
-def test_judging_by_a_recording_ends_well_where_a_question_was_never_recorded(project: Path) -> None:
-    new_project()
-    accord("import", chats(), rated_c("Q0"))
-    rows = [{"item_id": f"c{i}", "question": "Q0", "judge_model": "m", "value": 1 + i % 4} for i in range(24)]
-    write("judge.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    Path("accord.yaml").write_text("models: {judge: {mode: recorded, paths: [judge.jsonl]}}\n")
-    said = json.loads(accord("judge", "--json"))
-    assert said["answered"] == 24 and set(said["unanswered"]) == {"not recorded"}
 
 
 def rated_c(question: str) -> str:
@@ -1152,30 +929,30 @@ def rated_c(question: str) -> str:
 
 
 @pytest.mark.slow
-def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(project: Path) -> None:
-    Path("accord.yaml").write_text(
-        "metrics: [words]\nevaluators: {plain: {head: mixed}}\nevaluator: plain\nfolds: 3\ndraws: 50\n"
+def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of() -> None:
+    write(
+        "accord.yaml", "metrics: [words]\nevaluators: {plain: {head: mixed}}\nevaluator: plain\nfolds: 3\ndraws: 50\n"
     )
     imported()
-    fitted = CliRunner().invoke(app, ["fit"])
+    fitted = invoke("fit")
     stages = ["evidence ...", "plain: 3 folds ...", "baselines ...", "intervals ...", "plain: all labels ..."]
     assert fitted.stderr.splitlines()[: len(stages)] == stages
-    compared = CliRunner().invoke(app, ["compare", "--only", "plain", "--set", "draws=40"])
+    compared = invoke("compare", "--only", "plain", "--set", "draws=40")
     assert "plain (cached: nothing has changed) ..." in compared.stderr
     assert "r within annotators" in compared.stdout and "r within systems" in compared.stdout
     [constant, *_] = [line.split() for line in compared.stdout.splitlines() if line.startswith("constant")]
     assert constant[:2] == ["constant", "127"] and constant.count("–") == 3, "r, ρ and τ of the constant are dashes"
-    accord("report", "--set", "draws=40")
+    printed("report", "--set", "draws=40")
     verdict = Path("report.html").read_text().split('class="verdict">')[1].split("</p>")[0]
     assert " within annotators" in verdict and " within systems" in verdict
 
 
-def test_what_a_leak_would_have_gained_is_told_where_groups_join_samples(project: Path) -> None:
-    Path("accord.yaml").write_text("evaluators: {plain: {head: mixed}}\nfolds: 2\ndraws: 50\n")
+def test_what_a_leak_would_have_gained_is_told_where_groups_join_samples() -> None:
+    write("accord.yaml", "evaluators: {plain: {head: mixed}}\nfolds: 2\ndraws: 50\n")
     imported()
-    alone = json.loads(accord("compare", "--only", "plain", "--json"))
+    alone = accord_json("compare", "--only", "plain")
     assert alone["leak"] is None and alone["common"] == 127 and alone["draws"] == 50
-    joined = json.loads(accord("compare", "--only", "plain", "--set", "group_by=[system]", "--json"))
+    joined = accord_json("compare", "--only", "plain", "--set", "group_by=[system]")
     leak = joined["leak"]
     [line], [single] = ([row for row in each["rows"] if row["system"] == "plain"] for each in (joined, alone))
     assert leak["system"] == "plain" and leak["samples"] == 40 and leak["groups"] == joined["groups"]["groups"]
@@ -1184,30 +961,30 @@ def test_what_a_leak_would_have_gained_is_told_where_groups_join_samples(project
     assert (leak["said"] in joined["remarks"]) == leak["is_large"]
 
 
-def test_two_answers_are_told_by_kappa_and_the_shares_called_rightly(project: Path) -> None:
+def test_two_answers_are_told_by_kappa_and_the_shares_called_rightly() -> None:
     question = "{id: ok, text: 'Was it good?', scale: binary, options: {0: Bad., 1: Good.}}"
     Path("thumbs.yaml").write_text(f"name: thumbs\nmain: ok\nquestions: [{question}]\n")
-    Path("accord.yaml").write_text("rubric: thumbs.yaml\nevaluators: {plain: {head: mixed}}\ndraws: 50\n")
+    write("accord.yaml", "rubric: thumbs.yaml\nevaluators: {plain: {head: mixed}}\ndraws: 50\n")
     rows = pl.read_csv(RATINGS).drop_nulls("Q0").rows(named=True)
     thumbs = [f"{row['conversation']},ok,{row['annotator']},{int(row['Q0'] >= 3)}" for row in rows]
     Path("thumbs.csv").write_text("\n".join(["conversation,question,annotator,value", *thumbs]) + "\n")
-    accord("import", CHATS, "thumbs.csv")
-    found = json.loads(accord("compare", "--only", "plain", "--json"))
+    printed("import", CHATS, "thumbs.csv")
+    found = accord_json("compare", "--only", "plain")
     line = found["rows"][0]
     assert line["base_rate"] == pytest.approx(sum(row.endswith(",1") for row in thumbs) / len(thumbs))
     assert 0 <= line["tpr"] <= 1 and 0 <= line["tnr"] <= 1 and line["kappa"] == pytest.approx(line["weighted_kappa"])
-    shown = accord("compare", "--only", "plain")
+    shown = printed("compare", "--only", "plain")
     assert "TPR" in shown and "of the ratings are the upper one" in shown
 
 
-def test_recorded_judgements_are_never_read_as_peoples_labels(project: Path) -> None:
+def test_recorded_judgements_are_never_read_as_peoples_labels() -> None:
     new_project()
     chats("d/chats.jsonl")
     row = {"item_id": "c0", "question": "Q0", "judge_model": "m", "value": 3}
     name = write("d/judge.jsonl", json.dumps(row) + "\n")
     for source in (name, "d"):
-        result = CliRunner().invoke(app, ["import", source])
-        assert result.exit_code == 0 and "0 labels imported" in result.stdout
+        result = invoke("import", source)
+        assert "0 labels imported" in result.stdout
         assert "recorded judgements of m are the judge" in result.stderr
 
 
@@ -1216,8 +993,5 @@ def test_recorded_judgements_are_never_read_as_peoples_labels(project: Path) -> 
 @pytest.mark.attack
 def test_an_option_is_a_finite_number(given: str, said: str) -> None:
     *command, option = given.split()
-    result = CliRunner().invoke(app, [*command, f"{option}={said}"])
-    assert (
-        result.exit_code == 1
-        and result.stderr == f"accord: {option} takes a finite number, got {said}; give a number\n"
-    )
+    result = invoke(*command, f"{option}={said}", code=1)
+    assert result.stderr == f"accord: {option} takes a finite number, got {said}; give a number\n"

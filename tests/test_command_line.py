@@ -13,14 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke, printed, write_rows
 from new_project import new_project
 from small_sample import sources
-from typer.testing import CliRunner
 
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
 from accord.edges import MissingExtra
 
 CHATS, RATINGS = map(str, sources())
@@ -28,17 +24,10 @@ MESSAGES = [{"role": "user", "content": "hello"}, {"role": "assistant", "content
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    for name in ("ACCORD_STORE", "DISPLAY", "WAYLAND_DISPLAY"):
+def folder(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
-def ran(*arguments: str, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, list(arguments), prog_name="accord")
-    assert result.exit_code == code, result.output
-    return result
+    return working_folder
 
 
 # --- help ------------------------------------------------------------------------------------------------------------
@@ -46,11 +35,11 @@ def ran(*arguments: str, code: int = 0) -> Any:
 
 @pytest.mark.parametrize("command", [(), ("store",), ("judge",), ("users", "add")])
 def test_help_has_a_short_name(command: tuple[str, ...]) -> None:
-    assert ran(*command, "-h").stdout == ran(*command, "--help").stdout
+    assert printed(*command, "-h") == printed(*command, "--help")
 
 
 def test_help_lists_commands_in_groups_with_whole_sentences() -> None:
-    text = ran("--help").stdout
+    text = printed("--help")
     places = [text.index(f"\n{panel}:\n") for panel in ("Start", "Learn", "Rate", "Operate")]
     assert places == sorted(places) and "\nCommands:" not in text, "every command has a group"
     assert "..." not in text.split("\nStart:\n")[1] and "--install-completion" in text
@@ -58,10 +47,10 @@ def test_help_lists_commands_in_groups_with_whole_sentences() -> None:
 
 
 def test_rare_options_are_left_out_of_help_and_still_work() -> None:
-    text = ran("judge", "--help").stdout
+    text = printed("judge", "--help")
     assert not any(name in text for name in ("--people", "--longest", "--verbose"))
     new_project("models: {judge: {mode: recorded, paths: [nowhere.jsonl]}}\n")
-    assert "0 samples: 0 answers" in ran("judge", "--longest", "--people").stdout
+    assert "0 samples: 0 answers" in printed("judge", "--longest", "--people")
 
 
 # --- verbosity --------------------------------------------------------------------------------------------------------
@@ -70,21 +59,20 @@ def test_rare_options_are_left_out_of_help_and_still_work() -> None:
 @pytest.mark.parametrize("arguments", [("-v", "compare"), ("compare", "-v"), ("compare", "--verbose")])
 def test_verbose_logs_to_stderr(arguments: tuple[str, ...], folder: Path) -> None:
     new_project()
-    assert f"info: accord: project in {folder}" in ran(*arguments, code=1).stderr
-    assert "info:" not in ran("compare", code=1).stderr, "of this run alone"
+    assert f"info: accord: project in {folder}" in invoke(*arguments, code=1).stderr
+    assert "info:" not in invoke("compare", code=1).stderr, "of this run alone"
 
 
 @pytest.mark.parametrize("place", [0, 3])
 def test_quiet_leaves_results_and_errors(place: int) -> None:
     new_project()
-    rows = [json.dumps({"id": f"c{i}", "Q0": i % 3 + 1, "messages": MESSAGES}) + "\n" for i in range(9)]
-    Path("c.jsonl").write_text("".join(rows))
+    write_rows("c.jsonl", ({"id": f"c{i}", "Q0": i % 3 + 1, "messages": MESSAGES} for i in range(9)))
     arguments = ["import", "c.jsonl", "--format=auto"]
-    assert "note: " in ran(*arguments).stderr
-    quiet = ran(*arguments[:place], "--quiet", *arguments[place:])
+    assert "note: " in invoke(*arguments).stderr
+    quiet = invoke(*arguments[:place], "--quiet", *arguments[place:])
     assert quiet.stderr == "" and "already there" in quiet.stdout
-    assert ran("-q", "import", "nowhere.csv", code=1).stderr.startswith("accord: ")
-    assert "exclude each other" in ran("-q", "-v", "compare", code=1).stderr
+    assert invoke("-q", "import", "nowhere.csv", code=1).stderr.startswith("accord: ")
+    assert "exclude each other" in invoke("-q", "-v", "compare", code=1).stderr
 
 
 # --- commands that are printed -----------------------------------------------------------------------------------------
@@ -95,7 +83,7 @@ def follow(said: str) -> str:
     [line] = [line for line in said.splitlines() if line.startswith("Next: ")]
     program, *arguments = shlex.split(line.removeprefix("Next: "))
     assert program == "accord"
-    return str(ran(*arguments).stdout)
+    return printed(*arguments)
 
 
 def sample(chats: str, ratings: str) -> None:
@@ -105,7 +93,7 @@ def sample(chats: str, ratings: str) -> None:
 
 def test_init_names_the_files_that_are_there() -> None:
     sample("my chats.jsonl", "ratings.csv")
-    assert "40 conversations imported" in follow(ran("init").stdout)
+    assert "40 conversations imported" in follow(printed("init"))
 
 
 def test_init_names_the_conversations_beside_the_labels_and_the_columns() -> None:
@@ -114,26 +102,25 @@ def test_init_names_the_conversations_beside_the_labels_and_the_columns() -> Non
     text = Path("data/rated by all.csv").read_text().replace("conversation,annotator", "chat,who is it", 1)
     Path("data/rated by all.csv").write_text(text)
     mapped = ["--columns", "conversation=chat", "--columns", "annotator=who is it"]
-    said = follow(ran("init", "--from", "data/rated by all.csv", *mapped).stdout)
+    said = follow(printed("init", "--from", "data/rated by all.csv", *mapped))
     assert "40 conversations imported" in said and "0 labels imported" not in said
 
 
 def test_init_without_data_says_what_is_needed() -> None:
-    said = ran("init").stdout
+    said = printed("init")
     assert "Next: accord demo" in said and "then: accord import ." in said
     Path("labels.csv").write_text("conversation,annotator,useful\n" + "".join(f"c{i},ann,{i % 3}\n" for i in range(9)))
-    said = ran("init", "--from", "labels.csv").stdout
+    said = printed("init", "--from", "labels.csv")
     assert "Next:" not in said and "name the file that holds them: accord import CONVERSATIONS labels.csv" in said
 
 
 def test_commands_in_notes_run_as_printed() -> None:
     new_project()
-    rows = [json.dumps({"id": f"c{i}", "wow": i % 3 + 1, "messages": MESSAGES}) + "\n" for i in range(9)]
-    Path("my chats.jsonl").write_text("".join(rows))
-    said = ran("import", "my chats.jsonl").stderr
+    write_rows("my chats.jsonl", ({"id": f"c{i}", "wow": i % 3 + 1, "messages": MESSAGES} for i in range(9)))
+    said = invoke("import", "my chats.jsonl").stderr
     [line] = [line for line in said.splitlines() if "To read them: " in line]
     program, *arguments = shlex.split(line.split("To read them: ")[1])
-    assert program == "accord" and "9 labels imported" in ran(*arguments).stdout
+    assert program == "accord" and "9 labels imported" in printed(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -161,20 +148,20 @@ def test_install_hints_fit_the_installation(
 
 
 def test_the_models_of_the_template_need_only_be_uncommented() -> None:
-    ran("init")
+    invoke("init")
     text = Path("accord.yaml").read_text()
     Path("accord.yaml").write_text(text + "models:\n  judge: {mode: logprobs, model: m}\n")
-    assert "no label" in ran("compare", code=1).stderr
+    assert "no label" in invoke("compare", code=1).stderr
     start = text.index("# models:")
     block = text[start : text.index("# sources:")]
     uncommented = "".join(line.removeprefix("# ") for line in block.splitlines(keepends=True))
     Path("accord.yaml").write_text(text.replace(block, uncommented))
-    assert "no label" in ran("compare", code=1).stderr
+    assert "no label" in invoke("compare", code=1).stderr
 
 
 def test_a_key_given_twice_is_named_with_its_line() -> None:
     new_project("seed: 0\nmodels: {}\nfolds: 3\nmodels: {judge: {model: m}}\n")
-    assert "accord.yaml, line 4: key 'models' occurs twice, in lines 2 and 4" in ran("compare", code=1).stderr
+    assert "accord.yaml, line 4: key 'models' occurs twice, in lines 2 and 4" in invoke("compare", code=1).stderr
 
 
 # --- pages -------------------------------------------------------------------------------------------------------------
@@ -182,12 +169,12 @@ def test_a_key_given_twice_is_named_with_its_line() -> None:
 
 def test_view_prints_the_address_where_there_is_no_display(folder: Path) -> None:
     new_project()
-    assert "Write one: accord report" in ran("view", code=1).stderr
+    assert "Write one: accord report" in invoke("view", code=1).stderr
     Path("report.html").write_text("<p>")
     Path("deep").mkdir()
     address = (folder / "report.html").as_uri()
-    assert ran("view", "report", "--no-open").stdout.strip() == ran("view").stdout.strip() == address
-    assert "unknown page 'bord'. Did you mean 'board'?" in ran("view", "bord", code=1).stderr
+    assert printed("view", "report", "--no-open").strip() == printed("view").strip() == address
+    assert "unknown page 'bord'. Did you mean 'board'?" in invoke("view", "bord", code=1).stderr
 
 
 def test_view_opens_a_browser_where_there_is_a_display(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,8 +182,8 @@ def test_view_opens_a_browser_where_there_is_a_display(folder: Path, monkeypatch
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("webbrowser.open", lambda address: not opened.append(address))
     Path("mine.html").write_text("<p>")
-    ran("view", "report", "--file", "mine.html")
-    ran("view", "report", "--file", "mine.html", "--no-open")
+    invoke("view", "report", "--file", "mine.html")
+    invoke("view", "report", "--file", "mine.html", "--no-open")
     assert opened == [(folder / "mine.html").as_uri()]
 
 
@@ -205,7 +192,7 @@ def test_view_finds_a_board_that_runs() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-        assert ran("view", "board", "--port", port).stdout.strip() == f"http://127.0.0.1:{port}/board"
+        assert printed("view", "board", "--port", port).strip() == f"http://127.0.0.1:{port}/board"
 
 
 def test_view_board_signs_the_single_user_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +202,7 @@ def test_view_board_signs_the_single_user_in(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(webbrowser, "open", lambda address: True)
     Path("accord.yaml").write_text("store: sqlite:///accord.db\n")
     with project(tmp_path) as opened, served(opened) as port:
-        link = ran("view", "board", "--port", str(port)).stdout.strip()
+        link = printed("view", "board", "--port", str(port)).strip()
         browser = Browser(port, link="/")
         assert browser.ask("GET", link.partition(str(port))[2])[2] == "/board"
         assert "No scores yet" in browser.get("/board") and browser.status == 200
@@ -224,11 +211,11 @@ def test_view_board_signs_the_single_user_in(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.slow
 def test_demo_ends_with_a_link_to_its_report(folder: Path) -> None:
     sample("chats.jsonl", "ratings.csv")
-    said = ran("run", "chats.jsonl", "ratings.csv", "--evaluator", "mixture", "--set", "draws=20").stdout
+    said = printed("run", "chats.jsonl", "ratings.csv", "--evaluator", "mixture", "--set", "draws=20")
     assert said.splitlines()[-1] == (folder / "accord-run/report.html").as_uri()
     new_project("draws: 20\n")
-    ran("import", "chats.jsonl", "ratings.csv")
-    assert ran("report", "mixture").stdout.splitlines()[-1] == (folder / "report.html").as_uri()
+    invoke("import", "chats.jsonl", "ratings.csv")
+    assert printed("report", "mixture").splitlines()[-1] == (folder / "report.html").as_uri()
 
 
 def test_completion_is_offered() -> None:
@@ -248,5 +235,5 @@ def test_completion_is_offered() -> None:
     ],
 )  # fmt: skip
 def test_renamed_option_names_the_new_one(arguments: list[str], new: str) -> None:
-    result = CliRunner().invoke(app, arguments)
+    result = invoke(*arguments, code=2)
     assert result.exit_code == 2 and f"is now called {new}" in result.output

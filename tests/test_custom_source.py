@@ -12,14 +12,12 @@ import small_sample as sample
 
 from accord import LiveScorer, read
 from accord.cli import fitted_text
-from accord.edges import BadInput, BudgetReached
+from accord.edges import BadInput
 from accord.evidence import make_source, sources
-from accord.learning import load_evaluator
-from accord.models import Models, plan, run
+from accord.models import run
 from accord.project import Project, config_from, json_schema
 from accord.report import write_report
 from accord.statistics import grouped_folds
-from accord.store import Store
 from accord.testing import ChatServer, check_source, completion
 from accord.values import (
     Charts,
@@ -141,19 +139,6 @@ def turned(train, groups):
     return replace(train, labels=Labels(map(one, train.labels), train.labels.groups))
 
 
-def test_ratings_of_a_fold_do_not_change_its_predictions(example, project):
-    """Inverted ratings of a fold change only models that learned from the fold."""
-    train, _ = project.training(project.evaluator("mine"))
-    split = next(iter(grouped_folds(sorted(map(train.group_of, train.targets)), FOLDS, train.seed)))
-    other = turned(train, split.test)
-
-    def line(part):
-        return run(project.source("politeness").learn(part), project.models).source.line
-
-    assert line(train.only(split.train)) == line(other.only(split.train))
-    assert line(train) != line(other)
-
-
 @pytest.mark.slow
 def test_training_evidence_is_out_of_sample(example, project):
     """Turning round the ratings of one group moves the evidence of every other group, and not that group's own."""
@@ -164,23 +149,6 @@ def test_training_evidence_is_out_of_sample(example, project):
     )
     same = before.values[:, 0] == after.values[:, 0]
     assert same.tolist() == [train.group_of(target) == group for target in before.targets]
-
-
-@pytest.mark.slow
-def test_saved_evaluator_scores_the_same(example, project, server, tmp_path):
-    fitted = project.fit("mine", tmp_path / "mine").evaluator
-    samples = list(project.all_samples())
-    again = load_evaluator(tmp_path / "mine")
-    assert [source.name for source in again.sources] == ["politeness", "metrics"]
-    assert again.roles == ("scorer",) and again.models["scorer"].base_url == server.url
-    assert again.digest() == fitted.digest()
-    before, after = (run(each.predict(samples), project.models) for each in (fitted, again))
-    assert before == after and all(isinstance(score, Score) for score in before)
-    models = Models(again.models, Store("sqlite:///:memory:"))  # elsewhere: the folder is all there is
-    try:
-        assert run(again.predict(samples), models) == before
-    finally:
-        models.close()
 
 
 @pytest.mark.slow
@@ -252,41 +220,6 @@ def test_command_line_and_report_show_findings(example, project, monkeypatch, tm
         f"<td>{number(slope, 2)}<small>0.00 to 2.00</small></td>" in html
         and "<figcaption>the line</figcaption><svg" in html
     )
-
-
-def test_plan_needs_no_request(example, project, server):
-    asked = plan(project.source("politeness").measure(list(project.all_samples())), project.stored_models)
-    assert asked.requests == 40 and not server.requests
-    assert project.plan_fit("mine").requests == 40 and not server.requests
-
-
-@pytest.mark.slow
-def test_comparison_uses_stored_answers(example, project, server, tmp_path):
-    project.fit("mine", tmp_path / "mine")
-    asked = len(server.requests)
-    assert asked == 40  # of forty conversations, each once
-    assert "mine" in [result.system for result in project.compare(only=["mine", "calibration"]).comparison.results]
-    assert len(server.requests) == asked
-
-
-@pytest.mark.slow
-def test_budget_stops_fit_and_next_call_continues(example, server, tmp_path):
-    with Project(config(tmp_path, server.url, budget={"requests": 15})) as project:
-        project.import_(sample.sources())
-        with pytest.raises(BudgetReached):
-            project.fit("mine", tmp_path / "mine")
-    with Project(config(tmp_path, server.url)) as project:
-        project.fit("mine", tmp_path / "mine")
-    assert len(server.requests) == 40
-
-
-def test_missing_answer_has_a_reason(example, tmp_path):
-    silent = ChatServer(lambda request: completion("", {"x": 1.0}))
-    with silent as server, Project(config(tmp_path, server.url)) as project:
-        project.import_(sample.sources())
-        table = run(project.source("politeness").measure(list(project.all_samples())), project.models)
-    assert not table.present.any() and not table.values.any()
-    assert {name for _, name in table.absences} == {"politeness"}
 
 
 def test_schema_has_the_settings(example):

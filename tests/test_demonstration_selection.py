@@ -79,13 +79,6 @@ def test_random_nodes_are_distinct_with_uniform_orders() -> None:
         random_nodes(np.random.default_rng(0), range(4), 1, 5, 1)
 
 
-def test_nodes_are_taken_joined_and_left_out() -> None:
-    nodes = Nodes(np.array([[0, 1], [2, 3], [1, 4]]), np.array([0, 0, 1]))
-    assert nodes.without([1]).tolist() == [1] and nodes.without(()).tolist() == [0, 1, 2]
-    both = nodes.take([2]).concat(nodes.take([0]))
-    assert both.demonstrations.tolist() == [[1, 4], [0, 1]] and both.prompt.tolist() == [1, 0]
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_subgraph_follows_its_definition(seed: int, load: Load) -> None:
     rng = np.random.default_rng(seed)
@@ -225,28 +218,6 @@ def test_the_tower_is_its_formula_in_loops_in_numpy_and_in_jax() -> None:
     assert np.asarray(input_tower(as_jax, text[:, 0], prompt)) == pytest.approx(h_in, abs=1e-4)
 
 
-@pytest.mark.parametrize(("relative", "absolute"), [(True, True), (True, False), (False, True), (False, False)])
-def test_the_order_matters_where_positions_are_known(relative: bool, absolute: bool) -> None:
-    shape = TowerShape(
-        embedding=9, width=8, k=4, buckets=3, heads=2, feed_forward=6, relative=relative, absolute=absolute
-    )
-    parameters, (text, bucket, prompt) = initial(shape, 0), inputs_of(shape)
-    shown = demonstration_tower(np, shape, parameters, text, bucket, prompt)
-    turned = demonstration_tower(np, shape, parameters, text[:, ::-1], bucket[:, ::-1], prompt)
-    assert np.allclose(shown, turned, atol=1e-5) is not (relative or absolute)
-
-
-def test_scores_matter_where_they_are_shown() -> None:
-    shape = TowerShape(embedding=9, width=8, k=4, buckets=3, heads=2, feed_forward=6)
-    text, bucket, prompt = inputs_of(shape)
-    for scores in (True, False):
-        given = replace(shape, scores=scores)
-        one, other = (
-            demonstration_tower(np, given, initial(given, 0), text, each, prompt) for each in (bucket, (bucket + 1) % 3)
-        )
-        assert np.allclose(one, other) is not scores
-
-
 # --- learning --------------------------------------------------------------------------------------------------------
 
 
@@ -266,7 +237,7 @@ def test_every_selector_keeps_the_contract_and_survives_saving(name: str, width:
     weights = selector.weights(world.query(30), prepared)
     assert weights.shape == (80,) and weights.dtype == np.float64 and weights.min() >= 0 and weights.max() <= 1
     rows = nodes.without([3, 4])
-    assert selector.weights(world.query(30), prepared.take(rows)).shape == rows.shape
+    assert selector.weights(world.query(30), selector.prepare(nodes.take(rows))).shape == rows.shape
     card, arrays = selector.state()
     again = make_selector(name, seed=1, **settings).restore(world.library, json.loads(json.dumps(card)), arrays)
     twice = make_selector(name, seed=1, **settings).fit(world.library, pairs)
@@ -299,7 +270,6 @@ def test_invalid_use_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         make_selector("adoror").fit(world.library)
     with pytest.raises(NotFitted, match="Call fit first"):
         make_selector("adoror").prepare(drawn(4)[1])
-    monkeypatch.delitem(sys.modules, "accord.methods.in_context.tower_training", raising=False)
     monkeypatch.setitem(sys.modules, "optax", None)
     with pytest.raises(MissingExtra, match=r"training a selector needs .*\[networks\]'"):
         make_selector("adoror").fit(world.library, world.pairs(1))
@@ -317,17 +287,3 @@ def test_towers_use_the_configured_parts(load: Load) -> None:
 
 
 # --- the planted world -----------------------------------------------------------------------------------------------
-
-
-def test_planted_judge_has_the_planted_error() -> None:
-    world = planted_utility(examples=40, unseen=10, width=16)
-    nodes = random_nodes(np.random.default_rng(0), range(40), 4, 5, 50)
-    utility, error = world.utility(45, nodes), world.error(45, nodes)
-    assert utility.min() >= 0 and utility.max() <= 1 and np.abs(error) == pytest.approx(1 - utility)
-    assert 0.3 < (error > 0).mean() < 0.7
-    pairs = world.pairs(2)
-    assert len(pairs) == 40 * 4 * 2 and not (pairs.nodes.demonstrations == pairs.query[:, None]).any()
-    rows = pairs.of_query(7)
-    assert len(rows) == 8 and pairs.take(rows).target == pytest.approx(
-        np.exp(-np.abs(world.error(7, pairs.nodes.take(rows))))
-    )

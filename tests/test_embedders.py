@@ -27,7 +27,8 @@ from accord.evidence import (
     pairs_of,
     turn_metrics,
 )
-from accord.evidence.bank import ruber, similarity
+from accord.evidence.bank import reply_metrics as similarity
+from accord.evidence.bank import ruber
 from accord.models import (
     Caps,
     ClientOptions,
@@ -172,20 +173,6 @@ def test_passing_faults_are_retried_and_invalid_vectors_reported() -> None:
         assert remote.embed("policy").shape == remote.embed("fine").shape == (2,)
 
 
-def test_memory_cache_of_vectors_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedders, "KEPT", 100)
-    with ChatServer(serve) as server:
-        remote = Remote("endpoint:x", wrap_wire(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
-        texts = [f"heron {place}" for place in range(150)]
-        remote.prepare(texts)
-        count = len(server.requests)
-        for text in texts:
-            remote.embed(text)
-        assert len(server.requests) == count == 3
-        remote.embed("another")
-        assert len(remote._known) == 100
-
-
 def test_embedder_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert open_embedder("").name == open_embedder("minilm-l6").name == "minilm-l6"
@@ -282,11 +269,6 @@ def test_text_is_embedded_once_across_processes(store: Store) -> None:
     retrained = Counted("counted:2", width=4)
     assert embed(["fish"], retrained, opened).shape == (1, 4), "other weights with the same name are another model"
     opened.close()
-
-
-def test_embedder_is_not_opened_without_texts(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "open_sentence_embedder", lambda _: pytest.fail("opened"))
-    assert embed([], open_embedder("minilm-l6"), memory).shape == (0, 0)
 
 
 def test_text_without_vector_is_an_error_and_other_vectors_are_stored(memory: Store) -> None:

@@ -21,6 +21,7 @@ from accord.learning import load_evaluator
 from accord.models import memory_models, run
 from accord.values import Sample
 
+pytestmark = pytest.mark.attack
 CARD, ARRAYS = "evaluator.json", "arrays.safetensors"
 HEADS = ["mixed", "curves", "annotator-mean", pytest.param("network", marks=pytest.mark.slow)]
 ODD: list[Any] = [

@@ -41,7 +41,6 @@ from accord.learning import (
     Constant,
     EvaluatorSettings,
     Experiment,
-    HeldOutAnswers,
     JudgeArgmax,
     JudgeExpected,
     RandomDraw,
@@ -82,21 +81,13 @@ def everything(options: tuple[int, ...]) -> Planted:
     return replace(corpus, question=question, evidence=evidence, labels=labels)
 
 
+@pytest.mark.parametrize("options", [BINARY, ORDINAL], ids=str)
 @pytest.mark.parametrize("name", heads.names())
 @pytest.mark.slow
-def test_every_head_meets_the_contract(name: str) -> None:
-    check_head(heads.get(name), everything(BINARY))
-
-
-@pytest.mark.parametrize("name", heads.names())
-@pytest.mark.slow
-def test_every_head_meets_the_contract_on_four_options(name: str) -> None:
-    try:
-        check_head(heads.get(name), everything(ORDINAL))
-    except BadInput as error:
-        if "0 or 1" not in str(error):
-            raise
-        pytest.skip(f"labels of issues are yes or no: {error}")
+def test_every_head_meets_the_contract(name: str, options: tuple[int, ...]) -> None:
+    if name == "issue-labels" and options == ORDINAL:
+        pytest.skip("labels of issues are yes or no")
+    check_head(heads.get(name), everything(options))
 
 
 def predicted(evaluator: Evaluator, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Any]:
@@ -373,14 +364,6 @@ def test_compare_ranks_the_better_method_first_with_intervals() -> None:
 
 
 @pytest.mark.slow
-def test_compare_is_deterministic_and_omits_judge_rows_without_a_judge() -> None:
-    corpus = planted(conversations=40)
-    one, two = (compare(corpus.evidence, corpus.labels, corpus.question, folds=2, draws=50).to_json() for _ in "ab")
-    assert one == two
-    assert not any(row["system"].startswith("judge") for row in one["rows"])
-
-
-@pytest.mark.slow
 def test_compare_never_learns_from_tested_conversations() -> None:
     # One feature names the conversation; an evaluator that had seen it could repeat its label.
     corpus = planted(conversations=60, annotators=2, share=1.0, noise=0.1)
@@ -412,14 +395,6 @@ def test_other_people_predict_from_shared_targets() -> None:
     assert people_alpha(ratings(corpus.evidence, alone, corpus.question)) is None
 
 
-def test_repeated_ratings_of_one_annotator_are_no_ceiling() -> None:
-    corpus = planted(conversations=10, annotators=1, share=1.0)
-    twice = Labels([*corpus.labels, *corpus.labels])
-    rated = ratings(corpus.evidence, twice, corpus.question)
-    assert len(rated) == 20 and other_people(rated) is None
-    assert people_alpha(rated) == pytest.approx(1.0)
-
-
 def test_labels_outside_the_scale_are_rejected() -> None:
     corpus = planted(conversations=10)
     wrong = Labels([*corpus.labels, Label(Target("c0000"), "main", "p0", 9)])
@@ -427,23 +402,6 @@ def test_labels_outside_the_scale_are_rejected() -> None:
         compare(corpus.evidence, wrong, corpus.question)
     with pytest.raises(BadInput, match="no label on 'main' has evidence"):
         compare(corpus.evidence, Labels(), corpus.question)
-
-
-def test_score_fields_follow_from_its_distribution() -> None:
-    corpus = planted(conversations=40)
-    make = partial(make_head, "auto", corpus.question, {})
-    score = make().fit(corpus.evidence, corpus.labels).predict(corpus.evidence)[0]
-    assert isinstance(score, Score)
-    assert score.value == pytest.approx(sum(o * p for o, p in zip(score.options, score.probabilities, strict=True)))
-    low, high = score.interval
-    inside = sum(p for o, p in zip(score.options, score.probabilities, strict=True) if low <= o <= high)
-    assert inside >= 0.8
-    row = score.to_json()
-    assert (
-        row["value"] == score.value
-        and row["unscored"] is None
-        and row["signature"].startswith("calibration|answer_model:mixed|")
-    )
 
 
 @pytest.mark.slow
@@ -504,26 +462,6 @@ def damaged(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "evaluator"))
 
 
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-@pytest.mark.attack
-def test_non_finite_arrays_are_rejected(saved: Path, tmp_path: Path, wrong: float) -> None:
-    from safetensors.numpy import load_file, save_file
-
-    folder = damaged(saved, tmp_path)
-    arrays = load_file(folder / "arrays.safetensors")
-    kept = {name for name, array in arrays.items() if np.isnan(array).any()}
-    floats = [name for name, array in arrays.items() if array.dtype.kind == "f" and array.size and name not in kept]
-    for name in floats:
-        if name.endswith((".history", ".seen")):
-            continue
-        changed = np.array(arrays[name])
-        changed.flat[0] = wrong
-        save_file({**arrays, name: changed}, folder / "arrays.safetensors")
-        with pytest.raises(BadInput, match=f"{name} is not a finite number"):
-            load_evaluator(folder)
-    assert floats
-
-
 @pytest.mark.attack
 def test_non_finite_scores_are_rejected() -> None:
     made = {"target": Target("a"), "annotator": "b", "signature": Signature("s")}
@@ -534,30 +472,6 @@ def test_non_finite_scores_are_rejected() -> None:
     for part in ({"value": np.nan}, {"band": (0.0, np.inf)}, {"interval": (-np.inf, 1.0)}):
         with pytest.raises(BadInput, match="no finite score"):
             replace(whole, **part)  # type: ignore[arg-type]
-
-
-@pytest.mark.attack
-def test_malformed_card_is_a_one_line_error(saved: Path, tmp_path: Path) -> None:
-    folder = damaged(saved, tmp_path)
-    path = folder / "evaluator.json"
-    text = path.read_text(encoding="utf-8")
-    for part in ("format", "question", "head", "sources", "models", "other_questions", "seed", "level", "name"):
-        for wrong in (None, 7, -1, "text", [], [5], {}, {"name": 5}, [[]], {"a": {"b": [None]}}, 1e300):
-            path.write_text(json.dumps({**json.loads(text), part: wrong}), encoding="utf-8")
-            try:
-                loaded = load_evaluator(folder)
-            except BadInput as error:
-                assert "\n" not in str(error) and str(folder) in str(error)
-            else:  # a changed name or level is allowed
-                assert (
-                    (part, wrong) in [("level", None), ("name", "text")]
-                    or part in {"seed", "sources", "models", "other_questions"}
-                    and loaded.is_fitted
-                )
-    for content in ("[" * 100_000, "[]", "5", "", "{", '{"format": NaN}', '{"format": 3}', "\x00", '"' + "x" * 99):
-        path.write_text(content, encoding="utf-8")
-        with pytest.raises(BadInput, match=str(folder)):
-            load_evaluator(folder)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices have no names here")
@@ -589,60 +503,3 @@ def test_evaluator_inside_itself_is_rejected(saved: Path, tmp_path: Path) -> Non
     (folder / "other_questions" / "0").symlink_to(folder)
     with pytest.raises(BadInput, match="contains itself"):
         load_evaluator(folder)
-
-
-@pytest.mark.attack
-def test_card_with_a_changed_scale_is_rejected(saved: Path, tmp_path: Path) -> None:
-    folder = damaged(saved, tmp_path)
-    card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
-    card["question"]["scale"] = {"kind": "ordinal", "options": [1, 2, 3, 4, 5, 6, 7, 8, 9]}
-    (folder / "evaluator.json").write_text(json.dumps(card), encoding="utf-8")
-    with pytest.raises(BadInput, match="damaged evaluator"):
-        load_evaluator(folder)
-
-
-def test_held_out_answers_outside_the_options_are_rejected() -> None:
-    shares, group = np.full((3, 2), 0.5), np.arange(3)
-    right = {
-        "known": shares,
-        "new": shares,
-        "answer": np.array([0, 1, 1]),
-        "group": group,
-        "options": np.array([1.0, 2]),
-    }
-    assert len(HeldOutAnswers.restored(right).answer) == 3
-    for answer in (np.array([0, 1, 2]), np.array([-1, 0, 1]), np.array([0.0, 1.0, 1.0])):
-        with pytest.raises(ValueError, match="are not options"):
-            HeldOutAnswers.restored({**right, "answer": answer})
-
-
-def misshapen(array: np.ndarray) -> list[np.ndarray]:
-    """The array in other shapes and of other types."""
-    found = [array[None], array.astype(bool), array.astype(np.uint8), array.reshape(1, -1), np.full_like(array, 100)]
-    if array.ndim:
-        found += [array[:0], array[:-1], np.concatenate([array, array]), array.T, array[..., :-1]]
-    return [np.ascontiguousarray(each) for each in found]
-
-
-@pytest.mark.parametrize("name", ["mixed", "curves", pytest.param("network", marks=pytest.mark.slow), "annotator-mean"])
-@pytest.mark.attack
-def test_arrays_of_wrong_shape_are_rejected_at_loading(name: str, tmp_path: Path) -> None:
-    from safetensors.numpy import load_file, save_file
-
-    corpus = planted(conversations=40, annotators=2)
-    made = Evaluator(corpus.question, (), make_head(name, corpus.question, {}), name="mine", head_name=name)
-    made.fitted_on(corpus.evidence, corpus.labels).save(tmp_path)
-    arrays = load_file(tmp_path / "arrays.safetensors")
-    refused = 0
-    for key in list(arrays)[:: max(len(arrays) // 8, 1)]:
-        for wrong in misshapen(arrays[key]):
-            save_file({**arrays, key: wrong}, tmp_path / "arrays.safetensors")
-            try:
-                loaded = load_evaluator(tmp_path)
-            except BadInput as error:
-                assert "\n" not in str(error) and "damaged evaluator" in str(error) and str(tmp_path) in str(error)
-                refused += 1
-            else:  # other numbers of a shape that can be: it scores
-                with np.errstate(all="ignore"):
-                    predicted(loaded, corpus.evidence, [None, *loaded.annotators] * 13 + [None])
-    assert refused

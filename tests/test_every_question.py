@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from read_conversations import RUBRIC, reading_project
-from typer.testing import CliRunner
 
 from accord import load_evaluator
 from accord.board import Board, BoardFilters
-from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.edges import BadInput
 from accord.evidence import Source
 from accord.models import run
@@ -211,9 +210,9 @@ def test_the_command_prints_each_question_with_intervals(tmp_path: Path, monkeyp
     content = {"store": f"sqlite:///{tmp_path}/accord.db", "rubric": "help.yaml", "evaluators": HEAD}
     content |= {"folds": 2, "draws": 50}
     (tmp_path / "accord.yaml").write_text(json.dumps(content))
-    said = CliRunner().invoke(app, ["fit", "--every-question"])
-    assert said.exit_code == 0 and "Each question, on held-out conversations" in said.output, said.output
+    said = invoke("fit", "--every-question")
+    assert "Each question, on held-out conversations" in said.output, said.output
     lines = [line.split()[:2] for line in said.output.splitlines() if line.startswith(("Q0 ", "Q1 "))]
     assert lines == [["Q0", "92"], ["Q1", "90"]]
-    refused = CliRunner().invoke(app, ["fit", "--every-question", "--question", "Q1"])
-    assert refused.exit_code == 1 and "leave out --question" in refused.output
+    refused = invoke("fit", "--every-question", "--question", "Q1", code=1)
+    assert "leave out --question" in refused.output

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accord import Conversation, Document, EvidenceTable, Rubric, Store, Target, Turn, load_rubric, metrics
+from accord import Conversation, Document, EvidenceTable, Rubric, Store, Target, Turn, metrics
 from accord.edges import BadInput, ModelError, UnknownName
-from accord.evidence import LEXICAL, Column, answer_table, judge_samples, measure
+from accord.evidence import Column, answer_table, judge_samples, measure
 from accord.models import Answer, Failure, Judged, ScriptedJudge, Unanswered
 from accord.testing import check_metric
 from accord.values import Registry, Sample
@@ -209,11 +209,6 @@ def test_answers_keep_the_mass_outside_their_options(rubric: Rubric) -> None:
     assert sum(row[f"Q0={k}"] for k in range(1, 5)) == pytest.approx(0.7)
     assert "question:s256:" in table.columns[0].signature and "via:scripted" in table.columns[0].signature
     assert table.absences == {(Target("c"), "Q1"): "timeout"}
-
-
-def test_lexical_metrics_are_all_registered() -> None:
-    assert set(LEXICAL) <= set(metrics.names())
-    assert load_rubric("llm-rubric")
 
 
 def test_turn_is_measured_as_the_only_reply() -> None:

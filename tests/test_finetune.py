@@ -232,16 +232,6 @@ def test_resumed_training_equals_an_uninterrupted_one(
     assert one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
 
 
-def test_seed_decides_the_result(base: Path, parts: Parts, tmp_path: Path) -> None:
-    settings = TrainingSettings(rank=4, epochs=1, batch=4, accumulate=1, max_tokens=200)
-    some, others = parts.train[:12], parts.validation[:4]
-    found = [
-        train(base, some, others, SHORT, tmp_path / name, replace(settings, seed=seed)).validation
-        for name, seed in (("one", 0), ("again", 0), ("other", 1))
-    ]
-    assert found[0] == found[1] != found[2]
-
-
 @pytest.mark.parametrize("rank", [0, 4])
 def test_loss_covers_answers_alone(base: Path, parts: Parts, tmp_path: Path, rank: int) -> None:
     """With a tiny learning rate, both losses are those of the base, computed here row by row."""
@@ -634,92 +624,29 @@ def test_evaluation_counts() -> None:
     assert [row["value"] for row in nothing[:3]] == [None] * 3
 
 
-def test_bleu_equals_sacrebleu() -> None:
-    import sacrebleu
+def test_command_trains_evaluates_and_exports(working_folder: Path, base: Path) -> None:
+    from commands import accord_json, invoke, refused, write
 
-    said = ["It ignores what the user just said.", "A good and friendly reply.", "It repeats the question again."]
-    own = ["It ignores what the user said before.", "A good reply that helps.", "It repeats an earlier question."]
-
-    def made(comments: list[str]) -> list[IssueAnnotation]:
-        return [IssueAnnotation(Target(f"d{n}", 1), (), 3, text, "x") for n, text in enumerate(comments)]
-
-    [row] = [row for row in evaluate(made(said), made(own)) if row["statistic"] == "bleu4"]
-    assert row["value"] == pytest.approx(sacrebleu.corpus_bleu(said, [own]).score)
-
-
-def test_command_trains_evaluates_and_exports(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import json
-
-    from typer.testing import CliRunner
-
-    from accord.cli import (
-        app,  # noqa: F401 - registers the commands
-        commands,  # noqa: F401 - registers the commands
-    )
     from accord.store import IssueAnnotations, Store
 
-    def invoke(*arguments: str):  # type: ignore[no-untyped-def]
-        return CliRunner().invoke(app, list(arguments))
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ACCORD_STORE", raising=False)
     signature = "issues|model:large|taxonomy:soda-eval|via:recorded"
     pairs = planted(40)
     store = Store("sqlite:///accord.db")
     store.add_conversations({conversation.id: conversation for conversation, _ in pairs}.values())
     IssueAnnotations(store).add(replace(assessment, signature=signature) for _, assessment in pairs)
     store.close()
-    Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: large}}\n")
-    taught = [
-        "finetune",
-        "issues",
-        "--base",
-        str(base),
-        "--rank",
-        "0",
-        "--learning-rate",
-        "0.006",
-        "--max-tokens",
-        "240",
-    ]
-    small = ["--batch", "8", "--micro-batch", "8", "--test", "2", "--json"]
-    done = invoke(*taught, "--epochs", "2", "--shots", "1", *small)
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert {row["system"] for row in found["rows"]} == {"fine-tuned", "base, 1 examples"} and len(
-        found["validation"]
-    ) == 2
-    assert "has a model already" in invoke(*taught, *small).stderr
-    Path("accord.yaml").write_text(f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\n")
-    assessed = invoke("judge", "--source", "issues", "--all", "--limit", "1")
+    write("accord.yaml", "sources: {issues: {by: recorded, model: large}}\n")
+    options = "--rank 0 --learning-rate 0.006 --max-tokens 240 --batch 8 --micro-batch 8 --test 2"
+    taught = ["finetune", "issues", "--base", str(base), *options.split()]
+    found = accord_json(*taught, "--epochs", "2", "--shots", "1")
+    assert {row["system"] for row in found["rows"]} == {"fine-tuned", "base, 1 examples"}
+    assert len(found["validation"]) == 2
+    assert "has a model already" in refused(*taught)
+    own = f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\n"
+    write("accord.yaml", own)
+    assessed = invoke("judge", "--source", "issues", "--all", "--limit", "1", code=None)
     assert assessed.exit_code in {0, 5} and "1 dialogues, 2 turns" in assessed.stdout, assessed.output
-    Path("accord.yaml").write_text(
-        f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\nsources: {{issues: {{taxonomy: abc-eval}}}}\n"
-    )
-    assert "another version of the taxonomy 'soda-eval'" in invoke("judge", "--source", "issues", "--all").stderr
-    Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: nobody}}\n")
-    assert "0 sets of annotations" in invoke(*taught, "--out", "x").stderr
-
-
-def test_judging_names_the_fault_of_a_template_that_rejects_prompts(
-    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from typer.testing import CliRunner
-
-    from accord.cli import (
-        app,
-        commands,  # noqa: F401 - registers the commands
-    )
-    from accord.store import Store
-
-    folder = shutil.copytree(base, tmp_path / "odd")
-    (folder / "chat_template.jinja").write_text("{% if messages[0].content != 'Hello.' %}{{ 1/0 }}{% endif %}hello")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ACCORD_STORE", raising=False)
-    store = Store("sqlite:///accord.db")
-    store.add_conversations([planted(1)[0][0]])
-    store.close()
-    Path("accord.yaml").write_text("models: {finder: {model: 'hf:odd', attempts: 1}}\n")
-    done = CliRunner().invoke(app, ["judge", "--source", "issues", "--all", "--limit", "1"])
-    assert "without an answer: rejected" in done.stdout, done.output
-    assert "ZeroDivisionError" in done.stdout, done.output
+    write("accord.yaml", f"{own}sources: {{issues: {{taxonomy: abc-eval}}}}\n")
+    assert "another version of the taxonomy 'soda-eval'" in refused("judge", "--source", "issues", "--all")
+    write("accord.yaml", "sources: {issues: {by: recorded, model: nobody}}\n")
+    assert "0 sets of annotations" in refused(*taught, "--out", "x")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ from synthetic_corpus import rated_chats
 from accord import Conversation, Label, Labels, Question, Scale, Score, Target, Turn, Unscored
 from accord.edges import BadInput, BudgetReached
 from accord.evidence import SourceContext, make_source
-from accord.learning import Calibration, Evaluator, JudgeExpected
+from accord.learning import JudgeExpected
 from accord.methods import (
     AMBIGUOUS,
     COPY,
@@ -36,7 +34,6 @@ from accord.methods import (
     RatedExample,
     RatedExamples,
     RequestCounts,
-    ScoreRequest,
     SelectorTrial,
     TaskPrompt,
     TowerSettings,
@@ -48,14 +45,12 @@ from accord.methods import (
     ensemble_of,
     examples_of,
     invert,
-    level_of,
     load_tasks,
     pair_draws,
     private_by,
     prompt_search,
     read,
     read_tasks,
-    score_each,
     selector_figures,
     simplest,
     spread_out,
@@ -111,13 +106,6 @@ def test_examples_are_mean_ratings_without_private_and_empty_samples() -> None:
         private_by(["("], None)
     with pytest.raises(BadInput, match="allowed"):
         examples_of(QUESTION, chats, Labels([Label(Target("a"), "overall", "ann", 9)]), None, lambda chat: False)
-
-
-def test_mixed_levels_need_a_level() -> None:
-    both = [Target("a"), Target("a", 1)]
-    assert level_of(both, TURN, "overall") == TURN and level_of(both[:1], None, "overall") == DIALOGUE
-    with pytest.raises(BadInput, match="level: turn"):
-        level_of(both, None, "overall")
 
 
 def test_turns_of_one_conversation_and_replies_to_equal_turns_share_a_context() -> None:
@@ -376,9 +364,10 @@ def test_prompt_search_orders_by_squared_error() -> None:
         PromptTemplate(QUESTION, DIALOGUE), prompts, train, [f"g{n}" for n in range(6)], draws, 3, counts
     )
     found = run_flow(flow, ScriptedModel(script))
-    assert [prompt.text for prompt in found.prompts] == ["an exact prompt", "a near prompt", "a silent prompt"]
+    assert [prompt.text for prompt, _ in found] == ["an exact prompt", "a near prompt", "a silent prompt"]
     silent = np.mean([max(y, 1 - y) ** 2 for y in train.unit])
-    assert [p.error for p in found.prompts] == pytest.approx([0.0, 1 / 16, silent]) and found.unreadable == [0, 0, 6]
+    assert [prompt.error for prompt, _ in found] == pytest.approx([0.0, 1 / 16, silent])
+    assert [unreadable for _, unreadable in found] == [0, 0, 6]
     assert counts.asked == 18 and counts.unreadable == 6
     assert squared_error([Failure("timeout")], np.array([0.5]), QUESTION) is None
 
@@ -417,21 +406,6 @@ def test_targets_fall_with_the_error_on_the_scale_from_0_to_1() -> None:
     assert targets == pytest.approx(np.exp(-np.abs(train.unit[query[kept]] - 0.5)))
 
 
-def test_requests_with_a_common_prefix_are_neighbors() -> None:
-    shown = [tuple(example(f"{name}{n}") for n in range(2)) for name in "pq"]
-    asked = [ScoreRequest(shown[n % 2], "Score.", example(f"i{n}").sample) for n in range(6)]
-    model = ScriptedModel(lambda prompt: "3")
-    found = run_flow(score_each(PromptTemplate(QUESTION, DIALOGUE), asked, counts := RequestCounts()), model)
-    assert all(isinstance(each, ParsedScore) for each in found) and counts.asked == 6
-    order = ["p0" in prompt.messages[0].content for prompt in model.asked]
-    assert order == [True] * 3 + [False] * 3
-    with pytest.raises(BudgetReached):
-        run_flow(
-            score_each(PromptTemplate(QUESTION, DIALOGUE), asked, RequestCounts()),
-            ScriptedModel(lambda p: Failure(OUT_OF_BUDGET)),
-        )
-
-
 # --- who picks the examples ---------------------------------------------------------------------------------------
 
 
@@ -465,7 +439,7 @@ def test_simplest_selector_within_one_standard_error_is_used() -> None:
 def test_ensemble_has_spread_and_number_of_lost_requests() -> None:
     one, other = ParsedScore((0, 0.5, 0.5, 0, 0), 2.5), ParsedScore((0, 0, 0, 0, 1), 5.0)
     found = ensemble_of([one, other, Failure(OUTSIDE)])
-    assert isinstance(found, Ensemble) and found.value == 3.75 and found.spread == 1.25 and found.dropped == 1
+    assert isinstance(found, Ensemble) and found.spread == 1.25
     assert found.shares == pytest.approx((0, 0.25, 0.25, 0, 0.5))
     lost = ensemble_of([one, Failure(OUTSIDE), Failure(OUTSIDE), Failure("timeout")])
     assert lost == Failure(OUTSIDE, "2 of 4 requests")
@@ -474,30 +448,3 @@ def test_ensemble_has_spread_and_number_of_lost_requests() -> None:
     scores = JudgeExpected(QUESTION).fit(table, Labels([])).predict(table)
     assert isinstance(scores[0], Score) and scores[0].value == 3.75 and scores[0].interval == (2.0, 5.0)
     assert isinstance(scores[1], Unscored) and "outside the scale (2 of 4 requests)" in scores[1].reason
-
-
-def test_calibration_corrects_bias_and_uses_spread() -> None:
-    chats, labels, _ = rated_chats(60)
-    worth = {label.target: float(label.value) for label in labels if label.annotator == "ann"}  # type: ignore[arg-type]
-    rng = np.random.default_rng(0)
-    found = []
-    for chat in chats:
-        said = min(5.0, worth[Target(chat.id)] + 0.8 + rng.normal(0, 0.2))
-        shares = spread_out(said, np.arange(1.0, 6.0))
-        found.append((Target(chat.id), Ensemble(tuple(shares), said, float(rng.uniform(0, 0.3)))))
-    table = as_evidence(QUESTION, "m", found)
-    head = partial(Calibration, answer_model="mixed", own_slopes=False)
-    raw = JudgeExpected(QUESTION).fit(table, labels)
-    learned = head(QUESTION).fit(table, labels)
-    truth = np.array([worth[target] for target in table.targets])
-
-    def error(evaluator: Evaluator, who: str | None = None) -> float:
-        scores = [score for score in evaluator.predict(table, who) if isinstance(score, Score)]
-        return float(np.abs(np.array([score.value for score in scores]) - truth).mean())
-
-    assert error(learned, "ann") < 0.5 * error(raw)
-    assert learned.annotators == ["ann", "bob"]
-    assert isinstance(learned.in_new_domain().predict(table)[0], Score)
-    with pytest.raises(BadInput, match="comes from"):
-        other = as_evidence(QUESTION, "another recipe", found)
-        learned.predict(replace(other))

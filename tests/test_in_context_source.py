@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 import pytest
-from click.testing import Result
-from misbehaving_endpoint import Misbehaving
+from commands import invoke, printed, write, write_corpus
 from synthetic_corpus import rated_chats
-from typer.testing import CliRunner
 
-import accord
 from accord import Conversation, Label, Labels, Question, Scale, Target, Turn
+from accord import open as open_project
 from accord.cli import (
-    app,
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput, BudgetReached, NotFitted, UnknownName
@@ -43,7 +37,7 @@ from accord.evidence import (
     sources,
 )
 from accord.learning import Calibration
-from accord.methods import IN_CONTEXT, InContext, InContextFindings, at_level, by_cost, prompt_text
+from accord.methods import IN_CONTEXT, InContext, InContextFindings, at_level, prompt_text
 from accord.models import (
     Budget,
     Caps,
@@ -63,7 +57,7 @@ from accord.statistics import Split
 from accord.store import Store
 from accord.testing import ChatServer, Respond, Wire, completion, decisions
 from accord.validation import Comparison, compare_held_out
-from accord.values import Sample, ScaleKind, dump_rubric
+from accord.values import Sample, ScaleKind
 
 SMALL = {
     "candidates": 3, "top_prompts": 2, "demonstrations": 3, "sets": 2, "candidate_sets": 32, "ensemble": 3, "selector": "neighbours",
@@ -143,11 +137,6 @@ def study(made: InContext, everything: Training) -> Flow[Study]:
 def held_out(found: Study) -> EvidenceTable:
     assert found.source.held_out_ is not None
     return found.source.held_out_
-
-
-def tables(found: Study) -> list[EvidenceTable]:
-    """All evidence: of both sides, and the rivals'."""
-    return [found.learned, held_out(found), *found.source.rivals().values()]
 
 
 def figures(found: Study, labels: Labels | None = None) -> Comparison:
@@ -302,13 +291,6 @@ def test_from_forty_ratings_to_scores(asked: Asked) -> None:
     assert {"judge-expected", "by hand, random examples", "constant"} <= set(rows) and shown.people is not None
     assert rows["in-context"]["n"] == 2 * test
 
-    before = len(asked.chats)
-    again = run(study(source(), everything), models)
-    assert (
-        len(asked.chats) == before
-        and again.source.describe() == told
-        and plan(study(source(), everything), models).requests == 0
-    )
     embedded = [text for r in asked.server.requests if r["_path"].endswith("/embeddings") for text in r["input"]]
     assert len(embedded) == len(set(embedded)) >= 42  # every conversation and every prompt that was kept, once
 
@@ -333,7 +315,7 @@ def test_scores_of_new_conversations_come_from_what_was_saved(asked: Asked) -> N
     assert "empty conversation" in table.absences[Target("silent"), "overall"]
     assert "recipe" in table.columns[0].signature
     note = table.notes[Target(new[0].id)].shown
-    recipe = restored.recipe
+    recipe = restored.learned
     assert set(note["demonstrations"]) <= {str(example.target) for example in recipe.examples}
     assert 3 <= len(note["demonstrations"]) <= 9 and note["prompt"] in {task.hash for task in recipe.tasks}
     assert Target("silent") not in table.notes
@@ -423,21 +405,6 @@ def test_configured_rivals_are_asked(asked: Asked) -> None:
     assert sorted(result.system for result in figures(found).results) == sorted([IN_CONTEXT, *names, *baselines])
     with pytest.raises(UnknownName, match="unknown rival 'magic'"):
         run(source(rivals=["magic"]).learn(training()), models)
-
-
-@pytest.mark.slow
-def test_the_systems_of_the_paper_are_plug_ins(asked: Asked, load: Callable[[str], ModuleType]) -> None:
-    systems = load("adoror_systems")
-    names = [*systems.TABLE_1, *(f"ADOROR by@{name}" for name in by_cost())]
-    made = source(selector="auto", towers=SMALL_TOWERS, rivals=names)
-    models = asked.given(scripted())
-    priced = plan(study(made, training()), models)
-    found = run(study(made, training()), models)
-    told = found.source.findings_
-    assert told is not None and priced.questions == told.asked  # equal requests are counted, and asked once
-    assert [row.selector for row in told.selectors] == ["random", "bm25", "neighbours", "diverse", "utility", "adoror"]
-    assert list(found.source.rivals()) == [name for name in names if name != f"ADOROR by@{told.selector}"]
-    assert {result.system for result in figures(found).results} > set(found.source.rivals())
 
 
 @pytest.mark.slow
@@ -546,30 +513,7 @@ def test_decisions_scorer_needs_another_writer(nobody: Asked) -> None:
         run(source().learn(training()), nobody.models(mode="verbalised"))
 
 
-def test_given_model_scores_and_writes(asked: Asked) -> None:
-    own = ScriptedModel(Scorer(), "own")
-    found = run(study(source(), training()), asked.given(own))
-    assert not asked.chats and len(own.asked) == found.source.describe()["asked"]
-    assert {prompt["by"] for prompt in found.source.describe()["prompts"]} == {"by hand", "own"}
-    with pytest.raises(BadInput, match="were learned with own"):
-        run(found.source.measure(training().samples[:1]), asked.models())
-
-
 # --- what goes wrong ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_faults_of_endpoints_lose_nothing(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    clean = run(study(source(), training()), asked.given(scripted()))
-    forget_embedder()
-    wrong = Misbehaving(serving(Scorer()), kinds=("429", "500", "truncated", "half-closed"), share=0.1)
-    found, _ = studied(wrong, monkeypatch)
-    for one, other in zip(tables(found), tables(clean), strict=True):
-        assert one.targets == other.targets and one.distribution("overall")[0] == other.distribution("overall")[0]
-        assert np.array_equal(one.values, other.values, equal_nan=True) and np.array_equal(one.present, other.present)
-    assert found.split == clean.split and len(wrong.met) == 4
-    told = found.source.describe()
-    assert told["recipe"].startswith("s256:") and told["failures"] == {} and told["again"] == 0
 
 
 @pytest.mark.slow
@@ -658,7 +602,7 @@ def test_example_equal_to_the_input_is_not_shown(asked: Asked) -> None:
     own = scripted()
     models = asked.given(own)
     found = run(study(source(), training()), models)
-    recipe = found.source.recipe
+    recipe = found.source.learned
     twin = Conversation("another-id", recipe.examples[0].sample.conversation.turns)
     assert recipe.left_out_of(Sample(twin)) == [0]
     assert run(found.source.measure([Sample(twin)]), models).present.all()
@@ -692,23 +636,6 @@ def test_other_model_or_mode_than_in_training_is_rejected(asked: Asked) -> None:
         source(**FEW).restored(replace(kept, card={**kept.card, "sizes": {**kept.card["sizes"], "ensemble": 4}}))
 
 
-@pytest.mark.parametrize("selector", ["utility", "diverse", "adoror", "random"])
-@pytest.mark.slow
-def test_saved_source_measures_the_same(selector: str, asked: Asked, load: Callable[[str], ModuleType]) -> None:
-    pytest.importorskip("jax", reason="needs accord[networks]")
-    load("adoror_systems")
-    models = asked.given(scripted())
-    made = source(selector=selector, towers=SMALL_TOWERS)
-    learned = run(made.learn(training()), models).source
-    assert isinstance(learned, InContext)
-    again = source().restored(saved(learned))
-    assert again.recipe.hash == learned.recipe.hash
-    samples = [Sample(chat) for chat in rated_chats(60)[0][40:44]]
-    one, other = (run(each.measure(samples), models) for each in (learned, again))
-    assert np.array_equal(one.values, other.values) and one.notes == other.notes
-    assert again.keep_only(one.columns) is again and again.keep_only(()) is None
-
-
 def test_turn_level_scores_the_last_reply_of_a_conversation() -> None:
     turns = (Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"), Turn("assistant", "b"), Turn("user", "d"))
     [sample] = at_level([Sample(Conversation("c", turns))], "turn")
@@ -718,242 +645,7 @@ def test_turn_level_scores_the_last_reply_of_a_conversation() -> None:
     assert prompt_text(sample).endswith("b")
 
 
-# --- through the project and the command line ---------------------------------------------------------------------
-
-FOLDER = Path("evaluators") / IN_CONTEXT
-SCORE = ("score", "chats.jsonl", "--out", "scores.jsonl")
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project's folder with rated conversations; the endpoint is named by each test."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ACCORD_STORE", raising=False)
-    (tmp_path / "rubric.yaml").write_text(dump_rubric(RUBRIC))
-    write(*rated_chats(40)[:2])
-    return tmp_path
-
-
-def write(chats: Iterable[Conversation], labels: Iterable[Label] = ()) -> None:
-    rows = [{"id": c.id, "messages": [{"role": t.role, "content": t.content} for t in c.turns]} for c in chats]
-    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with Path("labels.csv").open("w", newline="") as file:
-        out = csv.writer(file)
-        out.writerow(["conversation", "turn", "question", "annotator", "value"])
-        for label in labels:
-            out.writerow([label.target.conversation, label.target.turn, label.question, label.annotator, label.value])
-
-
-def configure(url: str, scorer: str = "model: m", **settings: Any) -> None:
-    """Write `accord.yaml`."""
-    Path("accord.yaml").write_text(
-        f"rubric: rubric.yaml\nmetrics: []\ndraws: 50\nevaluator: in-context\n"
-        f"models: {{scorer: {{{scorer}, base_url: '{url}'}}}}\n"
-        f"sources: {{in-context: {json.dumps({**SMALL, **settings})}}}\n"
-    )
-
-
-def invoke(*command: str, code: int = 0) -> Result:
-    done = CliRunner().invoke(app, list(command))
-    assert done.exit_code == code, done.output
-    return done
-
-
-@contextmanager
-def imported(respond: Respond, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Iterator[ChatServer]:
-    """A server, a project file that names it, and everything imported."""
-    with ChatServer(respond) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        configure(server.url, **settings)
-        invoke("import", "chats.jsonl", "labels.csv")
-        yield server
-        forget_embedder()
-
-
-def chats_of(server: ChatServer) -> int:
-    return sum(request["_path"].endswith("/chat/completions") for request in server.requests)
-
-
-@pytest.mark.slow
-def test_a_writer_without_a_usable_prompt_leaves_the_requests_within_the_plan(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scorer = Scorer()
-
-    def useless(prompt: Prompt) -> str:
-        return "no" if prompt.messages[-1].content.endswith("Answer with the task prompt alone.") else scorer(prompt)
-
-    with imported(serving(useless), monkeypatch) as server:
-        plan = json.loads(invoke("fit", "in-context", "--plan", "--json").stdout)
-        spent = json.loads(invoke("fit", "in-context", "--json").stdout)["spent"]["requests"]
-    assert plan["min_requests"] <= spent == len(server.requests) < plan["requests"] <= plan["max_requests"]
-
-
-@pytest.mark.slow
-def test_commands_fit_report_and_score(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with imported(serving(Scorer()), monkeypatch) as server:
-        plan = json.loads(invoke("fit", "in-context", "--plan", "--json").stdout)
-        assert chats_of(server) == 0 and not Path("evaluators").exists()
-        learned = invoke("fit", "in-context", "--json")
-        result = json.loads(learned.stdout)
-        found, asked = result["findings"][IN_CONTEXT], chats_of(server)
-        assert plan["requests"] == len(server.requests) and asked == found["asked"]
-        assert plan["min_requests"] < plan["requests"] <= plan["max_requests"]
-        spent = result["spent"]["requests"]
-        assert spent == len(server.requests) > asked, "what embeds is paid from the same budget"
-        assert f"spent: {spent} requests" in learned.stderr and found["trained"] + found["tested"] == 40
-        rows = {row["system"]: row for row in result["comparison"]["rows"]}
-        assert rows[IN_CONTEXT]["rmse"] < rows["annotator-mean"]["rmse"] and rows[IN_CONTEXT]["spearman"] > 0.6
-        assert "by hand, random examples" in rows and result["comparison"]["folds"] == 1
-
-        again = invoke("fit", "in-context")
-        assert "Selection of examples" in again.stdout and "neighbours *" in again.stdout
-        assert "mean squared error" in again.stdout and "one side held out" in again.stdout
-        assert f"{asked} requests. " in again.stdout and f"saved in {FOLDER}" in again.stdout
-        assert "spent" not in again.stderr and chats_of(server) == asked
-        with accord.open() as opened:
-            assert (
-                opened.fit_offline(IN_CONTEXT).findings[IN_CONTEXT].to_json() == found
-            )  # nothing is asked, nothing saved
-            assert opened.plan_fit(IN_CONTEXT).requests == 0
-
-        invoke("report")
-        page = Path("report.html").read_text()
-        assert "Scoring in context: overall" in page and "by hand, random examples" in page and "<script" not in page
-        assert chats_of(server) == asked
-
-        new = [Conversation(f"new-{chat.id}", chat.turns) for chat in rated_chats(60)[0][40:48]]
-        write([*new, Conversation("silent", (Turn("user", " "), Turn("assistant", " ")))])
-        scored = invoke(*SCORE, code=5)
-        assert "1 unscored" in scored.stdout and "8 conversations scored" in scored.stdout
-        paid = chats_of(server)
-        for name in ("scores.csv", "scores.parquet"):
-            invoke("score", "chats.jsonl", "--out", name, code=5)
-        assert chats_of(server) == paid > asked
-    *rows, silent = map(json.loads, Path("scores.jsonl").read_text().splitlines())
-    worth = [int(chat.turns[-1].content.split("worth ")[1][0]) for chat in new]
-    assert np.abs(np.array([row["value"] for row in rows]) - worth).mean() < 0.8
-    assert all(1 <= row["low"] <= row["high"] <= 5 and row["band_low"] < row["band_high"] for row in rows)
-    assert "empty conversation" in silent["unscored"] and silent["value"] is None
-    kept = {prompt["hash"] for prompt in found["prompts"] if prompt["kept"]}
-    examples = {chat.id for chat in rated_chats(40)[0]}
-    for row in rows:
-        assert row["notes"]["prompt"] in kept and set(row["notes"]["demonstrations"]) <= examples
-    with Path("scores.csv").open() as stream:
-        table = list(csv.DictReader(stream))
-    assert [json.loads(row["notes"]) for row in table[:-1]] == [row["notes"] for row in rows]
-    assert pl.read_parquet("scores.parquet")["value"].to_list()[:-1] == [row["value"] for row in rows]
-
-
-@pytest.mark.slow
-def test_rivals_are_rows_of_the_table(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with imported(serving(Scorer()), monkeypatch, **FEW, rivals=["by hand, no examples"]):
-        said = invoke("fit", "--set", "sources.in-context.selector=random", "--out", "elsewhere").stdout
-    assert "by hand, no examples" in said and "by hand, random examples" not in said
-    assert "saved in elsewhere" in said and "random *" in said and not Path("evaluators").exists()
-
-
-@pytest.mark.slow
-def test_failed_requests_end_with_5_and_are_repeated(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scorer, failing = Scorer(), True
-
-    def respond(request: Mapping[str, Any]) -> Wire:
-        if failing and "case 7 of" in str(request.get("messages", ""))[-400:]:
-            return Wire({"error": {"message": "down"}}, status=500)
-        return answers(request, scorer)
-
-    with imported(respond, monkeypatch, scorer="model: m, attempts: 1", **FEW) as server:
-        part = invoke("fit", "in-context", code=5)
-        assert re.search(r"in-context: \d+ requests came to nothing; the same command asks", part.stderr)
-        assert f"saved in {FOLDER}" in part.stdout
-        failing, before = False, chats_of(server)
-        assert "came to nothing" not in invoke("fit", "in-context").stderr and chats_of(server) > before
-
-
-@pytest.mark.slow
-def test_other_question_has_its_own_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chats, labels, _ = rated_chats(40)
-    warm = [Label(Target(each.target.conversation, 1), "How warm", each.annotator, each.value) for each in labels]
-    write(chats, [*labels, *warm])
-    with Path("rubric.yaml").open("a") as stream:
-        stream.write("- {id: How warm, text: 'How warm is the reply?', scale: real, low: 0, high: 10}\n")
-    with imported(serving(Scorer()), monkeypatch, **FEW) as server:
-        result = json.loads(invoke("fit", "--question", "How warm", "--json").stdout)
-        assert result["folder"] == f"{FOLDER}-how-warm" and not FOLDER.exists()
-        assert result["findings"][IN_CONTEXT]["level"] == "turn"
-        asked = [r["messages"][0]["content"] for r in server.requests if r["_path"].endswith("/chat/completions")]
-        assert all("The last turn, [1]:" in text for text in asked) and any("from 0 to 10" in text for text in asked)
-        invoke(*SCORE, "--evaluator", result["folder"])
-        rows = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
-        assert {row["turn"] for row in rows} == {1} and max(row["value"] for row in rows) > 3
-        before = chats_of(server)
-        refused = invoke("fit", "--out", result["folder"], code=1).stderr
-        assert "holds an evaluator of 'How warm'" in refused and "--out" in refused and chats_of(server) == before
-        with accord.open() as opened:
-            assert opened.load(result["folder"]).question.id == "How warm"
-
-
-@pytest.mark.slow
-def test_damaged_or_edited_folder_is_rejected(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {**FEW, "top_prompts": 2}
-    with imported(serving(Scorer()), monkeypatch, **settings) as server:
-        invoke("fit")
-        for name, change in (
-            ("prompts.yaml", lambda text: re.sub(r"\(version \d+\)", "(version 700)", text, count=1)),
-            ("demonstrations.jsonl", lambda text: "".join(text.splitlines(keepends=True)[1:])),
-        ):
-            path = FOLDER / name
-            whole = path.read_text()
-            path.write_text(change(whole))
-            refused = invoke(*SCORE, code=1).stderr
-            assert "was edited" in refused and len(refused.strip().splitlines()) == 1
-            if name == "prompts.yaml":
-                result = json.loads(invoke("fit", "--set", f"sources.in-context.prompts={path}", "--json").stdout)
-                edited = [
-                    one for one in result["findings"][IN_CONTEXT]["prompts"] if one["by"].startswith("by hand, from")
-                ]
-                assert len(edited) == 1 and "(version 700)" in edited[0]["text"]
-                invoke(*SCORE)
-                invoke("fit")
-            else:
-                path.write_text(whole)
-            invoke(*SCORE)
-        before = chats_of(server)
-        for name in ("evaluator.json", "arrays.safetensors"):
-            path = FOLDER / name
-            kept = path.read_bytes()
-            path.write_bytes(kept[:40])
-            assert "holds a damaged evaluator" in invoke(*SCORE, code=1).stderr
-            path.unlink()
-            assert f"holds no evaluator: {name} is missing" in invoke(*SCORE, code=1).stderr
-            path.write_bytes(kept)
-        configure(server.url, scorer="model: n", **settings)
-        assert "were learned with m" in invoke(*SCORE, code=1).stderr
-        configure(server.url, scorer="mode: logprobs, model: m", **settings)
-        assert "with mode number" in invoke(*SCORE, code=1).stderr
-        assert chats_of(server) == before
-
-
-def test_invalid_input_of_a_command_is_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def told(*more: str) -> str:
-        *_, line = invoke("fit", "in-context", *more, code=1).stderr.strip().splitlines()
-        assert "spent" not in line
-        return line
-
-    Path("accord.yaml").write_text("rubric: rubric.yaml\n")
-    invoke("import", "chats.jsonl", "labels.csv")
-    assert "no model configured for role 'scorer'. Add one to accord.yaml: models: {scorer: {model: NAME}}" in told()
-    configure(NOWHERE)
-    assert "'overal'" in told("--question", "overal") and "Did you mean 'overall'" in told("--question", "overal")
-    assert "unknown selector 'magic'" in told("--set", "sources.in-context.selector=magic")
-    assert "unknown key 'selectr'. Did you mean 'selector'" in told("--set", "sources.in-context.selectr=bm25")
-    assert "rated examples" in told("--set", "sources.in-context.demonstrations=30")
-    assert "no embedder 'nope'" in told("--set", "sources.in-context.embedder=nope")
-    assert "40 private" in told("--set", "sources.in-context.private_patterns=[case]")
-    assert "KEY=VALUE" in told("--set", "sources.in-context")
-    with Path("rubric.yaml").open("a") as stream:
-        stream.write("- {id: warm, text: 'How warm?', options: [1, 2]}\n")
-    assert "'warm'" in told("--question", "warm") and not Path("evaluators").exists()
+# --- rivals -----------------------------------------------------------------------------------------------------------
 
 
 class Guessing(Source):
@@ -981,16 +673,15 @@ class Guessing(Source):
 
 
 @pytest.mark.slow
-def test_better_rival_on_the_held_out_side_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_better_rival_on_the_held_out_side_is_named(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sources._plugins, "guessing", Guessing)
-    Path("accord.yaml").write_text(
-        "rubric: rubric.yaml\nmetrics: []\ndraws: 400\nevaluator: mine\n"
-        "evaluators: {mine: {sources: [guessing], head: mixed}}\n"
-    )
-    invoke("import", "chats.jsonl", "labels.csv")
-    with accord.open() as opened:
-        tried = opened.fit_offline()
-    assert tried.cautions == ["oracle is significantly better on new examples"]
-    assert "note: oracle is significantly better on new examples" in invoke("fit").stderr
-    invoke("report")
-    assert "oracle is significantly better on new examples" in Path("report.html").read_text()
+    mine = "evaluator: mine\nevaluators: {mine: {sources: [guessing], head: mixed}}\n"
+    write("accord.yaml", f"rubric: rubric.yaml\nmetrics: []\ndraws: 400\n{mine}")
+    write_corpus(*rated_chats(40))
+    printed("import", "chats.jsonl", "labels.csv")
+    caution = "oracle is significantly better on new examples"
+    with open_project() as opened:
+        assert opened.fit_offline().cautions == [caution]
+    assert f"note: {caution}" in invoke("fit").stderr
+    printed("report")
+    assert caution in Path("report.html").read_text()

@@ -22,8 +22,6 @@ from accord.learning import (
     IterativeEquations,
     MixedAnswers,
     Predictions,
-    band_quantile,
-    bands,
     best_ratios,
     importance,
     make_head,
@@ -101,13 +99,6 @@ def test_bands_have_their_nominal_coverage() -> None:
         system = Experiment(corpus.question, corpus.evidence, corpus.labels, rated, splits, 5).run("m", make)
         held.append(((system.band[:, 0] <= rated.value) & (rated.value <= system.band[:, 1])).mean())
     assert np.mean(held) == pytest.approx(0.8, abs=0.03)
-
-
-def test_band_quantile_matches_its_definition() -> None:
-    options, shares = np.array([1.0, 2.0]), np.array([[0.5, 0.5]] * 9)
-    truth = np.array([1, 1, 1, 1, 1, 1, 1, 1, 2.0])
-    assert band_quantile(options, shares, truth, 0.8) == pytest.approx(1.0)  # |1 - 1.5| / 0.5
-    assert bands(options, shares[:1], 3.0).tolist() == [[1.0, 2.0]]  # cut to the scale
 
 
 def test_out_of_distribution_evidence_warns() -> None:

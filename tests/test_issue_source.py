@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from commands import accord_json, printed, read_rows, refused, write, write_corpus, write_rows
 from issue_finder import SIGNS, dialogues, ratings, verdict
-from misbehaving_endpoint import Misbehaving
 from scripted_models import Finder
-from typer.testing import CliRunner
 
-import accord
 from accord import Conversation, Label, Labels, Question, Scale, Score, Target, Turn, Unscored, load_evaluator
-from accord.cli import (
-    app,  # noqa: F401 - registers the commands
-    commands,  # noqa: F401 - registers the commands
-    fitted_text,
-)
-from accord.edges import BadInput, BudgetReached, UnknownName
+from accord import open as open_project
+from accord.cli import fitted_text
+from accord.edges import BadInput, UnknownName
 from accord.evidence import MEANING, Column, EvidenceTable, SourceContext, judge_samples, make_source
 from accord.learning import (
     DIRECTIONS,
@@ -53,7 +51,6 @@ from accord.methods import (
     settled,
 )
 from accord.models import (
-    Failure,
     Models,
     ModelSettings,
     RecordedJudge,
@@ -67,9 +64,18 @@ from accord.report import write_issues_page
 from accord.statistics import Clusters, grouped_folds, krippendorff_alpha, two_valued_alpha
 from accord.store import IssueAnnotations, Store, Studies
 from accord.studies import SubmittedAnswer, load_outcomes, open_validation
-from accord.testing import ChatServer, Wire, completion
-from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, cross_validate_labels, no_better_than_chance, rows_of
-from accord.values import ISSUE, Issue, IssueAnnotation, Sample, load_taxonomy
+from accord.testing import ChatServer, completion, decisions
+from accord.validation import (
+    ABOVE_CHANCE,
+    ALWAYS,
+    MACRO,
+    Called,
+    cross_validate_labels,
+    no_better_than_chance,
+    rows_of,
+    summarize_issues,
+)
+from accord.values import ISSUE, Issue, IssueAnnotation, Rubric, Sample, load_taxonomy
 
 SODA = load_taxonomy("soda-eval")
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
@@ -447,164 +453,56 @@ def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path,
 
 # --- the commands -------------------------------------------------------------------------------------------------
 
-
-def invoke(*arguments: str):  # type: ignore[no-untyped-def]
-    return CliRunner().invoke(app, list(arguments))
-
-
 PLAIN = "rubric: rubric.yaml\nmetrics: []\ndraws: 50\nfolds: 3\nevaluators: {calibration: {head: mixed}}\n"
+FINDER = "models: {finder: {model: m}}"
+BY_JUDGE = "sources: {issues: {by: judge}}"
+MADE = dialogues(40, rate=0.25)
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ACCORD_STORE", raising=False)
-    made = dialogues(40, rate=0.25)
-    with Path("chats.jsonl").open("w") as stream:
-        for chat in made:
-            messages = [{"role": turn.role, "content": turn.content} for turn in chat.turns]
-            stream.write(json.dumps({"id": chat.id, "messages": messages, "system": chat.system}) + "\n")
-    with Path("labels.csv").open("w") as stream:
-        rows = csv.writer(stream)
-        rows.writerow(["conversation", "turn", "question", "annotator", "value"])
-        rows.writerows([row["conversation"], "", "overall", row["annotator"], row["value"]] for row in ratings(made))
-    Path("rubric.yaml").write_text(
-        "name: r\nmain: overall\nquestions:\n- {id: overall, text: How good, options: [1, 2, 3, 4, 5]}\n"
-    )
-    Path("accord.yaml").write_text(f"{PLAIN}models: {{finder: {{model: finder}}}}\n")
-    return tmp_path
+def project(working_folder: Path, api_key: None) -> None:
+    """A project with a finder, and rated dialogues that are not imported yet."""
+    write_corpus(MADE, rated(MADE), Rubric(name="r", main="overall", questions=(QUESTION,)))
+    write("accord.yaml", PLAIN + FINDER)
 
 
-def mark(*kinds: str) -> None:
-    """Add labels of these kinds of issues for each reply to the ratings of dialogues."""
-    with Path("labels.csv").open("a") as stream:
-        rows = csv.writer(stream)
-        for each in truth(dialogues(40, rate=0.25)):
-            there = {issue.type for issue in each.issues}
-            rows.writerows(
-                [each.target.conversation, each.target.turn, kind, "ann", int(kind in there)] for kind in kinds
-            )
-
-
-FINDER = "models: {finder: {model: m}}"
-
-
-def served(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", url)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-1")
-
-
-@pytest.mark.slow
-def test_from_dialogues_to_scores_with_issues(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mark(*SIGNS)
+@pytest.fixture
+def annotated(project: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
+    """The project after `judge`, with the finder's server; it refuses dialogue 77, and cannot judge turn 3 of 78."""
     finder = Finder()
-    with ChatServer(finder) as server:
-        served(monkeypatch, server.url)
-        assert invoke("import", "chats.jsonl", "labels.csv").exit_code == 0
-        plan = json.loads(invoke("judge", "--source", "issues", "--plan", "--json").stdout)
-        assert plan["requests"] == plan["questions"] == 40 and not finder.asked
-        done = invoke("judge", "--source", "issues", "--longest")
-        assert done.exit_code == 0 and "120 annotated now" in done.stdout and finder.asked == ["turns"] * 40
-        again = invoke("judge", "--source", "issues")
-        assert "0 annotated now" in again.stdout and len(finder.asked) == 40
-        fitted = invoke("fit", "issues", "--json")
-        assert fitted.exit_code == 0, fitted.output
-        result = json.loads(fitted.stdout)
-        systems = {row["system"]: row for row in result["comparison"]["rows"]}
-        assert systems["issues"]["rmse"] < systems["lowest-turn"]["rmse"] < systems["constant"]["rmse"]
-        assert "mean-turn" in systems and {row["issue"] for row in result["labels"]} == {*SIGNS, MACRO, ABOVE_CHANCE}
-        assert len(finder.asked) == 40
-        scored = invoke("score", "chats.jsonl", "--evaluator", "evaluators/issues", "--out", "scores.jsonl")
-        assert scored.exit_code == 0, scored.output
-        new = dialogues(3, seed=9, rate=0.5)[2]
-        messages = [{"role": turn.role, "content": turn.content} for turn in new.turns]
-        Path("new.jsonl").write_text(json.dumps({"id": "new", "messages": messages}) + "\n")
-        for name in ("new-scores.jsonl", "new.csv", "new.parquet"):
-            assert invoke("score", "new.jsonl", "--evaluator", "evaluators/issues", "--out", name).exit_code == 0
-        assert len(finder.asked) == 41  # the new one alone, once
-        said = json.loads(Path("scores.jsonl").read_text().splitlines()[0])
-        assert said["notes"]["issues"]
-        for issue in said["notes"]["issues"]:
-            assert {"turn", "type", "comment", "quote", "span", "score"} <= issue.keys()
-        chances = {(row["turn"], row["question"]): row for row in said["notes"]["turns"]}
-        assert {question for _, question in chances} == set(SIGNS)
-        for issue in said["notes"]["issues"]:  # each with the probability that people label it so
-            assert chances[issue["turn"], issue["type"]]["value"] > 0.5
-            assert chances[issue["turn"], issue["type"]]["called"] is True
-        page = invoke("issues", "--out", "issues.html")
-        assert page.exit_code == 0 and "Engagement" in page.stdout
-    html = Path("issues.html").read_text()
-    assert (
-        "<mark>" in html
-        and "<script" not in html
-        and "sk-secret-1" not in html
-        and "http" not in html.replace("http://www.w3.org", "").replace("http-equiv", "")
-    )
-    assert invoke("compare", "--only", "issues").exit_code == 0
+
+    def respond(request):  # type: ignore[no-untyped-def]
+        text = request["messages"][0]["content"]
+        if "dialogue 77" in text:
+            return completion("", refusal="I will not look at this.")
+        if "dialogue 78" in text and "[3]" in text.rsplit("\nJudge ", 1)[-1]:
+            return completion("no verdict here")
+        return finder(request)
+
+    with ChatServer(respond) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        printed("import", "chats.jsonl", "labels.csv")
+        assert "no turn is annotated yet" in refused("validate")
+        assert "120 annotated now" in printed("judge", "--source", "issues", "--longest")
+        assert finder.asked == ["turns"] * 40
+        yield server
 
 
-@pytest.mark.slow
-def test_a_decisions_judge_finds_issues_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mark(*SIGNS)
-    Path("accord.yaml").write_text(
-        f"{PLAIN}models: {{judge: {{mode: decisions, model: finder}}}}\nsources: {{issues: {{by: judge}}}}\n"
-    )
-    finder = Finder()
-    with ChatServer(finder) as server:
-        served(monkeypatch, server.url)
-        assert invoke("import", "chats.jsonl", "labels.csv").exit_code == 0
-        plan = json.loads(invoke("judge", "--source", "issues", "--plan", "--json").stdout)
-        assert plan["requests"] == 120 and plan["questions"] == 1200
-        assert invoke("judge", "--source", "issues").exit_code == 0
-        assert finder.asked == ["decisions"] * 120  # all kinds of one turn in one request
-        fitted = json.loads(invoke("fit", "issues", "--json").stdout)
-        assert next(row["f1"] for row in fitted["labels"] if row["issue"] == "macro") > 0.95
-        assert invoke("issues").exit_code == 1
-
-
-def test_unrecorded_kinds_are_missing(project: Path) -> None:
-    Path("two.yaml").write_text(
-        "name: two\nissues: [{name: rude, definition: It is rude.}, {name: vague, definition: It is vague.}]\n"
-    )
-    Path("accord.yaml").write_text(
-        "rubric: rubric.yaml\nmetrics: []\nmodels: {judge: {mode: recorded, paths: [judge.jsonl]}}\n"
-        "sources: {issues: {by: judge, taxonomy: two.yaml}}\n"
-    )
-    assert invoke("import", "chats.jsonl", "labels.csv").exit_code == 0
-    chats = [json.loads(line) for line in Path("chats.jsonl").read_text().splitlines()]
-    turns = [
-        str(Target(chat["id"], place))
-        for chat in chats
-        for place, turn in enumerate(chat["messages"])
-        if turn["role"] == "assistant"
-    ]
-    rows = [
-        {"item_id": turn, "question": "rude", "judge_model": "m", "value": 1}
-        for turn in turns + [chat["id"] for chat in chats]
-    ]
-    Path("judge.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = invoke("judge", "--source", "issues", "--json")
-    assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
+def test_unrecorded_kinds_are_missing(project: None) -> None:
+    kinds = "[{name: rude, definition: It is rude.}, {name: vague, definition: It is vague.}]"
+    write("two.yaml", f"name: two\nissues: {kinds}\n")
+    recorded = "models: {judge: {mode: recorded, paths: [judge.jsonl]}}"
+    write("accord.yaml", f"{PLAIN}{recorded}\nsources: {{issues: {{by: judge, taxonomy: two.yaml}}}}\n")
+    printed("import", "chats.jsonl", "labels.csv")
+    turns = [str(Target(chat.id, place)) for chat in MADE for place in (1, 3, 5)]
+    names = [*turns, *(chat.id for chat in MADE)]
+    write_rows("judge.jsonl", ({"item_id": n, "question": "rude", "judge_model": "m", "value": 1} for n in names))
+    said = accord_json("judge", "--source", "issues")
     assert said["answered"] == len(turns) == said["unanswered"]["not recorded"] and said["known"] == {"issues": 40}
-    with accord.open("accord.yaml") as opened:
+    with open_project() as opened:
         found = opened.measure([opened.source("issues")], [Sample(each) for each in opened.store.conversations()])
     present = dict(zip([column.name for column in found.columns], found.present.any(axis=0), strict=True))
     assert present["issue:rude"] and not present["issue:vague"]
-
-
-@pytest.mark.slow
-def test_faults_of_an_endpoint_lose_no_turn(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finder = Finder()
-    with ChatServer(Misbehaving(finder, share=0.3)) as server:
-        served(monkeypatch, server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        first = invoke("judge", "--source", "issues", "--json")
-        assert first.exit_code in {0, 5}, first.output
-        assert any(invoke("judge", "--source", "issues").exit_code != 5 for _ in range(50))
-        store = Store("sqlite:///accord.db")
-        assert sum(IssueAnnotations(store).makers().values()) == 120
-        store.close()
 
 
 def test_odd_dialogues_are_counted(tmp_path: Path, store: Store) -> None:
@@ -631,137 +529,75 @@ def test_odd_dialogues_are_counted(tmp_path: Path, store: Store) -> None:
     assert again.assessed == 0 and again.known == 4 and len(model.asked) == asked
 
 
-def test_no_request_after_the_budget_is_spent(store: Store) -> None:
-    model = ScriptedModel(lambda prompt: Failure("out of budget", "spent"))
-    models = Models({"finder": ModelSettings(model="m", concurrency=1)}, store, given={"finder": model})
-    with pytest.raises(BudgetReached):
-        run(make_source("issues", {}, CONTEXT).measure([Sample(chat) for chat in dialogues(20)]), models)
-    assert len(model.asked) <= 2
-
-
 @pytest.mark.parametrize(
     ("config", "arguments", "says"),
     [
-        ("", ["judge", "--source", "issues"], "models: {finder: {model: NAME}}"),
         ("models: {finder: {}}", ["judge", "--source", "issues"], "no model for role 'finder'"),
         (FINDER + "\nsources: {issues: {taxonomy: soda-evil}}", ["judge"], "Did you mean 'soda-eval'"),
         (FINDER, ["judge", "--source", "issues", "--batch"], "--batch"),
-        ("sources: {issues: {by: judge}}", ["judge", "--source", "issues"], "'judge'.*models: {judge: "),
+        (BY_JUDGE, ["judge", "--source", "issues"], "'judge'.*models: {judge: "),
         ("sources: {issues: {by: recorded, model: gpt-9}}", ["fit", "issues"], "0 sets of annotations by 'gpt-9'"),
         ("sources: {issues: {by: recorded}}", ["issues"], "by: recorded, model: NAME"),
         (FINDER, ["issues"], "no turn is annotated yet"),
-        ("models: {finder: {modle: m}}", ["issues"], "unknown key 'modle'.*model,"),
-        ("issues: {model: m}", ["issues"], "models: {finder: {model: ...}} and sources: {issues: {...}}"),
     ],
 )  # fmt: skip
-def test_invalid_input_is_one_line(
-    project: Path, monkeypatch: pytest.MonkeyPatch, config: str, arguments: list[str], says: str
-) -> None:
-    served(monkeypatch, "http://127.0.0.1:9/v1")
-    invoke("import", "chats.jsonl", "labels.csv", "--config", "accord.yaml")
-    Path("accord.yaml").write_text(f"rubric: rubric.yaml\nmetrics: []\ndraws: 50\n{config}\n")
-    done = invoke(*arguments)
-    assert done.exit_code == 1, done.output
-    *_, line = done.stderr.strip().splitlines()
-    assert not any(other.startswith("accord: ") for other in done.stderr.strip().splitlines()[:-1]), "one error"
-    import re
-
-    assert re.search(says, line), line
+def test_invalid_input_is_one_line(project: None, config: str, arguments: list[str], says: str) -> None:
+    printed("import", "chats.jsonl", "labels.csv")
+    write("accord.yaml", f"{PLAIN}{config}\n")
+    assert re.search(says, refused(*arguments))
 
 
 @pytest.mark.slow
-def test_imported_annotations_are_learned_from(project: Path) -> None:
-    mark("Coherence")
-    made = dialogues(40, rate=0.25)
-    rows = [
-        {"dialogue_id": each.target.conversation, "turn_index": each.target.turn, **each.to_json()}
-        for each in truth(made)
-    ]
-    Path("gpt4.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    Path("accord.yaml").write_text(f"{PLAIN}sources: {{issues: {{by: recorded, model: gpt-4-1106-preview}}}}\n")
-    assert invoke("import", "chats.jsonl", "labels.csv").exit_code == 0
-    done = invoke("import", "gpt4.jsonl")
-    assert done.exit_code == 0 and "120 assessments of turns imported" in done.stdout, done.output
-    assert "0 conversations imported" in done.stdout
-    assert invoke("fit", "issues").exit_code == 0
-    asked = invoke("judge", "--source", "issues")  # recorded annotations need no request
-    assert asked.exit_code == 1 and "no source of the project asks a model" in asked.stderr
-    page = invoke("issues", "--json")
-    assert page.exit_code == 0 and json.loads(page.stdout)["quotes_made_up"] == 0  # the dialogues were there already
+def test_imported_annotations_are_learned_from(project: None) -> None:
+    write_rows(
+        "gpt4.jsonl",
+        (
+            {"dialogue_id": each.target.conversation, "turn_index": each.target.turn, **each.to_json()}
+            for each in truth(MADE)
+        ),
+    )
+    with Path("labels.csv").open("a") as stream:  # labels of two kinds of issues for each reply
+        for each in truth(MADE):
+            there = {issue.type for issue in each.issues}
+            for kind in ("Coherence", "Engagement"):
+                stream.write(f"{each.target.conversation},{each.target.turn},{kind},ann,{int(kind in there)}\n")
+    write("accord.yaml", f"{PLAIN}sources: {{issues: {{by: recorded, model: gpt-4-1106-preview}}}}\n")
+    printed("import", "chats.jsonl", "labels.csv")
+    said = printed("import", "gpt4.jsonl")
+    assert "120 assessments of turns imported" in said and "0 conversations imported" in said
+    fitted = accord_json("fit", "issues")
+    systems = {row["system"]: row["rmse"] for row in fitted["comparison"]["rows"]}
+    assert systems["issues"] < systems["lowest-turn"] < systems["constant"] and "mean-turn" in systems
+    assert {row["issue"] for row in fitted["labels"]} == {"Coherence", "Engagement", MACRO, ABOVE_CHANCE}
+    assert "no source of the project asks a model" in refused("judge", "--source", "issues")
+    assert accord_json("issues")["quotes_made_up"] == 0  # the dialogues were there already
+
+
+def issues_page(folder: Path, text: str) -> str:
+    """The page of issues with a text in each place that is imported."""
+    chat = Conversation(
+        text, (Turn(text, text, name=text), Turn("assistant", f"Well {text}")), metadata={"system": text, "time": text}
+    )
+    issues = (Issue("Coherence", text, text, (5, 5 + len(text)), text), Issue("X", "", "gone"))
+    found = [IssueAnnotation(Target(text, 1), issues, 1, text, text, (text,))]
+    return write_issues_page(
+        summarize_issues(found, [chat], SODA), found, [chat], SODA, folder / "page.html"
+    ).read_text()
 
 
 def test_page_escapes_imported_text(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
-    chat = Conversation("c", (Turn("user", evil), Turn("assistant", f"Well {evil}")), metadata={"system": evil})
-    found = [
-        IssueAnnotation(
-            Target("c", 1),
-            (Issue("Coherence", evil, evil, (5, 5 + len(evil)), evil), Issue("X", "", "gone")),
-            1,
-            evil,
-            evil,
-        )
-    ]
-    from accord.validation import summarize_issues
-
-    path = write_issues_page(summarize_issues(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html")
-    html = path.read_text()
-    assert "<script" not in html and f"<mark>{evil.replace('<', '&lt;').replace('>', '&gt;')}</mark>" in html
-    assert "which is not in the turn" in html
-
-
-def test_page_shows_control_characters_of_every_text(tmp_path: Path) -> None:
-    odd = "a\x1b[31m\x07\x9b\u202e\ud800"
-    chat = Conversation(odd, (Turn(odd, odd, name=odd), Turn("assistant", odd)), metadata={"system": odd, "time": odd})
-    issues = (Issue(odd, odd, odd, (0, 3), odd), Issue("X", "", "gone"))
-    found = [IssueAnnotation(Target(odd, 1), issues, 1, odd, odd, (odd,))]
-    from accord.validation import summarize_issues
-
-    html = write_issues_page(
-        summarize_issues(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html"
-    ).read_text()
+    html = issues_page(tmp_path, evil)
+    assert "<script" not in html and f"<mark>{escape(evil)}</mark>" in html and "which is not in the turn" in html
+    html = issues_page(tmp_path, "a\x1b[31m\x07\x9b\u202e\ud800")
     assert not [letter for letter in html if letter != "\n" and not letter.isprintable()]
     assert "\\u001b[31m\\u0007" in html
 
 
-def test_prose_reply_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = iter(["Sure!", json.dumps(verdict("whatever"))])
-    asked = []
-
-    def respond(request):  # type: ignore[no-untyped-def]
-        asked.append(request)
-        return completion(next(said)) if len(asked) < 3 else Wire({}, status=500)
-
-    from accord.models import ClientOptions, open_uncached
-
-    with ChatServer(respond) as server:
-        import asyncio
-
-        served(monkeypatch, server.url)
-        model = open_uncached("m", server.url, ClientOptions())
-
-        async def run() -> object:
-            from accord.methods import FinderOptions, IssuePromptBuilder, annotate
-            from accord.models import drive
-
-            try:
-                return await drive(annotate(dialogues(1)[0], [1], FinderOptions(IssuePromptBuilder(SODA)), "m"), model)
-            finally:
-                await model.close()
-
-        [found] = asyncio.run(run())  # type: ignore[misc]
-    assert isinstance(found, IssueAnnotation) and found.issues[0].type == "Engagement" and len(asked) == 2
-
-
 @pytest.mark.slow
-def test_validation_by_annotators_is_on_the_page(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ChatServer(Finder()) as server:
-        served(monkeypatch, server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        assert "no turn is annotated yet" in invoke("validate").stderr
-        invoke("judge", "--source", "issues")
-    assert invoke("validate", "detection", "--outcome").exit_code == 1
-    opened = accord.open()
+def test_validation_by_annotators_is_on_the_page(annotated: ChatServer) -> None:
+    refused("validate", "detection", "--outcome")
+    opened = open_project()
     studies = Studies(opened.store)
     for flow in ("detection", "overall"):
         study = open_validation(opened, flow, studies, 6, 2, 100)
@@ -777,96 +613,46 @@ def test_validation_by_annotators_is_on_the_page(project: Path, monkeypatch: pyt
     assert found["detection"]["examples"] == found["overall"]["examples"] == 6
     assert found["detection"]["majority"]["value"] == 1.0 and found["overall"]["revisions"]["share"]["value"] == 0.0
     for flow in ("detection", "overall"):
-        said = invoke("validate", flow, "--outcome")
-        assert said.exit_code == 0 and "6 of 6 turns have answers" in said.stdout
-    assert invoke("issues").exit_code == 0 and "Validation by annotators" in Path("issues.html").read_text()
+        assert "6 of 6 turns have answers" in printed("validate", flow, "--outcome")
+    assert "Engagement" in printed("issues")
+    html = Path("issues.html").read_text()
+    assert "Validation by annotators" in html and "<mark>" in html and "<script" not in html
+    assert "http" not in html.replace("http://www.w3.org", "").replace("http-equiv", "")
 
 
 @pytest.mark.slow
-def test_unscored_row_has_the_reason_of_its_turns(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finder = Finder()
+def test_scores_name_issues_and_turns_without_annotation(annotated: ChatServer) -> None:
+    def row(name: str, *said: str) -> dict[str, Any]:
+        roles = ("user", "assistant") * len(said)
+        return {"id": name, "messages": [{"role": r, "content": text} for r, text in zip(roles, said, strict=False)]}
 
-    def respond(request):  # type: ignore[no-untyped-def]
-        if "dialogue 77" in json.dumps(request["messages"]):
-            return completion("", refusal="I will not look at this.")
-        return finder(request)
-
-    with ChatServer(respond) as server:
-        served(monkeypatch, server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        invoke("judge", "--source", "issues")
-        assert invoke("fit", "issues").exit_code == 0
-        turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Line 1 of dialogue 77."}]
-        fine = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "You fool."}]
-        rows = [{"id": "refused", "messages": turns}, {"id": "dialogue-000", "messages": fine}]
-        Path("new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        done = invoke("score", "new.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
-    assert done.exit_code == 5, done.output
-    refused, other = map(json.loads, Path("s.jsonl").read_text().splitlines())
-    assert refused["unscored"] == "no evidence; not assessed: refused"
-    # An id that the store knows with other words is judged by its own words.
-    assert [issue["type"] for issue in other["notes"]["issues"]] == ["Antisocial"] and other["value"] is not None
-
-
-@pytest.mark.slow
-def test_rows_without_turns_are_unscored_and_partial_ones_have_a_warning(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finder = Finder()
-
-    def respond(request):  # type: ignore[no-untyped-def]
-        asked = request["messages"][0]["content"].rsplit("\nJudge ", 1)[-1]
-        if "[3]" in asked and "dialogue 77" in request["messages"][0]["content"]:
-            return completion("no verdict here")
-        return finder(request)
-
-    with ChatServer(respond) as server:
-        served(monkeypatch, server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        invoke("judge", "--source", "issues")
-        invoke("fit", "issues")
-        odd = [
-            [{"role": "user", "content": "hi"}],
-            [{"role": "user", "content": "hi"}, {"role": "assistant", "content": " "}],
-        ]
-        Path("odd.jsonl").write_text(
-            "".join(json.dumps({"id": f"odd-{n}", "messages": m}) + "\n" for n, m in enumerate(odd))
-        )
-        done = invoke("score", "odd.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
-        assert done.exit_code == 5 and "2 unscored: no evidence; not assessed yet" in done.stdout, done.output
-        turns = [{"role": r, "content": f"Line {n} of dialogue 77."} for n, r in enumerate(["user", "assistant"] * 2)]
-        Path("part.jsonl").write_text(json.dumps({"id": "part", "messages": turns}) + "\n")
-        before = len(server.requests)
-        done = invoke("score", "part.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
-        assert done.exit_code == 0, done.output
-        assert len(server.requests) - before == 4  # one for both, one for each, one repeated
-        said = json.loads(Path("s.jsonl").read_text())
-        assert said["warning"].startswith("assessed in part: 1 of 2 turns have no annotation")
-        assert "1 with a warning: assessed in part" in done.stdout
-
-
-@pytest.mark.slow
-def test_run_annotates_before_it_fits(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mark("Coherence")
-    finder = Finder()
-    with ChatServer(finder) as server:
-        served(monkeypatch, server.url)
-        done = invoke("run", "chats.jsonl", "labels.csv", "--out", "whole")
-        assert done.exit_code == 0 and "lowest-turn" in done.stdout and "unscored" not in done.stdout, done.output
-        assert finder.asked == ["turns"] * 40
-
-
-@pytest.mark.slow
-def test_adaptive_rubric_keeps_issues(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("accord.yaml").write_text(
-        f"{PLAIN}models: {{judge: {{mode: decisions, model: finder}}}}\nsources: {{issues: {{by: judge}}}}\n"
+    printed("fit", "issues")
+    known = row("dialogue-000", "Hi", "You fool.")  # other words than under this id in the store
+    write_rows(
+        "new.jsonl", [row("refused", "Hi", "Line 1 of dialogue 77."), known, row("0", "hi"), row("1", "hi", " ")]
     )
+    said = printed("score", "new.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl", code=5)
+    assert "2 unscored: no evidence; not assessed yet" in said
+    lost, other, *_ = read_rows("s.jsonl")
+    assert lost["unscored"] == "no evidence; not assessed: refused" and other["value"] is not None
+    [issue] = other["notes"]["issues"]
+    assert {"turn", "type", "comment", "quote", "span", "score"} <= issue.keys() and issue["type"] == "Antisocial"
+    write_rows("part.jsonl", [row("part", *(f"Line {n} of dialogue 78." for n in range(4)))])
+    before = len(annotated.requests)
+    said = printed("score", "part.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
+    assert len(annotated.requests) - before == 4  # one for both, one for each, one repeated
+    assert "1 with a warning: assessed in part" in said
+    assert read_rows("s.jsonl")[0]["warning"].startswith("assessed in part: 1 of 2 turns have no annotation")
+
+
+@pytest.mark.slow
+def test_decisions_judge_finds_issues_beside_an_adaptive_rubric(project: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("accord.yaml", f"{PLAIN}models: {{judge: {{mode: decisions, model: finder}}}}\n{BY_JUDGE}\n")
+    finder = Finder()
 
     def respond(request):  # type: ignore[no-untyped-def]
-        from accord.testing import decisions
-
         if all(question["type"] == "predicate" for question in request["questions"]):
-            return Finder()(request)
+            return finder(request)
         about = [
             {"type": "score", "name": question.get("name"), "score": 3.0, "confidence": 0.5, "probabilities": [
                 {"label": level["label"], "value": place, "probability": 0.2}
@@ -877,12 +663,14 @@ def test_adaptive_rubric_keeps_issues(project: Path, monkeypatch: pytest.MonkeyP
         return decisions(request["model"], about)
 
     with ChatServer(respond) as server:
-        served(monkeypatch, server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        assert invoke("judge", "--source", "issues").exit_code == 0 and invoke("judge").exit_code == 0
-        assert invoke("fit", "calibration").exit_code == 0
-        done = invoke("score", "chats.jsonl", "--out", "s.jsonl", "--ask", "1")
-        assert done.exit_code == 0, done.output
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        printed("import", "chats.jsonl", "labels.csv")
+        plan = accord_json("judge", "--source", "issues", "--plan")
+        assert plan["requests"] == 120 and plan["questions"] == 1200
+        printed("judge", "--source", "issues")
+        assert finder.asked == ["decisions"] * 120  # all kinds of one turn in one request
+        printed("judge")
+        printed("fit", "calibration")
+        printed("score", "chats.jsonl", "--out", "s.jsonl", "--ask", "1")
         before = len(server.requests)
-        known = json.loads(invoke("judge", "--source", "issues", "--json").stdout)
-        assert known["known"]["issues"] == 40 and len(server.requests) == before
+        assert accord_json("judge", "--source", "issues")["known"]["issues"] == 40 and len(server.requests) == before

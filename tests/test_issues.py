@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from issue_finder import FORGED, PERFECT, SIGNS, dialogues, verdict, written
+from issue_finder import FORGED, PERFECT, dialogues, verdict, written
 
 from accord import Conversation, Target, Turn
 from accord.edges import BadInput, BadRow, UnknownName
@@ -19,10 +19,8 @@ from accord.methods import (
     NO_KIND,
     NO_REPLY,
     SHIPPED_SHOTS,
-    FinderOptions,
     IssuePromptBuilder,
     Shot,
-    UnreadableVerdict,
     Verdict,
     annotate,
     has_only_people,
@@ -30,7 +28,6 @@ from accord.methods import (
     largest,
     postprocess,
     postprocessed,
-    prompts_of,
     read_verdict,
     read_verdicts,
     settled,
@@ -55,8 +52,15 @@ from accord.values import (
 )
 
 SODA = load_taxonomy("soda-eval")
-ASKING = FinderOptions(IssuePromptBuilder(SODA))
-ALONE = FinderOptions(IssuePromptBuilder(SODA), together=False)
+ASKING = IssuePromptBuilder(SODA)
+ALONE = IssuePromptBuilder(SODA, together=False)
+
+
+def prompts_of(conversation: Conversation, turns: list[int], guidance: IssuePromptBuilder) -> list[Prompt]:
+    """Return the first requests about these turns."""
+    return list(next(annotate(conversation, turns, guidance, "m")))
+
+
 CHAT = Conversation(
     "c1",
     (
@@ -134,8 +138,8 @@ def test_parser_invents_nothing_in_ten_thousand_replies() -> None:
     read_as: Counter[str] = Counter()
     for reply in written(10_000, seed=1):
         found = read_verdict(reply.text)
-        if isinstance(found, UnreadableVerdict):
-            assert found.reason and reply.kind not in {"valid", "fenced", "indented", "trailing prose", "extra keys"}, (
+        if isinstance(found, Failure):
+            assert found.detail and reply.kind not in {"valid", "fenced", "indented", "trailing prose", "extra keys"}, (
                 reply
             )
             continue
@@ -162,7 +166,7 @@ def test_parser_invents_nothing_in_ten_thousand_replies() -> None:
 )  # fmt: skip
 def test_unreadable_verdict_has_a_reason(text: str, reason: str) -> None:
     found = read_verdict(text)
-    assert isinstance(found, UnreadableVerdict) and reason in found.reason
+    assert isinstance(found, Failure) and reason in found.detail
 
 
 def test_losses_are_counted() -> None:
@@ -193,9 +197,9 @@ def test_verdicts_of_a_dialogue_are_read_by_their_turn() -> None:
     )
     found = read_verdicts(text, [1, 3, 5])
     assert isinstance(found[1], Verdict) and found[1].issues[0].type == "Coherence"
-    assert found[3] == UnreadableVerdict("no verdict on this turn")
-    assert found[5] == UnreadableVerdict("two verdicts on one turn")
-    assert read_verdicts(PERFECT, [1]) == {1: UnreadableVerdict("no list of turns")}
+    assert found[3] == Failure("no verdict", "no verdict on this turn")
+    assert found[5] == Failure("no verdict", "two verdicts on one turn")
+    assert read_verdicts(PERFECT, [1]) == {1: Failure("no verdict", "no list of turns")}
 
 
 def test_quotes_match_up_to_spaces_and_marks() -> None:
@@ -298,16 +302,16 @@ def test_a_turn_of_a_hundred_thousand_characters_is_shown_in_part_and_the_rest_i
     long = Conversation(
         "l", (Turn("user", "x " * 50_000), Turn("assistant", "yes"), Turn("user", "k"), Turn("assistant", "no"))
     )
-    asking = FinderOptions(IssuePromptBuilder(SODA), context=4096)
+    asking = IssuePromptBuilder(SODA, context=4096)
     prompts = prompts_of(long, [1, 3], asking)
     assert len(prompts) == 2 and all(len(prompt.messages[0].content) < 4 * 4096 for prompt in prompts)
     assert "characters left out here" in prompts[0].messages[0].content
     with pytest.raises(BadInput, match="issues: context"):
-        prompts_of(long, [1], FinderOptions(IssuePromptBuilder(SODA), context=700))
+        prompts_of(long, [1], IssuePromptBuilder(SODA, context=700))
 
 
 def test_examples_are_shown_and_at_most_five() -> None:
-    [prompt] = prompts_of(CHAT, [1], FinderOptions(IssuePromptBuilder(SODA, shots=SHIPPED_SHOTS), together=False))
+    [prompt] = prompts_of(CHAT, [1], IssuePromptBuilder(SODA, shots=SHIPPED_SHOTS, together=False))
     assert prompt.messages[0].content.count("An example:") == 2 and "I sold my car" in prompt.messages[0].content
     assert IssuePromptBuilder(SODA, shots=SHIPPED_SHOTS).hash != IssuePromptBuilder(SODA).hash
     with pytest.raises(BadInput, match="at most 5"):
@@ -398,7 +402,6 @@ def test_the_largest_dialogues_come_first() -> None:
     wordy = Conversation("b", (Turn("user", "one two three"), Turn("assistant", "four five six")))
     terse = Conversation("c", (Turn("user", "one"), Turn("assistant", "two")))
     assert [each.id for each in largest([short, terse, wordy])] == ["b", "c", "a"]
-    assert [each.id for each in largest([short, terse, wordy], 1)] == ["b"]
 
 
 def test_animals_and_things_are_not_people() -> None:
@@ -511,12 +514,6 @@ def test_changed_text_under_an_id_is_another_turn(store: Store) -> None:
     assert not list(kept.of([Conversation("c1", CHAT.turns[:1])], "m"))
     longer = Conversation("c1", (*CHAT.turns, Turn("user", "Later.")))
     assert [each.score for each in kept.of([longer], "m")] == [2]  # later turns change nothing
-
-
-def test_planted_dialogues_have_their_issues() -> None:
-    texts = [turn.content for chat in dialogues(30) for turn in chat.by("assistant")]
-    counts = Counter(issue["type"] for text in texts for issue in verdict(text)["issues"])
-    assert set(counts) == set(SIGNS) and min(counts.values()) >= 5
 
 
 # --- examples in the prompt ---------------------------------------------------------------------------------------

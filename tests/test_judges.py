@@ -10,17 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from misbehaving_endpoint import FAULTS, Misbehaving, answer_any, fault
 from new_project import new_project
-from typer.testing import CliRunner
 
-from accord import Conversation, Document, Question, Rubric, Scale, Store, Turn
-from accord.cli import (
-    app,  # noqa: F401 - registers the commands
-    commands,  # noqa: F401 - registers the commands
-)
+from accord import Conversation, Document, Question, Scale, Store, Turn
 from accord.edges import BadInput, BudgetReached
-from accord.evidence import judge_samples
 from accord.models import (
     Answer,
     Budget,
@@ -48,7 +43,6 @@ from accord.models import (
     estimated_usage,
     frequencies,
     load_prices,
-    open_chat,
     open_judge,
     read_stated,
     wait,
@@ -356,14 +350,14 @@ def test_invalid_cap_is_an_error(cap: str, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     new_project()
     for command in (["judge"], ["fit", "in-context"]):
-        result = CliRunner().invoke(app, [*command, f"--max-money={cap}"])
+        result = invoke(*command, f"--max-money={cap}", code=None)
         assert (
             result.exit_code == 1
             and ("invalid budget" if cap == "-1" else "takes a finite number") in result.stderr
             and result.stderr.count("\n") == 1
         )
     Path("accord.yaml").write_text(f"budget: {{money: {cap.replace('nan', '.nan').replace('inf', '.inf')}}}\n")
-    result = CliRunner().invoke(app, ["judge"])
+    result = invoke("judge", code=None)
     said = "budget.money" if cap == "-1" else "is not a finite number"
     assert result.exit_code == 1 and said in result.stderr
 
@@ -418,32 +412,6 @@ def test_prices_come_from_the_file_and_a_missing_one_is_an_error(
         wait(Budgeted(ScriptedModel(["x"]), Budget(Caps(money=1.0), {})).ask(prompt()))
 
 
-@pytest.mark.slow
-def test_stopped_run_keeps_paid_answers_and_continues(memory: Store, rubric: Rubric) -> None:
-    turns = [(Turn("user", f"Is it {i}?"), Turn("assistant", "It is.")) for i in range(10)]
-    samples = [Sample(Conversation(f"c{i}", said, CHAT.documents)) for i, said in enumerate(turns)]
-    with ChatServer(answer_any) as server:
-        first = open_judge("logprobs", "m1", server.url, "", ClientOptions(budget=Budget(Caps(requests=30), {})), 1)
-        with pytest.raises(BudgetReached):
-            judge_samples(first, rubric, samples, memory, concurrency=3)
-        assert len(server.requests) == 30, "not one more than the budget"
-        second = open_judge("logprobs", "m1", server.url, "", ClientOptions(), 1)
-        table = judge_samples(second, rubric, samples, memory, concurrency=3)
-        assert table.present.all()
-        assert len(server.requests) == 10 * 9, "nothing that was paid for is asked again"
-        wait(first.close())
-        wait(second.close())
-
-
-def test_chat_replies_are_stored_across_runs(memory: Store) -> None:
-    with ChatServer(answer_any) as server:
-        for _ in range(2):
-            model = open_chat("m1", server.url, memory, ClientOptions())
-            assert wait(model.ask(prompt("yes or no?"))).text
-            wait(model.close())
-        assert len(server.requests) == 1
-
-
 def test_answers_of_two_endpoints_have_different_keys() -> None:
     keys = set()
     for url in ("http://one.test/v1", "http://user:secret@two.test/v1?key=secret"):
@@ -491,8 +459,7 @@ def test_hostile_transcript_changes_no_parsing(mode: str, attack: str) -> None:
 def checked(respond: Any) -> dict[str, Any]:
     with ChatServer(respond) as server:
         arguments = ["models", "check", "m1", "--base-url", server.url, "--timeout", "30", "--json"]
-        result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
+        result = invoke(*arguments)
     return json.loads(result.stdout)  # type: ignore[no-any-return]
 
 
@@ -539,13 +506,13 @@ def test_endpoint_that_ignores_parameters_lacks_capabilities() -> None:
 
 def test_models_check_reports_an_unreachable_endpoint_and_a_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
     for more in ([], ["--json"]):
-        result = CliRunner().invoke(app, ["models", "check", "m1", "--base-url", "http://127.0.0.1:1/v1", *more])
-        assert result.exit_code == 1 and not result.stdout
+        result = invoke("models", "check", "m1", "--base-url", "http://127.0.0.1:1/v1", *more, code=1)
+        assert not result.stdout
         assert result.stderr.count("\n") == 1
         assert "the endpoint is unreachable: cannot connect to 127.0.0.1:1 (http://127.0.0.1:1/v1/)" in result.stderr
     monkeypatch.delenv("OPENAI_API_KEY")
-    result = CliRunner().invoke(app, ["models", "check", "m1"])
-    assert result.exit_code == 1 and "set OPENAI_API_KEY" in result.stderr
+    result = invoke("models", "check", "m1", code=1)
+    assert "set OPENAI_API_KEY" in result.stderr
 
 
 @pytest.mark.parametrize("command", [["judge", "--all", "--set", "models.judge.model=m1"], ["models", "check", "m1"]])
@@ -565,8 +532,7 @@ def test_base_url_variable_without_a_web_scheme_is_named(
     chat = {"id": "c", "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
     Path("chats.jsonl").write_text(json.dumps(chat) + "\n")
     for setup in (["init"], ["import", "chats.jsonl"]):
-        assert CliRunner().invoke(app, setup).exit_code == 0
+        invoke(*setup)
     monkeypatch.setenv("OPENAI_BASE_URL", url)
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 1
+    result = invoke(*command, code=1)
     assert f"accord: OPENAI_BASE_URL is {shown}; it needs http:// or https:// in front" in result.stderr

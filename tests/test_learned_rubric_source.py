@@ -1,29 +1,22 @@
-"""Writing a rubric: prompts and their switches, replies of all kinds, private details, the whole way and what stops it."""
+"""Source `learned-rubric`: prompts, replies of all kinds, private details, learning, errors and saved state."""
 
 from __future__ import annotations
 
-import csv
 import json
-import shutil
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
-from click.testing import Result
+from commands import accord_json, printed, write
 from misbehaving_endpoint import Misbehaving
 from planted_chats import IDEAS, INFORMATIVE, Author, conversations, write_files
-from typer.testing import CliRunner
 
-import accord
 from accord import Conversation, Label, Labels, Rubric, Target, Turn
 from accord.cli import (
-    app,
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput, ModelError, NotFitted, UnknownName, parse_yaml
@@ -49,7 +42,6 @@ from accord.methods import (
     passage,
     questions_of,
     shipped,
-    stratified,
     summarise,
     windowed,
 )
@@ -64,7 +56,6 @@ from accord.models import (
     ModelSettings,
     Plan,
     Prompt,
-    Request,
     ScriptedJudge,
     ScriptedModel,
     VerbalisedJudge,
@@ -494,7 +485,7 @@ def test_rubric_labels_new_conversations(standard: Standard) -> None:
     one, author, source, evidence, split = standard[:5]
     assert [column.name for column in evidence.columns] == [NET_SAT] and evidence.present.all()
     assert {target.conversation for target in evidence.targets} == split.train and len(evidence) == 30
-    unseen = source.selector.unseen_
+    unseen = source.learned.selector.unseen_
     assert evidence.values[:, 0].tolist() == [unseen[target] for target in evidence.targets]
     made = conversations(40, seed=7)
     asked = len(author.asked)
@@ -529,7 +520,7 @@ def test_a_restored_source_measures_without_the_project(standard: Standard) -> N
     before, after = (one.run(each.measure(samples), JUDGE) for each in (source, again))
     assert after.values.tolist() == before.values.tolist() and after.columns == before.columns
     assert after.notes == before.notes
-    assert again.rubric == source.rubric and again.pool == source.pool
+    assert again.rubric == source.rubric and again.learned.everything == source.learned.everything
     assert again.state() == SourceState(json.loads(json.dumps(source.state().card)), {}, source.state().files)
     assert one.run(again.examine(one.training), JUDGE) is again  # the training conversations are not stored
     with pytest.raises(NotFitted, match="accord fit"):
@@ -589,41 +580,23 @@ def test_edited_rubric_is_a_pool_without_a_writer(standard: Standard) -> None:
         one.learned(pool="llm-rubric")
 
 
+class ByWho:
+    """An embedder that tells assertions about the user from those about the assistant, and no more."""
+
+    name = identity = "by-who"
+
+    def embed(self, text: str) -> np.ndarray[Any, Any]:
+        return np.array([1.0, 0.0]) if text.startswith("The user") else np.array([0.0, 1.0])
+
+    def prepare(self, texts: object) -> None:
+        pass
+
+
 @pytest.mark.slow
-def test_embedder_finds_duplicates(bench: Served) -> None:
-    one = bench(Author())
-    seen: list[str] = []
-
-    def answered(flow: Flow[Any], models: Models) -> Any:
-        """The driver, with an embedder that tells assertions about the user from those about the assistant, and no more."""
-        requests = next(flow)
-        try:
-            while True:
-                texts = [request for request in requests if request.role == "embedder"]
-                seen.extend(request.content.text for request in texts)
-                if texts:
-                    requests = flow.send([_unit(request) for request in texts])
-                else:
-                    requests = flow.send(_answers(requests, models))
-        except StopIteration as end:
-            return end.value
-
-    with closing(one.models()) as models:
-        source = answered(one.flow(one.source(deduplicate="embedding", min_similarity=0.9)), models)[0]
-    assert len(seen) > 6 and source.describe()["pool"]["repeated"] > 0
-
-
-def _unit(request: Request) -> np.ndarray[Any, Any]:
-    vector = np.zeros(26)
-    vector[ord(request.content.text.split()[1][0].lower()) - ord("a")] = 1.0
-    return vector
-
-
-def _answers(requests: Sequence[Request], models: Models) -> list[Any]:
-    def flow() -> Flow[list[Any]]:
-        return list((yield requests))
-
-    return run(flow(), models)
+def test_embedder_finds_duplicates(bench: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.models.drivers.open_embedder", lambda name: ByWho())
+    found = bench(Author()).learned(deduplicate="embedding", min_similarity=0.9).describe()
+    assert found["pool"]["repeated"] > 2 and {"sat", "dsat"} == {each["class"] for each in found["assertions"]}
 
 
 @pytest.mark.slow
@@ -707,7 +680,7 @@ def test_private_details_are_never_saved(bench: Served) -> None:
     assert "12345" not in saved and "812660" not in saved and "[…]" in saved
     assert found["pool"]["flagged"] == 1 and "12345" not in json.dumps(dict(state.card))
     assert "contained private details" in " ".join(found["cautions"])
-    assert any("12345" in detail for detail in source.private_details[0])
+    assert any("12345" in detail for detail in source.fit_.written.flagged[0][1])
 
 
 @pytest.mark.slow
@@ -723,27 +696,7 @@ def test_names_in_documents_are_private_too(bench: Served) -> None:
     ]
     one = bench(leaks, made=with_documents)
     split = one.source().hold_out(one.training)
-    assert (made[0][0].id in split.train) == bool(one.learned().private_details)
-
-
-@pytest.mark.slow
-def test_two_runs_on_one_store_at_once(bench: Served, tmp_path: Path) -> None:
-    one = bench(Author())
-    found: dict[str, Any] = {}
-
-    def learn(name: str) -> None:
-        store = Store(f"sqlite:///{tmp_path}/shared.db")
-        few = conversations(32)
-        found[name] = WorkbenchContext(one.url, store, one.folder, mode="logprobs", made=few).learned().state()
-        store.close()
-
-    Store(f"sqlite:///{tmp_path}/shared.db").close()
-    threads = [threading.Thread(target=learn, args=(name,)) for name in ("a", "b")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found["a"].files == found["b"].files and found["a"].card == found["b"].card
+    assert (made[0][0].id in split.train) == bool(one.learned().fit_.written.flagged)
 
 
 @pytest.mark.slow
@@ -831,237 +784,23 @@ def test_invalid_settings_are_rejected_before_any_request(bench: Served, tmp_pat
     assert author.asked == []
 
 
-def test_turns_of_one_conversation_stay_on_one_side() -> None:
-    groups = ["a"] * 5 + ["b"] * 5 + [f"g{i}" for i in range(10)]
-    good = np.array([False] * 10 + [True] * 10)
-    fold = stratified(groups, good, seed=0)
-    assert len(set(fold)) == 2 and all(len(set(good[fold != each])) == 2 for each in set(fold))
-    with pytest.raises(BadInput, match="belong to one conversation"):
-        stratified(["a"] * 5 + [f"g{i}" for i in range(10)], np.array([False] * 5 + [True] * 10), seed=0)
-
-
-# --- through the project and the command line ---------------------------------------------------------------------
-
-FOLDER = Path("evaluators") / "learned-rubric"
-SCORE = ("score", "chats.jsonl", "--evaluator", str(FOLDER), "--out", "scores.csv")
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None) -> Path:
-    """A project's folder with rated conversations."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ACCORD_STORE", raising=False)
-    write_project(tmp_path)
-    return tmp_path
-
-
-def write_project(folder: Path) -> None:
-    (folder / "rubric.yaml").write_text(RUBRIC)
-    (folder / "task.yaml").write_text("about: Help with printers.\nexpected: [Finds the cause]\n")
-    write_files(folder, conversations(60))
-
-
-def configure(url: str, settings: str = "task: task.yaml", rubric: str = "rubric.yaml", writes: bool = True) -> None:
-    """Write `accord.yaml`."""
-    writer = f'  writer: {{model: m, base_url: "{url}"}}\n' if writes else ""
-    Path("accord.yaml").write_text(
-        f'rubric: {rubric}\nmetrics: []\ndraws: 50\nmodels:\n  judge: {{mode: decisions, model: m, base_url: "{url}"}}\n{writer}'
-        f"sources: {{learned-rubric: {{{settings}}}}}\n"
-    )
-
-
-def invoke(*command: str, code: int = 0) -> Result:
-    done = CliRunner().invoke(app, list(command))
-    assert done.exit_code == code, done.output
-    return done
-
-
-def fitted(*more: str) -> dict[str, Any]:
-    return dict(json.loads(invoke("fit", "learned-rubric", "--json", *more).stdout))
-
-
-@pytest.fixture(scope="module")
-def fitted_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str, Author]]:
-    """A project's folder with everything imported and a rubric learned; who answers, and where."""
-    folder, author = tmp_path_factory.mktemp("fitted"), Author()
-    with ChatServer(author) as server:
-        with pytest.MonkeyPatch.context() as environment:
-            environment.chdir(folder)
-            environment.delenv("ACCORD_STORE", raising=False)
-            environment.setenv("OPENAI_API_KEY", "sk-secret")
-            write_project(folder)
-            configure(server.url)
-            invoke("import", "chats.jsonl", "labels.csv")
-            fitted()
-        yield folder, server.url, author
-
-
-@pytest.fixture
-def fitted_project(fitted_once: tuple[Path, str, Author], project: Path) -> tuple[str, Author]:
-    """A copy of that folder of each test's own: where who answers."""
-    folder, url, author = fitted_once
-    shutil.copytree(folder, project, dirs_exist_ok=True)
-    return url, author
+# --- through the command line --------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_repeated_lists_stay_within_the_plan(project: Path) -> None:
-    author, asked = Author(), set[str]()
-
-    def respond(request: Any) -> Wire:
-        if request["_path"].endswith("/decisions") or (text := str(request["messages"])) in asked:
-            return author(request)
-        asked.add(text)
-        return completion("I would rather not.")
-
-    with ChatServer(respond) as server:
-        configure(server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        plan = json.loads(invoke("fit", "learned-rubric", "--plan", "--json").stdout)
-        spent = fitted()["spent"]["requests"]
-        writing = [request for request in server.requests if request["_path"].endswith("/chat/completions")]
-    assert len(writing) == 2 * len(asked) and spent == len(server.requests)
-    assert plan["min_requests"] < spent <= plan["max_requests"]
-
-
-@pytest.mark.slow
-def test_commands_fit_report_and_score(project: Path) -> None:
-    author = Author()
-    with ChatServer(author) as server:
-        configure(server.url)
-        wrote = invoke("init", "--prompts", "prompts").stdout
-        assert "kept rubric.yaml as it is" in wrote and "kept accord.yaml as it is" in wrote
-        assert load_prompts("prompts") == {name: shipped(name) for name in PROMPTS}
-        configure(server.url, "task: task.yaml, prompts: prompts")
-        invoke("import", "chats.jsonl", "labels.csv")
-        plan = json.loads(invoke("fit", "learned-rubric", "--plan", "--json").stdout)
-        assert plan["requests"] > 60 and author.asked == [] and not Path("evaluators").exists()
-        said = invoke("fit", "learned-rubric")
-        asked = len(author.asked)
-        assert plan["requests"] >= asked and f"spent: {asked} requests" in said.stderr
-        assert plan["min_requests"] <= asked <= plan["max_requests"]
-        assert "written from 30 good and bad conversations" in said.stdout and "tested on 30 others" in said.stdout
-        assert "ΔNetSAT" in said.stdout
-        assert f"saved in {FOLDER}" in said.stdout
-        again = invoke("fit", "learned-rubric", "--json")
-        assert len(author.asked) == asked and "spent" not in again.stderr
-        result = json.loads(again.stdout)
-        assert result["spent"]["requests"] == 0 and result["comparison"]["folds"] == 1
-        rmse = {row["system"]: row["rmse"] for row in result["comparison"]["rows"]}
-        assert rmse["learned-rubric"] < rmse["constant"] - 0.1
-        found = result["findings"]["learned-rubric"]
-        assert all(one["text"] in said.stdout for one in found["assertions"])
-        assert json.loads(invoke("fit", "learned-rubric", "--plan", "--json").stdout)["requests"] == 0
-        rubric = load_rubric(FOLDER / RUBRIC_FILE)
-        assert len(rubric.learned_on) == 30 and {q.id for q in rubric.assertions} == {
-            one["id"] for one in found["assertions"]
-        }
-        invoke(*SCORE)
-        with Path("scores.csv").open() as stream:
-            rows = list(csv.DictReader(stream))
-        assert len(author.asked) == asked  # every conversation was judged when the rubric was learned or tried
-        page = invoke("report", "learned-rubric", "--json")
-        assert len(author.asked) == asked and json.loads(page.stdout) == {"report": "report.html"}
-    truth = {conversation.id: good for conversation, good in conversations(60)}
-    notes = {row["conversation"]: json.loads(row["notes"]) for row in rows}
-    labelled = {name: note["label"] for name, note in notes.items() if note["label"] != "uncertain"}
-    assert np.mean([(label == "good") == truth[name] for name, label in labelled.items()]) > 0.85
-    assert set(notes) == set(truth) and any(note["net_sat"] != 0 for note in notes.values())
-    html = Path("report.html").read_text()
-    assert "The learned rubric" in html and "fails in" in html and "<script" not in html
-    assert all(escape(one["text"]) in html for one in found["assertions"])
-
-
-@pytest.mark.slow
-def test_failed_requests_end_with_5_and_are_repeated(project: Path) -> None:
-    author, silent = Author(), True
-    write_files(project, conversations(32))
-
-    def refuses(request: dict[str, Any]) -> Wire:
-        text = request["messages"][-1]["content"] if "messages" in request else ""
-        return completion("", refusal="No.") if silent and "case 1" in text else author(request)
-
-    with ChatServer(refuses) as server:
-        configure(server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        part = invoke("fit", "learned-rubric", code=5)
-        assert "refused (" in part.stderr and "requests came to nothing; the same command asks" in part.stderr
-        assert f"saved in {FOLDER}" in part.stdout and (FOLDER / RUBRIC_FILE).exists()
-        silent, asked = False, len(author.asked)
-        assert "refused" not in invoke("fit", "learned-rubric").stderr and len(author.asked) > asked
-
-
-@pytest.mark.slow
-def test_edited_rubric_file_is_rejected_and_can_be_a_pool(fitted_project: tuple[str, Author]) -> None:
-    url, author = fitted_project
-    path = FOLDER / RUBRIC_FILE
-    path.write_text(path.read_text().replace("weight: 1.0", "weight: 3.0", 1))
-    assert "another class or weight than the evaluator learned with" in invoke(*SCORE, code=1).stderr
-    with accord.open() as opened, pytest.raises(BadInput, match=r"sources: {learned-rubric: {pool: rubric.yaml}}"):
-        opened.load(FOLDER)
-    before = author.asked.count("reasons")
-    configure(url, writes=False)
-    given = f"sources.learned-rubric.rivals=[{FOLDER / POOL_FILE}]"
-    found = fitted("--set", f"sources.learned-rubric.pool={path}", "--set", given, "--out", "heavier")
-    assert author.asked.count("reasons") == before and found["folder"] == "heavier"
-    found = found["findings"]["learned-rubric"]
-    assert 3.0 in {one["weight"] for one in found["assertions"]}
-    assert systems_of(found) == ["rubicon", JUDGE_DIRECTLY, str(FOLDER / POOL_FILE)]
-    invoke("score", "chats.jsonl", "--evaluator", "heavier", "--out", "scores.csv")
-    path.unlink()
-    assert "rubric.yaml of the learned rubric is missing" in invoke(*SCORE, code=1).stderr
-
-
-@pytest.mark.slow
-def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(fitted_project: tuple[str, Author]) -> None:
-    url, _ = fitted_project
-    configure(url, rubric=str(FOLDER / RUBRIC_FILE))
-    invoke("judge", "--source", "rubric")
-    found = json.loads(invoke("fit", "calibration", "--json").stdout)["comparison"]
-    compared = invoke("compare", "--only", "calibration").stdout
-    assert (
-        found["seen"] == 30 and found["conversations"] == 30
-    )  # training conversations of the rubric are never tested on
+def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(
+    standard: Standard, working_folder: Path, api_key: None
+) -> None:
+    write("learned.yaml", standard.source.state().files[RUBRIC_FILE])
+    write_files(working_folder, conversations(60))
+    judge = f"judge: {{mode: decisions, model: m, base_url: '{standard.bench.url}'}}"
+    write("accord.yaml", f"rubric: learned.yaml\nmetrics: []\ndraws: 50\nmodels: {{{judge}}}\n")
+    printed("import", "chats.jsonl", "labels.csv")
+    printed("judge", "--source", "rubric")
+    found = accord_json("fit", "calibration")["comparison"]
+    assert found["seen"] == found["conversations"] == 30, "training conversations of the rubric are never tested on"
     rmse = {row["system"]: row["rmse"] for row in found["rows"]}
     assert rmse["calibration"] < rmse["constant"] - 0.1
-    assert "sat-01" in (Path("evaluators") / "calibration" / "evaluator.json").read_text()
+    assert "sat-01" in Path("evaluators/calibration/evaluator.json").read_text()
+    compared = printed("compare", "--only", "calibration")
     assert "30 conversations from which the rubric was learned are used for training only" in compared
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ("budget: 3", "unknown key 'budget'. Did you mean 'budgets'"),
-        ("bad: x", "sources: learned-rubric: bad: Input should be a valid number, got 'x'"),
-        ("alphas: 3", "alphas: Input should be a valid tuple, got 3"),
-        ("pool: none.yaml", "cannot read none.yaml"),
-        ("pool: llm-rubric", "class: sat"),
-        ("prompts: nowhere", "accord init --prompts"),
-    ],
-)
-def test_invalid_settings_are_one_line(project: Path, settings: str, says: str) -> None:
-    configure("http://127.0.0.1:9/v1", settings)
-    invoke("import", "chats.jsonl", "labels.csv", "--config", str(_plain(project)))
-    *_, line = invoke("fit", "learned-rubric", code=1).stderr.strip().splitlines()
-    assert says in line
-
-
-def _plain(project: Path) -> Path:
-    """A project file without settings, to import by."""
-    (project / "plain.yaml").write_text("rubric: rubric.yaml\n")
-    return project / "plain.yaml"
-
-
-def test_missing_roles_are_reported_before_any_request(project: Path) -> None:
-    author = Author()
-    with ChatServer(author) as server:
-        configure(server.url, writes=False)
-        assert "no label on the main question 'helped'" in invoke("fit", "learned-rubric", code=1).stderr
-        invoke("import", "chats.jsonl", "labels.csv")
-        for more in ((), ("--plan",)):
-            assert "no model configured for role 'writer'" in invoke("fit", "learned-rubric", *more, code=1).stderr
-        Path("accord.yaml").write_text(
-            f'rubric: rubric.yaml\nmodels: {{writer: {{model: m, base_url: "{server.url}"}}}}\n'
-        )
-        assert "no model configured for role 'judge'" in invoke("fit", "learned-rubric", code=1).stderr
-    assert author.asked == []

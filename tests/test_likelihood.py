@@ -15,8 +15,6 @@ from accord.edges import BadInput, BudgetReached
 from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods, passages_of
 from accord.learning import Evaluator, LabelFree, load_evaluator, make_head
 from accord.models import (
-    Budget,
-    Caps,
     ClientOptions,
     Likelihood,
     LikelihoodRequest,
@@ -160,19 +158,6 @@ def test_endpoint_that_ignores_echo_is_rejected(memory: Store, api_key: None) ->
         wait(model.close())
         assert len(server.requests) == 1, "one that does not echo is asked nothing more"
     assert "no echo" in set(table.absences.values()) and not table.present.any()
-
-
-def test_budget_stops_likelihoods(memory: Store, api_key: None) -> None:
-    with ChatServer(answer_any) as server:
-        model = open_likelihood("m1", server.url, ClientOptions(budget=Budget(Caps(requests=2), {})))
-        with pytest.raises(BudgetReached):
-            measure_likelihoods(model, [Sample(CHAT)], memory)
-        assert len(server.requests) == 2
-        wait(model.close())
-        model = open_likelihood("m1", server.url, ClientOptions())
-        assert measure_likelihoods(model, [Sample(CHAT)], memory).present.all()
-        wait(model.close())
-        assert len(server.requests) == 4, "paid likelihoods are stored"
 
 
 # --- without labels ---------------------------------------------------------------------------------------------------

@@ -51,8 +51,8 @@ from accord.evidence import (
     sources,
     word_count,
 )
-from accord.evidence.bank import similarity
-from accord.evidence.bank import tokens as words
+from accord.evidence.bank import reply_metrics as similarity
+from accord.evidence.bank import words
 from accord.learning import Head, make_head
 from accord.live import Message, MonitoringThread, open_ingestor, raise_alarms
 from accord.models import (

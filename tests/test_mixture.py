@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +10,9 @@ import pytest
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Target, Unscored, compare, load_evaluator
 from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable
-from accord.formats import ScoreWriter
 from accord.learning import BINS, Additive, Bins, CurveAnswers, ExpertParameters, make_head, parts, predicted
 from accord.statistics import pearson
 from accord.testing import planted
-from accord.values import Signature
 
 
 def values(scores: list[Score | Unscored]) -> np.ndarray:
@@ -141,37 +137,6 @@ def test_ranks_can_be_taken_among_other_texts() -> None:
     assert there == pytest.approx(here, abs=0.1) and np.ptp(values(evaluator.predict(moved))) < np.ptp(here)
     warned = [score.warning for score in evaluator.predict(moved) if isinstance(score, Score)]
     assert all(warning and "unlike" in warning for warning in warned)
-
-
-def test_attributions_are_written_for_a_real_scale(tmp_path: Path) -> None:
-    corpus = planted(conversations=80, annotators=2)
-    question = Question(id="main", text="?", scale=Scale(kind="real", low=0, high=5))
-    evaluator = make_head("curves", question, {"curves": {"flat": 10.0, "smooth": 3.0}}).fit(
-        corpus.evidence, corpus.labels
-    )
-    rows = [score.to_json() for score in evaluator.predict(corpus.evidence)]
-    for ending in ("jsonl", "csv", "parquet"):
-        with ScoreWriter(tmp_path / f"s.{ending}") as writer:
-            writer.write(rows)
-    assert set(json.loads((tmp_path / "s.jsonl").read_text().splitlines()[0])["attributions"]) == {"f0", "f1", "f2"}
-
-
-@pytest.mark.parametrize("live", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
-def test_score_files_escape_formulas(tmp_path: Path, live: str) -> None:
-    score = Unscored(Target(live), "ann", "empty reply", Signature.of("planted"))
-    for ending in ("csv", "jsonl"):
-        with ScoreWriter(tmp_path / f"s.{ending}") as writer:
-            writer.write([score.to_json()])
-    with (tmp_path / "s.csv").open(newline="") as stream:
-        assert next(csv.DictReader(stream))["conversation"] == "'" + live
-    assert json.loads((tmp_path / "s.jsonl").read_text())["conversation"] == live
-
-
-def test_hard_bins_are_equally_full() -> None:
-    X = np.column_stack([np.random.default_rng(0).normal(size=100), np.full(100, np.nan)])
-    basis = Bins.fit(X).hard(X)
-    assert basis.sum(axis=0)[0].tolist() == [20] * 5 + [0] and basis.sum(axis=0)[1].tolist() == [0] * 5 + [100]
-    assert basis.sum(axis=-1).min() == basis.sum(axis=-1).max() == 1
 
 
 @pytest.mark.parametrize("form", ["gated", "concat"])

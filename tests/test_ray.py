@@ -9,7 +9,6 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-import polars as pl
 import pytest
 import scaled
 
@@ -96,32 +95,6 @@ def test_ray_writes_the_same_bytes_after_kills(work, tmp_path):
     assert again["there"] >= len(before) > 0 and again["left"] == 0
     assert parts(tmp_path / "killed") == parts(tmp_path / "local"), "nothing lost, nothing doubled"
     assert before.items() <= times(tmp_path / "killed").items(), "nothing scored again"
-
-
-DATA_SET = """
-import os
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-import ray, ray.data, sys
-from accord.scoring import BatchScorer
-ray.init(address="local", include_dashboard=False, log_to_driver=False, num_cpus=2, _node_ip_address="127.0.0.1")
-scorer = BatchScorer(sys.argv[1])
-class Score:
-    def __call__(self, batch):
-        return scorer(batch)
-rows = ray.data.read_parquet(sys.argv[2]).map_batches(
-    Score, batch_format="pyarrow", num_cpus=0.5, compute=ray.data.ActorPoolStrategy(min_size=1, max_size=2))
-rows.write_parquet(sys.argv[3])
-"""
-
-
-@needs_ray
-@pytest.mark.slow
-def test_batch_scorer_scores_ray_data_set(work, tmp_path):
-    arguments = [str(work / "e"), str(work / "chats.parquet"), str(tmp_path / "out")]
-    done = subprocess.run([sys.executable, "-c", DATA_SET, *arguments], capture_output=True, text=True, timeout=LIMIT)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = pl.read_parquet(tmp_path / "out/*.parquet").sort("conversation")
-    assert found.equals(BatchScorer(work / "e")(pl.read_parquet(work / "chats.parquet")).sort("conversation"))
 
 
 def test_missing_package_is_named_with_install_command(work, tmp_path, monkeypatch):

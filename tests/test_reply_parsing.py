@@ -65,44 +65,40 @@ def reasons(answers: list[Any]) -> list[str | None]:
 ODD_NUMBERS = [math.nan, math.inf, -math.inf, -0.1, 1.5, None, "0.5", True, [0.5], {"p": 0.5}, 10**400]
 
 
-def changed(request: Mapping[str, Any], change: Any) -> Wire:
-    """Return valid decisions with a changed answer to the first question."""
-    right = json.loads(json.dumps(answer_any(request).body))
-    answers = right["answers"]
-    change(answers[0] if isinstance(answers, list) else answers["Q1"])
-    return Wire(right)
+PREDICATE = (QUESTIONS[1].model_copy(update={"id": "Q1"}), QUESTIONS[2])
+PLACES = {
+    "decisions": (QUESTIONS, lambda answer, number: answer["probabilities"][0].update(probability=number)),
+    "systemone": (QUESTIONS, lambda answer, number: answer["probabilities"].update({"0": number})),
+    "decisions predicate": (PREDICATE, lambda answer, number: answer.update(probability=number)),
+    "systemone predicate": (PREDICATE, lambda answer, number: answer.update(noul=number)),
+}
+"""Questions, and a function that changes one probability of the answer to the first."""
+
+
+def first_is_unanswered(mode: str, change: Any, questions: tuple[Question, ...] = QUESTIONS) -> bool:
+    """Return True if a changed answer to the first question loses this one alone."""
+
+    def respond(request: Mapping[str, Any]) -> Wire:
+        right = json.loads(json.dumps(answer_any(request).body))
+        answers = right["answers"]
+        change(answers[0] if isinstance(answers, list) else answers["Q1"])
+        return Wire(right)
+
+    return reasons(judged(mode, respond, questions)) == ["no distribution", *[None] * (len(questions) - 1)]
 
 
 @pytest.mark.parametrize("number", ODD_NUMBERS, ids=repr)
-@pytest.mark.parametrize("mode", ["decisions", "systemone"])
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.attack
-def test_invalid_probability_affects_one_question(mode: str, number: Any) -> None:
-    def change(answer: dict[str, Any]) -> None:
-        if mode == "decisions":
-            answer["probabilities"][0]["probability"] = number
-        else:
-            answer["probabilities"]["0"] = number
-
-    answers = judged(mode, lambda request: changed(request, change))
-    assert reasons(answers) == ["no distribution", None, None]
+def test_invalid_probability_affects_one_question(place: str, number: Any) -> None:
+    questions, change = PLACES[place]
+    assert first_is_unanswered(place.split()[0], lambda answer: change(answer, number), questions)
 
 
-@pytest.mark.parametrize("number", ODD_NUMBERS, ids=repr)
-@pytest.mark.parametrize("mode", ["decisions", "systemone"])
-def test_predicate_needs_one_probability(mode: str, number: Any) -> None:
-    key = "probability" if mode == "decisions" else "noul"
-    asked = (QUESTIONS[1].model_copy(update={"id": "Q1"}), QUESTIONS[2])
-    answers = judged(mode, lambda request: changed(request, lambda answer: answer.update({key: number})), asked)
-    assert reasons(answers) == ["no distribution", None]
-
-
-@pytest.mark.parametrize("place", [-1, 3, 10**30, True, "1", None, 1.0, [0]], ids=repr)
+@pytest.mark.parametrize("level", [-1, 3, 10**30, True, "1", None, 1.0, [0]], ids=repr)
 @pytest.mark.attack
-def test_unknown_level_is_unanswered(place: Any) -> None:
-    answers = judged(
-        "decisions", lambda request: changed(request, lambda answer: answer["probabilities"][0].update(value=place))
-    )
-    assert reasons(answers) == ["no distribution", None, None]
+def test_unknown_level_is_unanswered(level: Any) -> None:
+    assert first_is_unanswered("decisions", lambda answer: answer["probabilities"][0].update(value=level))
 
 
 @pytest.mark.attack
@@ -110,23 +106,22 @@ def test_repeated_level_is_unanswered() -> None:
     def twice(answer: dict[str, Any]) -> None:
         answer["probabilities"][0] = {**answer["probabilities"][1], "probability": 0.01}
 
-    assert reasons(judged("decisions", lambda request: changed(request, twice))) == ["no distribution", None, None]
+    assert first_is_unanswered("decisions", twice)
     for odd in ({"-1": 0.5}, {"0": 0.2, "1: Bad.": 0.2}, {"7": 0.1}, [0.1, 0.1, 0.1, 0.1]):
-        answers = judged("systemone", lambda request, odd=odd: changed(request, lambda a: a.update(probabilities=odd)))
-        assert reasons(answers) == ["no distribution", None, None]
+        assert first_is_unanswered("systemone", lambda answer, odd=odd: answer.update(probabilities=odd))
 
 
 @pytest.mark.attack
 def test_duplicate_json_key_affects_one_question() -> None:
-    def twice(request: Mapping[str, Any], old: str, new: str) -> Wire:
-        text = json.dumps(answer_any(request).body)
-        assert old in text
-        return Wire(text.replace(old, new, 1).encode())
-
     level = '"probabilities": {"0": '
     for old, new in (('"Q1": ', '"Q1": {"probabilities": {"0": 1.0}}, "Q1": '), (level, f'{level}1.0, "0": ')):
-        answers = judged("systemone", lambda request, old=old, new=new: twice(request, old, new))
-        assert reasons(answers) == ["no distribution", None, None]
+
+        def twice(request: Mapping[str, Any], old: str = old, new: str = new) -> Wire:
+            text = json.dumps(answer_any(request).body)
+            assert old in text
+            return Wire(text.replace(old, new, 1).encode())
+
+        assert reasons(judged("systemone", twice)) == ["no distribution", None, None]
 
 
 def test_sum_over_1_is_unanswered_except_for_rounding() -> None:
@@ -233,14 +228,6 @@ def test_invalid_reply_is_one_failed_prompt(kind: str, memory: Store) -> None:
         assert set(reasons(answers)) <= {"malformed", "no distribution", "invalid JSON"} and len(answers) == len(
             QUESTIONS
         )
-
-
-@pytest.mark.parametrize("usage", ["much", [1], {"prompt_tokens": "many"}, {"prompt_tokens": math.nan}, 3, True])
-@pytest.mark.attack
-def test_invalid_usage_is_zero(usage: Any, memory: Store) -> None:
-    assert read_chat_reply(with_(usage=usage), "m1").usage.total == 0
-    decided = judged("systemone", lambda request: Wire({**answer_any(request).body, "usage": usage}))  # type: ignore[dict-item]
-    assert reasons(decided) == [None, None, None]
 
 
 @pytest.mark.attack

@@ -6,18 +6,18 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from commands import invoke
 from misbehaving_endpoint import answer_any
 from scripted_models import Finder
 from small_sample import sources
-from typer.testing import CliRunner, Result
 from waiting import PATIENCE
 
-from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.edges import BudgetReached, NotSent
 from accord.models import (
     Budget,
@@ -56,17 +56,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(app, list(arguments))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+run = partial(invoke, code=None)
 
 
 def configure(models: str, more: str = "") -> None:
     """Write a project with these models, and import the conversations."""
     Path("accord.yaml").write_text(f"metrics: [words]\nmodels: {{{models}}}\n{more}")
-    assert run("import", "chats.jsonl", "ratings.csv").exit_code == 0
+    invoke("import", "chats.jsonl", "ratings.csv")
 
 
 def prompt() -> Prompt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,13 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from commands import accord_json, invoke, printed, read_rows, refused, write, write_rows
 
 from accord import open as open_project
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
 from accord.learning import load_evaluator
 
 QUICK = ["--set", "draws=20", "--set", "metrics=[words]", "--set", "folds=2"]
@@ -25,37 +20,8 @@ NAMED = ["--evaluator", "mixture"]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    for name in ("ACCORD_STORE", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
-def accord(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, list(arguments))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
-
-
-def refused(*arguments: str) -> str:
-    return accord(*arguments, code=1).stderr.splitlines()[-1]
-
-
-def write(name: str, content: str) -> str:
-    Path(name).parent.mkdir(parents=True, exist_ok=True)
-    Path(name).write_text(content, encoding="utf-8")
-    return name
-
-
-def lines(rows: list[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
-
-
-def rows_of(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(name).read_text(encoding="utf-8").splitlines()]
+def folder(working_folder: Path) -> Path:
+    return working_folder
 
 
 def talk(place: int, turns: int = 1) -> list[dict[str, str]]:
@@ -69,7 +35,7 @@ def talk(place: int, turns: int = 1) -> list[dict[str, str]]:
 
 
 def rated_chats(name: str = "data/chats.jsonl", count: int = 24, turns: int = 1) -> str:
-    return write(name, lines([{"id": f"c{i}", "messages": talk(i, turns), "rating": i % 5 + 1} for i in range(count)]))
+    return write_rows(name, [{"id": f"c{i}", "messages": talk(i, turns), "rating": i % 5 + 1} for i in range(count)])
 
 
 def items(rated: int = 24, unrated: int = 0, turns: int = 2) -> list[dict[str, Any]]:
@@ -99,31 +65,31 @@ def judgements(values: Mapping[str, Any], count: int = 24, prefix: str = "c") ->
 @pytest.mark.slow
 def test_run_leaves_a_project_that_other_commands_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rated_chats()
-    write("data/judge.jsonl", lines(judgements({"m": lambda i: i % 5 + 1})))
-    accord("run", "data", "--out", "out", *QUICK)
-    new = write("new.jsonl", lines([{"id": f"n{i}", "messages": talk(30 + i)} for i in range(4)]))
+    write_rows("data/judge.jsonl", judgements({"m": lambda i: i % 5 + 1}))
+    printed("run", "data", "--out", "out", *QUICK)
+    new = write_rows("new.jsonl", [{"id": f"n{i}", "messages": talk(30 + i)} for i in range(4)])
     settings = yaml.safe_load(Path("out/accord.yaml").read_text())
     assert settings["store"] == "sqlite:///accord.db" and settings["rubric"] == "rubric.yaml"
     assert settings["models"]["judge"]["paths"] == [str((folder / "data/judge.jsonl").resolve())]
     shutil.move("out", "moved")
     monkeypatch.chdir(folder / "moved")
     used = load_evaluator(Path("evaluators") / settings["evaluator"])
-    scored = accord("score", f"../{new}", "--out", "x.jsonl")
+    scored = invoke("score", f"../{new}", "--out", "x.jsonl")
     assert f"evaluator: evaluators/{settings['evaluator']}" in scored.stderr
-    assert {row["signature"] for row in rows_of("x.jsonl")} == {str(used.head.signature())}
-    compared = json.loads(accord("compare", "--json", "--only", settings["evaluator"]).stdout)
+    assert {row["signature"] for row in read_rows("x.jsonl")} == {str(used.head.signature())}
+    compared = accord_json("compare", "--only", settings["evaluator"])
     assert compared["rows"][0]["system"] == settings["evaluator"]
-    assert f"evaluator: {settings['evaluator']}" in accord("report").stderr
+    assert f"evaluator: {settings['evaluator']}" in invoke("report").stderr
 
 
 @pytest.mark.slow
 def test_run_continues_in_its_own_folder_and_keeps_edits(folder: Path) -> None:
     rated_chats()
-    accord("run", "data", "--out", "out", *QUICK, *NAMED)
-    before = rows_of("out/scores.jsonl")
-    again = json.loads(accord("run", "data", "--out", "out", "--json", *QUICK, *NAMED).stdout)
+    printed("run", "data", "--out", "out", *QUICK, *NAMED)
+    before = read_rows("out/scores.jsonl")
+    again = accord_json("run", "data", "--out", "out", *QUICK, *NAMED)
     assert again["imported"]["conversations"] == {"new": 0, "known": 24}
-    assert [row["value"] for row in rows_of("out/scores.jsonl")] == [row["value"] for row in before]
+    assert [row["value"] for row in read_rows("out/scores.jsonl")] == [row["value"] for row in before]
 
     rubric = Path("out/rubric.yaml")
     rubric.write_text(rubric.read_text().replace("How is the conversation", "How well is the conversation"))
@@ -131,10 +97,10 @@ def test_run_continues_in_its_own_folder_and_keeps_edits(folder: Path) -> None:
     settings = Path("out/accord.yaml")
     settings.write_text(settings.read_text().replace("folds: 2", "folds: 3"))
     kept = rubric.read_text(), settings.read_text()
-    done = accord("run", "data", "--out", "out", *NAMED)
+    done = invoke("run", "data", "--out", "out", *NAMED)
     assert (rubric.read_text(), settings.read_text()) == kept
     assert "rubric.yaml was edited and is used unchanged" in done.stderr
-    assert json.loads(accord("run", "data", "--out", "out", "--json", *NAMED).stdout)["comparison"]["folds"] == 3
+    assert accord_json("run", "data", "--out", "out", *NAMED)["comparison"]["folds"] == 3
     assert "accord.yaml was edited" in refused("run", "data", "--out", "out", "--set", "folds=4")
 
 
@@ -154,7 +120,7 @@ def test_run_writes_no_secret_of_a_variable(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("HOOK", "https://hooks.example/secret-part")
     write("accord.yaml", "monitoring: {webhook: '${HOOK}'}\ndraws: 20\nmetrics: [words]\nrubric: mine.yaml\n")
     write("mine.yaml", "name: mine\nmain: rating\nquestions: [{id: rating, text: Good, options: [1, 2, 3, 4, 5]}]\n")
-    accord("run", "data", "--out", "out", *NAMED)
+    printed("run", "data", "--out", "out", *NAMED)
     written = Path("out/accord.yaml").read_text()
     assert "secret-part" not in written
     assert yaml.safe_load(written)["monitoring"] == {"webhook": "${HOOK}"}
@@ -173,21 +139,21 @@ def test_commands_use_the_evaluator_that_was_fitted_last(folder: Path) -> None:
     write("r.yaml", "name: r\nmain: rating\nquestions:\n- {id: rating, text: Good, options: [1, 2, 3, 4, 5]}\n"
           "- {id: other, text: Other, options: [1, 2, 3, 4, 5]}\n")  # fmt: skip
     name = rated_chats()
-    accord("import", name, "--labels", "rating")
+    printed("import", name, "--labels", "rating")
     assert refused("score", name, "--out", "x.jsonl").endswith("fit one: accord fit")
-    accord("fit", "mixture")
-    assert "evaluator: evaluators/mixture" in accord("score", name, "--out", "x.jsonl").stderr
-    assert "evaluator: mixture" in accord("report").stderr
+    printed("fit", "mixture")
+    assert "evaluator: evaluators/mixture" in invoke("score", name, "--out", "x.jsonl").stderr
+    assert "evaluator: mixture" in invoke("report").stderr
     with open_project() as project:
         assert project.evaluator_in_use == "mixture" and project.load().name == "mixture"
-    accord("fit")
-    assert "evaluator: evaluators/calibration" in accord("score", name, "--out", "x.jsonl").stderr
-    accord("fit", "mixture", "--out", "elsewhere/mine")
-    assert f"evaluator: {folder.resolve() / 'elsewhere/mine'}" in accord("score", name, "--out", "x.jsonl").stderr
-    explicit = accord("score", name, "--out", "x.jsonl", "--evaluator", "evaluators/calibration").stderr
+    printed("fit")
+    assert "evaluator: evaluators/calibration" in invoke("score", name, "--out", "x.jsonl").stderr
+    printed("fit", "mixture", "--out", "elsewhere/mine")
+    assert f"evaluator: {folder.resolve() / 'elsewhere/mine'}" in invoke("score", name, "--out", "x.jsonl").stderr
+    explicit = invoke("score", name, "--out", "x.jsonl", "--evaluator", "evaluators/calibration").stderr
     assert "evaluator: evaluators/calibration" in explicit
     shutil.rmtree("elsewhere")  # an evaluator that is gone is not in use
-    assert "evaluator: evaluators/calibration" in accord("score", name, "--out", "x.jsonl").stderr
+    assert "evaluator: evaluators/calibration" in invoke("score", name, "--out", "x.jsonl").stderr
 
 
 # --- recorded judges ------------------------------------------------------------------------------------------------
@@ -196,26 +162,29 @@ def test_commands_use_the_evaluator_that_was_fitted_last(folder: Path) -> None:
 @pytest.mark.slow
 def test_run_and_single_steps_use_the_same_recorded_judges(folder: Path) -> None:
     rated_chats()
-    write("data/judge.jsonl", lines(judgements({"near": lambda i: 1 + i % 5 * 0.9, "far": lambda i: i % 3})))
-    whole = json.loads(accord("run", "data", "--out", "out", "--json", *QUICK).stdout)
-    accord("init", "--from", "data")
+    write_rows("data/judge.jsonl", judgements({"near": lambda i: 1 + i % 5 * 0.9, "far": lambda i: i % 3}))
+    whole = accord_json("run", "data", "--out", "out", *QUICK)
+    printed("init", "--from", "data")
     settings = Path("accord.yaml")
     edited = settings.read_text().replace("metrics: [lexical]", "metrics: [words]\ndraws: 20")
     settings.write_text(edited.replace("folds: 5", "folds: 2"))
-    done = accord("import", "data", "--labels", "rating")
+    done = invoke("import", "data", "--labels", "rating")
     assert "recorded judgements of near, far are the judge now" in done.stderr
     assert yaml.safe_load(settings.read_text())["models"] == {
         "judge": {"mode": "recorded", "paths": ["data/judge.jsonl"]}
     }
     assert "# Accord's project file." in settings.read_text(), "other lines stay as they are"
-    compared = json.loads(accord("compare", "--json").stdout)
+    agreement = {row["model"]: row["spearman"] for row in whole["recorded"]}
+    assert agreement["near"] == pytest.approx(1.0) and agreement["far"] < 0.5
+    assert any("evidence of other recorded models: far" in line for line in whole["notes"])
+    compared = accord_json("compare")
     assert [row for row in compared["rows"]] == [row for row in whole["comparison"]["rows"]]
     by_name = {row["system"]: row for row in compared["rows"]}
     assert by_name["judge-expected"]["n"] == 24 and by_name["judge-expected"]["pearson"] > 0.99
-    assert "are the judge in accord.yaml already" in accord("import", "data", "--labels", "rating").stderr
-    accord("fit", "--best")
-    accord("score", "data/chats.jsonl", "--out", "x.jsonl")
-    assert len(rows_of("x.jsonl")) == 24
+    assert "are the judge in accord.yaml already" in invoke("import", "data", "--labels", "rating").stderr
+    printed("fit", "--best")
+    printed("score", "data/chats.jsonl", "--out", "x.jsonl")
+    assert len(read_rows("x.jsonl")) == 24
 
 
 @pytest.mark.parametrize(
@@ -231,8 +200,8 @@ def test_import_registers_judgements_without_changing_settings(
     folder: Path, before: str, says: str, written: bool
 ) -> None:
     write("accord.yaml", before)
-    name = write("judge.jsonl", lines(judgements({"m": lambda i: i % 5 + 1})))
-    assert says in accord("import", rated_chats(), name).stderr
+    name = write_rows("judge.jsonl", judgements({"m": lambda i: i % 5 + 1}))
+    assert says in invoke("import", rated_chats(), name).stderr
     after = Path("accord.yaml").read_text()
     assert before.replace("\n", "") in after.replace("\n", "") or written
     entry = {"mode": "recorded", "paths": ["judge.jsonl"]}
@@ -243,14 +212,14 @@ def test_import_registers_judgements_without_changing_settings(
 
 @pytest.mark.slow
 def test_judge_is_the_recorded_model_of_rated_questions(folder: Path) -> None:
-    write("data/items.jsonl", lines(items()))
+    write_rows("data/items.jsonl", items())
     elsewhere = judgements({"elsewhere": lambda i: i % 5 + 1}, 60, prefix="dialogue")
     here = judgements({"here": lambda i: i % 5 + 1}, 20, prefix="t")
-    write("data/judge.jsonl", lines([{**row, "question": "good"} for row in (*elsewhere, *here)]))
-    done = json.loads(accord("run", "data", "--out", "out", "--json", *QUICK, "--evaluator", "calibration").stdout)
+    write_rows("data/judge.jsonl", [{**row, "question": "good"} for row in (*elsewhere, *here)])
+    done = accord_json("run", "data", "--out", "out", *QUICK, "--evaluator", "calibration")
     assert any("the judge is the recorded 'here'" in line for line in done["notes"])
     named = ["--recorded-model", "elsewhere", "--evaluator", "calibration"]
-    other = json.loads(accord("run", "data", "--out", "named", "--json", *QUICK, *named).stdout)
+    other = accord_json("run", "data", "--out", "named", *QUICK, *named)
     assert any("the judge is the recorded 'elsewhere'" in line for line in other["notes"])
     rows = {row["system"]: row for row in other["comparison"]["rows"]}
     assert rows["calibration"]["pearson"] > 0.3, "answers of the other recorded model are evidence too"
@@ -271,13 +240,13 @@ def test_every_conversation_has_a_row(folder: Path, without_texts: bool) -> None
     rows[-1]["level"] = "dialogue"
     if without_texts:
         rows = [{**row, "messages": [], "level": "dialogue", "response_index": None} for row in rows]
-        write("data/judge.jsonl", lines([
+        write_rows("data/judge.jsonl", [
             {**row, "question": "good"} for row in judgements({"m": lambda i: i % 5 + 1}, 36, prefix="t")
-        ]))  # fmt: skip
-    write("data/items.jsonl", lines(rows))
+        ])  # fmt: skip
+    write_rows("data/items.jsonl", rows)
     named = ["--evaluator", "calibration" if without_texts else "mixture"]
-    accord("run", "data", "--out", "out", *QUICK, *named)
-    scored = rows_of("out/scores.jsonl")
+    printed("run", "data", "--out", "out", *QUICK, *named)
+    scored = read_rows("out/scores.jsonl")
     assert sorted(row["conversation"] for row in scored) == sorted(row["id"] for row in rows)
     missing = {row["conversation"]: row["unscored"] for row in scored if row["value"] is None}
     assert missing == ({} if without_texts else {"t35": "no reply to score"})
@@ -285,38 +254,38 @@ def test_every_conversation_has_a_row(folder: Path, without_texts: bool) -> None
 
 @pytest.mark.slow
 def test_run_reports_roles_without_messages(folder: Path) -> None:
-    said = accord("run", rated_chats(), "--out", "out", "--role", "agt=assistant", *QUICK, *NAMED).stderr
+    said = invoke("run", rated_chats(), "--out", "out", "--role", "agt=assistant", *QUICK, *NAMED).stderr
     assert "no conversation has the role 'agt'. Roles found: 'user', 'assistant'" in said
 
 
 @pytest.mark.slow
 def test_rated_turns_are_scored_separately(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write("data/items.jsonl", lines(items(24, 6, turns=3)))
-    accord("run", "data", "--out", "out", *QUICK, *NAMED)
-    scored = rows_of("out/scores.jsonl")
+    write_rows("data/items.jsonl", items(24, 6, turns=3))
+    printed("run", "data", "--out", "out", *QUICK, *NAMED)
+    scored = read_rows("out/scores.jsonl")
     assert {row["turn"] for row in scored} == {5} and len(scored) == 30
     assert all(row["rated"] == (int(row["conversation"][1:]) < 24) for row in scored)
-    whole = accord("run", "data", "--out", "out", "--turns", "all", *QUICK, *NAMED)
-    assert "24 of 90 scored turns have ratings" in whole.stdout
-    assert sum(row["rated"] for row in rows_of("out/scores.jsonl")) == 24
+    whole = printed("run", "data", "--out", "out", "--turns", "all", *QUICK, *NAMED)
+    assert "24 of 90 scored turns have ratings" in whole
+    assert sum(row["rated"] for row in read_rows("out/scores.jsonl")) == 24
 
-    plain = write("plain.jsonl", lines([{"id": "p", "messages": talk(3, 3)}]))
+    plain = write_rows("plain.jsonl", [{"id": "p", "messages": talk(3, 3)}])
     monkeypatch.chdir(folder / "out")
     for source, turns in ((f"../{plain}", [1, 3, 5]), ("../data/items.jsonl", [5] * 30)):
         for ending in ("jsonl", "csv", "parquet"):
-            accord("score", source, "--out", f"x.{ending}")
-        assert [row["turn"] for row in rows_of("x.jsonl")] == turns
-        flags = {name: [row[name] for row in rows_of("x.jsonl")] for name in ("rated", "in_training")}
+            printed("score", source, "--out", f"x.{ending}")
+        assert [row["turn"] for row in read_rows("x.jsonl")] == turns
+        flags = {name: [row[name] for row in read_rows("x.jsonl")] for name in ("rated", "in_training")}
         for frame in (pl.read_csv("x.csv"), pl.read_parquet("x.parquet")):
             assert {name: list(map(_flag, frame[name])) for name in flags} == flags
-    parts = accord("score", "../data/items.jsonl", "--out", "parts/", "--workers", "1").stdout
+    parts = printed("score", "../data/items.jsonl", "--out", "parts/", "--workers", "1")
     assert "24 of 30 rows are of conversations used in training" in parts
-    accord("scores", "merge", "parts", "--out", "merged.jsonl")
-    merged = {row["conversation"]: (row["rated"], row["in_training"]) for row in rows_of("merged.jsonl")}
+    printed("scores", "merge", "parts", "--out", "merged.jsonl")
+    merged = {row["conversation"]: (row["rated"], row["in_training"]) for row in read_rows("merged.jsonl")}
     assert merged == {f"t{i}": (i < 24, i < 24) for i in range(30)}
     assert (
         "is not one of 'rated', 'all', 'last'"
-        in accord("score", "x.jsonl", "--out", "y.jsonl", "--turns", "first", code=2).output
+        in invoke("score", "x.jsonl", "--out", "y.jsonl", "--turns", "first", code=2).output
     )
 
 
@@ -329,35 +298,35 @@ def test_scores_of_training_conversations_are_flagged_and_left_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chats = rated_chats(count=60)
-    accord("run", "data", "--out", "out", *QUICK, *NAMED)
+    printed("run", "data", "--out", "out", *QUICK, *NAMED)
     monkeypatch.chdir(folder / "out")
-    known = accord("score", f"../{chats}", "--out", "x.jsonl").stdout
+    known = printed("score", f"../{chats}", "--out", "x.jsonl")
     assert "60 of 60 scored conversations were used in training; their scores look better than they are" in known
     assert "learned from" not in known.split("used in training")[1]
-    assert all(row["in_training"] for row in rows_of("x.jsonl"))
+    assert all(row["in_training"] for row in read_rows("x.jsonl"))
     assert "--include-training" in refused("gate", "--min-mean", "1")
-    assert "passed" in accord("gate", "--min-mean", "1", "--include-training").stdout
-    asked = accord("score", f"../{chats}", "--out", "x.jsonl", "--include-training").stdout
+    assert "passed" in printed("gate", "--min-mean", "1", "--include-training")
+    asked = printed("score", f"../{chats}", "--out", "x.jsonl", "--include-training")
     assert "The new conversations do not differ from the training data" in asked
 
     rows = [{"id": f"c{i}", "messages": talk(i)} for i in range(3)]
     rows[0]["messages"] = talk(0, 2)  # the same id, another content
     rows += [{"id": f"n{i}", "messages": talk(i)} for i in range(2)]  # the same content, another id
-    write("mixed.jsonl", lines(rows))
-    mixed = accord("score", "mixed.jsonl", "--out", "x.jsonl").stdout
+    write_rows("mixed.jsonl", rows)
+    mixed = printed("score", "mixed.jsonl", "--out", "x.jsonl")
     assert "2 of 5 scored conversations were used in training" in mixed
-    assert [row["in_training"] for row in rows_of("x.jsonl")] == [False, True, True, False, False]
-    check = json.loads(accord("gate", "--min-mean", "1", "--json").stdout)["checks"][0]
-    new = [row["value"] for row in rows_of("x.jsonl") if not row["in_training"]]
-    assert check["found"] == pytest.approx(sum(new) / len(new))
+    assert [row["in_training"] for row in read_rows("x.jsonl")] == [False, True, True, False, False]
+    check = accord_json("gate", "--min-mean", "1")["checks"][0]
+    new = [row["value"] for row in read_rows("x.jsonl") if not row["in_training"]]
+    assert check["value"] == pytest.approx(sum(new) / len(new))
 
 
 def test_conversations_that_a_recording_lacks_get_the_distribution_of_all_ratings(folder: Path) -> None:
     rated_chats()
     rows = [row for row in judgements({"m": lambda i: i % 5 + 1}) if row["item_id"] not in ("c3", "c4")]
-    write("data/judge.jsonl", lines(rows))
-    accord("run", "data", "--out", "out", *QUICK, "--set", "metrics=[]", "--evaluator", "calibration")
-    found = {row["conversation"]: row for row in rows_of("out/scores.jsonl")}
+    write_rows("data/judge.jsonl", rows)
+    printed("run", "data", "--out", "out", *QUICK, "--set", "metrics=[]", "--evaluator", "calibration")
+    found = {row["conversation"]: row for row in read_rows("out/scores.jsonl")}
     lacking = [row for row in found.values() if (row["warning"] or "").startswith("no evidence (not recorded)")]
     assert [row["conversation"] for row in lacking] == ["c3", "c4"]
     assert len({row["value"] for row in lacking}) == 1 and all(row["value"] is not None for row in found.values())

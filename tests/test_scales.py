@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import accord_json, printed, read_rows, refused, write, write_rows
 from small_sample import sources
-from typer.testing import CliRunner
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Target, compare, load_evaluator, load_rubric
-from accord.cli import (
-    app,  # noqa: F401 - registers the commands
-    commands,  # noqa: F401 - registers the commands
-)
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable, differences, in_pairs, ratings
 from accord.learning import MOST_LEVELS, Calibration, ScaleLevels
@@ -229,11 +224,9 @@ def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     chats, _ = sources()
     names = [json.loads(line)["id"] for line in Path(str(chats)).read_text(encoding="utf-8").splitlines()]
-    assert CliRunner().invoke(app, ["init"]).exit_code == 0
-    Path("rubric.yaml").write_text(RUBRIC, encoding="utf-8")
-    Path("accord.yaml").write_text(
-        "rubric: rubric.yaml\ndraws: 20\nfolds: 3\nevaluators: {calibration: {head: mixed}}\n"
-    )
+    printed("init")
+    write("rubric.yaml", RUBRIC)
+    write("accord.yaml", "rubric: rubric.yaml\ndraws: 20\nfolds: 3\nevaluators: {calibration: {head: mixed}}\n")
     rng = np.random.default_rng(0)
     rows = [
         {"conversation": a, "against": b, "annotator": who, "value": said}
@@ -241,27 +234,17 @@ def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
         for who in ("ann", "bo")
         for said in [("first", "second", "tie", a, b)[rng.integers(5)]]
     ]
-    with Path("labels.csv").open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-
-    def run(*arguments: str) -> str:
-        found = CliRunner().invoke(app, list(arguments))
-        assert found.exit_code == 0, found.output
-        return found.stdout
-
-    run("import", str(chats), "labels.csv")
-    run("fit", "calibration")
-    shown = json.loads(run("compare", "--json"))
+    write_rows("labels.jsonl", rows)
+    printed("import", str(chats), "labels.jsonl")
+    printed("fit", "calibration")
+    shown = accord_json("compare")
     assert shown["ratings"] == len(rows) and shown["question"] == "better"
-    run("score", str(chats), "--out", "scores.jsonl")
-    scores = [json.loads(line) for line in Path("scores.jsonl").read_text(encoding="utf-8").splitlines()]
+    printed("score", str(chats), "--out", "scores.jsonl")
+    scores = read_rows("scores.jsonl")
     assert len(scores) == len(names) and all(0 <= row["value"] <= 2 for row in scores)
-    run("report", "--out", "report.html")
+    printed("report", "--out", "report.html")
     assert "A comparison" in Path("report.html").read_text(encoding="utf-8")
-    refused = CliRunner().invoke(app, ["label", "next"])
-    assert refused.exit_code == 1 and "compares two conversations" in refused.output
+    assert "compares two conversations" in refused("label", "next")
 
 
 def test_numbers_are_answers_before_names(tmp_path: Path) -> None:

@@ -11,16 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import invoke
 from misbehaving_endpoint import answer_any
 from small_sample import sources
-from typer.testing import CliRunner
 
 import accord
 from accord import Store
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
 from accord.edges import AccordError, redact, redact_message, register_secret, register_url_secrets, secrets
 from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, open_chat, reply_key, wait
 from accord.store import StoreError
@@ -101,8 +97,8 @@ def test_models_check_shows_no_key() -> None:
 
     with ChatServer(repeating) as server:
         for more in ([], ["--json"]):
-            result = CliRunner().invoke(app, ["models", "check", "m1", "--base-url", server.url, *more])
-            assert result.exit_code == 0 and "[secret]" in result.stdout
+            result = invoke("models", "check", "m1", "--base-url", server.url, *more)
+            assert "[secret]" in result.stdout
             assert is_clean(result.stdout + result.stderr)
 
 
@@ -115,8 +111,8 @@ def test_errors_do_not_contain_store_passwords(url: str, password: str, tmp_path
     assert password not in str(caught.value) and "127.0.0.1" in str(caught.value)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ACCORD_STORE", url.format(pw=password))
-    result = CliRunner().invoke(app, ["report"])
-    assert result.exit_code == 1 and password not in result.stdout + result.stderr
+    result = invoke("report", code=1)
+    assert password not in result.stdout + result.stderr
 
 
 def test_secrets_of_the_configuration_are_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,9 +171,9 @@ def test_batch_replies_do_not_store_the_key(place: str, tmp_path: Path, monkeypa
         settings = f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}', attempts: 1}}}}\n"
         Path("accord.yaml").write_text(settings)
         for command in (["import", *map(str, sources())], *[["judge", "--batch", "--limit", "2"]] * 3):
-            result = CliRunner().invoke(app, command)
+            result = invoke(*command, code=None)
             assert is_clean(result.output) and "\x1b" not in result.output
-    assert CliRunner().invoke(app, ["store", "backup", "copy.db"]).exit_code == 0
+    invoke("store", "backup", "copy.db")
     for path in tmp_path.rglob("*"):
         content = path.read_bytes().decode(errors="replace") if path.is_file() else ""
         assert is_clean(content), path
@@ -193,7 +189,7 @@ EDGES = {
     "models/client.py": "`failures` converts the SDK's exceptions",
     "models/batching.py": "catches NotFoundError without reading it",
     "embedded/catalogue.py": "downloads; errors become BadInput",
-    "live/webhook.py": "webhooks; errors show status and type only",
+    "live/monitoring.py": "webhooks; errors show status and type only",
     "formats/object_storage.py": "object stores; errors become BadInput",
 }
 RAW = re.compile(r"\b(?:response|error|exc)\.(?:body|text|content|message|reason_phrase|headers|request|args)\b")

@@ -27,7 +27,6 @@ from accord.store import Store
 from accord.synth import (
     END,
     SYNTH_METHODS,
-    DocumentIndex,
     GenerationFailure,
     SynthSettings,
     Utterance,
@@ -38,7 +37,7 @@ from accord.synth import (
     read_utterance,
 )
 from accord.testing import ChatServer, Wire, completion
-from accord.values import Document, Topic
+from accord.values import Topic
 
 WORDS = ["kettle", "valve", "pump", "engine", "rope", "anchor", "sail", "mast", "boiler", "piston"]
 _TOPIC, _MENDED = re.compile("“(.*?)”"), re.compile(r"mend the (\w+)")
@@ -473,8 +472,3 @@ def test_near_duplicates_are_discarded(tmp_path: Path) -> None:
 
 
 # --- documents --------------------------------------------------------------------------------------------------------
-
-
-def test_index_digest_depends_on_texts() -> None:
-    one, other = DocumentIndex([Document("a text", "a")]), DocumentIndex([Document("a text.", "a")])
-    assert one.digest != other.digest == DocumentIndex([Document("a text.", "a")]).digest

@@ -14,14 +14,14 @@ import numpy as np
 import polars as pl
 import pytest
 import small_sample
+from commands import accord_json, invoke, printed, read_rows, refused
 
 from accord import Conversation, Turn, read
-from accord.cli import main
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.formats import ConversationWriter
 from accord.live import HistoryDeduplicator
-from accord.project import Config, Project, export_annotations
+from accord.project import Config, Project
 from accord.report import check_gate
 from accord.scoring import NOT_COUNTED, BatchScorer, latest_scores
 from accord.store import Store
@@ -65,16 +65,6 @@ def folder(both: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "accord.db").write_bytes(both.read_bytes())
     (tmp_path / "accord.yaml").write_text(json.dumps(SETTINGS))
     return tmp_path
-
-
-def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Return the exit code, standard output and standard error of a command."""
-    capsys.readouterr()
-    sys.argv = ["accord", *words]
-    with pytest.raises(SystemExit) as ended:
-        main()
-    found = capsys.readouterr()
-    return int(ended.value.code or 0), found.out, found.err
 
 
 def opened(which: Synthetic) -> Project:
@@ -135,79 +125,58 @@ def test_synthetic_conversations_are_not_learned_or_suggested(folder: Path) -> N
 
 
 @pytest.mark.slow
-def test_comparison_reports_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, said = command(capsys, "compare", "--only", "plain")
-    assert code == 0 and f"{MADE} synthetic conversations left out; --synthetic with counts them" in said
-    assert "synthetic" not in out
-    _, out, said = command(capsys, "compare", "--only", "plain", "--synthetic", "with")
-    assert f"{MADE} of 52 rated conversations are synthetic" in out and "counted with" in said
-    code, _, said = command(capsys, "compare", "--synthetic", "yes")
-    assert code == 1 and "synthetic" in said and "without" in said
+@pytest.mark.parametrize(
+    ("command", "sign"),
+    [
+        ("compare --only plain", f"{MADE} of 52 rated conversations are synthetic"),
+        ("report plain --out made.html", f"{MADE} of 52 rated conversations are synthetic"),
+        ("estimate", "DS4 (synthetic)"),
+        ("export made.csv", "synth-1"),
+        ("label next -n 400 --out made.csv", "synth-1"),
+    ],
+)
+def test_every_verb_leaves_synthetic_conversations_out_unless_asked(folder: Path, command: str, sign: str) -> None:
+    """The sign is in the output or the written file of the verb if synthetic conversations are counted."""
+
+    def shown(*more: str) -> tuple[str, str]:
+        done = invoke(*command.split(), *more)
+        said = done.stdout + "".join(path.read_text() for path in Path().glob("made.*"))
+        return said.replace(folder.name, ""), done.stderr
+
+    said, notes = shown()
+    assert sign not in said and "synth" not in said and f"{MADE} synthetic conversations left out" in notes
+    said, notes = shown("--synthetic", "with", *(["--force"] if "made" in command else []))
+    assert sign in said and "left out" not in notes
 
 
 @pytest.mark.slow
-def test_gate_ignores_runs_with_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command(capsys, "compare", "--only", "plain", "--synthetic", "with")
-    code, _, said = command(capsys, "gate", "--min-agreement", "-1")
-    assert code == 1 and "nothing was compared yet" in said
-    code, out, _ = command(capsys, "gate", "--min-agreement", "-1", "--synthetic", "with")
-    assert code == 0 and "passed" in out
+def test_gate_ignores_runs_with_synthetic_conversations(folder: Path) -> None:
+    printed("compare", "--only", "plain", "--synthetic", "with")
+    assert "nothing was compared yet" in refused("gate", "--min-agreement", "-1")
+    assert "passed" in printed("gate", "--min-agreement", "-1", "--synthetic", "with")
+    assert "without" in refused("compare", "--synthetic", "yes")
 
 
 @pytest.mark.slow
-def test_estimate_separates_synthetic_systems(folder: Path) -> None:
-    with opened("without") as project:
-        plain = [each.system for each in project.estimate().systems]
-    with opened("with") as project:
-        both = [each.system for each in project.estimate().systems]
-    assert set(both) - set(plain) == {"DS4 (synthetic)"}
-
-
-@pytest.mark.slow
-def test_report_marks_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(capsys, "report", "plain")[0] == 0
-    assert "ynthetic" not in Path("report.html").read_text()
-    assert command(capsys, "report", "plain", "--synthetic", "only", "--out", "only.html")[0] == 0
-    page = Path("only.html").read_text()
-    assert f"{MADE} of {MADE} rated conversations are synthetic" in page and "Synthetic conversation." in page
-
-
-def test_export_excludes_labels_of_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for which, count in (("without", 1143), ("only", 2 * MADE), ("with", 1143 + 2 * MADE)):
-        with opened(which) as project:  # type: ignore[arg-type]
-            assert export_annotations(project.store, Path(f"{which}.jsonl"))["person"] == count
-    code, _, said = command(capsys, "export", "labels.csv")
-    assert code == 0 and "left out" in said and "synth-" not in Path("labels.csv").read_text()
-
-
-@pytest.mark.slow
-def test_scoring_a_file_skips_synthetic_conversations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scoring_a_file_skips_synthetic_conversations(folder: Path) -> None:
     with opened("with") as project, ConversationWriter(Path("all.jsonl")) as writer:
         writer.write(project.store.conversations())
-    assert command(capsys, "fit", "plain", "--out", "fitted")[0] == 0
-    code, out, _ = command(capsys, "score", "all.jsonl", "--out", "s.jsonl", "--evaluator", "fitted")
-    assert code == 0 and f"{MADE} left out by --synthetic" in out
-    rows = [json.loads(line) for line in Path("s.jsonl").read_text().splitlines()]
+    printed("fit", "plain", "--out", "fitted")
+    score = ["score", "all.jsonl", "--evaluator", "fitted", "--out"]
+    assert f"{MADE} left out by --synthetic" in printed(*score, "s.jsonl")
+    rows = read_rows("s.jsonl")
     assert len(rows) == 40 and not any(row["conversation"].startswith("synth-") for row in rows)
-    code, out, _ = command(
-        capsys, "score", "all.jsonl", "-o", "o.jsonl", "--evaluator", "fitted", "--synthetic", "only", "--json"
-    )
-    assert (json.loads(out)["scored"], json.loads(out)["left_out"]) == (MADE, 40)
+    only = accord_json(*score, "o.jsonl", "--synthetic", "only")
+    assert (only["scored"], only["left_out"]) == (MADE, 40)
     with opened("with") as project:
         store, mart = project.store, project.mart
         assert len(latest_scores(store, mart)) == 40 and len(latest_scores(store, mart, "only")) == MADE
-        assert (
-            check_gate(project, None, -10.0, training=True)[0].value
-            != check_gate(project, None, -10.0, synthetic="only")[0].value
-        )
-    code, out, _ = command(
-        capsys, "score", "all.jsonl", "--out", "parts", "--evaluator", "fitted", "--workers", "1", "--json"
-    )
-    counts = json.loads(out)["counts"]
-    assert code == 0 and (counts["scored"], counts["unscored"]) == (40, {NOT_COUNTED: MADE})
-    frame = pl.DataFrame(
-        {"messages": [json.dumps([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])]}
-    )
+        checks = [check_gate(project, None, -10.0, **more)[0] for more in ({"training": True}, {"synthetic": "only"})]
+        assert checks[0].value != checks[1].value
+    counts = accord_json(*score, "parts", "--workers", "1")["counts"]
+    assert (counts["scored"], counts["unscored"]) == (40, {NOT_COUNTED: MADE})
+    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    frame = pl.DataFrame({"messages": [json.dumps(said)]})
     assert BatchScorer("fitted")(frame)["value"].null_count() == 0
 
 
@@ -328,7 +297,7 @@ def test_empty_store_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_check_of_a_store_names_metrics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_check_of_a_store_names_metrics(folder: Path) -> None:
     with opened("with") as project:
         made = [
             Conversation(f"odd-{place}", (Turn("user", f"Question {place}?"), Turn("assistant", f"No {place}!")),
@@ -336,10 +305,9 @@ def test_the_check_of_a_store_names_metrics(folder: Path, capsys: pytest.Capture
             for place in range(15)
         ]  # fmt: skip
         project.store.add_conversations(made)
-    code, out, _ = command(capsys, "synth", "--check", "--method", "DS1")
-    assert code == 0 and "The metrics tell 15 synthetic conversations from 40 real ones" in out and "effect (SD)" in out
-    _, out, _ = command(capsys, "synth", "--check", "--method", "DS1", "--json")
-    found = json.loads(out)
+    said = printed("synth", "--check", "--method", "DS1")
+    assert "The metrics tell 15 synthetic conversations from 40 real ones" in said and "effect (SD)" in said
+    found = accord_json("synth", "--check", "--method", "DS1")
     assert found["auc"] > 0.95 and found["p"] < 0.05 and found["features"][0]["p_holm"] < 0.05
 
 

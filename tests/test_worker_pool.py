@@ -57,13 +57,6 @@ def test_single_process_does_all_work() -> None:
         assert pool(str, []) == []
 
 
-def test_pool_can_be_closed_before_work() -> None:
-    with WorkerPool(3, imports=()) as pool:
-        assert pool.is_explicit and pool.processes == 3
-        pool.close()
-        assert pool.processes == 1 and pool(lambda piece: os.getpid(), range(3)) == [os.getpid()] * 3
-
-
 def test_piece_of_a_killed_worker_is_repeated(tmp_path: Path) -> None:
     own = os.getpid()
 

@@ -6,9 +6,10 @@ replies much as annotators do. log p(reply | ...) alone (GPTScore; Fu et al., NA
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from statistics import fmean
+from typing import NamedTuple
 
 from accord.edges import sendable
 from accord.evidence.source import Source, SourceContext, SourceSettings, sources
@@ -29,7 +30,7 @@ from accord.models import (
     run,
 )
 from accord.store import Store
-from accord.values import Conversation, Rubric, Sample, Signature, Target
+from accord.values import Rubric, Sample, Signature, Target
 
 GIVEN_ALL, GIVEN_TURNS, ALONE = "log-p-given-all", "log-p-given-turns", "log-p-alone"
 PMI, PMI_TURNS, PMI_DOCUMENTS = "pmi", "pmi-turns", "pmi-documents"
@@ -43,17 +44,12 @@ turns, and alone; and the differences first - third, second - third, first - sec
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Passages of a sample: its replies after all context, after the turns, and each reply alone."""
+class Passages(NamedTuple):
+    """Passages of a sample: its replies after documents and turns, after the turns, and each reply alone."""
 
     given_all: LikelihoodRequest
     given_turns: LikelihoodRequest
     alone: tuple[LikelihoodRequest, ...]
-
-    def all(self) -> tuple[LikelihoodRequest, ...]:
-        """Return every passage once, passages with a common prefix next to each other."""
-        return tuple(dict.fromkeys((self.given_all, self.given_turns, *self.alone)))
 
 
 class LikelihoodSettings(SourceSettings):
@@ -75,14 +71,17 @@ class Likelihoods(Source):
         """Return the likelihood columns: of a turn for that turn, of a conversation for its replies."""
         [who] = yield [Request(LIKELIHOOD_ROLE, ModelQuery())]
         signature = str(Signature.of("likelihood", model=who.name))
-        wanted_passages = [passages_of(sample) for sample in samples]
-        passages = _in_order(filter(None, wanted_passages))
+        wanted = [passages_of(sample) for sample in samples]
+        found = list(filter(None, wanted))
+        # Passages of a kind are together, so that common prefixes are neighbors.
+        kinds = ((each[0] for each in found), (each[1] for each in found), *(each[2] for each in found))
+        passages = list(dict.fromkeys(chain.from_iterable(kinds)))
         requests = [Request(LIKELIHOOD_ROLE, passage, purpose="passages measured") for passage in passages]
         measured = dict(zip(passages, (yield requests), strict=True))
         rows: dict[Target, dict[str, float]] = {}
         absences: dict[tuple[Target, str], str] = {}
-        for sample, wanted in zip(samples, wanted_passages, strict=True):
-            result = "no reply to measure" if wanted is None else _features(wanted, measured)
+        for sample, own in zip(samples, wanted, strict=True):
+            result = "no reply to measure" if own is None else _features(own, measured)
             features, absence = ({}, result) if isinstance(result, str) else (result, "no documents")
             rows[sample.target] = features
             absences |= {(sample.target, name): absence for name in LIKELIHOOD if name not in features}
@@ -97,22 +96,7 @@ def measure_likelihoods(
     return run(source.measure(samples), Models({}, store, asks=ask, given={LIKELIHOOD_ROLE: model}))
 
 
-def _in_order(wanted: Iterable[_Wanted]) -> list[LikelihoodRequest]:
-    """Return every passage once, passages of a kind together, so that common prefixes are neighbors."""
-    parts = list(wanted)
-    alone = (passage for part in parts for passage in part.alone)
-    return list(
-        dict.fromkeys(
-            [
-                *(part.given_all for part in parts),
-                *(part.given_turns for part in parts),
-                *alone,
-            ]
-        )
-    )
-
-
-def passages_of(sample: Sample) -> _Wanted | None:
+def passages_of(sample: Sample) -> Passages | None:
     """Return the passages to measure for a sample; `None` without a reply."""
     conversation = sample.conversation.at(sample.turn)
     turns, replies = conversation.turns, {turn.role for turn in conversation.replies}
@@ -121,14 +105,12 @@ def passages_of(sample: Sample) -> _Wanted | None:
     if not reply_places:
         return None
     messages = tuple(ChatMessage(_role(turn.role, replies), sendable(turn.content)) for turn in turns)
-    document_messages = _documents(conversation)
-    shifted_places = tuple(index + len(document_messages) for index in reply_places)
+    given_turns = given_all = LikelihoodRequest(messages, reply_places)
+    if conversation.documents:
+        documents = ChatMessage("user", documents_of(conversation.documents))
+        given_all = LikelihoodRequest((documents, *messages), tuple(index + 1 for index in reply_places))
     alone = tuple(LikelihoodRequest((messages[index],), (0,)) for index in reply_places)
-    return _Wanted(
-        LikelihoodRequest((*document_messages, *messages), shifted_places),
-        LikelihoodRequest(messages, reply_places),
-        alone,
-    )
+    return Passages(given_all, given_turns, alone)
 
 
 def _role(role: str, replies: set[str]) -> str:
@@ -136,32 +118,24 @@ def _role(role: str, replies: set[str]) -> str:
     return "assistant" if role in replies else "system" if role == "system" else "user"
 
 
-def _documents(conversation: Conversation) -> tuple[ChatMessage, ...]:
-    return (ChatMessage("user", documents_of(conversation.documents)),) if conversation.documents else ()
-
-
-def _features(wanted: _Wanted, measured: Mapping[LikelihoodRequest, LikelihoodResult]) -> dict[str, float] | str:
+def _features(wanted: Passages, measured: Mapping[LikelihoodRequest, LikelihoodResult]) -> dict[str, float] | str:
     """Return the values of the columns, or the reason of the first failure."""
-    failed = next((m for p in wanted.all() if isinstance(m := measured[p], Failure)), None)
-    if failed is not None:
-        return failed.reason
-
-    def of(passage: LikelihoodRequest) -> tuple[Likelihood, ...]:
-        likelihoods = measured[passage]
-        assert not isinstance(likelihoods, Failure)
-        return likelihoods
-
-    alone = [of(passage)[0] for passage in wanted.alone]
-    by_kind = {GIVEN_ALL: of(wanted.given_all), GIVEN_TURNS: of(wanted.given_turns), ALONE: alone}
+    given_all, given_turns, alone = wanted
+    found: dict[LikelihoodRequest, tuple[Likelihood, ...]] = {}
+    for passage in (given_all, given_turns, *alone):
+        result = measured[passage]
+        if isinstance(result, Failure):
+            return result.reason
+        found[passage] = result
+    by_kind = {GIVEN_ALL: found[given_all], GIVEN_TURNS: found[given_turns], ALONE: [found[each][0] for each in alone]}
     features: dict[str, float] = {}
-    for unit, per in (("", False), (PER_TOKEN, True)):
-        mean = {name: fmean(_value(each, per) for each in likelihoods) for name, likelihoods in by_kind.items()}
+    for unit in ("", PER_TOKEN):
+        mean = {
+            name: fmean(each.log_probability / (max(each.tokens, 1) if unit else 1) for each in likelihoods)
+            for name, likelihoods in by_kind.items()
+        }
         mean |= {PMI: mean[GIVEN_ALL] - mean[ALONE], PMI_TURNS: mean[GIVEN_TURNS] - mean[ALONE]}
-        if wanted.given_all != wanted.given_turns:
+        if given_all != given_turns:
             mean[PMI_DOCUMENTS] = mean[GIVEN_ALL] - mean[GIVEN_TURNS]
         features |= {name + unit: value for name, value in mean.items()}
     return features
-
-
-def _value(likelihood: Likelihood, per_token: bool) -> float:
-    return likelihood.log_probability / (max(likelihood.tokens, 1) if per_token else 1)

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,146 +13,29 @@ import numpy as np
 from pydantic import Field, TypeAdapter
 
 from accord.evidence.bank import ruber
-from accord.evidence.bank.conversation_words import LexicalMetric, Metric, metrics
-from accord.evidence.bank.incremental import NOTHING, WORDLESS, MetricSession
-from accord.evidence.bank.languages import ENGLISH, LANGUAGES, Language, named_language, recognised
-from accord.evidence.bank.overlap import CIU_NAMES, COPYING, LENGTH, NOVELTY, OVERLAP
 from accord.evidence.bank.reply_features import TurnMetric, parsed_document, turn_metrics
-from accord.evidence.bank.similarity import BERTSCORE, EMBEDDING, REFERENCE
-from accord.evidence.bank.tokens import WORDS, pieces, tokens
+from accord.evidence.bank.reply_metrics import BANK, BERTSCORE, EMBEDDING, REFERENCE
+from accord.evidence.bank.session import LEXICAL, NOTHING, WORDLESS, LexicalMetric, Metric, MetricSession, metrics
+from accord.evidence.bank.words import (
+    ENGLISH,
+    LANGUAGES,
+    WORDS,
+    Language,
+    named_language,
+    pieces,
+    recognised,
+    tokens,
+)
 from accord.evidence.source import Source, SourceContext, SourceSettings, SourceState, sources
 from accord.evidence.table import MEANING, Column, EvidenceTable, Note
 from accord.models import EMBEDDER, EmbeddingText, Flow, Request, is_remote, without_requests
-from accord.values import Sample, Signature, Target
-
-
-def measure(samples: Iterable[Sample], names: Sequence[str], language: str | None = None) -> EvidenceTable:
-    """Return each named metric of each sample as a table.
-
-    A sample with a turn is measured on that turn, given the conversation up to it. For a whole conversation, a metric
-    of replies (`accord.evidence.bank`) is the mean over the replies. If no reply has a letter or a digit, every column
-    is missing. Without a `language` code, the language of each text is detected; a note names any language other
-    than English, with a warning for an unknown one.
-
-    Raises:
-        UnknownName: No metric or language has this name.
-    """
-    chosen_language = None if language is None else named_language(language)
-    return _Chosen.of(names, language=chosen_language).measure(list(samples))
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """Metrics measured together: of replies, of conversations, and those that need an embedder, with their columns."""
-
-    of_replies: Mapping[str, TurnMetric]
-    of_conversations: Mapping[str, Metric]
-    columns: tuple[Column, ...]
-    embedded: tuple[Any, ...]
-    language: Language | None = None
-
-    @classmethod
-    def of(
-        cls,
-        names: Sequence[str],
-        source: str | None = None,
-        language: Language | None = None,
-        folder: Path = Path(),
-    ) -> _Chosen:
-        of_replies = {name: _turn_metric(name, folder) for name in names if name in turn_metrics}
-        others = {name: metrics.get(name) for name in names if name not in of_replies}
-        columns = tuple(Column(name, str(signature_of(name, language, folder)), source=source) for name in names)
-        embedded = tuple(metric for metric in of_replies.values() if hasattr(metric, "embedder"))
-        return cls(of_replies, others, columns, embedded, language)
-
-    def new_session(self) -> MetricSession:
-        """Return new state for one conversation."""
-        return MetricSession(self.of_replies, language=self.language)
-
-    def measure(
-        self, samples: Sequence[Sample], session: Callable[[Sample], MetricSession] | None = None
-    ) -> EvidenceTable:
-        """Return a row per sample; turns of one conversation share one session, from `session` if given."""
-        new = session or (lambda sample: self.new_session())
-        sessions: dict[int, MetricSession] = {}
-        if self.embedded:
-            for sample in samples:
-                if id(sample.conversation) not in sessions:
-                    sessions[id(sample.conversation)] = new(sample)
-            self._prepare(samples, [sessions[id(sample.conversation)] for sample in samples])
-        last = {id(sample.conversation): place for place, sample in enumerate(samples)}
-        results = []
-        for place, sample in enumerate(samples):
-            key = id(sample.conversation)
-            own_session = sessions[key] if key in sessions else sessions.setdefault(key, new(sample))
-            results.append(self._of(sample, own_session))
-            if last[key] == place:  # frees the memory of a finished conversation
-                del sessions[key]
-        names, targets = [column.name for column in self.columns], tuple(sample.target for sample in samples)
-        absences: dict[tuple[Target, str], str] = {}
-        values = np.zeros((len(samples), len(names)))
-        present = np.ones(values.shape, dtype=bool)
-        for row, (target, (measured, reasons, _)) in enumerate(zip(targets, results, strict=True)):
-            cells = [measured[name] for name in names]
-            missing = [place for place, cell in enumerate(cells) if cell is None or cell != cell]
-            for place in missing:
-                cells[place] = 0.0
-                absences[target, names[place]] = reasons.get(names[place], NOTHING)
-            values[row], present[row, missing] = cells, False
-        notes = {target: note for target, (*_, note) in zip(targets, results, strict=True) if note}
-        return EvidenceTable(targets, self.columns, values, present, absences, notes=notes)
-
-    def _of(self, sample: Sample, session: MetricSession) -> _Found:
-        """Return each metric of a sample, reasons for missing values, and a note."""
-        values, reasons = session.measure(sample) if self.of_replies else ({}, {})
-        if not self.of_conversations:
-            return values, reasons, self._note(session.spoken, session.copies)
-        conversation = sample.conversation.at(sample.turn)
-        reply_pieces = pieces(" ".join(turn.content for turn in conversation.replies))
-        note = self._note([recognised(reply_pieces, ENGLISH)], session.copies)
-        if any(map(tokens, reply_pieces)):
-            words = session.words.at(conversation)
-            measured = {
-                name: metric.measure(words) if isinstance(metric, LexicalMetric) else metric(conversation)
-                for name, metric in self.of_conversations.items()
-            }
-            return values | measured, reasons, note
-        missing = dict.fromkeys(self.of_conversations, WORDLESS)
-        return values | dict.fromkeys(self.of_conversations), reasons | missing, note
-
-    def _note(self, languages: Sequence[Language], copies: Sequence[str]) -> Note | None:
-        """Return a note on the detected languages, unknown languages, and copied replies."""
-        foreign = [] if self.language else [language for language in languages if language is not ENGLISH]
-        if not foreign and not copies:
-            return None
-        values = {"language": ", ".join(dict.fromkeys(language.code for language in foreign))} if foreign else {}
-        cautions = [*copies, *(language.caution for language in foreign if language.caution)]
-        return Note(values, "; ".join(dict.fromkeys(cautions)) or None)
-
-    def _prepare(self, samples: Sequence[Sample], sessions: Sequence[MetricSession]) -> None:
-        """Let embedders read texts ahead, which is cheaper in one batch."""
-        if not self.embedded:
-            return
-        texts: dict[str, None] = {}
-        for sample, own in zip(samples, sessions, strict=True):
-            end = len(sample.conversation.turns) if sample.turn is None else sample.turn + 1
-            first = own.heard if own.heard < end else 0
-            texts |= dict.fromkeys(sample.conversation.turns[place].content for place in range(first, end))
-            texts |= dict.fromkeys(parsed_document(document.text).text for document in sample.conversation.documents)
-        for embedder in {metric.embedder for metric in self.embedded}:
-            embedder.prepare(list(texts))
-
-
-_Found = tuple[dict[str, float | None], dict[str, str], Note | None]
+from accord.values import Rubric, Sample, Signature, Target
 
 
 def signature_of(name: str, language: Language | None = None, folder: Path = Path()) -> Signature:
     """Return the signature of a metric; for a metric of replies it names the word rules or the models.
 
-    Args:
-        name: Name of the metric.
-        language: Language of the word rules; by default the language is detected for each text.
-        folder: Folder that the relative path in a name such as `ruber@FOLDER` starts from.
+    `folder` is where the relative path in a name such as `ruber@FOLDER` starts.
     """
     if name not in turn_metrics:
         return Signature.of("metric", name=name)
@@ -174,31 +56,17 @@ def _made_with(metric: TurnMetric) -> str:
     return str(getattr(metric, "made_with", WORDS))
 
 
-def _is_live(name: str, folder: Path) -> bool:
-    if name in turn_metrics:
-        return not is_remote(_made_with(_turn_metric(name, folder)))
-    return isinstance(metrics.get(name), LexicalMetric)
-
-
-LEXICAL = (
-    "turns", "words-per-reply", "question-rate", "citation-rate", "apology-rate", "distinct-words", "repetition",
-    "overlap-documents", "overlap-user", "user-words",
-)  # fmt: skip
-"""Metrics of `accord.evidence.bank.conversation_words`, in the order of their columns."""
-BANK = (*CIU_NAMES, *OVERLAP, *NOVELTY, *LENGTH, *COPYING)
-"""Default bank: all metrics that need neither a model nor an optional library."""
 GROUPS = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference": REFERENCE, "bertscore": BERTSCORE}
 """Groups of metrics; `GROUP@EMBEDDER` is a group with another embedder."""
 
 
 def metric_names(named: Iterable[str]) -> list[str]:
     """Return metric names, with groups expanded."""
-    return list(dict.fromkeys(part for name in named for part in _members(name)))
-
-
-def _members(name: str) -> list[str]:
-    group, at, argument = name.partition("@")
-    return [f"{part}{at}{argument}" for part in GROUPS[group]] if group in GROUPS else [name]
+    names: dict[str, None] = {}
+    for name in named:
+        group, at, argument = name.partition("@")
+        names |= dict.fromkeys(f"{part}{at}{argument}" for part in GROUPS.get(group, [group]))
+    return list(names)
 
 
 class GroupSettings(SourceSettings):
@@ -231,22 +99,112 @@ class Metrics(Source):
                 metrics.get(name)
         code = getattr(settings, "language", None)
         self._language = None if code is None else named_language(code)
-        self._chosen: _Chosen | None = None
+        self._of_replies: Mapping[str, TurnMetric] = {}
+        self._of_conversations: Mapping[str, Metric] = {}
+        self._embedded: Sequence[Any] = ()
+        self._columns: tuple[Column, ...] = ()
 
     @property
     def is_live(self) -> bool:
         """Return True if every metric is measured turn by turn and none asks an endpoint for vectors."""
-        return all(_is_live(name, self.context.folder) for name in self.names)
+        return all(
+            not is_remote(_made_with(_turn_metric(name, self.context.folder)))
+            if name in turn_metrics
+            else isinstance(metrics.get(name), LexicalMetric)
+            for name in self.names
+        )
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return each metric of each sample; for a whole conversation, a metric of replies is the mean over them."""
         return (yield from without_requests(self._measured(samples)))
 
     def _measured(self, samples: Sequence[Sample]) -> EvidenceTable:
-        if self._chosen is None or [column.name for column in self._chosen.columns] != self.names:
-            self._chosen = _Chosen.of(self.names, self.name or None, self._language, self.context.folder)
-        new = self._chosen.new_session
-        return self._chosen.measure(samples, lambda sample: self.session(sample, new))
+        """Return a row per sample; turns of one conversation share one session."""
+        self._choose()
+        sessions: dict[int, MetricSession] = {}
+        if self._embedded:
+            for sample in samples:
+                if id(sample.conversation) not in sessions:
+                    sessions[id(sample.conversation)] = self.session(sample, self._new_session)
+            self._prepare(samples, [sessions[id(sample.conversation)] for sample in samples])
+        last = {id(sample.conversation): place for place, sample in enumerate(samples)}
+        results = []
+        for place, sample in enumerate(samples):
+            key = id(sample.conversation)
+            if key not in sessions:
+                sessions[key] = self.session(sample, self._new_session)
+            results.append(self._of(sample, sessions[key]))
+            if last[key] == place:  # frees the memory of a finished conversation
+                del sessions[key]
+        targets = tuple(sample.target for sample in samples)
+        absences: dict[tuple[Target, str], str] = {}
+        values = np.zeros((len(samples), len(self.names)))
+        present = np.ones(values.shape, dtype=bool)
+        for row, (target, (measured, reasons, _)) in enumerate(zip(targets, results, strict=True)):
+            cells = [measured[name] for name in self.names]
+            missing = [place for place, cell in enumerate(cells) if cell is None or cell != cell]
+            for place in missing:
+                cells[place] = 0.0
+                absences[target, self.names[place]] = reasons.get(self.names[place], NOTHING)
+            values[row], present[row, missing] = cells, False
+        notes = {target: note for target, (*_, note) in zip(targets, results, strict=True) if note}
+        return EvidenceTable(targets, self._columns, values, present, absences, notes=notes)
+
+    def _choose(self) -> None:
+        """Look up the metrics, again if the names have changed."""
+        if [column.name for column in self._columns] == self.names:
+            return
+        folder = self.context.folder
+        self._of_replies = {name: _turn_metric(name, folder) for name in self.names if name in turn_metrics}
+        self._of_conversations = {name: metrics.get(name) for name in self.names if name not in turn_metrics}
+        self._embedded = [metric for metric in self._of_replies.values() if hasattr(metric, "embedder")]
+        self._columns = tuple(
+            Column(name, str(signature_of(name, self._language, folder)), source=self.name or None)
+            for name in self.names
+        )
+
+    def _new_session(self) -> MetricSession:
+        return MetricSession(self._of_replies, language=self._language)
+
+    def _of(
+        self, sample: Sample, session: MetricSession
+    ) -> tuple[dict[str, float | None], dict[str, str], Note | None]:
+        """Return each metric of a sample, reasons for missing values, and a note."""
+        values, reasons = session.measure(sample) if self._of_replies else ({}, {})
+        if not self._of_conversations:
+            return values, reasons, self._note(session.spoken, session.copies)
+        conversation = sample.conversation.at(sample.turn)
+        reply_pieces = pieces(" ".join(turn.content for turn in conversation.replies))
+        note = self._note([recognised(reply_pieces, ENGLISH)], session.copies)
+        if any(map(tokens, reply_pieces)):
+            words = session.words.at(conversation)
+            measured = {
+                name: metric.measure(words) if isinstance(metric, LexicalMetric) else metric(conversation)
+                for name, metric in self._of_conversations.items()
+            }
+            return values | measured, reasons, note
+        missing = dict.fromkeys(self._of_conversations, WORDLESS)
+        return values | dict.fromkeys(self._of_conversations), reasons | missing, note
+
+    def _note(self, languages: Sequence[Language], copies: Sequence[str]) -> Note | None:
+        """Return a note on the detected languages, unknown languages, and copied replies."""
+        foreign = [] if self._language else [language for language in languages if language is not ENGLISH]
+        if not foreign and not copies:
+            return None
+        values = {"language": ", ".join(dict.fromkeys(language.code for language in foreign))} if foreign else {}
+        cautions = [*copies, *(language.caution for language in foreign if language.caution)]
+        return Note(values, "; ".join(dict.fromkeys(cautions)) or None)
+
+    def _prepare(self, samples: Sequence[Sample], sessions: Sequence[MetricSession]) -> None:
+        """Let embedders read texts ahead, which is cheaper in one batch."""
+        texts: dict[str, None] = {}
+        for sample, own in zip(samples, sessions, strict=True):
+            end = len(sample.conversation.turns) if sample.turn is None else sample.turn + 1
+            first = own.heard if own.heard < end else 0
+            texts |= dict.fromkeys(sample.conversation.turns[place].content for place in range(first, end))
+            texts |= dict.fromkeys(parsed_document(document.text).text for document in sample.conversation.documents)
+        for embedder in {metric.embedder for metric in self._embedded}:
+            embedder.prepare(list(texts))
 
     def keep_only(self, columns: Sequence[Column]) -> Source | None:
         """Return this source with the metrics that the evaluator learned from."""
@@ -259,13 +217,21 @@ class Metrics(Source):
         return SourceState({"names": list(self.names)})
 
     def restored(self, state: SourceState) -> Self:
-        """Restore the metrics that the evaluator learned from.
-
-        Raises:
-            ValueError: The card has no list of names.
-        """
+        """Restore the metrics that the evaluator learned from; `ValueError` if the card has no list of names."""
         self.names = _NAMES.validate_python(state.card["names"], strict=True)
         return self
+
+
+def measure(samples: Iterable[Sample], names: Sequence[str], language: str | None = None) -> EvidenceTable:
+    """Return each named metric of each sample as a table.
+
+    A sample with a turn is measured on that turn, given the conversation up to it. For a whole conversation, a metric
+    of replies (`accord.evidence.bank`) is the mean over the replies. If no reply has a letter or a digit, every column
+    is missing. Without a `language` code, the language of each text is detected; a note names any language other
+    than English, with a warning for an unknown one.
+    """
+    settings = MetricSettings(names=tuple(names), language=language)
+    return Metrics(settings, SourceContext(Rubric.model_construct()))._measured(list(samples))
 
 
 _NAMES = TypeAdapter(list[str])
@@ -273,12 +239,8 @@ _NAMES = TypeAdapter(list[str])
 
 def _group(name: str) -> type[Metrics]:
     """Return the source of one group of metrics."""
-    attributes = {
-        "settings_type": GroupSettings,
-        "default": (name,),
-        "__doc__": f"The metrics `{name}`, without requests.",
-    }
-    return type("MetricGroup", (Metrics,), attributes)
+    doc = f"The metrics `{name}`, without requests."
+    return type("MetricGroup", (Metrics,), {"settings_type": GroupSettings, "default": (name,), "__doc__": doc})
 
 
 for _name in GROUPS:

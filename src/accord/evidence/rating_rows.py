@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,6 @@ class Ratings:
     """n ratings of one question whose targets have evidence, in the order of the labels.
 
     Attributes:
-        labels: Labels.
         row: (n,) row of the evidence table.
         answer: (n,) index of the chosen option, 0 to K-1.
         value: (n,) number of the chosen option.
@@ -86,10 +86,9 @@ class Ratings:
 
 
 def options_of(question: Question) -> NDArray[np.float64]:
-    """Return the (K,) options of an ordered question as numbers; for a real-valued scale, its steps.
+    """Return the (K,) options of an ordered question as numbers, or the steps of a real-valued scale.
 
-    Raises:
-        BadInput: The question has a nominal scale.
+    `BadInput` if the question has a nominal scale.
     """
     if question.scale.kind is ScaleKind.NOMINAL:
         raise BadInput(
@@ -100,11 +99,7 @@ def options_of(question: Question) -> NDArray[np.float64]:
 
 
 def ratings(evidence: EvidenceTable, labels: Labels, question: Question) -> Ratings:
-    """Return the ratings of `question` whose target has evidence.
-
-    Raises:
-        BadInput: A label is outside the question's scale.
-    """
+    """Return the ratings of `question` whose target has evidence; `BadInput` if a label is outside its scale."""
     options = options_of(question)
     on_question = labels.on(question.id)
     rows = evidence.rows_of(label.target for label in on_question)
@@ -129,11 +124,6 @@ Pair = tuple[Target, Target]
 
 def in_pairs(evidence: EvidenceTable, labels: Labels, question: Question) -> tuple[EvidenceTable, Labels]:
     """Return the evidence and labels of a comparative question, as evaluators learn from them.
-
-    Args:
-        evidence: Evidence of the single conversations or turns.
-        labels: All labels; those on `question` have the compared target in `against`.
-        question: A question about pairs.
 
     Returns:
         Differences of all compared pairs with evidence on both sides, and their labels.
@@ -162,10 +152,8 @@ def in_pairs(evidence: EvidenceTable, labels: Labels, question: Question) -> tup
 def differences(evidence: EvidenceTable, pairs: Sequence[Pair]) -> EvidenceTable:
     """Return one row per pair: the evidence of the first minus that of the second, present where both are.
 
-    Pairs that share a conversation, directly or through other pairs, form one group, which folds never split.
-
-    Raises:
-        BadInput: A side of a pair has no evidence.
+    Pairs that share a conversation, directly or through others, form one group, which folds never split. `BadInput` if
+    a side of a pair has no evidence.
     """
     single = evidence.expected()
     sides = [single.rows_of(pair[side] for pair in pairs) for side in (0, 1)]
@@ -196,7 +184,7 @@ def _mean(values: NDArray[np.float64], present: NDArray[np.bool_]) -> float:
 
 def _names(pairs: Sequence[Pair]) -> list[Target]:
     """Return the name of each pair: `A | B`; pairs that share conversations get the name of the first and a number."""
-    group_of = _joined(pairs)
+    group_of = connected([(one.conversation, other.conversation) for one, other in pairs])
     groups: dict[int, list[Pair]] = defaultdict(list)
     for pair in pairs:
         groups[group_of[pair[0].conversation]].append(pair)
@@ -210,14 +198,13 @@ def _names(pairs: Sequence[Pair]) -> list[Target]:
     return [named[pair] for pair in pairs]
 
 
-def _joined(pairs: Sequence[Pair]) -> dict[str, int]:
-    """Return the number of the group that comparisons join each conversation to."""
+def connected(pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """Return the number of the group that pairs join each name to."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    names = sorted({side.conversation for pair in pairs for side in pair})
-    place = {name: index for index, name in enumerate(names)}
-    ends = np.array([[place[side.conversation] for side in pair] for pair in pairs], dtype=np.intp).reshape(-1, 2)
-    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(len(names), len(names)))
+    place = {name: index for index, name in enumerate(dict.fromkeys(chain.from_iterable(pairs)))}
+    ends = np.array([[place[one], place[other]] for one, other in pairs], dtype=np.intp).reshape(-1, 2)
+    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(len(place), len(place)))
     _, component = connected_components(graph, directed=False)
-    return dict(zip(names, component.tolist(), strict=True))
+    return dict(zip(place, component.tolist(), strict=True))

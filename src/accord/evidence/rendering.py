@@ -72,11 +72,7 @@ class Tabular(Readable):
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def to_pandas(self) -> Any:
-        """Return the rows as a pandas DataFrame.
-
-        Raises:
-            BadInput: pandas is not installed.
-        """
+        """Return the rows as a pandas DataFrame; `BadInput` if pandas is not installed."""
         try:
             pandas: Any = import_module("pandas")
         except ImportError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Self
 
@@ -17,13 +16,14 @@ from accord.models import (
     Judge,
     Judged,
     ModelQuery,
+    Models,
+    ModelSettings,
     NamedModel,
     Questions,
     Request,
-    judge_all,
     judging_signature,
     questions_for,
-    wait,
+    run,
 )
 from accord.store import Store
 from accord.values import Question, Rubric, Sample, Target
@@ -73,9 +73,9 @@ class RubricAnswers(Source):
         """Return this source with the questions that the evaluator learned from."""
         learned_from = {column.question for column in columns}
         questions = [question.id for question in self.rubric.recorded if question.id in learned_from]
-        return (
-            self.asking(questions) if 0 < len(questions) < len(self.rubric.recorded) else (self if questions else None)
-        )
+        if 0 < len(questions) < len(self.rubric.recorded):
+            return self.asking(questions)
+        return self if questions else None
 
     def state(self) -> SourceState:
         """Return the rubric; the project's rubric may differ when scores are computed."""
@@ -99,15 +99,12 @@ def ask_rubric(
 def answer_table(judge: NamedModel, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
     """Return answers as evidence: one column per option of each question, with the probabilities as given.
 
-    Args:
-        judge: Model that answered.
-        rubric: The questions.
-        judged: Answers by sample.
-        windowed: True if long samples are shown in part; a column then has the share that was not shown.
+    With `windowed`, long samples are shown in part, and a column has the share that was not shown.
     """
     judged_by = judging_signature(judge, rubric)
     columns = [
-        Column(f"{question.id}={option}", signature, question.id, _position(question, index))
+        # An option's place is its value on an ordered scale, its index on a nominal one.
+        Column(f"{question.id}={option}", signature, question.id, float(index if isinstance(option, str) else option))
         for question in questions_for(judge, rubric)
         for signature in [str(judged_by.with_part("question", question.key))]
         for index, option in enumerate(question.scale.options)
@@ -116,22 +113,15 @@ def answer_table(judge: NamedModel, rubric: Rubric, judged: Iterable[Judged], wi
     rows: dict[Target, dict[str, float]] = {}
     absences: dict[tuple[Target, str], str] = {}
     versions: dict[Target, str] = {}
-    for answers_of_sample in judged:
-        versions[answers_of_sample.target] = answers_of_sample.version
-        features: dict[str, float] = {TRUNCATED: answers_of_sample.truncated_share} if windowed else {}
-        rows[answers_of_sample.target] = features
-        for answer in answers_of_sample.answers:
+    for each in judged:
+        versions[each.target] = each.version
+        rows[each.target] = {TRUNCATED: each.truncated_share} if windowed else {}
+        for answer in each.answers:
             if isinstance(answer, Answer):
-                features |= {f"{answer.question}={option}": p for option, p in answer.probabilities.items()}
+                rows[each.target] |= {f"{answer.question}={option}": p for option, p in answer.probabilities.items()}
             else:
-                absences[answers_of_sample.target, answer.question] = answer.reason
+                absences[each.target, answer.question] = answer.reason
     return replace(EvidenceTable.from_rows(columns, rows, absences), versions=versions)
-
-
-def _position(question: Question, index: int) -> float:
-    """Return an option's place on the number line: its value on an ordered scale, its index on a nominal one."""
-    option = question.scale.options[index]
-    return float(index) if isinstance(option, str) else float(option)
 
 
 def judge_samples(
@@ -142,14 +132,7 @@ def judge_samples(
     concurrency: int = SAMPLES_AT_ONCE,
     context: int | None = None,
 ) -> EvidenceTable:
-    """Judge samples with `judge_all` outside an event loop, and return evidence in the order of the samples."""
-    order = list(samples)
-    by_target: dict[Target, Judged] = {}
-
-    async def run() -> None:
-        async with aclosing(judge_all(judge, rubric, order, store, concurrency, context)) as stream:
-            by_target.update([(judged.target, judged) async for judged in stream])
-
-    wait(run())
-    table = answer_table(judge, rubric, (by_target[sample.target] for sample in order), context is not None)
+    """Ask a given judge about some samples, outside an event loop; stored answers are not requested again."""
+    order, settings = list(samples), ModelSettings(concurrency=concurrency, context=context)
+    table = run(ask_rubric(rubric, order), Models({JUDGE: settings}, store, given={JUDGE: judge}))
     return replace(table, metadata=EvidenceTable.of(order).metadata)

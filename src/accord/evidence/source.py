@@ -1,11 +1,7 @@
-"""Contract of a source: everything that turns a conversation into columns of evidence.
+"""Contract of a source: settings, learning (most sources learn nothing) and measuring of columns of evidence.
 
-A source is one file: settings, learning (most sources learn nothing) and measuring. Both are flows. One driver sends
-their requests, another one prices them, a third one answers them from the store (`accord.models`). A source never opens
-a model, a store or a file.
-
-Live scoring calls `measure` on each new reply. A live source keeps its running state in the conversation's `session`,
-so that the cost of a reply depends on its own length only. Evidence is the same with and without a session.
+Learning and measuring are flows: drivers send, price, or answer their requests from the store (`accord.models`). A
+source never opens a model, a store or a file. Live scoring calls `measure` on each new reply.
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
@@ -54,7 +50,6 @@ class Training:
     Attributes:
         samples: Rated samples, and others to learn from.
         labels: All labels on these samples, with their groups; labels on `question` are learned.
-        question: Question whose answers are predicted.
         seed: Seed of every random draw.
         draws: Number of bootstrap samples for intervals.
     """
@@ -96,7 +91,6 @@ class SourceContext:
 
     Attributes:
         rubric: Questions for annotators and judges.
-        seed: Seed of every random draw.
         recorded: Questions with answers from recorded judges only.
         folder: Folder that relative paths in settings start from.
     """
@@ -115,25 +109,6 @@ class LearnedEvidence:
     evidence: EvidenceTable
 
 
-class SourceCounts(Protocol):
-    """Counts that a source collects while it is asked: added over batches, printed as lines, exported as JSON."""
-
-    def plus(self, other: Any, /) -> None:
-        """Add the counts of another batch."""
-
-    def lines(self) -> list[str]:
-        """Return lines for the terminal."""
-        ...
-
-    def notices(self) -> list[str]:
-        """Return notices that are not part of the result, such as skipped samples."""
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the counts."""
-        ...
-
-
 @dataclass
 class GatheredEvidence:
     """Result of asking a source about some samples.
@@ -142,13 +117,13 @@ class GatheredEvidence:
         known: Samples with evidence.
         answered: Answers available now.
         unanswered: Missing answers by reason; questions that cannot be asked about a sample do not count.
-        counts: Further counts of the source.
+        counts: Further counts of the source, with the methods `plus`, `lines`, `notices` and `to_json`.
     """
 
     known: int = 0
     answered: int = 0
     unanswered: Counter[str] = field(default_factory=Counter)
-    counts: SourceCounts | None = None
+    counts: Any = None
 
     @classmethod
     def of(cls, table: EvidenceTable) -> GatheredEvidence:
@@ -177,12 +152,7 @@ CANNOT_BE_ASKED = frozenset({NOT_APPLICABLE, "no documents"})
 
 
 class Source(ABC):
-    """Columns of evidence.
-
-    Attributes:
-        name: Name in `accord.yaml`, set by the registry.
-        settings: Settings as given.
-    """
+    """Columns of evidence; the registry sets `name`, as in `accord.yaml`."""
 
     settings_type: ClassVar[type[SourceSettings]] = SourceSettings
     name: str = ""
@@ -192,17 +162,14 @@ class Source(ABC):
 
     @property
     def is_live(self) -> bool:
-        """Return True if a reply can be scored as it arrives, at the cost of its own length and without requests.
-
-        Live scoring requires this property.
-        """
+        """Return True if a reply can be scored live, at the cost of its own length and without requests."""
         return False
 
     def session(self, sample: Sample, make: Callable[[], T]) -> T:
         """Return this source's state of a conversation in progress, made on first use.
 
-        A conversation in progress only grows, but its documents may change. A complete conversation keeps no state:
-        each call makes a new one. An attribute `size`, in bytes, counts against the memory limit of live scoring.
+        A conversation in progress only grows, but its documents may change. A complete one keeps no state. An attribute
+        `size`, in bytes, counts against the memory limit of live scoring. Evidence is the same without a session.
         """
         turns = sample.conversation.turns
         if not isinstance(turns, GrowingTurns):
@@ -225,17 +192,11 @@ class Source(ABC):
         return LearnedEvidence(self, (yield from self.measure(train.samples)))
 
     def hold_out(self, train: Training) -> Split | None:
-        """Return the groups to learn from and the groups to test on, for a source whose learning costs requests.
-
-        `None` if learning costs nothing; it is then repeated for every fold.
-        """
+        """Return the groups to learn from and to test on; `None` if learning costs nothing and is repeated per fold."""
         return None
 
     def examine(self, test: Training) -> Flow[Self]:
-        """Return the learned source with findings about the held-out side.
-
-        This must not change the evidence from `measure`. A separate object sends its requests about that side.
-        """
+        """Return the learned source with findings about the held-out side; evidence from `measure` must not change."""
         return (yield from without_requests(self))
 
     def rivals(self) -> Mapping[str, EvidenceTable]:
@@ -243,10 +204,7 @@ class Source(ABC):
         return {}
 
     def own_questions(self) -> Mapping[str, tuple[Question, str, Mapping[str, Any]]]:
-        """Return questions of the source itself that annotators may label, such as issue kinds, by id.
-
-        Each comes with the head that learns it and the settings of this source as its evidence.
-        """
+        """Return questions that annotators may label, such as issue kinds, by id, each with its head and settings."""
         return {}
 
     def read_labels(self, labels: Labels) -> Labels:
@@ -267,11 +225,7 @@ class Source(ABC):
         return ()
 
     def asking(self, questions: Sequence[str]) -> Source:
-        """Return this source with some of `questions` only, given by id.
-
-        Raises:
-            BadInput: The columns cannot be measured separately.
-        """
+        """Return this source with some of `questions` only, by id; `BadInput` if it measures its columns together."""
         raise BadInput(f"source {self.name!r} measures its columns together; its questions cannot be asked one by one")
 
     def keep_only(self, columns: Sequence[Column]) -> Source | None:
@@ -297,12 +251,7 @@ class Source(ABC):
 
 
 class LearnedSource(Source, Generic[Value]):
-    """A source that learns one value.
-
-    Attributes:
-        learned_: The learned value; `None` before `learn`.
-        findings_: Findings of learning; `None` before `learn`, or before `examine` where they need a held-out side.
-    """
+    """A source that learns one value; its findings may need `examine` first."""
 
     def __init__(self, settings: Any, context: SourceContext) -> None:
         super().__init__(settings, context)
@@ -311,11 +260,7 @@ class LearnedSource(Source, Generic[Value]):
 
     @property
     def learned(self) -> Value:
-        """Return the learned value.
-
-        Raises:
-            NotFitted: Nothing was learned yet.
-        """
+        """The learned value; `NotFitted` before `learn`."""
         if self.learned_ is None:
             raise NotFitted(f"source {self.name or type(self).__name__!r} is not fitted. Run: accord fit")
         return self.learned_
@@ -339,12 +284,7 @@ sources: Registry[type[Source]] = Registry(
 
 
 def make_source(name: str, settings: Mapping[str, Any], context: SourceContext) -> Source:
-    """Return a source by its registered name.
-
-    Raises:
-        UnknownName: No source has this name.
-        BadInput: A setting does not exist, or has an invalid value.
-    """
+    """Return a source by its registered name; `BadInput` if a setting does not exist, or has an invalid value."""
     kind = sources.get(name)
     made = kind(validate(kind.settings_type, dict(settings), f"sources: {name}"), context)
     made.name = name
@@ -352,11 +292,7 @@ def make_source(name: str, settings: Mapping[str, Any], context: SourceContext) 
 
 
 def measure_all(parts: Sequence[Source], samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-    """Measure several sources and join their columns.
-
-    Raises:
-        BadInput: Two sources give a column of the same name.
-    """
+    """Measure several sources and join their columns; `BadInput` if two sources give a column of the same name."""
     table = None
     for source in parts:
         evidence = yield from source.measure(samples)
@@ -369,11 +305,7 @@ def measure_all(parts: Sequence[Source], samples: Sequence[Sample]) -> Flow[Evid
 
 
 def joined(table: EvidenceTable, more: EvidenceTable, source: str) -> EvidenceTable:
-    """Return a table with the columns of one more source.
-
-    Raises:
-        BadInput: A column exists already.
-    """
+    """Return a table with the columns of one more source; `BadInput` if a column exists already."""
     names = {column.name for column in table.columns}
     duplicate = next((column.name for column in more.columns if column.name in names), None)
     if duplicate is not None:

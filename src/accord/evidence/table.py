@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, TypeAdapter
 
 from accord.edges import BadInput
 from accord.values import Sample, Target
@@ -32,6 +33,8 @@ class Column:
         source: Name of the source.
     """
 
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
     name: str
     signature: str
     question: str | None = None
@@ -41,27 +44,12 @@ class Column:
     source: str | None = None
 
 
-class _ColumnCard(BaseModel):
-    """Saved form of a column."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    name: str
-    signature: str
-    question: str | None = None
-    option: float | None = Field(default=None, allow_inf_nan=False)
-    centre: float | None = Field(default=None, allow_inf_nan=False)
-    part_of: str | None = None
-    source: str | None = None
+_COLUMNS = TypeAdapter(list[Column])
 
 
 def columns_from(rows: Iterable[Any]) -> tuple[Column, ...]:
-    """Return saved columns, validated; inverse of `dataclasses.asdict`.
-
-    Raises:
-        ValueError: A row is not a column, or two columns have the same name.
-    """
-    columns = tuple(Column(**_ColumnCard.model_validate(row).model_dump()) for row in rows)
+    """Return saved columns, validated; inverse of `dataclasses.asdict`. `ValueError` for two columns of one name."""
+    columns = tuple(_COLUMNS.validate_json(json.dumps(list(rows))))
     if len({column.name for column in columns}) < len(columns):
         raise ValueError("two columns have the same name")
     return columns
@@ -159,10 +147,7 @@ class EvidenceTable:
         targets = tuple(self.targets[row] for row in index)
         selected = frozenset(targets)
         absences = {key: reason for key, reason in self.absences.items() if key[0] in selected}
-        return EvidenceTable(
-            targets, self.columns, self.values[index], self.present[index], absences, self.versions, self.notes,
-            self.metadata,
-        )  # fmt: skip
+        return replace(self, targets=targets, values=self.values[index], present=self.present[index], absences=absences)
 
     def filter(
         self, groups: Iterable[str], group_of: Callable[[Target], str] = lambda target: target.conversation
@@ -184,37 +169,29 @@ class EvidenceTable:
 
     def concat(self, other: EvidenceTable) -> EvidenceTable:
         """Append the rows of another table with the same columns."""
-        return EvidenceTable(
-            (*self.targets, *other.targets),
-            self.columns,
-            np.vstack([self.values, other.values]),
-            np.vstack([self.present, other.present]),
-            {**self.absences, **other.absences},
-            {**self.versions, **other.versions},
-            _both(self.notes, other.notes),
-            {**self.metadata, **other.metadata},
-        )
+        values, present = np.vstack([self.values, other.values]), np.vstack([self.present, other.present])
+        return self._merged(other, targets=(*self.targets, *other.targets), values=values, present=present)
 
     def join(self, other: EvidenceTable) -> EvidenceTable:
         """Return the columns of both tables for the targets of either; values outside a table are missing."""
         targets = tuple(dict.fromkeys((*self.targets, *other.targets)))
         parts = [_spread(table, targets) for table in (self, other)]
-        return EvidenceTable(
-            targets,
-            (*self.columns, *other.columns),
-            np.hstack([values for values, _ in parts]),
-            np.hstack([present for _, present in parts]),
-            {**self.absences, **other.absences},
-            {**self.versions, **other.versions},
-            _both(self.notes, other.notes),
-            {**self.metadata, **other.metadata},
-        )
+        values, present = np.hstack([part[0] for part in parts]), np.hstack([part[1] for part in parts])
+        columns = (*self.columns, *other.columns)
+        return self._merged(other, targets=targets, columns=columns, values=values, present=present)
+
+    def _merged(self, other: EvidenceTable, **changes: Any) -> EvidenceTable:
+        """Return this table with some changes, and the reasons, versions, notes and metadata of both tables."""
+        shared = {t: note.plus(other.notes[t]) for t, note in self.notes.items() if t in other.notes}
+        return replace(
+            self, absences={**self.absences, **other.absences}, versions={**self.versions, **other.versions},
+            notes={**self.notes, **other.notes, **shared}, metadata={**self.metadata, **other.metadata}, **changes,
+        )  # fmt: skip
 
     def align(self, columns: Sequence[Column]) -> EvidenceTable:
         """Return the table with these columns only, in their order; differences are centered.
 
-        Raises:
-            BadInput: A column is missing, or has another signature.
+        `BadInput` if a column is missing, or has another signature.
         """
         if tuple(columns) == self.columns and not any(column.centre for column in columns):
             return self
@@ -230,12 +207,11 @@ class EvidenceTable:
                     f"column {column.name!r} comes from {signature}, the evaluator learned from {column.signature}. "
                     "Gather it the same way, or fit again: accord fit"
                 )
-        order = [place[column.name] for column in columns]
-        present = self.present[:, order]
-        single = [self.columns[index].centre is None for index in order]
-        centres = [column.centre or 0.0 if one else 0.0 for column, one in zip(columns, single, strict=True)]
-        values = np.where(present, self.values[:, order] - np.array(centres), 0.0)
-        return replace(self, columns=tuple(columns), values=values, present=present)
+        own = self.select([place[column.name] for column in columns])
+        # Differences are centered already.
+        centres = [new.centre or 0.0 if c.centre is None else 0.0 for c, new in zip(own.columns, columns, strict=True)]
+        values = np.where(own.present, own.values - np.array(centres), 0.0)
+        return replace(own, columns=tuple(columns), values=values)
 
     def expected(self) -> EvidenceTable:
         """Return the table with one column per answer block: the expected answer, named by its question.
@@ -245,31 +221,20 @@ class EvidenceTable:
         """
         if all(column.question is None for column in self.columns):
             return self
+        blocks = self._blocks()
         columns: list[Column] = []
-        values: list[NDArray[np.float64]] = []
-        present: list[NDArray[np.bool_]] = []
-        for question, places in self._blocks():
+        values, present = np.zeros((len(self), len(blocks))), np.zeros((len(self), len(blocks)), dtype=bool)
+        for block, (question, places) in enumerate(blocks):
+            first = self.columns[places[0]]
             if question is None:
-                [place] = places
-                columns.append(self.columns[place])
-                values.append(self.values[:, place])
-                present.append(self.present[:, place])
+                columns.append(first)
+                values[:, block], present[:, block] = self.values[:, places[0]], self.present[:, places[0]]
             else:
-                mean, known = self._expected_answer(places)
-                first = self.columns[places[0]]
                 columns.append(Column(question, first.signature, question, source=first.source))
-                values.append(mean)
-                present.append(known)
-        return EvidenceTable(
-            self.targets,
-            tuple(columns),
-            _stacked(values, len(self)),
-            _stacked(present, len(self)).astype(bool),
-            self.absences,
-            self.versions,
-            self.notes,
-            self.metadata,
-        )
+                options = np.array([self.columns[place].option for place in places], dtype=float)
+                mass, total, known = self._answered(places)
+                values[:, block], present[:, block] = np.where(known, by_row(mass, options) / total, 0.0), known
+        return replace(self, columns=tuple(columns), values=values, present=present)
 
     def distribution(self, question: str) -> tuple[tuple[float, ...], NDArray[np.float64], NDArray[np.bool_]]:
         """Return the answer block of a question.
@@ -288,11 +253,6 @@ class EvidenceTable:
         shares = mass / total[:, None]
         return tuple(float(option) for option in options if option is not None), shares, known
 
-    def _expected_answer(self, places: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        options = np.array([self.columns[place].option for place in places], dtype=float)
-        mass, total, known = self._answered(places)
-        return np.where(known, by_row(mass, options) / total, 0.0), known
-
     def _answered(self, places: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
         """Return (n, K) probabilities of an answer block, (n,) their sums or 1, and a mask of answered rows."""
         mass = np.ascontiguousarray(self.values[:, places])  # sums do not depend on other rows, see `by_row`
@@ -302,17 +262,11 @@ class EvidenceTable:
 
     def _blocks(self) -> list[tuple[str | None, list[int]]]:
         """Return column indices in order, grouped by answer block; a plain column is a block without a question."""
-        blocks: list[tuple[str | None, list[int]]] = []
-        by_question: dict[str, list[int]] = {}
+        blocks: dict[object, tuple[str | None, list[int]]] = {}
         for place, column in enumerate(self.columns):
-            if column.option is None or column.question is None:
-                blocks.append((None, [place]))
-            elif column.question in by_question:
-                by_question[column.question].append(place)
-            else:
-                by_question[column.question] = [place]
-                blocks.append((column.question, by_question[column.question]))
-        return blocks
+            question = None if column.option is None else column.question
+            blocks.setdefault(place if question is None else question, (question, []))[1].append(place)
+        return list(blocks.values())
 
 
 def by_row(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -323,12 +277,6 @@ def by_row(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.f
     return np.asarray(np.einsum("nk,k...->n...", np.ascontiguousarray(X), weights))
 
 
-def _both(own: Mapping[Target, Note], other: Mapping[Target, Note]) -> dict[Target, Note]:
-    """Merge the notes of two tables."""
-    shared = {target: note.plus(other[target]) for target, note in own.items() if target in other}
-    return {**own, **other, **shared}
-
-
 def _spread(table: EvidenceTable, targets: Sequence[Target]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return values and mask of a table with one row per target in `targets`."""
     rows = table.rows_of(targets)
@@ -337,7 +285,3 @@ def _spread(table: EvidenceTable, targets: Sequence[Target]) -> tuple[NDArray[np
     present = np.zeros(values.shape, dtype=bool)
     values[is_present], present[is_present] = table.values[rows[is_present]], table.present[rows[is_present]]
     return values, present
-
-
-def _stacked(columns: Sequence[NDArray[np.generic]], rows: int) -> NDArray[np.float64]:
-    return np.column_stack(columns).astype(float) if columns else np.zeros((rows, 0))

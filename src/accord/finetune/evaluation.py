@@ -9,7 +9,7 @@ from typing import TypedDict
 import numpy as np
 
 from accord.edges import BadInput, MissingExtra
-from accord.methods import IssuePromptBuilder, Verdict, postprocess, read_verdict, settled
+from accord.methods import IssuePromptBuilder, postprocess, read_verdict, settled
 from accord.models import Failure, PromptFlow, Reply
 from accord.statistics import RANK_DRAWS, STATISTICS, Clusters, Floats, Paired, bootstrap, estimate_from_draws, number
 from accord.values import (
@@ -39,11 +39,9 @@ def predict(
 def _read(
     sample: Sample, reply: Reply | Failure, guidance: IssuePromptBuilder, signature: str
 ) -> IssueAnnotation | Unannotated:
-    if isinstance(reply, Failure):
-        return Unannotated(sample.target, reply.reason, reply.detail)
-    verdict = read_verdict(reply.text)
-    if not isinstance(verdict, Verdict):
-        return Unannotated(sample.target, "no verdict", verdict.reason)
+    verdict = reply if isinstance(reply, Failure) else read_verdict(reply.text)
+    if isinstance(verdict, Failure):
+        return Unannotated(sample.target, verdict.reason, verdict.detail)
     assert sample.turn is not None
     text = sample.conversation.turns[sample.turn].content
     return settled(postprocess(sample.target, verdict, text, guidance.taxonomy, signature), guidance.taxonomy)

@@ -1,5 +1,5 @@
 from .in_context.experiment import at_random as at_random, Choose as Choose, FEW_SHOT as FEW_SHOT
-from .in_context.experiment import InContextFindings as InContextFindings, InContextResult as InContextResult
+from .in_context.experiment import InContextFindings as InContextFindings, InContextSettings as InContextSettings
 from .in_context.experiment import InContextTraining as InContextTraining, PromptFigures as PromptFigures
 from .in_context.experiment import rivals as rivals, ZERO_SHOT as ZERO_SHOT
 from .in_context.prompt_assembly import at_level as at_level, EnsembleSizes as EnsembleSizes
@@ -8,8 +8,8 @@ from .in_context.prompt_assembly import shared_with as shared_with
 from .in_context.prompt_inversion import checked as checked, COPY as COPY, distinct as distinct
 from .in_context.prompt_inversion import dump_tasks as dump_tasks, EXAMPLES as EXAMPLES, GONE_ON as GONE_ON
 from .in_context.prompt_inversion import invert as invert, load_tasks as load_tasks, prompt_search as prompt_search
-from .in_context.prompt_inversion import PromptSearch as PromptSearch, read_tasks as read_tasks, SHORT as SHORT
-from .in_context.prompt_inversion import squared_error as squared_error, TaskPrompt as TaskPrompt
+from .in_context.prompt_inversion import read_tasks as read_tasks, SHORT as SHORT, squared_error as squared_error
+from .in_context.prompt_inversion import TaskPrompt as TaskPrompt
 from .in_context.scoring_requests import AMBIGUOUS as AMBIGUOUS, as_evidence as as_evidence, ECHO as ECHO
 from .in_context.scoring_requests import Ensemble as Ensemble, ensemble_of as ensemble_of, NO_NUMBER as NO_NUMBER
 from .in_context.scoring_requests import OUTSIDE as OUTSIDE, ParsedScore as ParsedScore, read as read
@@ -24,7 +24,7 @@ from .in_context.selectors import selector_figures as selector_figures, Selector
 from .in_context.selectors import selectors as selectors, SelectorTrial as SelectorTrial, simplest as simplest
 from .in_context.selectors import target as target, TowerSettings as TowerSettings, try_pairs as try_pairs
 from .in_context.selectors import try_selector as try_selector, Vectors as Vectors
-from .in_context.source import IN_CONTEXT as IN_CONTEXT, InContext as InContext, InContextSettings as InContextSettings
+from .in_context.source import IN_CONTEXT as IN_CONTEXT, InContext as InContext
 from .in_context.template import contexts_of as contexts_of, DIALOGUE as DIALOGUE, examples_of as examples_of
 from .in_context.template import level_of as level_of, LOGPROBS as LOGPROBS, NUMBER as NUMBER, private_by as private_by
 from .in_context.template import prompt_text as prompt_text, PromptTemplate as PromptTemplate
@@ -33,22 +33,19 @@ from .in_context.template import TURN as TURN
 from .in_context.tower_selector import bucket_edges as bucket_edges, demonstration_tower as demonstration_tower
 from .in_context.tower_selector import initial as initial, input_tower as input_tower, PARTS as PARTS
 from .in_context.tower_selector import TowerSelector as TowerSelector, TowerShape as TowerShape
-from .issues.annotate import annotate as annotate, FinderOptions as FinderOptions, NO_KIND as NO_KIND
-from .issues.annotate import postprocess as postprocess, postprocessed as postprocessed, prompts_of as prompts_of
-from .issues.annotate import settled as settled
+from .issues.annotate import annotate as annotate, EMPTY as EMPTY, has_only_people as has_only_people
+from .issues.annotate import judged_turns as judged_turns, JudgedTurns as JudgedTurns, largest as largest
+from .issues.annotate import MORE_SPEAKERS as MORE_SPEAKERS, NO_CONTEXT as NO_CONTEXT, NO_KIND as NO_KIND
+from .issues.annotate import NO_REPLY as NO_REPLY, postprocess as postprocess, postprocessed as postprocessed
+from .issues.annotate import settled as settled, speakers as speakers
 from .issues.evidence import assessed as assessed, COUNT as COUNT, CRITICAL as CRITICAL, issue_table as issue_table
 from .issues.evidence import kind_question as kind_question, LOWEST_SCORE as LOWEST_SCORE, NOT_ASSESSED as NOT_ASSESSED
 from .issues.evidence import probable as probable, SCORE as SCORE, WHY as WHY, WORST as WORST
-from .issues.issue_prompts import IssuePromptBuilder as IssuePromptBuilder, SHIPPED_SHOTS as SHIPPED_SHOTS, Shot as Shot
-from .issues.issue_prompts import shots_of as shots_of, verdict_of as verdict_of
-from .issues.selection import EMPTY as EMPTY, has_only_people as has_only_people, judged_turns as judged_turns
-from .issues.selection import JudgedTurns as JudgedTurns, largest as largest, MORE_SPEAKERS as MORE_SPEAKERS
-from .issues.selection import NO_CONTEXT as NO_CONTEXT, NO_REPLY as NO_REPLY, speakers as speakers
-from .issues.source import asking_of as asking_of, DetectedIssues as DetectedIssues, issue_rows as issue_rows
-from .issues.source import IssueCounts as IssueCounts, Issues as Issues, issues_source as issues_source
-from .issues.source import IssueSettings as IssueSettings, tuned_with as tuned_with, turns_of as turns_of
-from .issues.verdict_parser import read_verdict as read_verdict, read_verdicts as read_verdicts
-from .issues.verdict_parser import UnreadableVerdict as UnreadableVerdict, Verdict as Verdict
+from .issues.issue_prompts import IssuePromptBuilder as IssuePromptBuilder, read_verdict as read_verdict
+from .issues.issue_prompts import read_verdicts as read_verdicts, SHIPPED_SHOTS as SHIPPED_SHOTS, Shot as Shot
+from .issues.issue_prompts import shots_of as shots_of, Verdict as Verdict, verdict_of as verdict_of
+from .issues.source import DetectedIssues as DetectedIssues, IssueCounts as IssueCounts, Issues as Issues
+from .issues.source import IssueSettings as IssueSettings, turns_of as turns_of
 from .learned_rubric.assertion_pool import only as only, PrivateNames as PrivateNames, questions_of as questions_of
 from .learned_rubric.assertion_pool import rubric_of as rubric_of, write_pool as write_pool
 from .learned_rubric.assertion_pool import WriterOptions as WriterOptions, WritingSettings as WritingSettings
@@ -66,7 +63,7 @@ from .learned_rubric.assertion_writer import TaskDescription as TaskDescription,
 from .learned_rubric.assertion_writer import WrittenAssertions as WrittenAssertions
 from .learned_rubric.findings import JUDGE_DIRECTLY as JUDGE_DIRECTLY, passage as passage
 from .learned_rubric.findings import RubricFindings as RubricFindings, RubricFit as RubricFit
-from .learned_rubric.findings import RubricScore as RubricScore, score_selector as score_selector
+from .learned_rubric.findings import score_selector as score_selector
 from .learned_rubric.selection_policies import ALL as ALL, ALPHAS as ALPHAS, AssertionBudget as AssertionBudget
 from .learned_rubric.selection_policies import Candidates as Candidates, correctness_alone as correctness_alone
 from .learned_rubric.selection_policies import curves as curves, DIGITS as DIGITS, POINT as POINT, Policy as Policy

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Any, cast
 
 from accord.edges import BadInput
-from accord.evidence import Relatedness, pairs_of
+from accord.evidence import Relatedness, make_source, pairs_of
 from accord.finetune import (
     MetricLine,
     Parts,
@@ -22,7 +22,7 @@ from accord.finetune import (
     split_by_dialogue,
     train,
 )
-from accord.methods import IssuePromptBuilder, Issues, issues_source, shots_of
+from accord.methods import IssuePromptBuilder, Issues, shots_of
 from accord.models import HF, ChatModel, drive, run, wait
 from accord.project.project import Project
 from accord.store import Store
@@ -80,7 +80,7 @@ def annotated_pairs(project: Project) -> list[Pair]:
 
 def issues_of(project: Project) -> Issues:
     """Return the project's source of issues."""
-    return issues_source(project.config.settings_of("issues"), project.context)
+    return cast(Issues, make_source("issues", project.config.settings_of("issues"), project.context))
 
 
 def finetune(

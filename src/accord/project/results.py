@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accord.evidence import EvidenceTable, Readable, SourceCounts, Tabular, Training
+from accord.evidence import EvidenceTable, Readable, Tabular, Training
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
 from accord.validation import CalledRow, Comparison, Decision, GroupAccuracy, MeanDifference, SystemMean
@@ -39,7 +39,7 @@ class JudgeRun(Readable):
     requests: Mapping[str, int]
     unanswered: Mapping[str, int]
     excluded: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, SourceCounts] = field(default_factory=dict)
+    counts: Mapping[str, Any] = field(default_factory=dict)
     spent: Spent = field(default_factory=dict)
     stopped: str | None = None
     rejection: str | None = None

@@ -9,7 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import TypeAdapter
 
 from accord.edges import LONGEST_NAME, one_line
 
@@ -69,7 +71,16 @@ class Findings(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
-        return asdict(self)  # type: ignore[call-overload, no-any-return]  # every subclass is a dataclass
+        return dict(TypeAdapter(type(self)).dump_python(self, mode="json", by_alias=True))
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Self:
+        """Invert `to_json`.
+
+        Raises:
+            ValueError: The row does not hold such findings.
+        """
+        return TypeAdapter(cls).validate_python(dict(row))
 
 
 # --- figures ------------------------------------------------------------------------------------------------------

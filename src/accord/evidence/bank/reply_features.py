@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from accord.evidence.bank.languages import ENGLISH, Language
-from accord.evidence.bank.tokens import Vocabulary, counted, pieces, taken_apart
+from accord.evidence.bank.words import ENGLISH, Language, Vocabulary, counted, pieces, taken_apart
 from accord.values import Registry
 
 T = TypeVar("T")
@@ -46,13 +45,7 @@ ENTRY = 150
 
 
 class ParsedText:
-    """One message, parsed once for all metrics.
-
-    Attributes:
-        text: Original text.
-        words: Vocabulary of its language.
-        content: Frequency of each content stem, in the order of first occurrence.
-    """
+    """One message, parsed once for all metrics; `content` has the frequency of each content stem, in order."""
 
     def __init__(self, text: str, before: Language = ENGLISH, named: Language | None = None) -> None:
         """Parse a text in the language `named`, or in the detected one; `before` is the previous language."""
@@ -69,7 +62,7 @@ class ParsedText:
     @lazy
     def tokens(self) -> list[str]:
         """Words."""
-        return list(self.words.words_in.of(self._pieces))
+        return list(self.words.words_of(self._pieces))
 
     @lazy
     def stems(self) -> list[str]:
@@ -112,7 +105,6 @@ class TurnHistory:
         counts: Frequency of each content stem, over all speakers.
         trigrams: Word trigrams of the replies so far, if `keeps_trigrams`.
         asked: Previous turn of another speaker; `None` without one.
-        messages: Number of messages.
     """
 
     __slots__ = ("_known", "asked", "counts", "keeps_trigrams", "messages", "trigrams")
@@ -152,12 +144,7 @@ class TurnHistory:
 
 
 class DocumentPassage:
-    """Words in order, to compare with those of a reply.
-
-    Attributes:
-        length: Number of words.
-        places: Positions of each stem or stop word, as bits of a number.
-    """
+    """Words in order, to compare with those of a reply; `places` has the positions of each as bits of a number."""
 
     __slots__ = ("length", "places")
 
@@ -187,17 +174,17 @@ class ParsedDocument:
     @lazy
     def tokens(self) -> list[str]:
         """Words."""
-        return list(self.words.words_in.of(self._pieces()))
+        return list(self.words.words_of(self._pieces()))
 
     @lazy
     def content(self) -> frozenset[str]:
         """Content stems."""
-        return frozenset(self.words.stems_in.of(self._pieces()))
+        return frozenset(chain.from_iterable(self.words.parts(self._pieces())))
 
     @lazy
     def passages(self) -> list[DocumentPassage]:
         """Words in order: one passage, or several for a long document."""
-        ordered = self.words.units(islice(self.words.words_in.of(self._pieces()), COMPARED))
+        ordered = self.words.units(islice(self.words.words_of(self._pieces()), COMPARED))
         starts = range(0, max(len(ordered) - SHARED, 1), PASSAGE - SHARED)
         return [DocumentPassage(ordered[start : start + PASSAGE]) for start in starts]
 
@@ -228,5 +215,5 @@ TurnMetric = Callable[[ParsedText, TurnHistory, Sequence[ParsedDocument]], "floa
 """A number about a reply, or `None` if it does not apply (no document to compare with)."""
 
 turn_metrics: Registry[TurnMetric] = Registry(
-    "turn metric", *(f"accord.evidence.bank.{name}" for name in ("overlap", "similarity", "ruber"))
+    "turn metric", *(f"accord.evidence.bank.{name}" for name in ("reply_metrics", "ruber"))
 )

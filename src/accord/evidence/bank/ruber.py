@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from accord.edges import ARRAYS_BYTES, BadInput, read_bytes, read_json_file
 from accord.evidence.bank.reply_features import ParsedDocument, ParsedText, TurnHistory, parsed_document, turn_metrics
-from accord.evidence.bank.similarity import ByEmbedder
+from accord.evidence.bank.reply_metrics import ByEmbedder
 from accord.models import DEFAULT, Embedder, open_embedder
 from accord.values import Conversation, content_hash
 
@@ -47,13 +47,7 @@ _CARD, _ARRAYS = "ruber.json", "arrays.safetensors"
 
 @dataclass(frozen=True)
 class Pair:
-    """A reply and its context.
-
-    Attributes:
-        asked: Previous turn of another speaker; empty without one.
-        documents: Documents of the conversation.
-        reply: The reply.
-    """
+    """A reply and its context: the previous turn of another speaker, empty without one, and the documents."""
 
     asked: str
     documents: tuple[str, ...]
@@ -77,9 +71,7 @@ class Relatedness:
     Attributes:
         weights: (FOLDS, d) weights of the models, each learned without its fold.
         bias: (FOLDS,) biases.
-        mean: (d,) means of the features.
-        spread: (d,) standard deviations of the features.
-        embedder: Name of the embedder.
+        mean, spread: (d,) means and standard deviations of the features.
         accuracy: Share of held-out replies that score higher in their own context than a drawn reply.
         replies: Number of training replies.
     """
@@ -94,11 +86,7 @@ class Relatedness:
 
     @classmethod
     def learn(cls, pairs: Sequence[Pair], embedder: str = DEFAULT, seed: int = 0) -> Relatedness:
-        """Learn from the replies of a log.
-
-        Raises:
-            BadInput: Fewer than `FEWEST` contexts.
-        """
+        """Learn from the replies of a log; `BadInput` for fewer than `FEWEST` contexts."""
         contexts = {(pair.asked, tuple(sorted(pair.documents))) for pair in pairs}
         if len(contexts) < FEWEST or len({pair.fold for pair in pairs}) < FOLDS:
             raise BadInput(f"{len(pairs)} replies; RUBER needs at least {FEWEST} contexts. Import more conversations")
@@ -134,11 +122,7 @@ class Relatedness:
 
     @classmethod
     def load(cls, folder: Path) -> Relatedness:
-        """Invert `save`.
-
-        Raises:
-            BadInput: The folder holds no models, or damaged ones.
-        """
+        """Invert `save`; `BadInput` if the folder holds no models, or damaged ones."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
@@ -245,21 +229,13 @@ class Referenced(ByEmbedder):
         return np.asarray(pooled / (np.linalg.norm(pooled) or 1.0))
 
 
-class Ruber:
+class Ruber(Unreferenced):
     """Mean of RUBER's referenced and unreferenced part."""
-
-    def __init__(self, folder: str) -> None:
-        self._unreferenced = Unreferenced(folder)
-
-    @property
-    def made_with(self) -> str:
-        """Embedder and digest of the models."""
-        return self._unreferenced.made_with
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """Return the mean, 0 to 1; `None` without documents."""
-        unreferenced = self._unreferenced(reply, history, sources)
-        referenced = Referenced(self._unreferenced.embedder.name)(reply, history, sources)
+        unreferenced = super().__call__(reply, history, sources)
+        referenced = Referenced(self.embedder.name)(reply, history, sources)
         return None if unreferenced is None or referenced is None else (unreferenced + (1 + referenced) / 2) / 2
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import Literal
 
 import numpy as np
-from pydantic import TypeAdapter
+from pydantic import Field
 
 from accord.edges import BadInput
+from accord.evidence import SourceSettings
 from accord.methods.in_context.prompt_assembly import EnsembleSizes, Recipe
 from accord.methods.in_context.prompt_inversion import (
     BY_HAND,
     EXAMPLES,
-    PromptSearch,
     TaskPrompt,
     distinct,
     invert,
@@ -40,6 +41,7 @@ from accord.methods.in_context.selectors import (
     Selector,
     SelectorFigures,
     SelectorTrial,
+    TowerSettings,
     Vectors,
     by_cost,
     make_selector,
@@ -57,6 +59,8 @@ from accord.values import Estimate, Findings, Fold, Registry, Sample, Section, T
 WRITTEN, TRIED, SETS = "prompts written", "prompts tried", "sets tried"
 TRAIN_SIDE, TEST_SIDE = "training side asked", "held-out side asked"
 """Stage names in progress messages and counts."""
+ZERO_SHOT, FEW_SHOT = "by hand, no examples", "by hand, random examples"
+"""Registered rivals."""
 MANY = 0.1
 """Share of failures above which a caution is added."""
 
@@ -90,8 +94,7 @@ class InContextFindings(Findings):
         kept: Number of prompts in use.
         prompts: All tested prompts, best first.
         pairs: Number of observations for the selectors.
-        failures: Failed requests by reason; `again` is the number that may succeed later.
-        cautions: Sentences to read before the scores are used.
+        again: Number of failed requests that may succeed later.
     """
 
     dimension: str
@@ -109,10 +112,6 @@ class InContextFindings(Findings):
     again: int
     recipe: str
     cautions: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the findings as JSON values."""
-        return dict(_FINDINGS.dump_python(self, mode="json"))
 
     def section(self) -> Section:
         """Return training data, selectors, and the prompts in use."""
@@ -135,18 +134,6 @@ class InContextFindings(Findings):
             Text("Prompts", "heading"), *(row.fold(place == 0) for place, row in enumerate(used)), Text(edited, "soft"),
         ])  # fmt: skip
 
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> InContextFindings:
-        """Invert `to_json`.
-
-        Raises:
-            ValueError: The row does not hold such findings.
-        """
-        return _FINDINGS.validate_python(dict(row))
-
-
-_FINDINGS = TypeAdapter(InContextFindings)
-
 
 def cautions(recipe: Recipe, counts: Mapping[str, RequestCounts], left_out: Mapping[str, int]) -> Sequence[str]:
     """Return sentences to read before the scores are used."""
@@ -165,8 +152,49 @@ def cautions(recipe: Recipe, counts: Mapping[str, RequestCounts], left_out: Mapp
     return sentences
 
 
-if TYPE_CHECKING:
-    from accord.methods.in_context.source import InContextSettings
+class InContextSettings(SourceSettings):
+    """Settings of the source `in-context`; the models have the roles `scorer` and `writer`."""
+
+    level: Literal["turn", "dialogue"] | None = Field(
+        default=None, description="Score turns or whole conversations; required if both have ratings."
+    )
+    background: str = Field(default="documents", description="Name of the documents in requests: fact, persona, ...")
+    prompts: str | None = Field(default=None, description="YAML file of prompts by hand to test.")
+    inversion: str | None = Field(default=None, description="File that replaces the request for a task prompt.")
+    private_patterns: list[str] = Field(
+        default_factory=list, description="Regular expressions; a matching conversation is never shown."
+    )
+    private_key: str | None = Field(
+        default=None, description="Metadata key; conversations with a true value are never shown."
+    )
+    demonstrations: int = Field(default=5, ge=1, le=50, description="Rated examples per request (k).")
+    candidates: int = Field(default=80, ge=0, le=1000, description="Number of prompts to write (m).")
+    top_prompts: int = Field(default=4, ge=1, le=20, description="Number of prompts in use (ℓ).")
+    sets: int = Field(default=4, ge=1, le=64, description="Sets of examples observed with each prompt per input (γ).")
+    inputs_per_set: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Number of inputs that share an observed set: 1 as published; more save prompt tokens.",
+    )
+    candidate_sets: int = Field(default=512, ge=1, le=100_000, description="Random sets per prompt to rank (ζ).")
+    ensemble: int = Field(default=5, ge=1, le=50, description="Requests per input; the score is their mean.")
+    selector: str = Field(
+        default=AUTO, description="Selector of examples; `auto` takes the simplest one that is not worse than the best."
+    )
+    towers: TowerSettings = Field(
+        default_factory=TowerSettings, description="Settings of the selectors that learn: width, epochs, ..."
+    )
+    embedder: str = Field(default="minilm-l6", description="Embedder of examples and inputs, as for metrics.")
+    calibrate: bool = Field(
+        default=True,
+        description="Ask about the training examples too, so that a head can learn from the answers.",
+    )
+    held_out: float = Field(
+        default=0.3, gt=0, le=0.5, description="Share of the examples held out for the agreement table."
+    )
+    rivals: list[str] = Field(default=[FEW_SHOT], description="Other systems to compare on the held-out examples.")
+
 
 FEWEST_EXAMPLES = 10
 """Minimum number of rated examples."""
@@ -180,16 +208,18 @@ def vectors_of(texts: Sequence[str], embedder: str, width: int | None = None) ->
 
 @dataclass
 class InContextTraining:
-    """Shared inputs of all stages.
+    """Learning to score in context; `learn` sets the attributes after `counts`.
 
     Attributes:
-        settings: Settings of the source.
-        wording: Prompt template.
-        train: Training examples.
-        groups: (n,) groups of the examples.
-        seed: Seed of every random draw.
+        groups: (n,) groups of the training examples.
         model: Scorer.
         counts: Request counts by stage.
+        candidates: Tested prompts.
+        search: Tested prompts with errors, best first, and the number of replies without a score to each.
+        pairs: Observations for the selectors.
+        tried: Results of every selector without each fold.
+        chosen: Selector in use.
+        recipe: Requests for an input.
     """
 
     settings: InContextSettings
@@ -198,11 +228,15 @@ class InContextTraining:
     groups: Sequence[str]
     seed: int
     model: str
-    counts: dict[str, RequestCounts] = field(default_factory=dict)
+    counts: dict[str, RequestCounts] = field(default_factory=lambda: defaultdict(RequestCounts))
+    candidates: Sequence[TaskPrompt] = field(init=False)
+    search: Sequence[tuple[TaskPrompt, int]] = field(init=False)
+    pairs: Pairs = field(init=False)
+    tried: Sequence[SelectorTrial] = field(init=False)
+    chosen: SelectorTrial = field(init=False)
+    recipe: Recipe = field(init=False)
 
-    def learn(
-        self, prompts: Sequence[TaskPrompt], writer: ModelInfo | None, inversion: str | None
-    ) -> Flow[InContextResult]:
+    def learn(self, prompts: Sequence[TaskPrompt], writer: ModelInfo | None, inversion: str | None) -> Flow[Recipe]:
         """Write prompts, test them and sets of examples, and learn which to show for an input.
 
         Args:
@@ -216,42 +250,44 @@ class InContextTraining:
         candidates = [TaskPrompt(self.wording.by_hand()), *prompts]
         if writer is not None:
             candidates += yield from self._written(writer, inversion)
-        candidates = distinct(candidates)
-        search = yield from self._searched(candidates)
-        tasks = list(search.prompts[: settings.top_prompts])
-        pairs = yield from self._pairs(tasks, texts)
+        self.candidates = distinct(candidates)
+        self.search = yield from self._searched()
+        tasks = [task for task, _ in self.search[: settings.top_prompts]]
+        self.pairs = yield from self._observed(tasks, texts)
         prompt_vectors = yield from vectors_of([task.text for task in tasks], settings.embedder)
-        library = ExampleLibrary(pairs.queries, self.train.unit, texts, prompt_vectors)
-        trials = [try_selector(name, self.made, library, pairs, self.folds) for name in self._contest()]
-        chosen = simplest(trials, self.groups) if settings.selector == AUTO else trials[-1]
+        library = ExampleLibrary(self.pairs.queries, self.train.unit, texts, prompt_vectors)
+        self.tried = [try_selector(name, self.made, library, self.pairs, self.folds) for name in self._contest()]
+        self.chosen = simplest(self.tried, self.groups) if settings.selector == AUTO else self.tried[-1]
         sizes = EnsembleSizes(settings.demonstrations, settings.candidate_sets, settings.ensemble, self.seed)
-        selector = self.made(chosen.name).fit(library, pairs)
-        recipe = Recipe(self.wording, self.train.all, tasks, library, selector, sizes, settings.embedder, self.model)
-        return InContextResult(self, recipe, search, candidates, trials, chosen, pairs)
+        selector = self.made(self.chosen.name).fit(library, self.pairs)
+        self.recipe = Recipe(
+            self.wording, self.train.all, tasks, library, selector, sizes, settings.embedder, self.model
+        )
+        return self.recipe
 
     # --- prompts --------------------------------------------------------------------------------------------------
 
     def _written(self, writer: ModelInfo, inversion: str | None) -> Flow[list[TaskPrompt]]:
-        rng, counts = self._rng(1), self.counts_of(WRITTEN)
+        rng, counts = self._rng(1), self.counts[WRITTEN]
         draws = [rng.permutation(len(self.train))[:EXAMPLES].tolist() for _ in range(self.settings.candidates)]
         flow = invert(self.wording, writer.name, self.train.all, draws, counts, inversion, writer.context)
         return (yield from to_role(WRITER, flow, WRITTEN, stand_in=_prompt_writer(), fewest=lambda prompt: Reply("")))
 
-    def _searched(self, candidates: Sequence[TaskPrompt]) -> Flow[PromptSearch]:
+    def _searched(self) -> Flow[list[tuple[TaskPrompt, int]]]:
         """Test every prompt on the whole training side (eq. 1)."""
-        rng, counts = self._rng(2), self.counts_of(TRIED)
-        draws = [rng.permutation(len(self.train)).tolist() for _ in candidates]
+        rng, counts = self._rng(2), self.counts[TRIED]
+        draws = [rng.permutation(len(self.train)).tolist() for _ in self.candidates]
         k = self.settings.demonstrations
-        flow = prompt_search(self.wording, candidates, self.train, self.groups, draws, k, counts)
+        flow = prompt_search(self.wording, self.candidates, self.train, self.groups, draws, k, counts)
         search = yield from to_scorer(self.wording, flow, TRIED)
         _check_scores(counts)
         return search
 
     # --- which examples help --------------------------------------------------------------------------------------
 
-    def _pairs(self, tasks: Sequence[TaskPrompt], texts: tuple[str, ...]) -> Flow[Pairs]:
+    def _observed(self, tasks: Sequence[TaskPrompt], texts: tuple[str, ...]) -> Flow[Pairs]:
         """Run algorithm 1 on the training side; inputs are the examples themselves."""
-        settings, counts = self.settings, self.counts_of(SETS)
+        settings, counts = self.settings, self.counts[SETS]
         query, nodes = pair_draws(
             self._rng(3), self.groups, len(tasks), settings.demonstrations, settings.sets, settings.inputs_per_set
         )
@@ -282,60 +318,33 @@ class InContextTraining:
         place = fold_of(self.groups, min(INNER_FOLDS, len(set(self.groups))), self.seed)
         return np.array([place[name] for name in self.groups], dtype=np.intp)
 
-    def counts_of(self, stage: str) -> RequestCounts:
-        """Return the counts of a stage."""
-        return self.counts.setdefault(stage, RequestCounts())
-
     def _rng(self, stage: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, stage])
 
-
-@dataclass(frozen=True)
-class InContextResult:
-    """A learned way to score in context.
-
-    Attributes:
-        experiment: Its inputs.
-        recipe: Requests for an input.
-        search: Results of every prompt on the training side.
-        candidates: Tested prompts.
-        tried: Results of every selector without each fold.
-        chosen: Selector in use.
-        pairs: Observations for the selectors.
-    """
-
-    experiment: InContextTraining
-    recipe: Recipe
-    search: PromptSearch
-    candidates: Sequence[TaskPrompt]
-    tried: Sequence[SelectorTrial]
-    chosen: SelectorTrial
-    pairs: Pairs
-
     def train_side(self) -> Flow[list[Ensemble | Failure]]:
         """Return ensembles about training examples, from selectors and demonstrations of other groups."""
-        recipe, groups, folds = self.recipe, self.experiment.groups, self.experiment.folds
-        of_group: dict[str, list[int]] = {}
+        recipe, groups = self.recipe, self.groups
+        of_group = defaultdict(list)
         for place, name in enumerate(groups):
-            of_group.setdefault(name, []).append(place)
+            of_group[name].append(place)
         without = [replace(recipe, selector=selector) for selector in self.chosen.folds]
         requests = []
         for place, example in enumerate(recipe.examples):
             query = Query(recipe.library.vectors[place], recipe.library.texts[place])
-            requests.append(without[folds[place]].requests(example.sample, query, of_group[groups[place]]))
-        return (yield from ask_ensembles(recipe.wording, requests, self.experiment.counts_of(TRAIN_SIDE), TRAIN_SIDE))
+            requests.append(without[self.folds[place]].requests(example.sample, query, of_group[groups[place]]))
+        return (yield from ask_ensembles(recipe.wording, requests, self.counts[TRAIN_SIDE], TRAIN_SIDE))
 
     @property
     def by_hand(self) -> TaskPrompt:
         """Best prompt by hand."""
-        by_hand = (task for task in self.search.prompts if task.by.startswith(BY_HAND))
+        by_hand = (task for task, _ in self.search if task.by.startswith(BY_HAND))
         return next(by_hand, TaskPrompt(self.recipe.wording.by_hand()))
 
     def findings(
         self, counts: Mapping[str, RequestCounts], left_out: Mapping[str, int], tested: int = 0
     ) -> InContextFindings:
         """Return the findings of learning and of `tested` held-out examples."""
-        recipe, search, whole = self.recipe, self.search, RequestCounts.total(counts.values())
+        recipe, whole = self.recipe, RequestCounts.total(counts.values())
         used = {task.hash for task in recipe.tasks}
         return InContextFindings(
             dimension=recipe.wording.question.id,
@@ -346,12 +355,10 @@ class InContextResult:
             kept=len(used),
             prompts=tuple(
                 PromptFigures(task.hash, task.by, task.error or 0.0, task.examples, task.text, task.hash in used, lost)
-                for task, lost in zip(search.prompts, search.unreadable, strict=True)
+                for task, lost in self.search
             ),
             pairs=len(self.pairs),
-            selectors=tuple(
-                selector_figures(self.tried, self.chosen.name, self.experiment.groups, self.experiment.seed)
-            ),
+            selectors=tuple(selector_figures(self.tried, self.chosen.name, self.groups, self.seed)),
             selector=recipe.selector.name,
             asked=whole.asked,
             failures=dict(whole.failures),
@@ -366,20 +373,18 @@ class InContextResult:
 Choose = Callable[[Sample, Query, Collection[int]], Sequence[ScoreRequest]]
 """Function that returns requests about an input, without the examples at some indices; the score is their mean."""
 
-rivals: Registry[Callable[[InContextResult], Choose | None]] = Registry("rival")
+rivals: Registry[Callable[[InContextTraining], Choose | None]] = Registry("rival")
 """Systems to compare with on the held-out side, by name; `None` for a system whose learned parts are missing."""
-
-ZERO_SHOT, FEW_SHOT = "by hand, no examples", "by hand, random examples"
 
 
 @rivals.register(ZERO_SHOT)
-def _zero_shot(result: InContextResult) -> Choose:
+def _zero_shot(result: InContextTraining) -> Choose:
     """Return requests with the best prompt by hand, without examples."""
     return lambda sample, query, left_out: [ScoreRequest((), result.by_hand.text, sample)]
 
 
 @rivals.register(FEW_SHOT)
-def _few_shot(result: InContextResult) -> Choose:
+def _few_shot(result: InContextTraining) -> Choose:
     """Return requests with the best prompt by hand and random examples."""
     return at_random(result.recipe, [result.by_hand])
 
@@ -402,11 +407,7 @@ def at_random(recipe: Recipe, tasks: Sequence[TaskPrompt]) -> Choose:
 
 
 def check_examples(train: RatedExamples, groups: Sequence[str], k: int) -> None:
-    """Check, before any request, that the examples allow learning.
-
-    Raises:
-        BadInput: Too few examples, too many of one context, or all with one score.
-    """
+    """Check that there are enough examples, of enough contexts and not all with one score; `BadInput` otherwise."""
     count, needed = len(train), max(FEWEST_EXAMPLES, k + 2)
     if count < needed:
         exclusions = ", ".join(f"{number} {reason}" for reason, number in train.left_out.items())
@@ -444,5 +445,5 @@ def _check_scores(counts: RequestCounts) -> None:
 
 def _prompt_writer() -> Callable[[Prompt], Reply]:
     """Return a stand-in for the writer: distinct prompts of the expected length."""
-    numbers = iter(range(1_000_000))
+    numbers = count()
     return lambda prompt: Reply(f"Prompt number {next(numbers)}. " + " ".join(["Say how good it is."] * 20))

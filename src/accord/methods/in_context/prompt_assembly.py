@@ -54,12 +54,9 @@ class Recipe:
     """Everything that determines the requests about an input.
 
     Attributes:
-        wording: Prompt template.
         examples: Possible demonstrations.
         tasks: Prompts, best first.
-        library: Both as the selector sees them.
-        selector: Fitted selector.
-        sizes: Numbers of demonstrations and requests.
+        library: Examples and prompts as the selector sees them.
         embedder: Name of the embedder of the library's vectors.
         model: Scorer and its endpoint.
     """
@@ -102,10 +99,7 @@ class Recipe:
     def choose(self, query: Query, left_out: Collection[int] = ()) -> Nodes:
         """Return the sets to ask with, heaviest first (algorithm 2), without the examples `left_out`.
 
-        A selector with retrieval adds, for each prompt, the set that it retrieves.
-
-        Raises:
-            BadInput: Too few examples are left for a set.
+        A selector with retrieval adds, for each prompt, the set that it retrieves. `BadInput` if too few are left.
         """
         weights, nodes = self.selector.weights(query, self.prepared), self.nodes
         if left_out:
@@ -174,17 +168,11 @@ class Recipe:
         state_arrays |= {"library.vectors": self.library.vectors, "library.prompts": self.library.prompts}
         rows = "".join(json.dumps(example.to_json(), ensure_ascii=True) + "\n" for example in self.examples)
         files = {PROMPTS_FILE: dump_tasks(self.wording.question.id, self.tasks), DEMONSTRATIONS_FILE: rows}
-        return SourceState(
-            state_card, {name: np.ascontiguousarray(array) for name, array in state_arrays.items()}, files
-        )
+        return SourceState(state_card, {n: np.ascontiguousarray(array) for n, array in state_arrays.items()}, files)
 
 
 def recipe_from(state: SourceState) -> Recipe:
-    """Return the recipe of a saved state.
-
-    Raises:
-        BadInput: The state is damaged, or a file was edited after learning.
-    """
+    """Return the recipe of a saved state; `BadInput` if it is damaged, or a file was edited after learning."""
     missing = next((name for name in (PROMPTS_FILE, DEMONSTRATIONS_FILE) if name not in state.files), None)
     if missing is not None:
         raise BadInput(f"{missing} of the evaluator is missing; {FIT_AGAIN}")
@@ -198,23 +186,12 @@ def recipe_from(state: SourceState) -> Recipe:
         scores = unit(np.array([example.score for example in examples]), wording.question)
         texts = tuple(prompt_text(example.sample) for example in examples)
         library = ExampleLibrary(arrays["library.vectors"], scores, texts, arrays["library.prompts"])
-        learned_arrays = {
-            n.removeprefix("selector."): array for n, array in arrays.items() if n.startswith("selector.")
-        }
-        selector = make_selector(state_card["selector"], state_card["sizes"]["seed"]).restore(
-            library, state_card["learned"], learned_arrays
-        )
+        learned = {name.removeprefix("selector."): array for name, array in arrays.items()}
+        selector = make_selector(state_card["selector"], state_card["sizes"]["seed"])
+        selector = selector.restore(library, state_card["learned"], learned)
         tasks = read_tasks(state.files[PROMPTS_FILE], PROMPTS_FILE)
-        recipe = Recipe(
-            wording,
-            examples,
-            tasks,
-            library,
-            selector,
-            EnsembleSizes(**state_card["sizes"]),
-            state_card["embedder"],
-            state_card["model"],
-        )
+        sizes, embedder, model = EnsembleSizes(**state_card["sizes"]), state_card["embedder"], state_card["model"]
+        recipe = Recipe(wording, examples, tasks, library, selector, sizes, embedder, model)
         saved_prompts, saved_hash = state_card["prompts"], state_card["hash"]
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"the evaluator is damaged ({type(error).__name__}); {FIT_AGAIN}") from None
@@ -232,13 +209,14 @@ def recipe_from(state: SourceState) -> Recipe:
 
 def at_level(samples: Sequence[Sample], level: str) -> list[Sample]:
     """Return the samples to score: for turns, the last reply of a whole conversation; a turn is unchanged."""
-    return [sample if level != TURN or sample.turn is not None else _last_reply(sample) for sample in samples]
-
-
-def _last_reply(sample: Sample) -> Sample:
-    turns, replies = sample.conversation.turns, sample.conversation.replies
-    last = next((place for place in range(len(turns) - 1, -1, -1) if replies and turns[place] is replies[-1]), None)
-    return sample if last is None else Sample(sample.conversation, last)
+    scored = []
+    for sample in samples:
+        turns, replies = sample.conversation.turns, sample.conversation.replies
+        if level == TURN and sample.turn is None and replies:
+            last = max(place for place, turn in enumerate(turns) if turn is replies[-1])
+            sample = Sample(sample.conversation, last)
+        scored.append(sample)
+    return scored
 
 
 def _digest(selector: Selector) -> str:
@@ -255,18 +233,12 @@ def _bytes(array: Any) -> str:
 
 
 def greedy_subgraph(weights: Floats, nodes: Nodes, size: int = 5) -> list[int]:
-    """Return the heaviest node, then repeatedly the node that adds most to the chosen ones; the first in a tie.
+    """Return the row of the heaviest node, then of the node that adds most to the chosen ones; the first in a tie.
 
         W_e(i, j) = 1 - |D_i ∩ D_j|/k                    (eq. 7)
         Q(G', i)  = Σ_j 2·W_e·W_v(i) / (W_e + W_v(i))    (eq. 8), 0 if both are 0
 
-    Args:
-        weights: (N,) W_v, in [0, 1].
-        nodes: N nodes; the order of their demonstrations does not matter.
-        size: Number of nodes to choose.
-
-    Returns:
-        Rows of the chosen nodes, in order.
+    `weights` has (N,) W_v, in [0, 1]; the order of a node's demonstrations does not matter.
     """
     if not len(nodes) or size < 1:
         return []

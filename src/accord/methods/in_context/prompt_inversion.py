@@ -38,7 +38,6 @@ class TaskPrompt:
     """A task prompt and its origin.
 
     Attributes:
-        text: The prompt.
         by: Model that wrote it, or `by hand`.
         examples: Targets of the examples shown to that model.
         error: Mean squared error on the training side, scores on [0, 1]; `None` before the test.
@@ -81,11 +80,7 @@ class _File(FrozenModel):
 
 
 def load_tasks(path: str | Path) -> list[TaskPrompt]:
-    """Read task prompts: `prompts: [{text: TEXT}, ...]`, or a file that `fit in-context` wrote, edited or not.
-
-    Raises:
-        BadInput: The file cannot be read, has unknown keys, or has no prompt.
-    """
+    """Read task prompts, `prompts: [{text: TEXT}, ...]`, or an edited file of `fit in-context`."""
     return _prompts_in(load_yaml(Path(path)), str(path))
 
 
@@ -139,11 +134,7 @@ def invert(
 ) -> PromptFlow[list[TaskPrompt]]:
     """Write task prompts from draws of examples; replies without a prompt are counted in `counts`.
 
-    A draw shows as many of its examples as fit into `context`.
-
-    Raises:
-        BadInput: The user's inversion prompt has an unknown placeholder.
-        BudgetReached: The budget is spent; the same call continues from there.
+    A draw shows as many of its examples as fit into `context`; `own` replaces the inversion prompt.
     """
     requests = [
         _fitting(wording, [examples[place] for place in draw], own, context, repeat)
@@ -193,14 +184,6 @@ def _runs(text: str) -> set[str]:
 # --- which prompts stay ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PromptSearch:
-    """Tested prompts with errors, best first; and the number of replies without a score by prompt."""
-
-    prompts: Sequence[TaskPrompt]
-    unreadable: Sequence[int]
-
-
 def prompt_search(
     wording: PromptTemplate,
     candidates: Sequence[TaskPrompt],
@@ -209,8 +192,8 @@ def prompt_search(
     draws: Sequence[Sequence[int]],
     k: int,
     counts: RequestCounts,
-) -> PromptFlow[PromptSearch]:
-    """Return each candidate's squared error on all examples (eq. 1), best first.
+) -> PromptFlow[list[tuple[TaskPrompt, int]]]:
+    """Return the candidates with their squared error on all examples (eq. 1) and replies without a score, best first.
 
     `draws` has an order of the examples for each candidate: the first k outside an input's group are its
     demonstrations.
@@ -231,7 +214,7 @@ def prompt_search(
         sum(isinstance(score, Failure) and score.reason in UNREADABLE for score in scores) for scores in by_candidate
     ]
     order = sorted((error, place) for place, error in enumerate(errors) if error is not None)
-    return PromptSearch([replace(candidates[p], error=e) for e, p in order], [unscored[p] for _, p in order])
+    return [(replace(candidates[place], error=error), unscored[place]) for error, place in order]
 
 
 def squared_error(readings: Sequence[ParsedScore | Failure], truth: Floats, question: Question) -> float | None:

@@ -114,7 +114,7 @@ def _read_number(question: Question, prompt: Prompt, text: str) -> ParsedScore |
 def _labelled(question: Question, text: str, numbers: Sequence[re.Match[str]]) -> list[re.Match[str]]:
     """Return the numbers with the question's own label, else with any label for a score.
 
-    A number at the beginning of the reply counts as labelled, because the request ends with the label.
+    A number at the beginning counts as labelled, because the request ends with the label.
     """
     first = numbers[0]
     if not re.search(r"[^\W_]", text[: first.start()]) and _ENDS.match(text, first.end()):
@@ -189,10 +189,7 @@ class ScoreRequest:
 
 @dataclass
 class RequestCounts:
-    """Counts of requests, failures by reason with an example each, and dropped demonstrations.
-
-    `assumed` counts stand-in replies of a plan.
-    """
+    """Counts of requests, failures by reason with an example each, dropped demonstrations, and stand-ins of a plan."""
 
     asked: int = 0
     failures: Counter[str] = field(default_factory=Counter)
@@ -201,11 +198,7 @@ class RequestCounts:
     assumed: int = 0
 
     def count(self, result: object) -> None:
-        """Count the result of one request; anything but a failure is an answer.
-
-        Raises:
-            BudgetReached: The budget is spent; earlier answers are stored.
-        """
+        """Count the result of one request; anything but a failure is an answer. `BudgetReached` without budget."""
         self.asked += 1
         if isinstance(result, Failure):
             if result.reason == OUT_OF_BUDGET:
@@ -243,11 +236,7 @@ class RequestCounts:
 def score_each(
     wording: PromptTemplate, asked: Sequence[ScoreRequest], counts: RequestCounts
 ) -> PromptFlow[list[ParsedScore | Failure]]:
-    """Return the score for each request, in order; `counts` records the results.
-
-    Raises:
-        BudgetReached: The budget is spent; the same call continues from there.
-    """
+    """Return the score for each request, in order; `counts` records the results."""
     scores: list[ParsedScore | Failure] = [Failure(TOO_LONG, "the input alone does not fit into the context")] * len(
         asked
     )
@@ -278,41 +267,26 @@ LEAST_ANSWERED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Answers of several requests about one input.
-
-    Attributes:
-        shares: (K,) mean of their distributions.
-        value: Mean of their scores.
-        spread: Standard deviation of their scores.
-        dropped: Number of requests without a score.
-    """
+    """Answers of several requests about one input: (K,) mean distribution, and standard deviation of the scores."""
 
     shares: tuple[float, ...]
-    value: float
     spread: float
-    dropped: int = 0
 
 
 def ensemble_of(readings: Sequence[ParsedScore | Failure]) -> Ensemble | Failure:
     """Return the mean of the distributions; a failure if more than half of the requests have no score."""
     scores = [reading for reading in readings if isinstance(reading, ParsedScore)]
-    failures = [reading for reading in readings if isinstance(reading, Failure)]
     if len(scores) < LEAST_ANSWERED * len(readings) or not scores:
-        [(reason, count)] = Counter(failure.reason for failure in failures).most_common(1)
+        [(reason, count)] = Counter(each.reason for each in readings if isinstance(each, Failure)).most_common(1)
         return Failure(reason, f"{count} of {len(readings)} requests")
     shares = np.mean([reading.shares for reading in scores], axis=0)
-    values = np.array([reading.value for reading in scores])
-    return Ensemble(tuple((shares / shares.sum()).tolist()), float(values.mean()), float(values.std()), len(failures))
+    return Ensemble(tuple((shares / shares.sum()).tolist()), float(np.std([reading.value for reading in scores])))
 
 
 def ask_ensembles(
     wording: PromptTemplate, asked: Sequence[Sequence[ScoreRequest]], counts: RequestCounts, purpose: str
 ) -> Flow[list[Ensemble | Failure]]:
-    """Return the scorer's ensemble for each input.
-
-    Raises:
-        BudgetReached: The budget is spent; the same call continues from there.
-    """
+    """Return the scorer's ensemble for each input."""
     flat = [request for requests in asked for request in requests]
     readings = iter((yield from to_scorer(wording, score_each(wording, flat, counts), purpose)))
     return [ensemble_of(list(islice(readings, len(requests)))) for requests in asked]

@@ -121,17 +121,9 @@ class Pairs:
         """Return some of the observations of the same inputs."""
         return Pairs(self.queries, self.texts, self.query[rows], self.nodes.take(rows), self.target[rows])
 
-    def of_query(self, query: int) -> Indices:
-        """Return the rows of one input."""
-        return np.flatnonzero(self.query == query)
-
 
 def random_nodes(rng: np.random.Generator, examples: Sequence[int], prompts: int, k: int, each: int) -> Nodes:
-    """Draw ℓ·`each` (ζ) random ordered sets of k distinct examples, ordered by prompt; all orders are equally likely.
-
-    Raises:
-        BadInput: Fewer than k examples.
-    """
+    """Draw ℓ·`each` (ζ) ordered sets of k distinct examples, ordered by prompt; all orders are equally likely."""
     if len(examples) < k:
         raise BadInput(
             f"{k} demonstrations need at least {k} examples; got {len(examples)}. Lower in-context: demonstrations"
@@ -154,13 +146,10 @@ def pair_draws(
 ) -> tuple[Indices, Nodes]:
     """Draw the pairs to observe: for every input and each of ℓ prompts, `each` (γ) random sets of k demonstrations.
 
-    An input gets no example of its own group; `together` inputs share a set.
+    An input gets no example of its own group; `together` inputs share a set. `BadInput` if k examples are not left.
 
     Returns:
         (P,) input of each pair, and its node; P = n·ℓ·γ.
-
-    Raises:
-        BadInput: Fewer than k examples are outside the group of some input.
     """
     _, group = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
     query: list[int] = []
@@ -254,22 +243,10 @@ class TowerSettings(SourceSettings):
 
 @dataclass(frozen=True)
 class PreparedNodes:
-    """N nodes with a selector's precomputed values.
-
-    Attributes:
-        nodes: N nodes.
-        known: (N, …) precomputed values; `None` without any.
-    """
+    """N nodes, with (N, …) precomputed values of a selector if it has any."""
 
     nodes: Nodes
     known: NDArray[Any] | None = None
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def take(self, rows: NDArray[Any]) -> PreparedNodes:
-        """Return some of the nodes."""
-        return PreparedNodes(self.nodes.take(rows), None if self.known is None else self.known[rows])
 
 
 class Selector(ABC):
@@ -299,11 +276,7 @@ class Selector(ABC):
         """Return (N,) W_v of each node for an input, in [0, 1]."""
 
     def check(self) -> None:
-        """Check, before any request, that training is possible.
-
-        Raises:
-            MissingExtra: A package is not installed.
-        """
+        """Check, before any request, that training is possible; `MissingExtra` if a package is not installed."""
         return
 
     def prepare(self, nodes: Nodes) -> PreparedNodes:
@@ -330,11 +303,7 @@ selectors: Registry[Callable[[int, TowerSettings], Selector]] = Registry(
 
 
 def make_selector(name: str, seed: int = 0, **towers: Any) -> Selector:
-    """Return a selector by name, with the seed of its draws and its `TowerSettings`.
-
-    Raises:
-        UnknownName: No selector has this name.
-    """
+    """Return a selector by name, with the seed of its draws and its `TowerSettings`."""
     made = selectors.get(name)(seed, TowerSettings(**towers))
     made.name = name
     return made
@@ -358,7 +327,7 @@ class Random(Selector):
     def weights(self, query: Query, prepared: PreparedNodes) -> Floats:
         """Return (N,) uniform weights from the seed and the text."""
         text = int.from_bytes(sha256(query.text.encode()).digest()[:8], "big")
-        return np.random.default_rng([self.seed, text]).random(len(prepared))
+        return np.random.default_rng([self.seed, text]).random(len(prepared.nodes))
 
 
 @selectors.register("neighbours")
@@ -394,7 +363,6 @@ class SelectorTrial:
     """Result of one selector.
 
     Attributes:
-        name: Name of the selector.
         targets: (Q,) target of the set ranked first for each input; NaN without an observed set.
         folds: Selectors fitted without each fold; a selector that does not learn is the same in all.
     """
@@ -410,20 +378,17 @@ def try_selector(
     """Evaluate a selector on the library's examples as Q inputs, each by a model that did not learn from it."""
     count, selector = int(fold.max()) + 1, make(name)
     if selector.needs_pairs:
-        training_parts = (
-            pairs.take(np.flatnonzero(fold[pairs.query] != left_out_fold)) for left_out_fold in range(count)
-        )
-        fitted = [make(name).fit(library, part) for part in training_parts]
+        parts = (pairs.take(np.flatnonzero(fold[pairs.query] != left_out)) for left_out in range(count))
+        fitted = [make(name).fit(library, part) for part in parts]
     else:
         fitted = [selector.fit(library)] * count
     targets = np.full(len(pairs.texts), np.nan)
     for query in range(len(pairs.texts)):
-        rows = pairs.of_query(query)
+        rows = np.flatnonzero(pairs.query == query)
         if len(rows) and not selector.is_chance:
             fold_selector, nodes = fitted[fold[query]], pairs.nodes.take(rows)
-            weights = fold_selector.weights(
-                Query(pairs.queries[query], pairs.texts[query]), fold_selector.prepare(nodes)
-            )
+            asked = Query(pairs.queries[query], pairs.texts[query])
+            weights = fold_selector.weights(asked, fold_selector.prepare(nodes))
             rows = rows[weights >= weights.max()]
         targets[query] = pairs.target[rows].mean() if len(rows) else np.nan
     return SelectorTrial(name, targets, fitted)

@@ -6,13 +6,10 @@ the spread of their answers are the evidence. A head learns how ratings follow f
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
-
-from pydantic import Field
+from typing import Any, Self
 
 from accord.edges import BadInput, NotFitted
 from accord.evidence import (
@@ -20,17 +17,15 @@ from accord.evidence import (
     LearnedEvidence,
     LearnedSource,
     Note,
-    SourceSettings,
     SourceState,
     Training,
     sources,
 )
 from accord.methods.in_context.experiment import (
-    FEW_SHOT,
     TEST_SIDE,
     Choose,
     InContextFindings,
-    InContextResult,
+    InContextSettings,
     InContextTraining,
     check_examples,
     rivals,
@@ -39,7 +34,7 @@ from accord.methods.in_context.experiment import (
 from accord.methods.in_context.prompt_assembly import FIT_AGAIN, Recipe, at_level, recipe_from
 from accord.methods.in_context.prompt_inversion import TaskPrompt, load_tasks
 from accord.methods.in_context.scoring_requests import Ensemble, RequestCounts, ScoreRequest, as_evidence, ask_ensembles
-from accord.methods.in_context.selectors import AUTO, Query, TowerSettings, make_selector, selectors
+from accord.methods.in_context.selectors import AUTO, Query, make_selector, selectors
 from accord.methods.in_context.template import (
     LOGPROBS,
     NUMBER,
@@ -71,50 +66,6 @@ SCORING = (NUMBER, LOGPROBS, *DECIDED)
 """Modes of a scorer."""
 
 
-class InContextSettings(SourceSettings):
-    """Settings of the source `in-context`; the models have the roles `scorer` and `writer`."""
-
-    level: Literal["turn", "dialogue"] | None = Field(
-        default=None, description="Score turns or whole conversations; required if both have ratings."
-    )
-    background: str = Field(default="documents", description="Name of the documents in requests: fact, persona, ...")
-    prompts: str | None = Field(default=None, description="YAML file of prompts by hand to test.")
-    inversion: str | None = Field(default=None, description="File that replaces the request for a task prompt.")
-    private_patterns: list[str] = Field(
-        default_factory=list, description="Regular expressions; a matching conversation is never shown."
-    )
-    private_key: str | None = Field(
-        default=None, description="Metadata key; conversations with a true value are never shown."
-    )
-    demonstrations: int = Field(default=5, ge=1, le=50, description="Rated examples per request (k).")
-    candidates: int = Field(default=80, ge=0, le=1000, description="Number of prompts to write (m).")
-    top_prompts: int = Field(default=4, ge=1, le=20, description="Number of prompts in use (ℓ).")
-    sets: int = Field(default=4, ge=1, le=64, description="Sets of examples observed with each prompt per input (γ).")
-    inputs_per_set: int = Field(
-        default=1,
-        ge=1,
-        le=64,
-        description="Number of inputs that share an observed set: 1 as published; more save prompt tokens.",
-    )
-    candidate_sets: int = Field(default=512, ge=1, le=100_000, description="Random sets per prompt to rank (ζ).")
-    ensemble: int = Field(default=5, ge=1, le=50, description="Requests per input; the score is their mean.")
-    selector: str = Field(
-        default=AUTO, description="Selector of examples; `auto` takes the simplest one that is not worse than the best."
-    )
-    towers: TowerSettings = Field(
-        default_factory=TowerSettings, description="Settings of the selectors that learn: width, epochs, ..."
-    )
-    embedder: str = Field(default="minilm-l6", description="Embedder of examples and inputs, as for metrics.")
-    calibrate: bool = Field(
-        default=True,
-        description="Ask about the training examples too, so that a head can learn from the answers.",
-    )
-    held_out: float = Field(
-        default=0.3, gt=0, le=0.5, description="Share of the examples held out for the agreement table."
-    )
-    rivals: list[str] = Field(default=[FEW_SHOT], description="Other systems to compare on the held-out examples.")
-
-
 @sources.register(IN_CONTEXT)
 class InContext(LearnedSource[Recipe]):
     """Scores by a model that is shown rated examples, with several diverse requests per input (ADOROR).
@@ -130,21 +81,12 @@ class InContext(LearnedSource[Recipe]):
         super().__init__(settings, context)
         self.held_out_: EvidenceTable | None = None
         self._rivals: Mapping[str, EvidenceTable] = {}
-        self._result: InContextResult | None = None
+        self._training: InContextTraining | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
         """The scorer; learning also asks the writer."""
         return (SCORER,)
-
-    @property
-    def recipe(self) -> Recipe:
-        """Learned prompts, demonstrations and selector.
-
-        Raises:
-            NotFitted: Nothing was learned yet.
-        """
-        return self.learned
 
     # --- learning -------------------------------------------------------------------------------------------------
 
@@ -152,9 +94,6 @@ class InContext(LearnedSource[Recipe]):
         """Return a share of the examples' groups to test on, at least one, and all others to learn from.
 
         Groups whose examples share a context are on one side.
-
-        Raises:
-            BadInput: Turns and whole conversations have ratings, and no level is given.
         """
         rated = self._rated(train)
         groups = contexts_of(rated.all, train.group_of)
@@ -170,9 +109,7 @@ class InContext(LearnedSource[Recipe]):
     def learn(self, train: Training) -> Flow[LearnedEvidence]:
         """Learn prompts and a selector, with out-of-sample answers about the examples.
 
-        Raises:
-            BadInput: Too few examples, all with one score, no prompt, or no score in any reply.
-            BudgetReached: The budget is spent; the same call continues from there.
+        `BadInput` for too few examples, all with one score, no prompt, or no score in any reply.
         """
         settings = self.settings
         for name in selectors.names() if settings.selector == AUTO else [settings.selector]:
@@ -186,31 +123,29 @@ class InContext(LearnedSource[Recipe]):
         groups = contexts_of(examples.all, train.group_of)
         check_examples(examples, groups, settings.demonstrations)
         writer = (yield from _writer()) if settings.candidates else None
-        experiment = InContextTraining(settings, wording, examples, groups, train.seed, scorer.where)
-        result = yield from experiment.learn(prompts, writer, inversion)
+        training = InContextTraining(settings, wording, examples, groups, train.seed, scorer.where)
+        recipe = yield from training.learn(prompts, writer, inversion)
         answers: Sequence[Ensemble | Failure] = [Failure("not asked")] * len(examples)
         if settings.calibrate:
-            answers = yield from result.train_side()
+            answers = yield from training.train_side()
         known = dict(zip((example.target for example in examples.all), answers, strict=True))
         others = {target: Failure(examples.reasons.get(target, "not rated")) for target in train.targets}
-        learned = self._with(result.recipe, result.findings(experiment.counts, examples.left_out), result)
+        learned = self._with(recipe, training.findings(training.counts, examples.left_out), training)
         rows = list({**others, **known}.items())
-        return LearnedEvidence(learned, as_evidence(train.question, str(result.recipe.signature), rows))
+        return LearnedEvidence(learned, as_evidence(train.question, str(recipe.signature), rows))
 
     def examine(self, test: Training) -> Flow[Self]:
         """Return this source with its answers about the held-out side, and those of the baselines.
 
-        Raises:
-            NotFitted: The source was not learned in this process.
-            BudgetReached: The budget is spent; the same call continues from there.
+        `NotFitted` if the source was not learned in this process.
         """
-        result, recipe = self._result, self.learned_
-        if result is None or recipe is None:
+        training, recipe = self._training, self.learned_
+        if training is None or recipe is None:
             raise NotFitted(f"source {self.name or IN_CONTEXT!r} can be tested only in the process that fitted it")
         test_examples = _fitting(self._rated(test, recipe.wording.level), recipe.wording)
         samples = [example.sample for example in test_examples.all]
         queries = yield from self._queries(samples)
-        counts = {**result.experiment.counts, TEST_SIDE: RequestCounts()}
+        counts = {**training.counts, TEST_SIDE: RequestCounts()}
 
         def asked(choose: Choose, signature: str) -> Flow[EvidenceTable]:
             requests = [choose(s, query, recipe.left_out_of(s)) for s, query in zip(samples, queries, strict=True)]
@@ -218,14 +153,14 @@ class InContext(LearnedSource[Recipe]):
             rows = list(zip((sample.target for sample in samples), answers, strict=True))
             return as_evidence(recipe.wording.question, signature, rows)
 
-        left_out = Counter(result.experiment.train.left_out) + Counter(test_examples.left_out)
+        left_out = training.train.left_out + test_examples.left_out
         own_answers = yield from asked(recipe.requests, str(recipe.signature))
         others = {}
         for name in self.settings.rivals:
-            choose = rivals.get(name)(result)
+            choose = rivals.get(name)(training)
             if choose is not None:
                 others[name] = yield from asked(choose, name)
-        examined = self._with(recipe, result.findings(counts, left_out, len(samples)), result)
+        examined = self._with(recipe, training.findings(counts, left_out, len(samples)), training)
         examined.held_out_, examined._rivals = own_answers, others
         return examined
 
@@ -233,9 +168,9 @@ class InContext(LearnedSource[Recipe]):
         """Return the answers of the baselines."""
         return self._rivals
 
-    def _with(self, recipe: Recipe, findings: InContextFindings | None, result: InContextResult | None) -> Self:
+    def _with(self, recipe: Recipe, findings: InContextFindings | None, training: InContextTraining | None) -> Self:
         source = self.having(recipe, findings)
-        source._result, source.held_out_, source._rivals = result, None, {}
+        source._training, source.held_out_, source._rivals = training, None, {}
         return source
 
     def _rated(self, part: Training, level: str | None = None) -> RatedExamples:
@@ -261,13 +196,9 @@ class InContext(LearnedSource[Recipe]):
         """Return the scorer's answers: for turns, about the last reply of a whole conversation.
 
         An example that equals the input is not shown. A note lists the targets of the demonstrations, starting with the
-        heaviest set, and the prompt of that set.
-
-        Raises:
-            BadInput: The prompts were learned with another model or mode.
-            NotFitted: Nothing was learned yet.
+        heaviest set, and the prompt of that set. `BadInput` if the prompts were learned with another model or mode.
         """
-        recipe = self.recipe
+        recipe = self.learned
         [scorer] = yield [Request(SCORER, ModelQuery(), about=recipe.wording.question)]
         _check_scorer(recipe, scorer)
         by_target = {sample.target: sample for sample in at_level(samples, recipe.wording.level)}
@@ -292,22 +223,18 @@ class InContext(LearnedSource[Recipe]):
 
     def _queries(self, samples: Sequence[Sample]) -> Flow[list[Query]]:
         texts = [prompt_text(sample) for sample in samples]
-        vectors = yield from vectors_of(texts, self.recipe.embedder, self.recipe.library.vectors.shape[1])
+        vectors = yield from vectors_of(texts, self.learned.embedder, self.learned.library.vectors.shape[1])
         return [Query(vector, text) for vector, text in zip(vectors, texts, strict=True)]
 
     # --- saving -----------------------------------------------------------------------------------------
 
     def state(self) -> SourceState:
         """Return the recipe, with prompts and demonstrations as files, and the findings."""
-        recipe_state = self.recipe.state()
+        recipe_state = self.learned.state()
         return replace(recipe_state, card={**recipe_state.card, "findings": self.describe()})
 
     def restored(self, state: SourceState) -> Self:
-        """Return this source with a saved state.
-
-        Raises:
-            BadInput: The state is damaged, or was edited.
-        """
+        """Return this source with a saved state; `BadInput` if it is damaged, or was edited."""
         recipe, findings = recipe_from(state), state.card.get("findings")
         return self._with(recipe, InContextFindings.from_json(findings) if findings else None, None)
 
@@ -345,10 +272,7 @@ def _check_scorer(recipe: Recipe, scorer: ModelInfo) -> None:
 def _fitting(rated: RatedExamples, wording: PromptTemplate) -> RatedExamples:
     """Return the examples that fit."""
     fitting = [example for example in rated.all if wording.fits(example)]
-    fitting_targets = {example.target for example in fitting}
-    too_long = {
-        example.target: "too long to be shown" for example in rated.all if example.target not in fitting_targets
-    }
+    too_long = {example.target: "too long to be shown" for example in rated.all if not wording.fits(example)}
     return RatedExamples(rated.question, rated.level, fitting, {**rated.reasons, **too_long})
 
 

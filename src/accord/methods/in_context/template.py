@@ -16,10 +16,10 @@ from string import Template
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from accord.edges import BadInput
+from accord.evidence import connected
 from accord.models import (
     MARGIN,
     TOP_LOGPROBS,
@@ -42,12 +42,7 @@ Private = Callable[[Conversation], bool]
 
 @dataclass(frozen=True, slots=True)
 class RatedExample:
-    """A conversation or turn with its mean rating.
-
-    Attributes:
-        sample: Rated target; a turn with all turns before it.
-        score: Mean of the annotators, on the question's scale.
-    """
+    """A rated turn, with all turns before it, or conversation; the score is the annotators' mean, on the scale."""
 
     sample: Sample
     score: float
@@ -108,11 +103,7 @@ def ends(question: Question) -> tuple[float, float]:
 def examples_of(
     question: Question, samples: Iterable[Sample], labels: Labels, level: str | None, private: Private
 ) -> RatedExamples:
-    """Return the rated samples in order, without private and empty ones.
-
-    Raises:
-        BadInput: Turns and whole conversations have ratings and no level is given, or a label is outside the scale.
-    """
+    """Return the rated samples in order, without private and empty ones; `BadInput` for a label outside the scale."""
     ratings: dict[Target, list[float]] = {}
     for label in labels.on(question.id):
         assert label.value is not None
@@ -137,11 +128,7 @@ def examples_of(
 
 
 def level_of(targets: Iterable[Target], level: str | None, dimension: str) -> str:
-    """Return the rated level: turns or whole conversations.
-
-    Raises:
-        BadInput: Both have ratings, and no level is given.
-    """
+    """Return the rated level: turns or whole conversations; `BadInput` if both have ratings and none is given."""
     if level is not None:
         return level
     kinds = {DIALOGUE if target.turn is None else TURN for target in targets}
@@ -165,33 +152,19 @@ def contexts_of(examples: Sequence[RatedExample], group_of: Callable[[Target], s
     Turns of one conversation share a context. So do replies to the same turns, equal texts, and targets with the same
     `group_of`.
     """
-    names: dict[str, int] = {}
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for place, example in enumerate(examples):
         turns = example.sample.conversation.up_to(example.sample.turn)
         earlier_turns = [(turn.role, turn.content) for turn in turns[:-1]]
         keys = [f"id {example.target.conversation}", f"same {content_hash(prompt_text(example.sample))}"]
-        keys += [
-            f"group {group_of(example.target)}",
-            *([f"said {content_hash(earlier_turns)}"] if earlier_turns else []),
-        ]
-        pairs += [(place, names.setdefault(key, len(names))) for key in keys]
-    size = len(examples)
-    rows, columns = [place for place, _ in pairs], [size + key for _, key in pairs]
-    graph = scipy.sparse.coo_array((np.ones(len(pairs)), (rows, columns)), shape=(size + len(names), size + len(names)))
-    _, component = scipy.sparse.csgraph.connected_components(graph, directed=False)
-    first: dict[int, str] = {}
-    for place, example in enumerate(examples):
-        first.setdefault(int(component[place]), str(example.target))
-    return [first[int(component[place])] for place in range(size)]
+        keys += [f"group {group_of(example.target)}"] + [f"said {content_hash(earlier_turns)}"] * bool(earlier_turns)
+        pairs += [(f"{place}", key) for key in keys]
+    component, first = connected(pairs), dict[int, str]()
+    return [first.setdefault(component[f"{place}"], str(example.target)) for place, example in enumerate(examples)]
 
 
 def private_by(patterns: Sequence[str], marked: str | None) -> Private:
-    """Return a test for private conversations: text that matches a pattern, or a true metadata entry.
-
-    Raises:
-        BadInput: A pattern is not a regular expression.
-    """
+    """Return a test for private conversations: text that matches a pattern, or a true metadata entry."""
     try:
         forbidden = [re.compile(pattern, re.IGNORECASE) for pattern in patterns]
     except re.error as error:
@@ -225,7 +198,6 @@ class PromptTemplate:
     """Text of requests for scores of one question.
 
     Attributes:
-        question: Dimension.
         level: `turn` or `dialogue`.
         mode: Reading of a score: `number`, or option probabilities by `logprobs`, `decisions`, `systemone`.
         background: Name of a conversation's documents, such as fact or persona.
@@ -302,12 +274,7 @@ class PromptTemplate:
     def inversion(self, examples: Sequence[RatedExample], own: str | None = None) -> str:
         """Return the request for a task prompt (tables 8 and 10): scored examples, then the instruction.
 
-        Args:
-            examples: Scored examples.
-            own: The user's text that replaces Accord's.
-
-        Raises:
-            BadInput: The text has an unknown placeholder.
+        The user's text `own` replaces Accord's; `BadInput` if it has an unknown placeholder.
         """
         low, high = map(plain, ends(self.question))
         text = template(f"invert-{self.level}") if own is None else Template(own)

@@ -3,23 +3,27 @@
     E    = E_text + E_pos[pos] + E_score[bucket]
     h_d  = pool(transformer(E)) + f₁(p)    h_in = f₂(x) + f₃(p)    ŷ = σ(h_d · h_in)
 
-`xp` is NumPy or JAX: training differentiates the same formula that prediction evaluates with NumPy.
+`xp` is NumPy or JAX: training differentiates the same formula that prediction evaluates with NumPy. JAX is imported
+for training only.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.edges import BadInput, NotFitted
+from accord.edges import BadInput, MissingExtra, NotFitted
 from accord.methods.in_context.selectors import (
     Arrays,
     ExampleLibrary,
     Floats,
+    Indices,
     Nodes,
     Pairs,
     PreparedNodes,
@@ -32,6 +36,7 @@ from accord.methods.in_context.selectors import (
 
 Array = Any
 """Array of `xp`."""
+Tables = dict[str, Array]
 Parameters = dict[str, dict[str, Array]]
 """Weights by part: `embedding`, `layer0`…, and the affine maps `demonstrations` f₁, `input` f₂, `prompt` f₃."""
 
@@ -215,6 +220,107 @@ def _normalised(xp: Any, weights: dict[str, Array], name: str, E: Array) -> Arra
     return centred / spread * weights[f"{name}_scale"] + weights[f"{name}_bias"]
 
 
+# --- training -----------------------------------------------------------------------------------------------------
+
+_STEPS, _PAIRS = 256, 256
+"""Steps and pairs are padded to multiples of these, so that the folds of a data set share one compiled program."""
+
+
+def train(shape: TowerShape, tables: Arrays, settings: TowerSettings, seed: int) -> Parameters:
+    """Minimize the mean squared error (eq. 5) by Adam, in one compiled program.
+
+    Deterministic for equal `TowerSelector.training_tables`, settings and seed.
+    """
+    jax, _ = _jax()
+    _on_one_thread()
+    begun = jax.tree.map(jax.numpy.asarray, initial(shape, seed))
+    steps = batches(len(tables["target"]), settings, seed)
+    padded = jax.numpy.asarray(np.pad(steps, ((0, -len(steps) % _STEPS), (0, 0))), dtype=jax.numpy.int32)
+    learned = _compiled()(shape, to_jax(tables), begun, padded, len(steps), settings.rate, settings.decay)
+    trained: Parameters = jax.tree.map(np.asarray, learned)
+    return trained
+
+
+def _jax() -> tuple[Any, Any]:
+    """Return JAX and Optax; `MissingExtra` if one of them is not installed."""
+    try:
+        import jax
+        import optax
+    except ImportError:
+        raise MissingExtra("training a selector", "networks") from None
+    return jax, optax
+
+
+@cache
+def _on_one_thread() -> None:
+    """Start XLA with one thread, unless it is running: splitting steps this small doubles their time."""
+    previous = os.environ.get("NPROC")
+    os.environ["NPROC"] = previous or "1"
+    try:
+        _jax()[0].local_devices(backend="cpu")
+    finally:
+        if previous is None:
+            del os.environ["NPROC"]
+
+
+def batches(pairs: int, settings: TowerSettings, seed: int) -> Indices:
+    """Return the (S, b) pairs of each step, reshuffled in each epoch; b is the batch size, or the number of pairs.
+
+    Pairs after the last whole batch of an epoch are skipped, so that all steps have one size.
+    """
+    rng = np.random.default_rng(seed)
+    size = min(settings.batch, pairs)
+    used = pairs // size * size
+    return np.concatenate([rng.permutation(pairs)[:used].reshape(-1, size) for _ in range(settings.epochs)])
+
+
+@cache
+def _compiled() -> Any:
+    return _jax()[0].jit(_train, static_argnums=0)
+
+
+def _train(
+    shape: TowerShape, tables: Tables, begun: Parameters, steps: Array, count: int, rate: float, decay: float
+) -> Parameters:
+    jax, optax = _jax()
+    adam = optax.scale_by_adam()
+    slope = jax.grad(partial(loss, shape, tables))
+
+    def step(state: tuple[Parameters, Any], at: tuple[Array, Array]) -> tuple[tuple[Parameters, Any], None]:
+        parameters, moments = state
+        rows, progress = at
+        change, moments = adam.update(slope(parameters, rows), moments)
+        now = rate * 0.5 * (1 + jax.numpy.cos(jax.numpy.pi * progress))
+        moved = jax.tree.map(lambda weight, by: weight - now * (by + decay * weight), parameters, change)
+        return (moved, moments), None
+
+    progress = jax.numpy.minimum(jax.numpy.arange(len(steps)) / count, 1.0)  # steps beyond `count` have rate 0
+    (learned, _), _ = jax.lax.scan(step, (begun, adam.init(begun)), (steps, progress))
+    return learned  # type: ignore[no-any-return]
+
+
+def loss(shape: TowerShape, tables: Tables, parameters: Parameters, rows: Array) -> Array:
+    """Return the mean squared error of some pairs (eq. 5)."""
+    jnp = _jax()[0].numpy
+    demonstrations, prompt = tables["demonstrations"][rows], tables["prompts"][tables["prompt"][rows]]
+    h_d = demonstration_tower(
+        jnp, shape, parameters, tables["text"][demonstrations], tables["bucket"][demonstrations], prompt
+    )
+    h_in = input_tower(parameters, tables["queries"][tables["query"][rows]], prompt)
+    return ((utility(jnp, h_d, h_in) - tables["target"][rows]) ** 2).mean()
+
+
+def to_jax(tables: Arrays) -> Tables:
+    """Return the tables for the compiled program: single precision, 32-bit integers, padded pairs."""
+    jnp, converted = _jax()[0].numpy, {}
+    dtypes = {"i": jnp.int32, "f": jnp.float32}
+    for name, value in tables.items():
+        pad = -len(value) % _PAIRS if name in ("demonstrations", "prompt", "query", "target") else 0
+        padded = np.pad(value, [(0, pad), *[(0, 0)] * (value.ndim - 1)])
+        converted[name] = jnp.asarray(padded, dtype=dtypes[value.dtype.kind])
+    return converted
+
+
 # --- the selector ------------------------------------------------------------------------------------------------
 
 AT_ONCE = 2048
@@ -225,10 +331,7 @@ AT_ONCE = 2048
 class TowerSelector(Selector):
     """Utility learned from the scorer's observed errors, by a demonstration tower and an input tower.
 
-    Args:
-        seed: Seed of training.
-        towers: Settings of the towers.
-        parts: Subset of `PARTS`; without a transformer there are no positions.
+    `parts` is a subset of `PARTS`; without a transformer there are no positions.
     """
 
     cost, needs_pairs = 6, True
@@ -238,17 +341,11 @@ class TowerSelector(Selector):
         self.parts = frozenset(parts) if self.towers.layers else frozenset(parts) & {"scores"}
 
     def check(self) -> None:
-        """Check that JAX is installed.
-
-        Raises:
-            MissingExtra: JAX is not installed.
-        """
-        import accord.methods.in_context.tower_training  # noqa: F401
+        """Check that JAX is installed; `MissingExtra` otherwise."""
+        _jax()
 
     def fit(self, library: ExampleLibrary, pairs: Pairs | None = None) -> Self:
         """Train the towers on the pairs."""
-        from accord.methods.in_context.tower_training import train
-
         if pairs is None or not len(pairs):
             raise BadInput(f"selector {self.name!r} needs observed pairs; got none.")
         self.shape_, tables = self.training_tables(library, pairs)

@@ -7,11 +7,21 @@ repeated one that states the reason. If both fail, it stays unannotated. The res
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
 
-from accord.methods.issues.issue_prompts import IssuePromptBuilder, template, told_taxonomy
-from accord.methods.issues.verdict_parser import UnreadableVerdict, Verdict, read_verdict, read_verdicts
+from accord.methods.issues.issue_prompts import (
+    NO_VERDICT,
+    IssuePromptBuilder,
+    Verdict,
+    read_verdict,
+    read_verdicts,
+    template,
+    told_taxonomy,
+)
 from accord.models import (
     NOT_ASKED,
     OUT_OF_BUDGET,
@@ -20,16 +30,17 @@ from accord.models import (
     ListForm,
     Prompt,
     PromptFlow,
+    Reply,
     ask_for_list,
     estimated_usage,
     fence_for,
 )
 from accord.values import (
+    NON_SPEAKERS,
     Conversation,
     Issue,
     IssueAnnotation,
     Sample,
-    Signature,
     Target,
     Taxonomy,
     Unannotated,
@@ -37,64 +48,117 @@ from accord.values import (
     turn_digests,
 )
 
+# --- selection of dialogues and turns (appendix C.1) ----------------------------------------------------------------
+
+NO_CONTEXT, EMPTY, NO_REPLY = "no turn before it", "empty", "no reply in it"
+MORE_SPEAKERS = "more than two speakers"
+_ROLES = frozenset({"user", "assistant", "speaker_a", "speaker_b"})
+
+
+@dataclass
+class JudgedTurns:
+    """Turns to annotate in one conversation, skipped turns by reason, and unusual properties to review (`odd`)."""
+
+    turns: list[int] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    odd: Counter[str] = field(default_factory=Counter)
+
+
+def judged_turns(conversation: Conversation, all_speakers: bool = False) -> JudgedTurns:
+    """Return the replies of a conversation that have words and at least one turn before them.
+
+    Without an earlier turn, a reply is judged by its surface only, and too severely. With `all_speakers`, the turns of
+    all speakers are judged, as in conversations between two models.
+    """
+    selection = JudgedTurns()
+    replies = {id(turn) for turn in conversation.replies}
+    has_context = False
+    for place, turn in enumerate(conversation.turns):
+        if turn.role in NON_SPEAKERS:
+            continue
+        if all_speakers or id(turn) in replies:
+            reason = EMPTY if not turn.content.strip() else None if has_context else NO_CONTEXT
+            if reason is None:
+                selection.turns.append(place)
+            else:
+                selection.skipped[reason] += 1
+        has_context = has_context or bool(turn.content.strip())
+    if not selection.turns and not selection.skipped:
+        selection.skipped[NO_REPLY] += 1
+    if len(speakers(conversation)) > 2:
+        selection.odd[MORE_SPEAKERS] += 1
+    return selection
+
+
+def largest(conversations: Iterable[Conversation]) -> list[Conversation]:
+    """Return dialogues by decreasing number of turns, then of words, then by id.
+
+    Longer dialogues are more likely to have coherence issues.
+    """
+    return sorted(
+        conversations, key=lambda one: (-len(one.turns), -sum(len(t.content.split()) for t in one.turns), one.id)
+    )
+
+
+def speakers(conversation: Conversation) -> list[str]:
+    """Return the names of the speakers (or their roles), in the order of their first turn."""
+    return list(dict.fromkeys(turn.name or turn.role for turn in conversation.turns if turn.role not in NON_SPEAKERS))
+
+
+@cache
+def _animals_and_things() -> frozenset[str]:
+    return frozenset((files("accord.methods.issues") / "not_people.txt").read_text(encoding="utf-8").split())
+
+
+def has_only_people(conversation: Conversation) -> bool:
+    """Return False if a speaker has the name of an animal or a thing."""
+    names = (name for name in speakers(conversation) if name not in _ROLES)
+    return not any(" ".join(name.lower().split()) in _animals_and_things() for name in names)
+
+
+# --- post-processing ------------------------------------------------------------------------------------------------
+
 NO_KIND = "issue outside the taxonomy"
 
 
-@dataclass(frozen=True, slots=True)
-class PostprocessedAnnotation:
-    """An annotation, and the indices of its issues with an unknown kind."""
+def postprocess(target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy, signature: str) -> IssueAnnotation:
+    """Return an annotation from a verdict, with quotes looked up in `reply`, and kinds resolved by name and alias.
 
-    assessment: IssueAnnotation
-    unknown: tuple[int, ...] = ()
-
-
-def postprocess(
-    target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy, signature: str
-) -> PostprocessedAnnotation:
-    """Return an annotation from a verdict, with kinds resolved by name and alias and quotes looked up in `reply`."""
-    issues, unknown = [], []
-    for place, stated in enumerate(verdict.issues):
+    An unknown kind keeps the name that the model wrote.
+    """
+    issues = []
+    for stated in verdict.issues:
         kind = taxonomy.find(stated.type)
-        if kind is None:
-            unknown.append(place)
         name = stated.type if kind is None else kind.name
-        original_kind = None if name == stated.type and kind is not None else stated.type
-        issues.append(Issue(name, stated.comment, stated.quote, find_quote(stated.quote, reply), original_kind))
-    made = IssueAnnotation(target, tuple(issues), verdict.score, verdict.comment, signature, verdict.losses)
-    return PostprocessedAnnotation(made, tuple(unknown))
+        said = None if kind is not None and name == stated.type else stated.type
+        issues.append(Issue(name, stated.comment, stated.quote, find_quote(stated.quote, reply), said))
+    return IssueAnnotation(target, tuple(issues), verdict.score, verdict.comment, signature, verdict.losses)
 
 
-def settled(found: PostprocessedAnnotation, taxonomy: Taxonomy, kinds: Sequence[str | None] = ()) -> IssueAnnotation:
-    """Return the annotation with a kind for each unknown issue: the found kind, else the residual kind.
+def settled(found: IssueAnnotation, taxonomy: Taxonomy, kinds: Iterable[str | None] = ()) -> IssueAnnotation:
+    """Return the annotation with a kind for each unknown issue: the next one of `kinds`, else the residual kind.
 
     Without a residual kind, the issue is dropped and counted as a loss.
     """
-    if not found.unknown:
-        return found.assessment
-    named = dict(zip(found.unknown, (*kinds, *[None] * (len(found.unknown) - len(kinds))), strict=True))
-    issues, losses = [], list(found.assessment.losses)
-    for place, issue in enumerate(found.assessment.issues):
-        kind = named[place] or taxonomy.other if place in named else issue.type
+    given, issues, losses = iter(kinds), [], list(found.losses)
+    for issue in found.issues:
+        kind = issue.type if issue.type in taxonomy.names else next(given, None) or taxonomy.other
         if kind is None:
             losses.append(NO_KIND)
         else:
             issues.append(replace(issue, type=kind))
-    return replace(found.assessment, issues=tuple(issues), losses=tuple(losses))
+    return replace(found, issues=tuple(issues), losses=tuple(losses))
 
 
-def postprocessed(
-    found: Sequence[PostprocessedAnnotation], guidance: IssuePromptBuilder
-) -> PromptFlow[list[IssueAnnotation]]:
+def postprocessed(found: Sequence[IssueAnnotation], guidance: IssuePromptBuilder) -> PromptFlow[list[IssueAnnotation]]:
     """Settle the kinds of all issues of one dialogue, with one request for all unknown kinds.
 
     Issues without an answer get the residual kind.
     """
     taxonomy = guidance.taxonomy
-    unknown = [(part, part.assessment.issues[place]) for part in found for place in part.unknown]
-    kinds = yield from _kinds([issue for _, issue in unknown], guidance)
-    answers = iter(kinds)
-    assessments = [settled(part, taxonomy, [next(answers) for _ in part.unknown]) for part in found]
-    return (yield from _looked_at_again(assessments, guidance))
+    unknown = [issue for each in found for issue in each.issues if issue.type not in taxonomy.names]
+    kinds = iter((yield from _kinds(unknown, guidance)))
+    return (yield from _looked_at_again([settled(each, taxonomy, kinds) for each in found], guidance))
 
 
 def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> PromptFlow[list[str | None]]:
@@ -114,7 +178,7 @@ def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> PromptFlow[
 
 
 def _looked_at_again(
-    assessments: Sequence[IssueAnnotation], guidance: IssuePromptBuilder
+    assessments: list[IssueAnnotation], guidance: IssuePromptBuilder
 ) -> PromptFlow[list[IssueAnnotation]]:
     """Move issues of the residual kind to the kind that the model confirms."""
     taxonomy, second_look = guidance.taxonomy, guidance.taxonomy.looked_at_again
@@ -125,19 +189,18 @@ def _looked_at_again(
         if issue.type == taxonomy.other
     ]
     if second_look is None or not places:
-        return list(assessments)
+        return assessments
     form = ListForm("yes", {"number": "NUMBER"}, len(places), "its number.", 15)
     issue_list = _numbered([assessments[row].issues[column].comment for row, column in places])
     parts = {"question": second_look.question, "issues": issue_list, "fence": fence_for(issue_list)}
     entries = yield from ask_for_list(_prompt("again", parts, form, guidance), form)
     confirmed = set() if isinstance(entries, Failure) else {entry.get("number") for entry in entries}
-    revised = list(assessments)
     for number, (row, column) in enumerate(places, 1):
         if number in confirmed:
-            issues = list(revised[row].issues)
+            issues = list(assessments[row].issues)
             issues[column] = replace(issues[column], type=second_look.type, said=issues[column].said or taxonomy.other)
-            revised[row] = replace(revised[row], issues=tuple(issues))
-    return revised
+            assessments[row] = replace(assessments[row], issues=tuple(issues))
+    return assessments
 
 
 def _prompt(name: str, parts: dict[str, str], form: ListForm, guidance: IssuePromptBuilder) -> Prompt:
@@ -150,155 +213,100 @@ def _numbered(lines: Sequence[str]) -> str:
     return "\n".join(f"{number}. {json.dumps(line, ensure_ascii=False)}" for number, line in enumerate(lines, 1))
 
 
+# --- annotation -----------------------------------------------------------------------------------------------------
+
 MOST_TOGETHER = 30
 """Turns of a dialogue per request."""
 LONGEST_DIALOGUE = 24_000
 """Estimated tokens of a request about several turns, for a model with unknown context."""
 
-VerdictResult = Verdict | UnreadableVerdict | Failure
-
-
-@dataclass(frozen=True)
-class FinderOptions:
-    """Options of the annotating model.
-
-    Attributes:
-        guidance: Prompts.
-        together: True if one request covers several turns of a dialogue.
-        context: Tokens of one request and its answer, if known.
-    """
-
-    guidance: IssuePromptBuilder
-    together: bool = True
-    context: int | None = None
-
-    def signature(self, model: str) -> str:
-        """Return the signature of the annotations."""
-        taxonomy = self.guidance.taxonomy
-        return str(
-            Signature.of(
-                "issues", model=model, taxonomy=f"{taxonomy.name} {taxonomy.hash}", prompt=self.guidance.hash,
-                via="dialogue" if self.together else "turn", context=self.context,
-            )
-        )  # fmt: skip
-
 
 def annotate(
-    conversation: Conversation, turns: Sequence[int], asking: FinderOptions, model: str
+    conversation: Conversation, turns: Sequence[int], guidance: IssuePromptBuilder, model: str
 ) -> PromptFlow[list[IssueAnnotation | Unannotated]]:
     """Annotate some turns of a conversation, each given all turns before it; in the order of `turns`."""
-    verdicts: dict[int, VerdictResult] = {}
-    for group in _groups(conversation, turns, asking):
-        verdicts |= yield from _together(conversation, group, asking)
+    verdicts: dict[int, Verdict | Failure] = {}
+    for group, prompt in _groups(conversation, turns, guidance):
+        [reply] = yield [prompt]
+        verdicts |= dict.fromkeys(group, reply) if isinstance(reply, Failure) else read_verdicts(reply.text, group)
     unread = [
-        turn for turn in turns if not isinstance(verdicts.get(turn), Verdict) and not _is_over(verdicts.get(turn))
+        turn
+        for turn in turns
+        if not isinstance(verdicts.get(turn), Verdict) and _reason(verdicts.get(turn)) != OUT_OF_BUDGET
     ]
-    failed = {turn: verdicts[turn] for turn in unread if isinstance(verdicts.get(turn), Failure)}
-    retried = yield from _one_by_one(conversation, unread, asking)
-    # Keep the failed request if the retry was not sent.
-    verdicts |= {
-        turn: failed.get(turn, verdict) if _is_not_asked(verdict) else verdict for turn, verdict in retried.items()
-    }
-    signature, taxonomy = asking.signature(model), asking.guidance.taxonomy
-    read = {turn: verdict for turn in turns if isinstance(verdict := verdicts[turn], Verdict)}
-    processed: list[PostprocessedAnnotation] = [
-        postprocess(Target(conversation.id, turn), verdict, conversation.turns[turn].content, taxonomy, signature)
-        for turn, verdict in read.items()
+    retried = yield from _one_by_one(conversation, unread, guidance)
+    for turn, verdict in retried.items():
+        # Keep the failed request if the retry was not sent.
+        if _reason(verdict) != NOT_ASKED or _reason(verdicts.get(turn)) in {None, NO_VERDICT}:
+            verdicts[turn] = verdict
+    signature = guidance.signature(model)
+    read = [
+        postprocess(
+            Target(conversation.id, turn), verdict, conversation.turns[turn].content, guidance.taxonomy, signature
+        )
+        for turn in turns
+        if isinstance(verdict := verdicts[turn], Verdict)
     ]
-    assessments = yield from postprocessed(processed, asking.guidance)
-    content_digests = turn_digests(conversation)
-    by_turn: Mapping[int, IssueAnnotation] = {
-        turn: replace(assessment, said=content_digests[turn])
-        for turn, assessment in zip(read, assessments, strict=True)
-    }
-    return [by_turn.get(turn) or _unassessed(Target(conversation.id, turn), verdicts[turn]) for turn in turns]
+    assessments = iter((yield from postprocessed(read, guidance)))
+    digests = turn_digests(conversation)
+    return [
+        Unannotated(Target(conversation.id, turn), verdict.reason, verdict.detail)
+        if isinstance(verdict := verdicts[turn], Failure)
+        else replace(next(assessments), said=digests[turn])
+        for turn in turns
+    ]
 
 
-def prompts_of(conversation: Conversation, turns: Sequence[int], asking: FinderOptions) -> list[Prompt]:
-    """Return the first requests about these turns; unreadable replies and unknown kinds need more."""
-    groups = list(_groups(conversation, turns, asking))
-    grouped = {turn for group in groups for turn in group}
-    alone = [_alone(conversation, turn, asking) for turn in turns if turn not in grouped]
-    return [*(asking.guidance.of_dialogue(_up_to(conversation, group), group) for group in groups), *alone]
-
-
-def _groups(conversation: Conversation, turns: Sequence[int], asking: FinderOptions) -> Iterator[Sequence[int]]:
-    """Yield groups of turns that share a request; none if each turn has its own."""
-    token_limit = int(asking.context * 0.8) if asking.context else LONGEST_DIALOGUE
-    for start in range(0, len(turns) if asking.together else 0, MOST_TOGETHER):
+def _groups(
+    conversation: Conversation, turns: Sequence[int], guidance: IssuePromptBuilder
+) -> Iterator[tuple[Sequence[int], Prompt]]:
+    """Yield groups of turns that share a request, and the request; none if each turn has its own."""
+    token_limit = int(guidance.context * 0.8) if guidance.context else LONGEST_DIALOGUE
+    for start in range(0, len(turns) if guidance.together else 0, MOST_TOGETHER):
         group = turns[start : start + MOST_TOGETHER]
         if len(group) > 1:
-            prompt = asking.guidance.of_dialogue(_up_to(conversation, group), group)
+            # The prompt tells the model to ignore turns after the judged one.
+            prompt = guidance.of_dialogue(conversation.at(max(group)), group)
             if estimated_usage(prompt).total <= token_limit:
-                yield group
-
-
-def _together(
-    conversation: Conversation, turns: Sequence[int], asking: FinderOptions
-) -> PromptFlow[dict[int, VerdictResult]]:
-    """Return the verdicts of one request about several turns."""
-    prompt = asking.guidance.of_dialogue(_up_to(conversation, turns), turns)
-    [reply] = yield [prompt]
-    if isinstance(reply, Failure):
-        return dict.fromkeys(turns, reply)
-    return dict(read_verdicts(reply.text, turns))
+                yield group, prompt
 
 
 def _one_by_one(
-    conversation: Conversation, turns: Sequence[int], asking: FinderOptions
-) -> PromptFlow[dict[int, VerdictResult]]:
+    conversation: Conversation, turns: Sequence[int], guidance: IssuePromptBuilder
+) -> PromptFlow[dict[int, Verdict | Failure]]:
     """Return the verdicts of one request per turn, and of a repeated one after a reply with losses."""
     if not turns:
         return {}
-    prompts = [_alone(conversation, turn, asking) for turn in turns]
+    prompts = [guidance.of_turn(guidance.shown(Sample(conversation, turn))) for turn in turns]
     replies = yield prompts
-    verdicts: dict[int, VerdictResult] = {}
-    to_repeat: list[tuple[int, Prompt]] = []
-    for turn, prompt, reply in zip(turns, prompts, replies, strict=True):
-        verdicts[turn] = reply if isinstance(reply, Failure) else read_verdict(reply.text)
-        reason = _trouble(verdicts[turn])
-        if not isinstance(reply, Failure) and reason:
-            to_repeat.append((turn, asking.guidance.again(prompt, reply.text, reason)))
+    verdicts = {turn: _verdict(reply) for turn, reply in zip(turns, replies, strict=True)}
+    to_repeat = {
+        turn: guidance.again(prompt, reply.text, reason)
+        for turn, prompt, reply in zip(turns, prompts, replies, strict=True)
+        if isinstance(reply, Reply) and (reason := _trouble(verdicts[turn]))
+    }
     if to_repeat:
-        replies = yield [prompt for _, prompt in to_repeat]
-        for (turn, _), reply in zip(to_repeat, replies, strict=True):
-            verdicts[turn] = _better(verdicts[turn], reply if isinstance(reply, Failure) else read_verdict(reply.text))
+        replies = yield list(to_repeat.values())
+        for turn, reply in zip(to_repeat, replies, strict=True):
+            verdicts[turn] = _better(verdicts[turn], _verdict(reply))
     return verdicts
 
 
-def _alone(conversation: Conversation, turn: int, asking: FinderOptions) -> Prompt:
-    return asking.guidance.of_turn(asking.guidance.shown(Sample(conversation, turn), asking.context))
+def _verdict(reply: Reply | Failure) -> Verdict | Failure:
+    return reply if isinstance(reply, Failure) else read_verdict(reply.text)
 
 
-def _up_to(conversation: Conversation, turns: Sequence[int]) -> Conversation:
-    """Return the conversation up to the last of some turns; the prompt tells the model to ignore later ones."""
-    return conversation.at(max(turns))
+def _reason(found: Verdict | Failure | None) -> str | None:
+    return found.reason if isinstance(found, Failure) else None
 
 
-def _trouble(found: VerdictResult) -> str | None:
-    """Return the reason to repeat a request; `None` if the reply is complete."""
-    if isinstance(found, UnreadableVerdict):
-        return found.reason
-    return "; ".join(dict.fromkeys(found.losses)) or None if isinstance(found, Verdict) else None
+def _trouble(found: Verdict | Failure) -> str:
+    """Return the reason to repeat a request; empty if the reply is complete."""
+    return found.detail if isinstance(found, Failure) else "; ".join(dict.fromkeys(found.losses))
 
 
-def _better(first: VerdictResult, second: VerdictResult) -> VerdictResult:
+def _better(first: Verdict | Failure, second: Verdict | Failure) -> Verdict | Failure:
     """Return the reply with fewer losses; the first one in a tie or without a second verdict."""
-    if not isinstance(second, Verdict):
-        return second if isinstance(second, Failure) and not isinstance(first, Verdict) else first
-    return second if not isinstance(first, Verdict) or len(second.losses) < len(first.losses) else first
-
-
-def _is_over(found: VerdictResult | None) -> bool:
-    return isinstance(found, Failure) and found.reason == OUT_OF_BUDGET
-
-
-def _is_not_asked(found: VerdictResult) -> bool:
-    return isinstance(found, Failure) and found.reason == NOT_ASKED
-
-
-def _unassessed(target: Target, found: VerdictResult) -> Unannotated:
-    if isinstance(found, Failure):
-        return Unannotated(target, found.reason, found.detail)
-    assert isinstance(found, UnreadableVerdict)
-    return Unannotated(target, "no verdict", found.reason)
+    if isinstance(second, Failure):
+        return first if isinstance(first, Verdict) or second.reason == NO_VERDICT else second
+    return second if isinstance(first, Failure) or len(second.losses) < len(first.losses) else first

@@ -6,6 +6,7 @@ a probability of each kind. Both fill the same columns, so that any evaluator ca
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,9 +45,8 @@ def assessed(assessments: Iterable[IssueAnnotation]) -> dict[Target, TurnIssues]
     """Return the issues of annotated turns; the severity of an issue follows from the score of its turn."""
     by_target = {}
     for annotation in assessments:
-        amounts: dict[str, float] = {}
-        for issue in annotation.issues:
-            amounts[issue.type] = amounts.get(issue.type, 0.0) + 1.0
+        counts = Counter(issue.type for issue in annotation.issues)
+        amounts = {kind: float(count) for kind, count in counts.items()}
         severity = (MAX_SCORE - annotation.score) / (MAX_SCORE - MIN_SCORE)
         by_target[annotation.target] = TurnIssues(amounts, dict.fromkeys(amounts, severity), float(annotation.score))
     return by_target
@@ -75,20 +75,12 @@ def issue_table(
     reasons: Mapping[Target, str] | None = None,
     scored: bool = True,
 ) -> EvidenceTable:
-    """Return the issues of each sample as columns.
+    """Return the issues of each sample as columns, or the `reasons` for turns without annotation.
 
     For a turn, `issue:KIND` is the amount, `issue:KIND:worst` the severity, and `issue:KIND:before` the weighted amount
-    in earlier turns; `issues:count` and `issues:critical` are sums over kinds; `issues:score` is the overall score. For
-    a conversation, amounts and scores are means over its turns, the severity is that of the worst turn, `issues:lowest`
-    is the lowest score, and the history is empty.
-
-    Args:
-        samples: Turns or conversations.
-        found: Issues by turn.
-        taxonomy: Kinds of issues.
-        signature: Signature of the columns.
-        reasons: Reasons for turns without annotation.
-        scored: True if the annotations have overall scores.
+    in earlier turns; `issues:count` and `issues:critical` are sums over kinds; `issues:score` is the overall score, if
+    the annotations are `scored`. For a conversation, amounts and scores are means over its turns, the severity is that
+    of the worst turn, `issues:lowest` is the lowest score, and the history is empty.
     """
     by_conversation: dict[str, dict[int, TurnIssues]] = {}
     for target, each in found.items():
@@ -101,26 +93,16 @@ def issue_table(
         rows[sample.target] = _features(list(own_turns.values()), taxonomy) if own_turns else {}
         if own_turns:
             rows[sample.target] |= _before(sample.turn or 0, turns, taxonomy)
-        if not own_turns:
-            absences[sample.target, COUNT] = _why_not(sample, reasons or {})
-    names = column_names(taxonomy, scored)
-    return EvidenceTable.from_rows([Column(name, signature) for name in names], rows, absences)
-
-
-def _why_not(sample: Sample, reasons: Mapping[Target, str]) -> str:
-    """Return the reasons why a sample has no annotated turn."""
-    name = sample.conversation.id
-    reasons_of_sample = {
-        reason for place, reason in reasons.items() if place.conversation == name and sample.turn in {None, place.turn}
-    }
-    return "; ".join(sorted(reasons_of_sample)) or NOT_ASSESSED
-
-
-def column_names(taxonomy: Taxonomy, scored: bool) -> list[str]:
-    """Return the columns of a table of issues, in order."""
+        else:
+            name = sample.conversation.id
+            told = {
+                why for t, why in (reasons or {}).items() if t.conversation == name and sample.turn in {None, t.turn}
+            }
+            absences[sample.target, COUNT] = "; ".join(sorted(told)) or NOT_ASSESSED
     kinds = [f"{ISSUE}{name}{part}" for name in taxonomy.names for part in ("", WORST)]
     before = [f"{ISSUE}{name}{BEFORE}" for name in taxonomy.names]
-    return [*kinds, COUNT, CRITICAL, *((SCORE, LOWEST_SCORE) if scored else ()), *before]
+    names = [*kinds, COUNT, CRITICAL, *((SCORE, LOWEST_SCORE) if scored else ()), *before]
+    return EvidenceTable.from_rows([Column(name, signature) for name in names], rows, absences)
 
 
 def _features(turns: Sequence[TurnIssues], taxonomy: Taxonomy) -> dict[str, float]:

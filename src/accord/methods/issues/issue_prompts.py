@@ -1,21 +1,27 @@
-"""Prompts for issue annotation: taxonomy, fenced dialogue, and the form of a verdict.
+"""Prompts for issue annotation, and the parser of verdicts.
 
 SODA-EVAL, table 11: explain, then rate. The part shared by all prompts about one dialogue comes first, for prefix
 caches.
+
+The parser reads issues and score by form only and never guesses. A reply with two verdicts, or with text before the
+verdict, could quote the transcript and is not read. Unreadable parts are counted by reason and never become an issue or
+a score.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from accord.edges import BadInput, UnknownName
+from accord.edges import BadInput, UnknownName, sendable
 from accord.models import (
     ChatMessage,
+    Failure,
     Prompt,
     documents_of,
     estimated_usage,
@@ -30,9 +36,11 @@ from accord.values import (
     MAX_SCORE,
     MIN_SCORE,
     Conversation,
+    Issue,
     IssueAnnotation,
     JsonSchema,
     Sample,
+    Signature,
     Taxonomy,
     Turn,
     content_hash,
@@ -43,7 +51,6 @@ STYLES = (FULL, COMPACT)
 PROMPTS = ("shared", "turn", "dialogue", "example", "repair", "kinds", "again")
 MOST_SHOTS = 5
 TOKENS_A_TURN, TOKENS_AROUND = 400, 50
-TEMPERATURE = 0.0
 
 
 @dataclass(frozen=True)
@@ -91,16 +98,18 @@ class IssuePromptBuilder:
     """Prompts of issue annotation.
 
     Attributes:
-        taxonomy: Kinds of issues.
         by_schema: True if the model supports JSON Schema.
-        shots: Examples.
         style: `full`; or `compact`, for single turns and a model fine-tuned on the taxonomy (SODA-EVAL, table 12).
+        together: True if one request covers several turns of a dialogue.
+        context: Tokens of one request and its answer, if known.
     """
 
     taxonomy: Taxonomy
     by_schema: bool = True
     shots: tuple[Shot, ...] = ()
     style: str = FULL
+    together: bool = True
+    context: int | None = None
 
     def __post_init__(self) -> None:
         if self.style not in STYLES:
@@ -116,9 +125,25 @@ class IssuePromptBuilder:
         shots = [[[turn.to_json() for turn in shot.turns], shot.turn, shot.verdict] for shot in self.shots]
         return content_hash([[template(name).template for name in PROMPTS], shots, self.taxonomy.hash], length=8)
 
+    def signature(self, model: str) -> str:
+        """Return the signature of a model's annotations."""
+        return str(
+            Signature.of(
+                "issues", model=model, taxonomy=f"{self.taxonomy.name} {self.taxonomy.hash}", prompt=self.hash,
+                via="dialogue" if self.together else "turn", context=self.context,
+            )
+        )  # fmt: skip
+
     def to_json(self) -> dict[str, Any]:
         """Return style, hash and taxonomy as JSON."""
         return {"style": self.style, "hash": self.hash, "taxonomy": self.taxonomy.model_dump(mode="json")}
+
+    def shown(self, sample: Sample) -> Sample:
+        """Return a turn with as many earlier turns as fit into the context; `BadInput` if too few tokens are left."""
+        if self.context is None:
+            return sample
+        bare = self.of_turn(Sample(Conversation("", (Turn("user", ""),)), 0))
+        return fit_to_context(sample, room_left(estimated_usage(bare).total, self.context, "issues: context"))
 
     def of_turn(self, shown: Sample) -> Prompt:
         """Return the request about one turn, given the turns before it."""
@@ -144,19 +169,6 @@ class IssuePromptBuilder:
         messages = (*prompt.messages, ChatMessage("assistant", reply[: 4 * prompt.max_tokens] or "-"), repair)
         return Prompt(messages, prompt.max_tokens, prompt.temperature, schema=prompt.schema, repeat=1)
 
-    def room(self, context: int, setting: str) -> int:
-        """Return the estimated tokens for the dialogue in a request about one turn.
-
-        Raises:
-            BadInput: Taxonomy and examples leave too little room.
-        """
-        bare = self.of_turn(Sample(Conversation("", (Turn("user", ""),)), 0))
-        return room_left(estimated_usage(bare).total, context, setting)
-
-    def shown(self, sample: Sample, context: int | None, setting: str = "issues: context") -> Sample:
-        """Return a turn with as many earlier turns as fit."""
-        return sample if context is None else fit_to_context(sample, self.room(context, setting))
-
     def _shared(self, shown: Sample) -> str:
         examples = "".join(map(_example, self.shots))
         parts = {"taxonomy": told_taxonomy(self.taxonomy), "examples": examples, **_material(shown)}
@@ -164,7 +176,7 @@ class IssuePromptBuilder:
 
     def _prompt(self, name: str, parts: Mapping[str, Any], tokens: int, schema: JsonSchema) -> Prompt:
         text = template(name).substitute(parts).strip()
-        return Prompt((ChatMessage("user", text),), tokens, TEMPERATURE, schema=schema if self.by_schema else None)
+        return Prompt((ChatMessage("user", text),), tokens, 0.0, schema=schema if self.by_schema else None)
 
 
 FORM = '{"issues": [{"type": KIND, "comment": "...", "quote": "..."}, ...], "comment": "...", "score": 1 to 5}'
@@ -214,7 +226,7 @@ def shots_of(pairs: Sequence[tuple[Conversation, IssueAnnotation]], count: int, 
     """Draw up to `count` examples by a seed from short dialogues, alternating with and without issues."""
     drawn = list(pairs)
     random.Random(seed).shuffle(drawn)
-    fits = [(c, a) for c, a in drawn if a.target.turn is not None and _size(c, a.target.turn) <= LONGEST]
+    fits = [(c, a) for c, a in drawn if sum(len(turn.content) for turn in c.up_to(a.target.turn)) <= LONGEST]
     kinds = [[pair for pair in fits if bool(pair[1].issues) is has_issues] for has_issues in (True, False)]
     shots: list[Shot] = []
     used: set[str] = set()
@@ -240,5 +252,145 @@ def verdict_of(assessment: IssueAnnotation) -> dict[str, object]:
     return {"issues": issues, "comment": assessment.comment, "score": assessment.score}
 
 
-def _size(conversation: Conversation, turn: int) -> int:
-    return sum(len(message.content) for message in conversation.up_to(turn))
+# --- parsing --------------------------------------------------------------------------------------------------------
+
+NO_VERDICT = "no verdict"
+"""Reason of a `Failure` for a reply that cannot be read; its detail says why."""
+
+LONGEST_TEXT = 1000
+"""Characters of a comment or a quote; longer ones are cut."""
+MOST_ISSUES = 50
+
+_FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\n?(.*?)\n?[ \t]*```(.*)", re.DOTALL)
+_DIGITS = re.compile(r"\s*([0-9])(?:\.0+)?\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A model's verdict on one reply: issues of any type, and in `losses` the reasons for unreadable parts."""
+
+    issues: tuple[Issue, ...]
+    score: int
+    comment: str
+    losses: tuple[str, ...] = ()
+
+
+class _RepeatedKey(ValueError):
+    """A JSON object has a key twice."""
+
+
+def read_verdict(text: str) -> Verdict | Failure:
+    """Read the verdict on one reply: `{"issues": [{"type", "comment", "quote"}], "score": 1..5, "comment"}`.
+
+    The verdict may be in one code fence, and text may follow it.
+    """
+    content = _only_object(text)
+    return content if isinstance(content, Failure) else _read(content)
+
+
+def read_verdicts(text: str, turns: Sequence[int]) -> dict[int, Verdict | Failure]:
+    """Read verdicts on several replies, `{"turns": [{"turn": 3, ...}, ...]}`; every turn has an entry."""
+    content = _only_object(text)
+    entries = content.get("turns") if isinstance(content, dict) else None
+    if not isinstance(entries, list):
+        reason = content if isinstance(content, Failure) else _unreadable("no list of turns")
+        return dict.fromkeys(turns, reason)
+    by_turn: dict[int, Verdict | Failure] = {}
+    for entry in entries:
+        turn = _whole(entry.get("turn")) if isinstance(entry, dict) else None
+        if turn in turns and turn is not None:
+            by_turn[turn] = _unreadable("two verdicts on one turn") if turn in by_turn else _read(entry)
+    return {turn: by_turn.get(turn, _unreadable("no verdict on this turn")) for turn in turns}
+
+
+def _unreadable(reason: str) -> Failure:
+    return Failure(NO_VERDICT, reason)
+
+
+def _only_object(text: str) -> dict[str, Any] | Failure:
+    """Return the JSON object at the beginning of a text, plain or fenced."""
+    body = text.strip().removeprefix("\ufeff").lstrip()
+    fenced = _FENCED.match(body)
+    body, after = (fenced[1].strip(), fenced[2]) if fenced else (body, "")
+    if not body:
+        return _unreadable("empty reply")
+    if not body.startswith("{"):
+        return _unreadable("text before the verdict" if "{" in body else "no JSON object")
+    try:
+        content, end = _decoder.raw_decode(body)
+    except _RepeatedKey:
+        return _unreadable("duplicate key")
+    except (ValueError, RecursionError):
+        return _unreadable("broken or truncated JSON")
+    if _more(body[end:] + after):
+        return _unreadable("more than one verdict")
+    return content if isinstance(content, dict) else _unreadable("no JSON object")
+
+
+def _more(rest: str) -> bool:
+    """Return True if the rest could contain another verdict."""
+    return "{" in rest and ('"score"' in rest or '"issues"' in rest)
+
+
+def _read(content: Mapping[str, Any]) -> Verdict | Failure:
+    score = _score(content.get("score"))
+    if score is None:
+        return _unreadable("no score" if content.get("score") is None else "score outside 1 to 5")
+    entries = content.get("issues")
+    if not isinstance(entries, list):
+        return _unreadable("no list of issues")
+    losses: list[str] = []
+    issues = tuple(_stated(entries[:MOST_ISSUES], losses))
+    losses += ["too many issues"] * max(len(entries) - MOST_ISSUES, 0)
+    comment = content.get("comment", "")
+    if not isinstance(comment, str):
+        losses.append("comment is not text")
+        comment = ""
+    return Verdict(issues, score, _text(comment), tuple(losses))
+
+
+def _stated(entries: Sequence[Any], losses: list[str]) -> Iterator[Issue]:
+    for entry in entries:
+        if not isinstance(entry, dict):
+            losses.append("issue is not an object")
+            continue
+        kind, comment, quote = entry.get("type"), entry.get("comment", ""), entry.get("quote") or ""
+        if not isinstance(kind, str) or not kind.strip():
+            losses.append("issue without a type")
+        elif not isinstance(comment, str) or not isinstance(quote, str):
+            losses.append("comment or quote of an issue is not text")
+        else:
+            yield Issue(_text(kind)[:100], _text(comment), _text(quote))
+
+
+def _score(value: Any) -> int | None:
+    """Return an integer from 1 to 5, or its digit as text."""
+    digit = _DIGITS.fullmatch(value) if isinstance(value, str) else None
+    number = int(digit[1]) if digit else _whole(value)
+    return number if number is not None and MIN_SCORE <= number <= MAX_SCORE else None
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if value == value // 1 else None
+
+
+def _text(text: str) -> str:
+    """Return a text in one line without characters that pages and files cannot hold."""
+    valid = text if text.isascii() else sendable(text).replace("\ufffd", "")
+    return " ".join(valid.replace("\0", "").split())[:LONGEST_TEXT]
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise _RepeatedKey
+    return content
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is not valid JSON")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from itertools import chain
 from typing import Any, Literal
 
 from pydantic import Field
 
-from accord.edges import BadInput, BudgetReached, read_json_file, validate
+from accord.edges import BadInput, BudgetReached, read_json_file
 from accord.evidence import (
     EvidenceTable,
     GatheredEvidence,
@@ -28,10 +28,9 @@ from accord.evidence import (
     sources,
 )
 from accord.formats import REPEAT
-from accord.methods.issues.annotate import FinderOptions, annotate
+from accord.methods.issues.annotate import annotate, judged_turns
 from accord.methods.issues.evidence import LOWEST_SCORE, SCORE, WORST, assessed, issue_table, kind_question, probable
-from accord.methods.issues.issue_prompts import SHIPPED_SHOTS, IssuePromptBuilder
-from accord.methods.issues.selection import judged_turns
+from accord.methods.issues.issue_prompts import NO_VERDICT, SHIPPED_SHOTS, IssuePromptBuilder
 from accord.models import (
     FINDER,
     HF,
@@ -151,14 +150,7 @@ class IssueCounts:
 
 @dataclass(frozen=True)
 class DetectedIssues:
-    """Annotations of some conversations.
-
-    Attributes:
-        signature: Signature of the annotations.
-        annotations: Annotations by conversation, in the order of turns.
-        reasons: Reasons for turns without annotation.
-        counts: Counts of the run.
-    """
+    """Annotations by conversation, in the order of turns; reasons for turns without annotation; counts of the run."""
 
     signature: str
     annotations: Mapping[str, Sequence[IssueAnnotation]]
@@ -192,24 +184,16 @@ class Issues(Source):
     def read_labels(self, labels: Labels) -> Labels:
         """Return labels with this taxonomy's kinds, and `issue:KIND` as `KIND`."""
         named = {ISSUE + name: name for name in self.taxonomy.names}
-        labels_by_kind = Labels(
-            (replace(label, question=named.get(label.question, label.question)) for label in labels), labels.groups
-        )
-        other = self.settings.labels
-        return (
-            labels_by_kind
-            if other is None
-            else translated(labels_by_kind, load_taxonomy(other, self.context.folder), self.taxonomy)
-        )
+        by_kind = (replace(label, question=named.get(label.question, label.question)) for label in labels)
+        own, other = Labels(by_kind, labels.groups), self.settings.labels
+        return own if other is None else translated(own, load_taxonomy(other, self.context.folder), self.taxonomy)
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return the issues of each sample; turns without annotation are annotated."""
         if self.settings.by == "judge":
             return self._chosen((yield from self._judged(samples)))
         detected = yield from self.detect(_conversations(samples))
-        annotations = [
-            annotation for of_conversation in detected.annotations.values() for annotation in of_conversation
-        ]
+        annotations = chain.from_iterable(detected.annotations.values())
         table = issue_table(samples, assessed(annotations), self.taxonomy, detected.signature, detected.reasons)
         return self._chosen(replace(table, notes=self._notes(samples, detected.annotations)))
 
@@ -225,17 +209,13 @@ class Issues(Source):
         return GatheredEvidence(len(detected.annotations), 0, Counter(detected.counts.unassessed), detected.counts)
 
     def detect(self, conversations: Sequence[Conversation]) -> Flow[DetectedIssues]:
-        """Return the annotations of some conversations; a finder is asked about turns without one.
-
-        Raises:
-            BudgetReached: The budget is spent; annotations so far are stored.
-        """
+        """Return the annotations of some conversations; a finder is asked about turns without one."""
         counts = IssueCounts()
-        asking, name = None, ""
+        guidance, name = None, ""
         if self.settings.by == "chat":
             [finder] = yield [Request(FINDER, ModelQuery())]
-            asking, name = asking_of(self.settings, self.taxonomy, finder, self.context.folder), finder.name
-        signature = (yield from self._recorded()) if asking is None else asking.signature(name)
+            guidance, name = self._guidance(finder), finder.name
+        signature = (yield from self._recorded()) if guidance is None else guidance.signature(name)
         by_conversation: dict[str, list[IssueAnnotation]] = {}
         reasons: dict[Target, str] = {}
         for start in range(0, len(conversations), DIALOGUES_AT_ONCE):
@@ -248,19 +228,11 @@ class Issues(Source):
                 for conversation in part
                 if (turns := self._missing(conversation, by_conversation.get(conversation.id, ()), counts))
             ]
-            if asking is None or not missing:
+            if guidance is None or not missing:
                 continue
-            flows = [
-                to_role(
-                    FINDER,
-                    annotate(conversation, turns, asking, name),
-                    "dialogues assessed",
-                    stand_in=_stand_in,
-                    most=_worst,
-                )
-                for conversation, turns in missing
-            ]
-            results = [annotation for annotations in (yield from together(flows)) for annotation in annotations]
+            flows = [annotate(conversation, turns, guidance, name) for conversation, turns in missing]
+            asked = [to_role(FINDER, flow, "dialogues assessed", stand_in=_stand_in, most=_worst) for flow in flows]
+            results = list(chain.from_iterable((yield from together(asked))))
             new = [annotation for annotation in results if isinstance(annotation, IssueAnnotation)]
             yield [Request(STORE, StoreWrite(partial(_keep, new)))]
             for annotation in results:
@@ -280,10 +252,8 @@ class Issues(Source):
 
     def _missing(self, conversation: Conversation, known: Iterable[IssueAnnotation], counts: IssueCounts) -> list[int]:
         """Return the turns to annotate that have no annotation, and count them."""
-        selection, known_turns = (
-            judged_turns(conversation, self.settings.all_speakers),
-            {annotation.target.turn for annotation in known},
-        )
+        selection = judged_turns(conversation, self.settings.all_speakers)
+        known_turns = {annotation.target.turn for annotation in known}
         missing = [turn for turn in selection.turns if turn not in known_turns]
         counts.dialogues += 1
         counts.turns += len(selection.turns)
@@ -292,12 +262,26 @@ class Issues(Source):
         counts.odd += selection.odd
         return missing
 
-    def _recorded(self) -> Flow[str]:
-        """Return the signature of the imported annotations.
+    def _guidance(self, finder: ModelInfo) -> IssuePromptBuilder:
+        """Return the prompts for a chat model; a model fine-tuned by Accord gets those of its training."""
+        made = self.context.folder / finder.name.removeprefix(HF) / MADE
+        if finder.name.startswith(HF) and made.is_file():
+            training = read_json_file(made)["guidance"]
+            builder = IssuePromptBuilder(self.taxonomy, False, (), training["style"], False, finder.context)
+            if builder.hash != training["hash"]:
+                raise BadInput(
+                    f"{finder.name} learned another version of the taxonomy {training['taxonomy']['name']!r} than the "
+                    f"project's {self.taxonomy.name!r}. Use the same one, or fine-tune the model again"
+                )
+            return builder
+        is_remote, settings = not in_process(finder.name), self.settings
+        example_kinds = {entry["type"] for shot in SHIPPED_SHOTS for entry in shot.verdict["issues"]}
+        shots = SHIPPED_SHOTS if settings.examples and example_kinds <= set(self.taxonomy.names) else ()
+        together = settings.whole_dialogue and is_remote
+        return IssuePromptBuilder(self.taxonomy, is_remote, shots, together=together, context=finder.context)
 
-        Raises:
-            BadInput: No annotations of that model were imported, or several sets.
-        """
+    def _recorded(self) -> Flow[str]:
+        """Return the signature of the imported annotations; `BadInput` unless the model has exactly one set."""
         [makers] = yield [Request(STORE, StoreRead(lambda store: IssueAnnotations(store).makers()))]
         named = [name for name in makers if f"|model:{self.settings.model}|" in name and REPEAT not in name]
         if len(named) != 1:
@@ -324,52 +308,35 @@ class Issues(Source):
         """Return the columns of the settings; columns of one kind are parts of that kind for attributions."""
         kinds = {ISSUE + name: name for name in self.taxonomy.names}
         parts = {**kinds, **{f"{column}{WORST}": name for column, name in kinds.items()}}
-        places = [
+        chosen = table.select([
             place
             for place, column in enumerate(table.columns)
             if self.settings.columns == "all" or column.name in parts or column.name in {SCORE, LOWEST_SCORE}
-        ]
-        columns = tuple(replace(table.columns[place], part_of=parts.get(table.columns[place].name)) for place in places)
-        return replace(table, columns=columns, values=table.values[:, places], present=table.present[:, places])
+        ])  # fmt: skip
+        return replace(chosen, columns=tuple(replace(c, part_of=parts.get(c.name)) for c in chosen.columns))
 
     def _notes(self, samples: Sequence[Sample], found: Mapping[str, Sequence[IssueAnnotation]]) -> dict[Target, Note]:
         """Return the issues of each sample, and a warning if turns of it have no annotation."""
         notes = {}
         for sample in samples:
-            annotations = [
-                annotation
-                for annotation in found.get(sample.conversation.id, ())
-                if sample.turn in {None, annotation.target.turn}
-            ]
+            own = [each for each in found.get(sample.conversation.id, ()) if sample.turn in {None, each.target.turn}]
             turns = set(judged_turns(sample.conversation, self.settings.all_speakers).turns)
-            missing = turns - {annotation.target.turn for annotation in annotations} if sample.turn is None else set()
-            warning = (
-                f"{PART}: {len(missing)} of {len(turns)} turns have no annotation" if annotations and missing else None
-            )
-            values = {"issues": issue_rows(annotations)} if any(annotation.issues for annotation in annotations) else {}
-            if values or warning:
-                notes[sample.target] = Note(values, warning)
+            missing = turns - {each.target.turn for each in own} if own and sample.turn is None else set()
+            warning = f"{PART}: {len(missing)} of {len(turns)} turns have no annotation" if missing else None
+            rows = [
+                {"turn": each.target.turn, "score": each.score, **issue.to_json()}
+                for each in own
+                for issue in each.issues
+            ]
+            if rows or warning:
+                notes[sample.target] = Note({"issues": rows} if rows else {}, warning)
         return notes
-
-
-def issues_source(settings: Mapping[str, Any], context: SourceContext) -> Issues:
-    """Return the source `issues`, for callers that need more than evidence.
-
-    Raises:
-        BadInput: A setting does not exist, or has an invalid value.
-    """
-    made = Issues(validate(IssueSettings, dict(settings), "sources: issues"), context)
-    made.name = "issues"
-    return made
 
 
 def translated(labels: Labels, source: Taxonomy, to_: Taxonomy) -> Labels:
     """Return the labels with kinds of one taxonomy as kinds of another (SODA-EVAL, appendix A).
 
-    If several kinds correspond to one, a label of any kind counts.
-
-    Raises:
-        UnknownName: The source taxonomy names no counterparts in the other one.
+    If several kinds correspond to one, a label of any kind counts. `UnknownName` without counterparts in the other one.
     """
     names = {name: other for kind, other in source.counterparts(to_.name).items() for name in (kind, ISSUE + kind)}
     unchanged: list[Label] = []
@@ -382,52 +349,6 @@ def translated(labels: Labels, source: Taxonomy, to_: Taxonomy) -> Labels:
             if key not in translated_labels or label.value == 1:
                 translated_labels[key] = replace(label, question=names[label.question], wording=None)
     return Labels([*unchanged, *translated_labels.values()], labels.groups)
-
-
-def asking_of(settings: IssueSettings, taxonomy: Taxonomy, finder: ModelInfo, folder: Path = Path()) -> FinderOptions:
-    """Return the options of a chat model; a model fine-tuned by Accord gets the prompts of its training.
-
-    Args:
-        settings: Settings of the source.
-        taxonomy: Kinds of issues.
-        finder: The model.
-        folder: Folder that the path of a model `hf:FOLDER` starts from.
-
-    Raises:
-        BadInput: A fine-tuned model learned another taxonomy.
-    """
-    is_in_process = in_process(finder.name)
-    training = tuned_with(folder / finder.name.removeprefix(HF)) if finder.name.startswith(HF) else None
-    if training is not None:
-        builder = IssuePromptBuilder(taxonomy, by_schema=False, style=training["style"])
-        if builder.hash != training["hash"]:
-            raise BadInput(
-                f"{finder.name} learned another version of the taxonomy {training['taxonomy']['name']!r} than the "
-                f"project's {taxonomy.name!r}. Use the same one, or fine-tune the model again"
-            )
-        return FinderOptions(builder, together=False, context=finder.context)
-    example_kinds = {entry["type"] for shot in SHIPPED_SHOTS for entry in shot.verdict["issues"]}
-    shots = SHIPPED_SHOTS if settings.examples and example_kinds <= set(taxonomy.names) else ()
-    return FinderOptions(
-        IssuePromptBuilder(taxonomy, not is_in_process, shots),
-        settings.whole_dialogue and not is_in_process,
-        finder.context,
-    )
-
-
-def tuned_with(folder: str | Path) -> dict[str, Any] | None:
-    """Return the prompt settings of a fine-tuned model's training; `None` for any other folder."""
-    made = Path(folder) / MADE
-    return read_json_file(made)["guidance"] if made.is_file() else None
-
-
-def issue_rows(found: Iterable[IssueAnnotation]) -> list[dict[str, Any]]:
-    """Return issues as JSON rows, turn by turn."""
-    return [
-        {"turn": annotation.target.turn, "score": annotation.score, **issue.to_json()}
-        for annotation in found
-        for issue in annotation.issues
-    ]
 
 
 def turns_of(samples: Iterable[Sample], all_speakers: bool = False) -> list[Sample]:
@@ -458,14 +379,13 @@ def _conversations(samples: Iterable[Sample]) -> list[Conversation]:
 
 
 def _why(result: Unannotated) -> str:
-    return result.detail if result.reason == "no verdict" else result.reason
+    return result.detail if result.reason == NO_VERDICT else result.reason
 
 
 def _worst(prompt: Prompt) -> Reply:
     """Return the reply with the most follow-up requests.
 
-    A reply about a dialogue is unreadable, so that each turn needs its own request. A reply about a turn has a loss,
-    which repeats the request, and an issue of an unknown kind, which adds one. A reply with kinds is not a list.
+    One about a dialogue is unreadable. One about a turn has a loss, which repeats the request, and an unknown kind.
     """
     issue = {"type": "an unknown kind", "comment": "", "quote": ""}
     return Reply(json.dumps({"issues": [issue, None], "comment": "", "score": 3}))

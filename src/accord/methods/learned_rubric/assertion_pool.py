@@ -25,7 +25,6 @@ from accord.methods.learned_rubric.assertion_writer import (
     PROMPTS,
     SHOWN,
     Assertion,
-    DistinctAssertions,
     RubricPromptBuilder,
     WrittenAssertions,
     deduplicate,
@@ -96,11 +95,7 @@ class WriterOptions:
 
     @classmethod
     def by(cls, writer: ModelInfo, settings: WritingSettings, folder: Path = Path()) -> WriterOptions:
-        """Return the options of a writer; relative paths in the settings start from `folder`.
-
-        Raises:
-            BadInput: A file is unusable.
-        """
+        """Return the options of a writer; relative paths start from `folder`. `BadInput` if a file is unusable."""
         task = None if settings.task is None else load_task(folder / settings.task)
         prompts = None if settings.prompts is None else load_prompts(folder / settings.prompts)
         return cls(settings, RubricPromptBuilder(task, prompts, by_schema=not in_process(writer.name)), writer.context)
@@ -108,10 +103,9 @@ class WriterOptions:
 
 @dataclass
 class WrittenPool:
-    """Assertions written from some conversations.
+    """Assertions written from some conversations, SAT before DSAT.
 
     Attributes:
-        assertions: The pool, SAT before DSAT.
         counts: Counts of conversations, reasons and assertions.
         left_out: Dropped assertions by reason.
         failures: Failed prompts by reason.
@@ -191,17 +185,9 @@ Write = Callable[[Sequence[AssertionReason], Polarity, RubricPromptBuilder], Pro
 def write_pool(
     writing: WriterOptions, studied: ClassifiedSamples, name: str = "", write: Write | None = None
 ) -> Flow[WrittenPool]:
-    """Write a pool of assertions from conversations with good and bad ratings.
+    """Write a pool of assertions from conversations with good and bad ratings; `BadInput` if none was written.
 
-    Args:
-        writing: Options of the writer.
-        studied: The conversations.
-        name: System name for progress messages.
-        write: Alternative function that writes the assertions of one class from its reasons, without de-duplication.
-
-    Raises:
-        BadInput: No assertion was written, or a conversation does not fit into the model's context.
-        BudgetReached: The budget is spent; the same flow continues from there.
+    `name` is for progress messages; `write` replaces writing the assertions of one class, without de-duplication.
     """
     guidance, most = writing.guidance, writing.settings.reasons
     show = windowed(guidance, writing.context, most)
@@ -215,10 +201,8 @@ def write_pool(
     source = _SourceText.of(studied.samples, guidance)
     reasons = {side: [r for result in results if result.side is side for r in result.reasons] for side in Polarity}
     purpose = f"written {name}".strip()
-    parts = [
-        _write_class(pool, writing, *class_and_reasons, source, purpose, write) for class_and_reasons in reasons.items()
-    ]
-    pool.assertions = [class_and_reasons for part in (yield from together(parts)) for class_and_reasons in part]
+    parts = [_write_class(pool, writing, side, some, source, purpose, write) for side, some in reasons.items()]
+    pool.assertions = [assertion for part in (yield from together(parts)) for assertion in part]
     pool.check()
     return pool
 
@@ -235,14 +219,12 @@ def _write_class(
     pool.left_out += written.left_out
     public = pool.without_private(written.assertions, source)
     if write is not None:
-        distinct = DistinctAssertions(public)
+        distinct = WrittenAssertions(public)
     elif settings.deduplicate == "model":
         distinct = yield from _to_writer(deduplicate(public, guidance), purpose, settings.reasons)
     else:
         vectors = yield [Request(EMBEDDER, EmbeddingText(settings.embedder, assertion.text)) for assertion in public]
-        distinct = deduplicate_by_cosine(
-            public, np.array(vectors) if public else np.zeros((0, 1)), settings.min_similarity
-        )
+        distinct = deduplicate_by_cosine(public, np.array(vectors), settings.min_similarity)
     pool.failed(distinct.failures)
     pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=distinct.repeated)
     return distinct.assertions
@@ -327,10 +309,7 @@ class PrivateNames:
         """Return the private details in a text, in order."""
         identifiers = [match[0].strip() for match in _IDENTIFIERS.finditer(text)]
         text = text.replace("’", "'")
-        return [
-            *identifiers,
-            *(match[0] for match in _WORD.finditer(text) if self._names(match[0], text[: match.start()])),
-        ]
+        return identifiers + [m[0] for m in _WORD.finditer(text) if self._names(m[0], text[: m.start()])]
 
     def _names(self, word: str, before: str) -> bool:
         """Return True for a name: capitalized inside a sentence, or never seen in lower case."""
@@ -400,11 +379,6 @@ def asking(rubric: Rubric, questions: Iterable[str]) -> Rubric:
     return rubric.model_copy(update={"questions": chosen, "main": chosen[0].id})
 
 
-def seen_in(train: Training) -> list[str]:
-    """Return the ids of the training conversations."""
-    return [sample.conversation.id for sample in train.samples]
-
-
 def checked_pool(pool: Rubric, train: Training) -> Rubric:
     """Return a user's pool with the main question; `BadInput` if a judge cannot answer its assertions."""
     if not pool.assertions:
@@ -418,7 +392,13 @@ def checked_pool(pool: Rubric, train: Training) -> Rubric:
             raise BadInput(f"assertion {question.id!r} of {pool.name!r} has no ordered options for a judge")
         if question.id == main.id:
             raise BadInput(f"assertion {question.id!r} of {pool.name!r} has the id of the main question. Rename it")
-    return rubric_of(pool.assertions, main, pool.name, pool.instructions, [*pool.learned_on, *seen_in(train)])
+    return rubric_of(
+        pool.assertions,
+        main,
+        pool.name,
+        pool.instructions,
+        [*pool.learned_on, *(sample.conversation.id for sample in train.samples)],
+    )
 
 
 def checked_given(name: str, given: Rubric, main: Question) -> Rubric:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, UnknownName
-from accord.evidence import Column, EvidenceTable, Note, Ratings, Training, ratings
+from accord.evidence import Column, EvidenceTable, Note, Training, ratings
 from accord.methods.learned_rubric.selection_policies import (
     BAD,
     GOOD,
@@ -50,10 +50,10 @@ FEWEST = 2
 
 @dataclass(frozen=True)
 class RatingClasses:
-    """Rows of the evidence table with a good or bad mean rating.
+    """Targets with a good or bad mean rating.
 
     Attributes:
-        row: (n,) rows.
+        row: (n,) indices of the targets.
         good: (n,) mask of good ones.
         undecided: (m,) rows with a mean between bad and good.
         contradicted: Number of rows with both good and bad ratings.
@@ -75,13 +75,17 @@ def cuts(question: Question, settings: SelectionSettings) -> tuple[float, float]
     return low, high
 
 
-def verdicts(rated: Ratings, question: Question, settings: SelectionSettings, fewest: int = 0) -> RatingClasses:
-    """Return the class of each rated row by its mean rating.
+def verdicts(
+    targets: Iterable[Target], labels: Labels, question: Question, settings: SelectionSettings, fewest: int = 0
+) -> RatingClasses:
+    """Return the class of each rated target by its mean rating; rows are indices of the targets.
 
-    Raises:
-        BadInput: The cuts overlap, or fewer than `fewest` rows are good, or bad.
+    `BadInput` if the question compares, the cuts overlap, or fewer than `fewest` targets are good, or bad.
     """
+    if question.compares:
+        raise BadInput(f"{question.id!r} compares two conversations; learning a rubric needs ratings of single ones")
     low, high = cuts(question, settings)
+    rated = ratings(EvidenceTable.from_rows([], {target: {} for target in targets}), labels, question)
     rows, place = np.unique(rated.row, return_inverse=True)
     count = np.bincount(place, minlength=len(rows))
     mean = np.bincount(place, weights=rated.value, minlength=len(rows)) / np.maximum(count, 1)
@@ -100,22 +104,7 @@ def verdicts(rated: Ratings, question: Question, settings: SelectionSettings, fe
     return RatingClasses(rows[decided], is_good, rows[~decided], int(((lowest <= low) & (highest >= high)).sum()))
 
 
-def verdicts_of(
-    targets: Iterable[Target], labels: Labels, question: Question, settings: SelectionSettings, fewest: int = 0
-) -> RatingClasses:
-    """Return the class of each rated target; rows are indices of the targets.
-
-    Raises:
-        BadInput: As for `verdicts`; or the question compares, or its scale has no order.
-    """
-    if question.compares:
-        raise BadInput(f"{question.id!r} compares two conversations; learning a rubric needs ratings of single ones")
-    bare = EvidenceTable.from_rows([], {target: {} for target in targets})
-    return verdicts(ratings(bare, labels, question), question, settings, fewest)
-
-
-@dataclass(frozen=True)
-class ClassifiedSamples:
+class ClassifiedSamples(NamedTuple):
     """Samples that annotators rated good or bad, their (n,) mask, and the number with contradicting labels."""
 
     samples: Sequence[Sample]
@@ -125,26 +114,18 @@ class ClassifiedSamples:
     @classmethod
     def of(cls, train: Training, settings: SelectionSettings, fewest: int = FEWEST) -> ClassifiedSamples:
         """Return the samples of one side; `BadInput` if fewer than `fewest` are good, or bad."""
-        classes = verdicts_of(train.targets, train.labels, train.question, settings, fewest)
+        classes = verdicts(train.targets, train.labels, train.question, settings, fewest)
         return cls([train.samples[row] for row in classes.row], classes.good, classes.contradicted)
 
 
 # --- a judge's answers as points -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AssertionPoints:
-    """(P, n) thousandths of a point from 0 to 10,000, 5,000 without an answer; and a mask of missing answers."""
-
-    values: Whole
-    missing: Flags
-
-
-def points(evidence: EvidenceTable, questions: Sequence[str], reading: str) -> AssertionPoints:
+def points(evidence: EvidenceTable, questions: Sequence[str], reading: str) -> tuple[Whole, Flags]:
     """Return answers as points: the expectation of each distribution, or its mode.
 
-    Raises:
-        BadInput: The evidence has no answers to a question.
+    Returns:
+        (P, n) thousandths of a point from 0 to 10,000, 5,000 without an answer; and a mask of missing answers.
     """
     values = np.full((len(questions), len(evidence)), TOP // 2, dtype=np.int32)
     missing = np.zeros(values.shape, dtype=bool)
@@ -155,7 +136,7 @@ def points(evidence: EvidenceTable, questions: Sequence[str], reading: str) -> A
         values[row, known] = np.rint(place_of_row[known] * 10 * POINT)
         not_applicable = [evidence.absences.get((target, name)) == NOT_APPLICABLE for target in evidence.targets]
         missing[row] = ~known & ~np.array(not_applicable, dtype=bool)
-    return AssertionPoints(values, missing)
+    return values, missing
 
 
 def signed(values: Whole, sat: Flags, weights: Sequence[float]) -> Whole:
@@ -171,8 +152,7 @@ MOST_WEIGHT = 100_000
 """Maximum sum of weights, so that sums of thousandths fit into 32 bits."""
 
 
-@dataclass(frozen=True)
-class TrainingSide:
+class TrainingSide(NamedTuple):
     """A pool with (P,) names of its assertions and (C,) groups of its conversations."""
 
     names: Sequence[str]
@@ -191,10 +171,6 @@ class AssertionSelector:
         weights: Weight of an assertion in the sum, by id; 1 by default.
         settings: Settings of the selection.
         seed: Seed of the folds and of random policies.
-
-    Raises:
-        UnknownName: A class is neither `sat` nor `dsat`.
-        BadInput: The cuts between bad and good overlap.
     """
 
     def __init__(
@@ -213,11 +189,7 @@ class AssertionSelector:
         cuts(question, self.settings)
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
-        """Select assertions, and set the threshold and its window.
-
-        Raises:
-            BadInput: No question was answered, or there are too few good or bad conversations.
-        """
+        """Select assertions, and set the threshold and its window; `BadInput` for too few good or bad conversations."""
         side, settings = self.training_side(evidence, labels), self.settings
         pool, budgets = side.pool, [AssertionBudget(*pair) for pair in settings.budgets]
         alphas = settings.alphas if settings.policy == RUBICON else (0.0,)
@@ -236,7 +208,7 @@ class AssertionSelector:
         self.threshold_ = threshold_of(scores, pool.good)
         self.window_ = UncertaintyWindow.read(scores, pool.good, self.threshold_, settings.precision)
         rated = labels.on(self.question.id)
-        self.undecided_ = len(verdicts_of(rated.targets, rated, self.question, settings).undecided)
+        self.undecided_ = len(verdicts(rated.targets, rated, self.question, settings).undecided)
         self.contradicted_ = side.verdicts.contradicted
         self.classes_ = (int(pool.good.sum()), int((~pool.good).sum()))
         decided = (evidence.targets[row] for row in side.verdicts.row)
@@ -245,15 +217,14 @@ class AssertionSelector:
 
     def training_side(self, evidence: EvidenceTable, labels: Labels) -> TrainingSide:
         """Return the pool to select from; `BadInput` if no question was answered, or a class is missing."""
-        rated = ratings(evidence, labels, self.question)
-        classes = verdicts(rated, self.question, self.settings, FEWEST)
+        classes = verdicts(evidence.targets, labels, self.question, self.settings, FEWEST)
         answered = dict.fromkeys(c.question for c in evidence.columns if c.question and c.option is not None)
         names = list(self.classes) or [name for name in answered if name != self.question.id]
         if not names:
             raise BadInput(
                 "no judge answered an assertion. Configure one in accord.yaml: models: {judge: {model: NAME}}"
             )
-        values = points(evidence, names, self.settings.answers).values[:, classes.row]
+        values = points(evidence, names, self.settings.answers)[0][:, classes.row]
         sat = values[:, classes.good].mean(axis=1) >= values[:, ~classes.good].mean(axis=1)
         if self.classes:
             sat = np.array([self.classes[name] == Polarity.SAT for name in names])
@@ -277,17 +248,13 @@ class AssertionSelector:
 
     def _added(self, evidence: EvidenceTable) -> tuple[Floats, Flags]:
         """Return (P, n) points that each selected assertion adds to NetSAT, and a mask of missing answers."""
-        answers = points(evidence.align(self.columns_), self.names_, self.settings.answers)
-        return np.asarray(signed(answers.values, self.sat_, self._weights(self.names_)) / POINT), answers.missing
-
-    def parts(self, evidence: EvidenceTable) -> tuple[Floats, Floats]:
-        """Return the (n,) sums of the SAT and of the DSAT assertions, in points; the second one is negative."""
-        added, _ = self._added(evidence)
-        return added[self.sat_].sum(axis=0), added[~self.sat_].sum(axis=0)
+        values, missing = points(evidence.align(self.columns_), self.names_, self.settings.answers)
+        return np.asarray(signed(values, self.sat_, self._weights(self.names_)) / POINT), missing
 
     def outcome(self, evidence: EvidenceTable, good: Flags) -> NetSatOutcome:
         """Return the scores of some conversations with their true classes."""
-        sat, dsat = self.parts(evidence)
+        added, _ = self._added(evidence)
+        sat, dsat = added[self.sat_].sum(axis=0), added[~self.sat_].sum(axis=0)
         return NetSatOutcome(sat + dsat, good, self.threshold_, self.window_, self.settings.precision, sat, dsat)
 
     def measured(self, evidence: EvidenceTable, unseen: Mapping[Target, float] | None = None) -> EvidenceTable:
@@ -295,9 +262,6 @@ class AssertionSelector:
 
         A row with fewer than half of the assertions answered has no value. A target in `unseen` gets the score given
         there, which comes from assertions selected without it.
-
-        Raises:
-            BadInput: The evidence lacks an assertion, or its answers have another signature.
         """
         added, missing = self._added(evidence)
         held_out_scores = unseen or {}
@@ -399,16 +363,12 @@ class AssertionSelector:
 
 @dataclass(frozen=True)
 class NetSatOutcome:
-    """NetSAT of n conversations with their true classes, and the training side's threshold and window.
+    """NetSAT of n conversations in points with their true classes, and the training side's threshold and window.
 
     Attributes:
-        scores: (n,) points, the sum of `sat` and `dsat` (negative).
+        scores: (n,) sums of `sat` and `dsat`, the parts of both classes; `dsat` is negative.
         good: (n,) mask of good conversations.
-        threshold: Threshold of the training side.
-        window: Uncertainty window of the training side.
         precision: Required precision of the labels, such as .9.
-        sat: (n,) part of the SAT assertions.
-        dsat: (n,) part of the DSAT assertions.
     """
 
     scores: Floats
@@ -421,8 +381,8 @@ class NetSatOutcome:
 
     def take(self, rows: NDArray[np.intp]) -> NetSatOutcome:
         """Return some of the conversations, with repetitions."""
-        some = (self.scores[rows], self.good[rows], self.threshold, self.window, self.precision)
-        return NetSatOutcome(*some, self.sat[rows], self.dsat[rows])
+        parts = {name: getattr(self, name)[rows] for name in ("scores", "good", "sat", "dsat")}
+        return replace(self, **parts)
 
 
 def figures(tested: NetSatOutcome) -> dict[str, float | None]:

@@ -71,14 +71,7 @@ class RubricPromptBuilder:
     by_schema: bool = True
 
     def prompt(self, name: str, form: ListForm, principles: str = "", parts: Mapping[str, Any] | None = None) -> Prompt:
-        """Fill in a prompt file.
-
-        Args:
-            name: Name of the prompt file.
-            form: Form of the answer.
-            principles: Prompt file with design principles to insert.
-            parts: Further placeholders by name.
-        """
+        """Fill in a prompt file, with another one of design principles, and further placeholders by name."""
         principle_text = self._filled(principles, {}) if principles else ""
         values = {
             "domain": self.told_domain(),
@@ -187,11 +180,7 @@ def extraction_prompt(shown: Sample, side: Polarity, guidance: RubricPromptBuild
 
 
 def windowed(guidance: RubricPromptBuilder, context: int | None, most: int = MOST) -> Show:
-    """Return a function that shortens conversations so that a prompt and its answer fit into `context` tokens.
-
-    Raises:
-        BadInput: The prompt leaves too little room.
-    """
+    """Return a function that shortens conversations so that a prompt and its answer fit into `context` tokens."""
     if context is None:
         return lambda sample: sample
     bare = extraction_prompt(Sample(Conversation("", ())), Polarity.DSAT, guidance, most)
@@ -237,11 +226,12 @@ class Assertion:
 
 @dataclass
 class WrittenAssertions:
-    """Assertions in the order written, dropped ones by reason, and failed prompts."""
+    """Assertions in the order written, dropped ones by reason, number of duplicates, and failed prompts."""
 
     assertions: list[Assertion] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
+    repeated: int = 0
 
     def add(self, text: str, side: Polarity, reasons: tuple[AssertionReason, ...], most: int) -> None:
         """Keep an assertion unless it is too long, too short, a duplicate, or beyond the maximum."""
@@ -320,21 +310,12 @@ _REPEATS = ListForm(
 )
 
 
-@dataclass
-class DistinctAssertions:
-    """Distinct assertions, number of duplicates, and failed prompts."""
-
-    assertions: list[Assertion] = field(default_factory=list)
-    repeated: int = 0
-    failures: list[Failure] = field(default_factory=list)
-
-
-def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) -> PromptFlow[DistinctAssertions]:
+def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) -> PromptFlow[WrittenAssertions]:
     """Drop assertions of one class that repeat an earlier one according to the model; their reasons move to it.
 
     Assertions of a failed prompt are kept, and the failure is recorded.
     """
-    distinct = DistinctAssertions()
+    distinct = WrittenAssertions()
     for start in range(0, len(assertions), SHOWN):
         new = assertions[start : start + SHOWN]
         together = [*distinct.assertions, *new]
@@ -354,7 +335,7 @@ def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) 
 
 def deduplicate_by_cosine(
     assertions: Sequence[Assertion], vectors: NDArray[np.floating], alike: float = ALIKE
-) -> DistinctAssertions:
+) -> WrittenAssertions:
     """Drop assertions whose unit embeddings, (n, d), have a cosine of at least `alike` with an earlier one."""
     repeats: dict[int, int] = {}
     distinct_places: list[int] = []
@@ -364,7 +345,7 @@ def deduplicate_by_cosine(
             repeats[place] = distinct_places[int(cosines.argmax())]
         else:
             distinct_places.append(place)
-    return DistinctAssertions(_merged(assertions, repeats), len(repeats))
+    return WrittenAssertions(_merged(assertions, repeats), repeated=len(repeats))
 
 
 def _repeats(entries: Sequence[dict[str, Any]], kept: int, count: int) -> dict[int, int]:

@@ -6,11 +6,11 @@ The figures describe the rubric that is saved. It is not learned again from all 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import TypeAdapter
+from pydantic import Field
 
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Training, ask_rubric, counted_stems, pieces
@@ -75,12 +75,10 @@ class RubricFit:
     """A rubric selected from a pool, with the judge's answers to the whole pool about the training side.
 
     Attributes:
-        train: The training side.
-        decided: Its good and bad conversations.
+        decided: Good and bad conversations of the training side.
         written: The pool as the model wrote it.
         everything: The whole pool as a rubric.
         rubric: The selected assertions.
-        selector: The fitted selector.
         answers: Answers to the whole pool about the good and bad conversations.
     """
 
@@ -97,12 +95,6 @@ class RubricFit:
         is_plan = NOT_YET in self.answers.absences.values()
         return {question.id for question in self.everything.assertions} if is_plan else set(names)
 
-    def select_by(self, policy: str, settings: SelectionSettings) -> AssertionSelector:
-        """Fit a selector with another policy to the same pool and answers."""
-        other = settings.model_copy(update={"policy": policy})
-        selector = AssertionSelector.of_rubric(self.everything, self.train.question, other, self.train.seed)
-        return selector.fit(self.answers, self.train.labels)
-
 
 def fit_pool(written: WrittenPool, everything: Rubric, train: Training, settings: SelectionSettings) -> Flow[RubricFit]:
     """Judge the good and bad conversations by a whole pool, and select a rubric from it."""
@@ -115,34 +107,21 @@ def fit_pool(written: WrittenPool, everything: Rubric, train: Training, settings
 # --- values -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RubricScore:
-    """Statistics of one system on the held-out side.
+def system_row(
+    system: str, figures: Mapping[str, Estimate], unanswered: float | None = None, failed: str | None = None
+) -> dict[str, Any]:
+    """Return a flat row: each statistic by its name, the ends of its interval as `_low` and `_high`.
 
-    Attributes:
-        system: Name of the system.
-        figures: Statistics by name, with intervals.
-        unanswered: Share of missing answers, which count as neutral; from 0 to 1.
-        failed: Reason why there are no figures.
+    `unanswered` is the share of missing answers, which count as neutral; `failed` is the reason for missing statistics.
     """
+    row: dict[str, Any] = {"system": system, "unanswered": unanswered}
+    for name, figure in figures.items():
+        row |= {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
+    return row if failed is None else {**row, "failed": failed}
 
-    system: str
-    figures: Mapping[str, Estimate]
-    unanswered: float | None = None
-    failed: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a flat row: each statistic by its name, the ends of its interval as `_low` and `_high`."""
-        row: dict[str, Any] = {"system": self.system, "unanswered": self.unanswered}
-        for name, figure in self.figures.items():
-            row |= {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
-        return row if self.failed is None else {**row, "failed": self.failed}
-
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> RubricScore:
-        """Invert `to_json`."""
-        figures = {name: Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in NAMES}
-        return cls(row["system"], figures, row["unanswered"], row.get("failed"))
+def _figure(row: Mapping[str, Any], name: str) -> Estimate:
+    return Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"])
 
 
 @dataclass(frozen=True)
@@ -160,8 +139,6 @@ class AssertionFindings:
     """One selected assertion on the held-out side.
 
     Attributes:
-        id: Question id of the assertion.
-        text: The assertion.
         side: `sat` or `dsat`; `class` in JSON.
         weight: Factor of its points in NetSAT.
         separation: Difference of the classes' mean points, with its 95% interval.
@@ -172,7 +149,7 @@ class AssertionFindings:
 
     id: str
     text: str
-    side: str
+    side: Annotated[str, Field(alias="class")]
     weight: float
     separation: float
     separation_low: float | None
@@ -180,11 +157,6 @@ class AssertionFindings:
     reasons: int
     fails: float
     examples: Sequence[RubricExample]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values, `side` under the name `class`."""
-        row = asdict(self)
-        return {**row, "class": row.pop("side")}
 
     def fold(self) -> Fold:
         """Return its part of the report: separation and examples."""
@@ -218,21 +190,18 @@ class RubricFindings(Findings):
     """Learned rubric and its results on the held-out side.
 
     Attributes:
-        rows: Systems, the learned rubric first.
+        rows: Systems, the learned rubric first, as `system_row` returns them.
         assertions: Selected assertions, those that fail most often first.
         scores: Held-out conversations.
         threshold: NetSAT above which a conversation counts as good.
         precision: Required precision of the labels.
         window: Ends of the uncertainty window; `None` where no label is given on that side.
-        cautions: Sentences on limits of the data.
-        tested: Number of good and bad conversations on the held-out side.
-        trained: The same number on the training side.
-        again: Failed requests that the next fit repeats.
+        tested, trained: Number of good and bad conversations on each side.
         pool: Counts of written assertions.
         evaluator: Selection as `AssertionSelector.describe` returns it.
     """
 
-    rows: Sequence[RubricScore]
+    rows: Sequence[dict[str, Any]]
     assertions: Sequence[AssertionFindings]
     scores: Sequence[LabelledScore]
     threshold: float
@@ -245,35 +214,18 @@ class RubricFindings(Findings):
     trained: int
     evaluator: Mapping[str, Any]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the findings as JSON values."""
-        lists = {
-            "rows": [row.to_json() for row in self.rows],
-            "assertions": [assertion.to_json() for assertion in self.assertions],
-        }
-        return {**super().to_json(), **lists}
-
-    @classmethod
-    def from_json(cls, card: Mapping[str, Any]) -> RubricFindings:
-        """Invert `to_json`.
-
-        Raises:
-            ValueError: The card does not hold the findings of a learned rubric.
-        """
-        assertions = [{**one, "side": one["class"]} for one in card["assertions"]]
-        rows = list(map(RubricScore.from_json, card["rows"]))
-        return _FINDINGS.validate_python({**card, "rows": rows, "assertions": assertions})
-
     def section(self) -> Section:
         """Charts of the assertions and of NetSAT, each assertion with examples, and the table of systems."""
-        best = self.rows[0].figures["delta_netsat"]
+        best = _figure(self.rows[0], "delta_netsat")
         lead = (
             f"{len(self.assertions)} assertions, selected from {self.pool['assertions']} written from {self.trained} "
             f"good and bad conversations. Their sum, NetSAT, was tested on {self.tested} others: good conversations "
             f"score {number(best.value, 1)} points above bad ones ({number(best.low, 1)} to {number(best.high, 1)})."
         )
-        rows: list[list[str | Estimate]] = [[row.system, *(row.figures[name] for name in COLUMNS)] for row in self.rows]
-        learned_rows = frozenset(place for place, row in enumerate(self.rows) if row.system == RUBICON)
+        rows: list[list[str | Estimate]] = [
+            [row["system"], *(_figure(row, name) for name in COLUMNS)] for row in self.rows
+        ]
+        learned_rows = frozenset(place for place, row in enumerate(self.rows) if row["system"] == RUBICON)
         yields = (
             "Yield follows the paper: its window comes from the tested labels. For the deployed yield the window comes "
             "from the training side, and the next column is the precision of the labels given there."
@@ -315,7 +267,7 @@ class RubricFindings(Findings):
 
     def _trust(self) -> str:
         uncertain = sum(one.label == UNCERTAIN for one in self.scores) / len(self.scores)
-        right = self.rows[0].figures["precision_deployed"].value
+        right = self.rows[0]["precision_deployed"]
         precision = "No conversation has a label: no threshold is precise enough."
         if right is not None:
             precision = (
@@ -323,9 +275,6 @@ class RubricFindings(Findings):
             )
         unread = percent(uncertain)
         return f"Next step: use the labels good and bad, and read the {unread} that stay uncertain. {precision}"
-
-
-_FINDINGS = TypeAdapter(RubricFindings)
 
 
 # --- the held-out side --------------------------------------------------------------------------------------------
@@ -365,7 +314,7 @@ def examine_rubric(
         cautions=_cautions(fit, decided, rows),
         tested=len(decided.good),
         again=sum(count for reason, count in fit.written.failures.items() if reason != NO_LIST)
-        + sum(row.unanswered or 0.0 for row in rows),
+        + sum(row["unanswered"] or 0.0 for row in rows),
         **learned_part(fit),
     )
 
@@ -378,22 +327,25 @@ def learned_part(fit: RubricFit) -> Mapping[str, Any]:
 
 def score_selector(
     system: str, selector: AssertionSelector, answers: EvidenceTable, decided: ClassifiedSamples, test: Training
-) -> RubricScore:
-    """Return the statistics of a fitted selector on the held-out side."""
-    missing = points(answers, selector.names_, selector.settings.answers).missing
+) -> dict[str, Any]:
+    """Return the row of a fitted selector on the held-out side."""
+    _, missing = points(answers, selector.names_, selector.settings.answers)
     outcome, clusters = selector.outcome(answers, decided.good), _clusters_of(test, decided)
-    return RubricScore(system, with_intervals(outcome, clusters, test.draws, test.seed), float(missing.mean()))
+    return system_row(system, with_intervals(outcome, clusters, test.draws, test.seed), float(missing.mean()))
 
 
 def _sum_of(classes: Mapping[str, str], fit: RubricFit, settings: SelectionSettings) -> AssertionSelector:
     """Return a selector that sums all questions; without classes it learns the direction of each."""
-    everything = settings.model_copy(update={"policy": ALL})
-    return AssertionSelector(fit.train.question, classes, settings=everything, seed=fit.train.seed)
+    return AssertionSelector(fit.train.question, classes, settings=_all(settings), seed=fit.train.seed)
+
+
+def _all(settings: SelectionSettings) -> SelectionSettings:
+    return settings.model_copy(update={"policy": ALL})
 
 
 def _score_rival(
     name: str, rubric: Rubric, fit: RubricFit, decided: ClassifiedSamples, test: Training, settings: SelectionSettings
-) -> Flow[RubricScore]:
+) -> Flow[dict[str, Any]]:
     """Score the sum of all questions of a rubric; on failure the row has the reason."""
     main, train = test.question, fit.train
     summed = asking(rubric, (question.id for question in rubric.questions if question.id != main.id))
@@ -401,22 +353,21 @@ def _score_rival(
         seen = yield from ask_rubric(summed, fit.decided.samples, JUDGE, f"{rubric.name}: judged")
         selector = _sum_of({}, fit, settings)
         if len(rubric.assertions) == len(summed.questions):
-            everything = settings.model_copy(update={"policy": ALL})
-            selector = AssertionSelector.of_rubric(rubric, main, everything, train.seed)
+            selector = AssertionSelector.of_rubric(rubric, main, _all(settings), train.seed)
         selector.fit(seen, train.labels)
         answers = yield from ask_rubric(summed, decided.samples, JUDGE, f"{rubric.name}: held-out side judged")
         return score_selector(name, selector, answers, decided, test)
     except BadInput as error:
-        return RubricScore(name, dict.fromkeys(NAMES, Estimate()), failed=str(error))
+        return system_row(name, dict.fromkeys(NAMES, Estimate()), failed=str(error))
 
 
 def _clusters_of(test: Training, decided: ClassifiedSamples) -> Clusters:
     return Clusters([test.group_of(sample.target) for sample in decided.samples])
 
 
-def _cautions(fit: RubricFit, decided: ClassifiedSamples, rows: Sequence[RubricScore]) -> list[str]:
+def _cautions(fit: RubricFit, decided: ClassifiedSamples, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return sentences on limits of the data, the most serious first."""
-    low, written = rows[0].figures["delta_netsat"].low, fit.written
+    low, written = rows[0]["delta_netsat_low"], fit.written
     selected, rarer = len(fit.selector.names_), min(fit.selector.classes_)
     sat, dsat = (sum(question.side is side for question in fit.everything.assertions) for side in Polarity)
     contradicted = fit.decided.contradicted + decided.contradicted
@@ -434,11 +385,11 @@ def _cautions(fit: RubricFit, decided: ClassifiedSamples, rows: Sequence[RubricS
         f"{flagged} assertions contained private details of a conversation and were left out": flagged,
     }
     cautions = [sentence for sentence, holds in sentences.items() if holds]
-    cautions += [f"{row.system} failed: {row.failed}" for row in rows if row.failed]
+    cautions += [f"{row['system']} failed: {row['failed']}" for row in rows if row.get("failed")]
     return cautions + [
-        f"{row.unanswered:.0%} of the held-out answers for {row.system} are missing, and count as neutral"
+        f"{row['unanswered']:.0%} of the held-out answers for {row['system']} are missing, and count as neutral"
         for row in rows
-        if row.unanswered
+        if row["unanswered"]
     ]
 
 
@@ -450,7 +401,7 @@ def _assertions(
 ) -> list[AssertionFindings]:
     """Return the findings of each selected assertion, those that fail most often first."""
     selector, good = fit.selector, decided.good
-    values = points(answers, selector.names_, selector.settings.answers).values / POINT
+    values = points(answers, selector.names_, selector.settings.answers)[0] / POINT
     clusters = _clusters_of(test, decided)
     drawn = [clusters.rows(count) for count in clusters.counts(min(test.draws, MOST_DRAWS), test.seed)]
     findings = []

@@ -85,23 +85,14 @@ def steps(twice: Whole, threshold: Floats, unit: Floats) -> Floats:
 GOOD, BAD, UNCERTAIN = "good", "bad", "uncertain"
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Prec₊ (`good`) and Prec₋ (`bad`) at the increasing midpoints `theta` between distinct scores; each (t,)."""
-
-    theta: Floats
-    good: Floats
-    bad: Floats
-
-
-def curves(scores: Floats, good: Flags) -> Curves:
-    """Return the precision curves of (C,) scores."""
+def curves(scores: Floats, good: Flags) -> tuple[Floats, Floats, Floats]:
+    """Return, for (C,) scores, the increasing midpoints θ between distinct ones, Prec₊ and Prec₋ there; each (t,)."""
     order = np.argsort(scores, kind="stable")
     ordered, good_so_far = scores[order], np.cumsum(good[order])
     at = np.flatnonzero(ordered[1:] > ordered[:-1])
     below = at + 1.0
     above = (good.sum() - good_so_far[at]) / (len(scores) - below)
-    return Curves((ordered[at] + ordered[at + 1]) / 2, above, 1.0 - good_so_far[at] / below)
+    return (ordered[at] + ordered[at + 1]) / 2, above, 1.0 - good_so_far[at] / below
 
 
 @dataclass(frozen=True)
@@ -117,9 +108,8 @@ class UncertaintyWindow:
 
         If the two overlap, the window is empty, at the threshold clipped to both bounds.
         """
-        both = curves(scores, good)
-        sure_bad, sure_good = both.theta[both.bad >= precision], both.theta[both.good >= precision]
-        low, high = sure_bad.max(initial=-np.inf), sure_good.min(initial=np.inf)
+        theta, above, below = curves(scores, good)
+        low, high = theta[below >= precision].max(initial=-np.inf), theta[above >= precision].min(initial=np.inf)
         if low >= high:
             low = high = float(np.clip(threshold, high, low))
         return cls(float(low), float(high))
@@ -347,14 +337,7 @@ class TuningTrial:
 
 @dataclass(frozen=True)
 class TunedSelection:
-    """Result of the search for α and budget.
-
-    Attributes:
-        alpha: Chosen weight of the sharpness loss.
-        budget: Chosen budget.
-        scores: (C,) NetSAT in points, from assertions selected without the conversation.
-        tried: All pairs.
-    """
+    """Chosen α and budget, (C,) NetSAT in points from assertions selected without the conversation, and all trials."""
 
     alpha: float
     budget: AssertionBudget
@@ -373,9 +356,7 @@ def stratified(groups: Sequence[str], good: Flags, seed: int, folds: int = FOLDS
     """Return the (C,) fold of each conversation: whole groups, good and bad ones dealt separately.
 
     The number of folds is the largest one, up to `folds`, that leaves good and bad conversations outside each fold.
-
-    Raises:
-        BadInput: One class belongs to a single group.
+    `BadInput` if one class belongs to a single group.
     """
     names = np.asarray(groups, dtype=str)
     folds = min(folds, *(len(set(names[each])) for each in (good, ~good)))

@@ -7,8 +7,7 @@ the training side only. Measuring asks the judge about the selected assertions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field
@@ -34,10 +33,9 @@ from accord.methods.learned_rubric.assertion_pool import (
     checked_pool,
     questions_of,
     rubric_of,
-    seen_in,
     write_pool,
 )
-from accord.methods.learned_rubric.assertion_selector import FEWEST, AssertionSelector, ClassifiedSamples, verdicts_of
+from accord.methods.learned_rubric.assertion_selector import FEWEST, AssertionSelector, ClassifiedSamples, verdicts
 from accord.methods.learned_rubric.findings import RubricFindings, RubricFit, examine_rubric, fit_pool, learned_part
 from accord.methods.learned_rubric.selection_policies import Flags, SelectionSettings, kinds_of
 from accord.models import JUDGE, WRITER, Flow, ModelQuery, Request, without_requests
@@ -63,8 +61,7 @@ class LearnedRubricSettings(WritingSettings, SelectionSettings):
     )
 
 
-@dataclass(frozen=True)
-class _LearnedValue:
+class _LearnedValue(NamedTuple):
     """Fitted selector, selected rubric, and whole pool."""
 
     selector: AssertionSelector
@@ -97,34 +94,16 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         """Selected assertions and the main question."""
         return self.learned.rubric
 
-    @property
-    def pool(self) -> Rubric:
-        """Whole pool and the main question."""
-        return self.learned.everything
-
-    @property
-    def selector(self) -> AssertionSelector:
-        """Fitted selector."""
-        return self.learned.selector
-
-    @property
-    def private_details(self) -> list[list[str]]:
-        """Private details in written assertions, for the person who runs the fit; they are not saved."""
-        return [] if self.fit_ is None else [details for _, details in self.fit_.written.flagged]
-
     # --- learning -----------------------------------------------------------------------------------------------
 
     def hold_out(self, train: Training) -> Split:
         """Return the groups to learn from and the groups to test on, stratified by good and bad.
 
         Conversations that a given rubric learned on are never held out. The training side also gets undecided groups,
-        about half as many as other groups.
-
-        Raises:
-            BadInput: The main question compares, or there are too few good or bad conversations for both sides.
+        about half as many as other groups. `BadInput` for too few good or bad conversations.
         """
         settings, targets = self.settings, train.targets
-        rated = verdicts_of(targets, train.labels, train.question, settings, 2 * FEWEST)
+        rated = verdicts(targets, train.labels, train.question, settings, 2 * FEWEST)
         groups = [train.group_of(targets[row]) for row in rated.row]
         files = [*([settings.pool] if settings.pool else []), *settings.rivals]
         learned_on = {
@@ -153,38 +132,29 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         """Write a pool, have it judged, and select from it.
 
         Evidence of the good and bad conversations comes from assertions selected without them, in the folds that chose
-        α and the budget.
-
-        Raises:
-            BadInput: Too few good or bad conversations, no assertion, or an unusable file.
-            BudgetReached: The budget is spent; the same flow continues from there.
+        α and the budget. `BadInput` for too few good or bad conversations, no assertion, or an unusable file.
         """
         decided = ClassifiedSamples.of(train, self.settings)  # check inputs before any request
         self._given(train.question)
         written, path = WrittenPool(), self.settings.pool
-        pool = None if path is None else checked_pool(load_rubric(path, self.context.folder), train)
-        writing = None
-        if pool is None:
+        if path is not None:
+            pool = checked_pool(load_rubric(path, self.context.folder), train)
+            yield [Request(JUDGE, ModelQuery())]
+        else:
             [writer] = yield [Request(WRITER, ModelQuery())]
             writing = WriterOptions.by(writer, self.settings, self.context.folder)
-        yield [Request(JUDGE, ModelQuery())]
-        if writing is not None:
+            yield [Request(JUDGE, ModelQuery())]
             written = yield from write_pool(writing, decided)
             questions = questions_of(written.assertions, train.question.id)
-            pool = rubric_of(questions, train.question, "pool", writing.guidance.instructions(), seen_in(train))
-        assert pool is not None
+            seen = (sample.conversation.id for sample in train.samples)
+            pool = rubric_of(questions, train.question, "pool", writing.guidance.instructions(), seen)
         fit = yield from fit_pool(written, pool, train, self.settings)
         source = self.having(_LearnedValue(fit.selector, fit.rubric, fit.everything))
         source.fit_ = fit
         return LearnedEvidence(source, (yield from _seen(fit)))
 
     def examine(self, test: Training) -> Flow[Self]:
-        """Return this source with findings on the held-out side, compared with other rubrics.
-
-        Raises:
-            BadInput: No good conversations, or no bad ones.
-            BudgetReached: The budget is spent; the same flow continues from there.
-        """
+        """Return this source with findings on the held-out side, compared with other rubrics."""
         fit = self.fit_
         if fit is None:
             return (yield from without_requests(self))
@@ -201,12 +171,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
     # --- measuring ----------------------------------------------------------------------------------------------
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
-        """Return NetSAT from the judge's answers to the selected assertions; parts and label are notes.
-
-        Raises:
-            NotFitted: Nothing was learned yet.
-            BadInput: Another judge answers than in training.
-        """
+        """Return NetSAT from the judge's answers to the selected assertions; parts and label are notes."""
         parts = self.learned
         answers = yield from ask_rubric(asking(parts.rubric, parts.selector.names_), samples)
         return parts.selector.measured(answers)
@@ -229,11 +194,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         return SourceState(card, {}, {RUBRIC_FILE: dump_rubric(parts.rubric), POOL_FILE: dump_rubric(parts.everything)})
 
     def restored(self, state: SourceState) -> Self:
-        """Return this source with its learned state.
-
-        Raises:
-            BadInput: A file is missing or is not a rubric, or the rubric was edited after learning.
-        """
+        """Return this source with its learned state; `BadInput` if a file is missing, or was edited after learning."""
         rubric, everything = (_rubric_in(state.files, name) for name in (RUBRIC_FILE, POOL_FILE))
         _check_unedited(rubric, state.card)
         selector = AssertionSelector.from_json(state.card["selection"], rubric.main_question, self.settings)
