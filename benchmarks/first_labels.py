@@ -185,15 +185,12 @@ def _rmse(value: Floats, test: Ratings, rows: NDArray[np.intp]) -> float:
 def summary(name: str, size: int, splits: Sequence[dict[str, float]]) -> Row:
     """Return the means over the splits with t-intervals, and the highest ratio to the constant."""
     row: Row = {"set": name, "size": size or "all", "splits": len(splits)}
-    reach = float(scipy.stats.t.ppf(0.975, max(len(splits) - 1, 1))) / np.sqrt(len(splits))
     for figure in FIGURES:
         values = np.array([split[figure] for split in splits])
-        half = reach * float(values.std(ddof=1)) if len(values) > 1 else float("nan")
-        row |= {
-            figure: float(values.mean()),
-            f"{figure}_low": values.mean() - half,
-            f"{figure}_high": values.mean() + half,
-        }
+        row[figure] = mean = float(values.mean())
+        if len(values) > 1:
+            reach = float(scipy.stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+            row |= {f"{figure}_low": mean - reach, f"{figure}_high": mean + reach}
     row["worst-to-constant"] = max(split["ratio-to-constant"] for split in splits)
     row["missing"] = int(sum(split["missing"] for split in splits))
     return row
