@@ -97,13 +97,15 @@ def word_counts(conversation: Conversation, turn: int | None) -> list[float]:
     """Return ten counts of the words up to a turn, or of a whole conversation."""
     turns = conversation.turns if turn is None else conversation.turns[: turn + 1]
     messages = [re.findall(r"\w+", each.content.lower()) for each in turns]
+    messages = messages or [[]]
     reply, before = messages[-1], messages[-2] if len(messages) > 1 else []
     words = [word for message in messages for word in message]
     earlier = {word for message in messages[:-1] for word in message}
     documents = set(re.findall(r"\w+", " ".join(document.text for document in conversation.documents).lower()))
     return [
         len(reply), len(set(reply)) / max(len(reply), 1), len(set(reply) & set(before)), len(set(reply) & documents),
-        len(messages), len(words), len(set(words)) / max(len(words), 1), float("?" in turns[-1].content),
+        len(messages), len(words), len(set(words)) / max(len(words), 1),
+        float(bool(turns) and "?" in turns[-1].content),
         float(np.mean([len(word) for word in reply])) if reply else 0.0, len(set(reply) - earlier),
     ]  # fmt: skip
 
