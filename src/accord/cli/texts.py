@@ -163,32 +163,6 @@ def _reasons(reasons: Mapping[str, int]) -> str:
     return "; ".join(f"{count}: {reason}" for reason, count in reasons.items()) or "no other annotator rated the same"
 
 
-def imported_text(result: Mapping[str, Any]) -> str:
-    """Return the counts of rows that an import stored and skipped."""
-    c, labels = result["conversations"], result["labels"]
-    lines = [
-        f"{count_of(c['new'], 'conversation')} imported, {c['known']} already there",
-        f"{count_of(labels['new'], 'label')} imported, {labels['known']} already there",
-    ]
-    found = result["assessments"]
-    if found["new"] or found["known"]:
-        lines.append(f"{count_of(found['new'], 'assessment')} of turns imported, {found['known']} already there")
-    found = result["annotations"]
-    if found["new"] or found["known"]:
-        lines.append(f"{count_of(found['new'], 'annotation')} imported, {found['known']} already there")
-    others = result["other_questions"]
-    counts = [
-        f"{name} ({count}, not in the rubric)" if name in others else f"{name} ({count})"
-        for name, count in result["questions"].items()
-    ]
-    if counts:
-        lines.append(f"labels read by question: {', '.join(counts)}")
-    lines += [f"{count_of(count, 'row')} ignored: {why}" for why, count in result["ignored"].items()]
-    if result["skipped"]:
-        lines += [f"{count_of(result['skipped'], 'bad row')} skipped:", *(f"  {row}" for row in result["bad_rows"])]
-    return "\n".join(lines)
-
-
 # --- fitted evaluators -----------------------------------------------------------------------------------------------
 
 _OF_LABELS = {

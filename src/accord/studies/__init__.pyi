@@ -3,6 +3,7 @@ from .annotator_agreement import agreement_with_others as agreement_with_others,
 from .annotator_agreement import AnnotatorHabit as AnnotatorHabit, CountedEstimate as CountedEstimate
 from .annotator_agreement import decompose_disagreement as decompose_disagreement
 from .annotator_agreement import DisagreementParts as DisagreementParts, most_disputed as most_disputed, Unit as Unit
+from .background_jobs import BackgroundJobs as BackgroundJobs
 from .background_learning import BackgroundLearning as BackgroundLearning, FIT as FIT
 from .chat_session import ChatSession as ChatSession
 from .citations import CitationFinder as CitationFinder, DocumentUse as DocumentUse, excerpts as excerpts

@@ -22,7 +22,7 @@ from accord.cli.options import (
 )
 from accord.cli.outputs import RUN
 from accord.cli.terminal import figure_text, note, show, stage, table
-from accord.cli.texts import comparison_text, fitted_text, imported_text, training_text
+from accord.cli.texts import comparison_text, fitted_text, training_text
 from accord.edges import BadInput
 
 if TYPE_CHECKING:
@@ -125,6 +125,8 @@ def _run(
 
 
 def _text(result: Mapping[str, Any], learned: str) -> str:
+    from accord.project import imported_text
+
     report = result["files"].get("report")
     link = [] if report is None else [Path(report).resolve().as_uri()]
     files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())

@@ -58,6 +58,8 @@ class _LoginPages:
         if visitor is None:
             is_single_user = context.accounts.is_single_user
             return context.render("login", None, 401, person=None, key="", is_single_user=is_single_user)
+        if visitor.may("lead") and not is_json(request) and not context.project.store.count_conversations():
+            return RedirectResponse("/import", 303)
         studies = [
             {"study": each.name, "title": each.title, "level": each.settings.level, "rubric": each.rubric.name,
              "address": each.start}

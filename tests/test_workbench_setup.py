@@ -1,0 +1,184 @@
+"""Workbench from an empty folder: uploads and imports in the browser, and their limits."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from served_workbench import Browser, Workbench, chats, open_workbench, token
+
+from accord.edges import BadInput
+from accord.project import FileSurvey, Project, load_config, new_project, text_diff, with_rubric_file, with_study
+from accord.store import Imports
+from accord.values import load_rubric
+from accord.web import ProjectFiles
+from accord.web.uploads import UploadedFile, parse_multipart, save_uploads
+
+CHATS = "".join(
+    json.dumps({"id": chat.id, "messages": [{"role": turn.role, "content": turn.content} for turn in chat.turns],
+                "metadata": dict(chat.metadata)}) + "\n"
+    for chat in chats(6)
+)  # fmt: skip
+LABELS = "conversation,annotator,question,value\n" + "".join(
+    f"gpt-9-{place},{name},tone,{1 + place % 5}\n" for place in range(6) for name in ("ann", "bob")
+)
+
+
+def multipart(fields: dict[str, str], files: list[tuple[str, str | bytes]]) -> tuple[bytes, str]:
+    """Body and content type of an upload."""
+    parts = [
+        f'--sign\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+        for name, value in fields.items()
+    ]
+    for name, content in files:
+        head = f'--sign\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\nContent-Type: text/plain\r\n\r\n'
+        parts.append(head.encode() + (content if isinstance(content, bytes) else content.encode()) + b"\r\n")
+    return b"".join(parts) + b"--sign--\r\n", "multipart/form-data; boundary=sign"
+
+
+def upload(browser: Browser, files: list[tuple[str, str | bytes]], **fields: str) -> tuple[int, str, str]:
+    """Send files as the form of the page does, without script."""
+    if "form" not in fields:
+        fields["form"] = token(browser.get("/import"))
+    body, kind = multipart(fields, files)
+    return browser.ask("POST", "/import/files", body.decode("latin-1"), Content_Type=kind)
+
+
+def imported(browser: Browser) -> dict:
+    """Wait for the import, and return the state of the page."""
+    until = time.monotonic() + 60
+    while (state := json.loads(browser.get("/import.json")))["is_running"]:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return state
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Workbench]:
+    """A workbench in a folder without a project."""
+    file = tmp_path / "accord.yaml"
+    with (
+        Project(load_config(file) if file.exists() else _defaults(tmp_path)) as opened,
+        open_workbench(opened, files=ProjectFiles(file)) as bench,
+    ):
+        yield bench
+
+
+def _defaults(folder: Path):
+    from accord.project import config_from
+
+    return config_from({"store": f"sqlite:///{folder}/accord.db"}, folder=folder)
+
+
+def test_empty_folder_starts_with_the_import_page_and_becomes_a_project(empty: Workbench, tmp_path: Path) -> None:
+    browser = empty.browser()
+    page = browser.get("/")
+    assert "Import conversations" in page and "no project yet" in page
+    status, _, where = upload(browser, [("chats.jsonl", CHATS), ("labels.csv", LABELS)])
+    assert (status, where) == (303, "/import")
+    state = imported(browser)
+    assert state["upload"]["error"] == "" and state["conversations"] == 6 and not state["is_new"]
+    assert "12 labels imported, 0 already there" in state["upload"]["lines"]
+    assert load_rubric(tmp_path / "rubric.yaml").main == "tone"
+    config = load_config(tmp_path / "accord.yaml")
+    assert Path(config.rubric) == tmp_path / "rubric.yaml"
+    assert "Import conversations" not in browser.get("/")
+    assert [path.name for path in sorted((tmp_path / "uploads").iterdir())] == ["chats.jsonl", "labels.csv"]
+    assert browser.post("/import/undo", form=token(browser.get("/import")), id=state["upload"]["id"])[0] == 303
+    assert [each.status for each in Imports(empty.store).known()] == [
+        "undone"
+    ] and empty.store.count_conversations() == 0
+
+
+def test_upload_to_a_project_keeps_its_files_and_shows_the_error_of_the_command(
+    empty: Workbench, tmp_path: Path
+) -> None:
+    browser = empty.browser()
+    upload(browser, [("chats.jsonl", CHATS)])
+    imported(browser)
+    before = (tmp_path / "accord.yaml").read_text(), (tmp_path / "rubric.yaml").read_text()
+    upload(browser, [("more.jsonl", "{not json\n")])
+    state = imported(browser)
+    assert "more.jsonl" in state["upload"]["error"] and "The import stopped" in browser.get("/import")
+    upload(browser, [("labels.csv", LABELS)])
+    state = imported(browser)
+    assert state["upload"]["other_questions"] == ["tone"]
+    assert ((tmp_path / "accord.yaml").read_text(), (tmp_path / "rubric.yaml").read_text()) == before
+
+
+@pytest.mark.attack
+def test_uploads_are_for_leads_with_the_key_of_the_form_and_of_limited_size(empty: Workbench, tmp_path: Path) -> None:
+    browser = empty.browser()
+    form = token(browser.get("/import"))
+    assert upload(Browser(empty.port, "http://x/healthz"), [("a.csv", LABELS)], form=form)[0] == 401
+    assert upload(browser, [("a.csv", LABELS)], form="0" * 64)[0] == 403
+    body, kind = multipart({"form": form}, [("a.csv", LABELS)])
+    assert (
+        browser.ask("POST", "/import/files", body.decode(), Content_Type=kind, Origin="http://evil.example")[0] == 403
+    )
+    assert upload(browser, [("a.csv", "x" * (50 * 2**20))], form=form)[0] == 413
+    assert upload(browser, [], form=form)[0] == 422
+    assert browser.ask("POST", "/import/files", "nonsense", Content_Type=kind)[0] == 422
+    assert not (tmp_path / "uploads").exists()
+
+
+@pytest.mark.attack
+def test_names_of_uploaded_files_stay_in_their_folder(tmp_path: Path) -> None:
+    names = ["../../etc/passwd", "C:\\x\\y.csv", ".env", "a b<script>.csv", "", "x" * 300 + ".csv"]
+    saved = save_uploads([UploadedFile(name, b"1") for name in names], tmp_path)
+    assert all(path.parent == tmp_path / "uploads" for path in saved)
+    assert [path.name for path in saved][:5] == ["passwd", "y.csv", "env", "a-b-script-.csv", "data"]
+    again = save_uploads([UploadedFile("y.csv", b"1"), UploadedFile("y.csv", b"2")], tmp_path)
+    assert [path.name for path in again] == ["y.csv", "y-2.csv"]
+
+
+def test_multipart_forms_keep_every_byte() -> None:
+    content = bytes(range(256)) + b"\r\n--sig\r\n\r\n--"
+    body, kind = multipart({"form": "k", "skip": "on"}, [('q"uo\\te.bin'.replace('"', '\\"'), content)])
+    fields, files = parse_multipart(body, kind)
+    assert fields == {"form": "k", "skip": "on"} and files[0].content == content
+    for wrong in (body[:-8], b"", b"nonsense"):
+        with pytest.raises(BadInput, match="not complete"):
+            parse_multipart(wrong, kind)
+    with pytest.raises(BadInput, match="content type"):
+        parse_multipart(body, "application/json")
+
+
+PROJECT_TEXT = """# our project
+store: sqlite:///accord.db
+studies:   # of people
+    first:
+        title: First     # keep
+evaluator: calibration
+"""
+
+
+def test_a_study_is_added_to_a_project_file_and_all_other_lines_stay() -> None:
+    changed = with_study(PROJECT_TEXT, "second", {"title": "Zweite: die", "items": {"sample": 3}})
+    assert yaml.safe_load(changed)["studies"] == {
+        "first": {"title": "First"}, "second": {"title": "Zweite: die", "items": {"sample": 3}},
+    }  # fmt: skip
+    removed = [
+        line for line in text_diff(PROJECT_TEXT, changed, "accord.yaml") if line.startswith("-") and line[:3] != "---"
+    ]
+    assert removed == [] or removed == ["-studies:   # of people"]
+    new = new_project(FileSurvey())[0]["accord.yaml"]
+    assert yaml.safe_load(with_study(new, "x", {"title": "T"}))["studies"] == {"x": {"title": "T"}}
+    assert yaml.safe_load(with_study("", "x", {"title": "T"})) == {"studies": {"x": {"title": "T"}}}
+    assert yaml.safe_load(with_study("studies: {}\n", "x", {}))["studies"] == {"x": {}}
+    with pytest.raises(BadInput, match="is in accord.yaml already"):
+        with_study(PROJECT_TEXT, "first", {})
+    with pytest.raises(BadInput, match="add this entry"):
+        with_study("studies: {first: {title: A}}\n", "x", {})
+    with pytest.raises(BadInput, match="annotators_per_item"):
+        with_study(PROJECT_TEXT, "x", {"annotators_per_item": 0})
+
+
+def test_the_rubric_of_a_project_file_is_replaced_in_its_line() -> None:
+    changed = with_rubric_file("store: a\nrubric: old.yaml   # ours\n", "new.yaml")
+    assert changed == "store: a\nrubric: new.yaml   # ours\n"
+    assert with_rubric_file("store: a\n", "new.yaml") == "store: a\nrubric: new.yaml\n"
