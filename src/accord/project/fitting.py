@@ -30,9 +30,8 @@ from accord.learning import (
     untested_groups,
 )
 from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
-from accord.project.diagnostics import speakers_of
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
-from accord.project.results import Compared, Fitted
+from accord.project.results import Compared, Fitted, speakers_of
 from accord.statistics import Split, grouped_folds, groups_of
 from accord.validation import (
     CalledRow,
