@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from markupsafe import Markup
@@ -85,6 +85,10 @@ class ChartLink:
 def interval_plot(rows: Sequence[ChartRow], axis: Axis, title: str, reference: float | None = None) -> Markup:
     """Draw a dot with its interval and its number per row, with a dashed line at the `reference`."""
     numbers = [end for row in rows for end in _ends(row.estimate)]
+    if axis.low is not None and min(numbers, default=axis.low) < axis.low:  # an axis holds its intervals
+        axis = replace(axis, low=None)
+    if axis.high is not None and max(numbers, default=axis.high) > axis.high:
+        axis = replace(axis, high=None)
     low, high = domain_of([*numbers, *([] if reference is None else [reference])], axis)
     area = PlotArea(_label_width(row.label for row in rows), 300, ROW * len(rows), axis, Axis(), (low, high), (0, 1))
     parts = [area.x_axis()]
