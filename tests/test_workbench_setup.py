@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from served_workbench import Browser, Workbench, chats, open_workbench, token
+from served_workbench import Browser, StartWorkbench, Workbench, chats, open_workbench, rate_all, token
+from test_workbench_pages import strange
 
 from accord.edges import BadInput
 from accord.project import FileSurvey, Project, load_config, new_project, text_diff, with_rubric_file, with_study
 from accord.store import Imports
+from accord.studies import verdict_in_use
 from accord.values import load_rubric
 from accord.web import ProjectFiles
 from accord.web.uploads import UploadedFile, parse_multipart, save_uploads
@@ -182,3 +184,47 @@ def test_the_rubric_of_a_project_file_is_replaced_in_its_line() -> None:
     changed = with_rubric_file("store: a\nrubric: old.yaml   # ours\n", "new.yaml")
     assert changed == "store: a\nrubric: new.yaml   # ours\n"
     assert with_rubric_file("store: a\n", "new.yaml") == "store: a\nrubric: new.yaml\n"
+
+
+def test_home_of_an_annotator_continues_where_they_stopped(workbench: StartWorkbench) -> None:
+    bench = workbench(people=["ann"], leads=["eva"])
+    browser = bench.browser("ann")
+    page = browser.get("/")
+    assert "Start" in page and "0 of 12 done" in page and "What to do next" not in page
+    look = bench.session()
+    item = look.take("ann")
+    assert item is not None
+    rate_all(look, item)
+    page = browser.get("/")
+    assert "Continue where you stopped" in page and "1 of 12 done" in page
+    data = json.loads(browser.get("/index.json"))
+    assert set(data) == {"studies", "broken"} and "summary" not in data["studies"][0]
+
+
+def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the project's folder, without a project file
+    bench = workbench(people=["ann", "bob"], leads=["eva"])
+    browser = bench.browser("eva")
+    page = browser.get("/")
+    assert "0 of 12 items have 2 ratings" in page and "No evaluator is in use yet" in page and "No scores yet" in page
+    data = json.loads(browser.get("/index.json"))
+    assert [step["address"] for step in data["next"]] == ["/lead/look"]
+    look = bench.session()
+    for name in ("ann", "bob"):
+        while (item := look.take(name)) is not None:
+            rate_all(look, item, 1 + item.item.place % 3)
+    data = json.loads(browser.get("/index.json"))
+    assert data["studies"][0]["full"] == 12 and data["evaluator"]["ratings"] == 24
+    assert [step["address"] for step in data["next"]] == ["/lead#evaluator"]
+    folder = bench.project.folder()
+    fitted = bench.project.fit(out=folder)
+    verdict = verdict_in_use(bench.project, folder)
+    assert fitted.evaluator.name == "calibration" and (verdict is None or verdict["sentence"])
+    bench.store.finish_run(
+        bench.store.start_run("compare", {}), "done", {"decision": {"text": "use <b>calibration</b>"}}
+    )
+    page = browser.get("/")
+    assert "calibration" in page and "<b>calibration</b> predicts" in page and "use <b>" not in page
+    assert not strange(page)

@@ -1,4 +1,4 @@
-"""Home page, sign-in links and sessions, static files."""
+"""Sign-in links and sessions, static files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from accord.web.accounts import COOKIE, SESSION_DAYS, check_same_origin, parse_form
-from accord.web.context import WorkbenchContext, add_page, is_json, static_file
+from accord.web.context import WorkbenchContext, static_file
 
 _INVALID_LINK = "this link is not valid; ask the person who runs the study for a new one"
 _USED_LINK = "this link was used before, or is older than a day. Print a new one: accord users link"
@@ -19,10 +19,8 @@ _PAGE = re.compile(r"/(?:[\w.-]+/?)*", re.ASCII)
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
-    """Add the home page, sign-in and static files."""
+    """Add sign-in and static files."""
     pages = _LoginPages(context)
-    add_page(app, "/", pages.home)
-    app.get("/index.json")(pages.home)
     app.get("/healthz")(pages.healthz)
     app.get("/static/{name}")(pages.static)
     app.get("/favicon.ico")(pages.icon)
@@ -50,24 +48,6 @@ class _LoginPages:
         file = static_file("mark.svg")
         assert file is not None
         return Response(file[0], media_type=file[1], headers={"Cache-Control": "public, max-age=86400"})
-
-    def home(self, request: Request) -> Response:
-        """Show the studies, or sign-in instructions."""
-        context = self.context
-        visitor = context.visitor(request) if is_json(request) else context.accounts.visitor(request)
-        if visitor is None:
-            is_single_user = context.accounts.is_single_user
-            return context.render("login", None, 401, person=None, key="", is_single_user=is_single_user)
-        if visitor.may("lead") and not is_json(request) and not context.project.store.count_conversations():
-            return RedirectResponse("/import", 303)
-        studies = [
-            {"study": each.name, "title": each.title, "level": each.settings.level, "rubric": each.rubric.name,
-             "address": each.start}
-            for each in context.sessions.values()
-            if each.is_for(visitor.person) or visitor.may("lead")
-        ]  # fmt: skip
-        data = {"studies": studies, "broken": context.errors_for(visitor)}
-        return context.render_or_json(request, "home", visitor, data)
 
     def open_link(self, key: str, request: Request, page: str = "/") -> Response:
         """Show the account of a personal link with a button to sign in, or sign in by a one-time link."""
