@@ -63,7 +63,7 @@ class _LoginPages:
         session = self.context.accounts.sign_in_by_one_time_link(key, request)
         response = RedirectResponse(page, 303)
         if session is not None:
-            _set_cookie(request, response, session)
+            set_session_cookie(request, response, session)
         elif self.context.accounts.visitor(request) is None:
             raise self.context.attempts.record(request.scope, _USED_LINK)
         return response
@@ -76,7 +76,7 @@ class _LoginPages:
         if person is None:
             raise self.context.attempts.record(request.scope, _INVALID_LINK)
         response = RedirectResponse("/", 303)
-        _set_cookie(request, response, await run_in_threadpool(accounts.sign_in, person))
+        set_session_cookie(request, response, await run_in_threadpool(accounts.sign_in, person))
         return response
 
     async def sign_out(self, request: Request) -> Response:
@@ -87,7 +87,8 @@ class _LoginPages:
         return response
 
 
-def _set_cookie(request: Request, response: Response, key: str) -> None:
+def set_session_cookie(request: Request, response: Response, key: str) -> None:
+    """Start a session in a browser."""
     secure = request.url.scheme == "https"
     max_age = SESSION_DAYS * 24 * 3600
     response.set_cookie(COOKIE, key, max_age=max_age, path="/", secure=secure, httponly=True, samesite="lax")
