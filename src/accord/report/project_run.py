@@ -166,7 +166,7 @@ def run_project(
         if fitted.held_out is not None:
             on_stage("reporting")
             files["report"] = out / "report.html"
-            write_report(project, files["report"], fitted, options.about)
+            write_report(project, files["report"], fitted, options.about, out.absolute().name)
     return RunResult(imported, compared, fitted, scored, agreement, files, notes)
 
 

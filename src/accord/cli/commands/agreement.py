@@ -136,15 +136,19 @@ def report(
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), REPORT] = Path("report.html"),
 ) -> None:
-    """Write the report: agreement, calibration, errors with transcripts, and reasons of missing scores."""
+    """Write the report: a verdict, what to do next, agreement, errors with excerpts, calibration and drift."""
     from accord.report import write_report
 
     with options.open_counted() as project:
         used = name or project.evaluator_in_use
         note(f"evaluator: {used}")
-        path = write_report(project, out, project.fit_offline(used))
+        fitted = project.fit_offline(used)
+        path = write_report(project, out, fitted)
         link = path.resolve().as_uri()
-        options.show({"report": str(path)}, lambda result: f"report in {result['report']}\n{link}")
+        verdict = None if fitted.held_out is None else fitted.held_out.verdict.to_json()
+        text = f"{verdict['text']}\n\n" if verdict else ""
+        result = {"report": str(path), "verdict": verdict}
+        options.show(result, lambda result: f"{text}report in {result['report']}\n{link}")
 
 
 @command("gate")

@@ -102,15 +102,15 @@ def _run(
     options: RunOptions,
 ) -> None:
     """Run every stage with progress, then print the findings, the table and the paths of the files."""
-    from accord.report import run_project, verdict
+    from accord.report import run_project
 
     done = run_project(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
     note(*done.imported.counts.role_notes(options.roles))
     comparison = done.compared.comparison if done.compared is not None else done.fitted.comparison
-    tried = done.fitted.comparison
+    tried = done.fitted.held_out
     result = {
         "about": options.about,
-        "verdict": "" if tried is None else verdict(tried),
+        "verdict": None if tried is None else tried.verdict.to_json(),
         "imported": done.imported.to_json(),
         "fitted": done.fitted.to_json(),
         "comparison": None if comparison is None else comparison.to_json(),
@@ -130,7 +130,8 @@ def _text(result: Mapping[str, Any], learned: str) -> str:
     report = result["files"].get("report")
     link = [] if report is None else [Path(report).resolve().as_uri()]
     files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())
-    parts = [part for part in (result["verdict"], result["about"]) if part]
+    verdict = result["verdict"]
+    parts = [part for part in (verdict and verdict["text"], result["about"]) if part]
     parts.append(imported_text(result["imported"]))
     if result["recorded"]:
         parts.append(recorded_text(result["recorded"]))
