@@ -227,8 +227,8 @@ def test_scores_say_what_is_missing_and_end_with_5() -> None:
         (["fit", "--set", "seed=[1"], "--set seed is not valid YAML"),
         (["fit", "--set", "sources.issues.taxonmy=x"], "unknown key 'taxonmy'. Did you mean 'taxonomy'?"),
         (["fit", "--set", "sources.isues.taxonomy=x"], "unknown source 'isues'. Did you mean 'issues'?"),
-        (["label", "next"], "0 labels have evidence, 8 are needed; label random conversations first"),
-        (["estimate"], "0 rated conversations cannot make 5 folds; rate more, or use fewer folds"),
+        (["label", "next"], "no conversation is left to label; import more: accord import chats.jsonl"),
+        (["estimate"], "the ratings belong to 0 groups of conversations"),
         (["export", "out.txt"], "the suffix is one of .jsonl, .csv, .parquet"),
         (["export", "out.csv", "--kind", "persn"], "unknown kind of annotation 'persn'. Did you mean 'person'?"),
         (["gate", "--min-agreement", "0.5"], "nothing was compared yet"),
@@ -325,10 +325,6 @@ def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ("likelihood: {model: 'embedded:smollm2-135m'}\n", "models: {likelihood: {model: ...}}"),
-        ("writer: {model: m, task: t.yaml}\n", "models: {writer: {model: ...}} and sources: {learned-rubric: {...}}"),
-        ("in_context: {model: m}\n", "models: {scorer: {model: ..., mode: ...}} and sources: {in-context: {...}}"),
-        ("issues: {model: m}\n", "models: {finder: {model: ...}} and sources: {issues: {...}}"),
         ("evaluator: {method: mixture}\n", "`evaluator` is a name, such as calibration; its settings are under"),
     ],
 )  # fmt: skip
@@ -572,7 +568,7 @@ def test_fit_best_learns_the_evaluator_that_compare_decides_for() -> None:
     compared = accord_json("compare")
     decision = compared["decision"]
     best = decision["evaluator"]
-    assert decision["status"] == "not enough labels" and best == "constant", "40 conversations, nothing predicts them"
+    assert decision["status"] == "not enough labels" and best == "calibration"
     assert decision["text"] in printed("compare")
     assert f"saved in evaluators/{best}" in printed("fit", "--best")
     assert [path.name for path in Path("evaluators").iterdir()] == [best]
@@ -857,7 +853,7 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred() -> None:
     [
         ("chats.jsonl", '{"id": "c", "messages": [{"role": "user", "content": "a"}]}\n', "no ratings in chats.jsonl: no rating column recognized"),
         ("empty.csv", "", "empty.csv is empty"),
-        ("few.csv", "id,prompt,response,rating\na,hi,yo,3\nb,hi,ho,4\n", "2 conversations are rated on 'rating'; at least 10"),
+        ("few.csv", "id,prompt,response,rating\na,hi,yo,3\nb,hi,ho,4\n", "2 labels on 'rating' have evidence and no judge answered"),
         ("l.csv", "id,rater,rating\nc,ann,3\nd,ann,4\n", "only labels"),
     ],
 )  # fmt: skip

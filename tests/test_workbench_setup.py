@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from served_workbench import Browser, Workbench, chats, open_workbench, token
+from served_workbench import Browser, StartWorkbench, Workbench, chats, open_workbench, rate_all, token
+from test_workbench_pages import strange
 
 from accord.edges import BadInput
 from accord.project import FileSurvey, Project, load_config, new_project, text_diff, with_rubric_file, with_study
 from accord.store import Imports
-from accord.values import load_rubric
+from accord.studies import verdict_in_use
+from accord.values import dump_rubric, load_rubric
 from accord.web import ProjectFiles
 from accord.web.uploads import UploadedFile, parse_multipart, save_uploads
 
@@ -182,3 +185,155 @@ def test_the_rubric_of_a_project_file_is_replaced_in_its_line() -> None:
     changed = with_rubric_file("store: a\nrubric: old.yaml   # ours\n", "new.yaml")
     assert changed == "store: a\nrubric: new.yaml   # ours\n"
     assert with_rubric_file("store: a\n", "new.yaml") == "store: a\nrubric: new.yaml\n"
+
+
+def test_home_of_an_annotator_continues_where_they_stopped(workbench: StartWorkbench) -> None:
+    bench = workbench(people=["ann"], leads=["eva"])
+    browser = bench.browser("ann")
+    page = browser.get("/")
+    assert "Start" in page and "0 of 12 done" in page and "What to do next" not in page
+    look = bench.session()
+    item = look.take("ann")
+    assert item is not None
+    rate_all(look, item)
+    page = browser.get("/")
+    assert "Continue where you stopped" in page and "1 of 12 done" in page
+    data = json.loads(browser.get("/index.json"))
+    assert set(data) == {"studies", "broken"} and "summary" not in data["studies"][0]
+
+
+def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the project's folder, without a project file
+    bench = workbench(people=["ann", "bob"], leads=["eva"])
+    browser = bench.browser("eva")
+    page = browser.get("/")
+    assert "0 of 12 items have 2 ratings" in page and "No evaluator is in use yet" in page and "No scores yet" in page
+    data = json.loads(browser.get("/index.json"))
+    assert [step["address"] for step in data["next"]] == ["/lead/look"]
+    look = bench.session()
+    for name in ("ann", "bob"):
+        while (item := look.take(name)) is not None:
+            rate_all(look, item, 1 + item.item.place % 3)
+    data = json.loads(browser.get("/index.json"))
+    assert data["studies"][0]["full"] == 12 and data["evaluator"]["ratings"] == 24
+    assert [step["address"] for step in data["next"]] == ["/lead#evaluator"]
+    folder = bench.project.folder()
+    fitted = bench.project.fit(out=folder)
+    verdict = verdict_in_use(bench.project, folder)
+    assert fitted.evaluator.name == "calibration" and (verdict is None or verdict["sentence"])
+    bench.store.finish_run(
+        bench.store.start_run("compare", {}), "done", {"decision": {"text": "use <b>calibration</b>"}}
+    )
+    page = browser.get("/")
+    assert "calibration" in page and "<b>calibration</b> predicts" in page and "use <b>" not in page
+    assert not strange(page)
+
+
+# --- people and studies -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Workbench]:
+    """A workbench of a project with its files, six conversations and no study."""
+    file = tmp_path / "accord.yaml"
+    file.write_text("# ours\nstore: sqlite:///accord.db\nrubric: rubric.yaml  # edited here\nmonitoring: {}\n")
+    (tmp_path / "rubric.yaml").write_text(dump_rubric(load_rubric("llm-rubric")))
+    opened = Project(load_config(file))
+    opened.store.add_conversations(chats(6))
+    with opened, open_workbench(opened, files=ProjectFiles(file)) as bench:
+        yield bench
+
+
+def study_fields(browser: Browser, **changes: str) -> dict[str, str]:
+    page = browser.get("/studies/new")
+    fields = {"form": token(page), "title": "Was it <i>good</i>?", "level": "conversation", "question.Q0": "on",
+              "question.Q1": "on", "sample": "4", "annotators_per_item": "2", "order": "random",
+              "filter": "", "stratify": "", "guidelines": "Read.\r\nThen rate.", "do": "preview"}  # fmt: skip
+    return {**fields, **changes}
+
+
+def test_lead_creates_a_study_that_the_page_showed_and_people_rate_it(started: Workbench, tmp_path: Path) -> None:
+    browser, file = started.browser(), tmp_path / "accord.yaml"
+    before = file.read_text()
+    fields = study_fields(browser, filter='["system", "gpt-9"]', sample="2")
+    _, page, _ = browser.post("/studies/new", **fields)
+    assert "2 items, 2 people each" in page and "<i>" not in page and "+studies:" in page and file.read_text() == before
+    status, rating, _ = browser.post("/studies/new", **{**fields, "do": "rating"})
+    assert status == 200 and "nothing is saved here" in rating and "disabled" in rating and "Question" in rating
+    shown = re.search(r'name="shown" value="([^"]+)"', page)
+    assert shown is not None
+    file.write_text(before + "seed: 3\n")
+    status, page, _ = browser.post("/studies/new", **{**fields, "do": "create", "shown": shown[1]})
+    assert status == 422 and "have changed since" in page and "studies" not in file.read_text()
+    _, page, _ = browser.post("/studies/new", **fields)
+    shown = re.search(r'name="shown" value="([^"]+)"', page)
+    status, _, where = browser.post("/studies/new", **{**fields, "do": "create", "shown": shown[1] if shown else ""})
+    assert (status, where) == (303, "/lead/was-it-i-good-i")
+    study = load_config(file).studies["was-it-i-good-i"]
+    assert study.items.filter == {"system": ("gpt-9",)} and study.stages[0].questions == ("Q1", "Q0")
+    assert (
+        study.guidelines == "Read.\nThen rate.\n"
+        and file.read_text().startswith("# ours\n")
+        and "seed: 3" in file.read_text()
+    )
+    assert "Was it &lt;i&gt;good" in browser.get("/lead/was-it-i-good-i")
+    entry = browser.get("/studies/was-it-i-good-i.yaml")
+    assert yaml.safe_load(entry)["studies"]["was-it-i-good-i"]["items"]["sample"] == 2
+    assert "Conversation" in browser.get("/rate/was-it-i-good-i/next")
+
+
+@pytest.mark.parametrize(("change", "error"), [
+    ({"title": " "}, "no title"), ({"question.Q0": "", "question.Q1": ""}, "no question chosen"),
+    ({"sample": "none"}, "sample: got"), ({"filter": "{"}, "filter cannot be read"), ({"name": "../x"}, "name of a study"),
+    ({"order": "by <script>"}, "order"), ({"filter": '["system", "unheard"]'}, "no conversation matches"),
+    ({"level": "pair"}, "is about one conversation"),
+])  # fmt: skip
+def test_form_of_a_study_keeps_its_fields_and_tells_the_error(
+    started: Workbench, tmp_path: Path, change: dict[str, str], error: str
+) -> None:
+    browser = started.browser()
+    status, page, _ = browser.post("/studies/new", **study_fields(browser, **change))
+    assert status == 422 and error in page and not strange(page) and "Then rate." in page
+    assert "studies" not in (tmp_path / "accord.yaml").read_text()
+
+
+def test_single_user_becomes_an_admin_and_adds_people_with_links(started: Workbench) -> None:
+    browser = started.browser()
+    page = browser.get("/people")
+    assert "Your own account first" in page
+    status, page, _ = browser.post("/people", form=token(page), names="eva", do="add")
+    assert status == 200 and "/in/" in page and "This one is yours" in page
+    page = browser.get("/people")
+    assert "Your own account first" not in page and browser.status == 200
+    status, page, _ = browser.post("/people", form=token(page), names="ann, bob", role="annotator", do="add")
+    links = re.findall(r'value="(http://localhost:\d+/in/[^"]+)"', page)
+    assert status == 200 and len(links) == 2 and "/in/" not in browser.get("/people")
+    ann = Browser(started.port, links[0])
+    assert ann.post("/in", key=links[0].rpartition("/")[2])[0] == 303
+    assert "Studies" in ann.get("/") and ann.ask("GET", "/people")[0] == 403
+    form = token(browser.get("/people"))
+    assert browser.post("/people", form=form, names="cleo ANN", do="add")[0] == 422
+    assert [each.name for each in started.studies.accounts.list_users()] == ["ann", "bob", "eva"]
+    assert browser.post("/people", form=form, name="ann", do="link")[0] == 200
+    assert ann.ask("GET", "/index.json")[0] == 401
+    assert browser.post("/people", form=form, name="bob", do="remove")[0] == 303
+    assert browser.post("/people", form=form, name="eva", do="remove")[0] == 422
+
+
+@pytest.mark.attack
+def test_leads_manage_annotators_only_and_annotators_nobody(workbench: StartWorkbench) -> None:
+    bench = workbench(people=["ann"], leads=["eva", "ida"])
+    eva, ann = bench.browser("eva"), bench.browser("ann")
+    form, own = token(eva.get("/people")), token(ann.get("/"))
+    assert eva.post("/people", form=form, names="max", role="admin", do="add")[0] == 403
+    for action in ("link", "remove"):
+        assert eva.post("/people", form=form, name="ida", do=action)[0] == 403
+    assert eva.post("/people", form=form, names="<b>", do="add")[0] == 422
+    assert eva.post("/people", form="0" * 64, names="max", do="add")[0] == 403
+    for path in ("/people", "/studies/new", "/import", "/studies/look.yaml"):
+        assert ann.ask("GET", path)[0] == 403
+    for path in ("/people", "/studies/new", "/import/undo"):
+        assert ann.post(path, form=own, do="add", names="max")[0] == 403
+    assert len(bench.studies.accounts.list_users()) == 3

@@ -92,8 +92,20 @@ def comparison_text(result: Mapping[str, Any]) -> str:
     if result["seen"]:
         about += f"\n{result['seen']} conversations from which the rubric was learned are used for training only"
     table = "\n".join([rows_text(lines), *(["", *result["choices"]] if result["choices"] else [])])
-    parts = [f"{about}\n\n{table}", within_text(lines), two_valued_text(lines), "\n".join(result["remarks"])]
+    remarks = "\n".join([*_band_lines(lines), *result["remarks"]])
+    parts = [f"{about}\n\n{table}", within_text(lines), two_valued_text(lines), remarks]
     return "\n\n".join(part for part in parts if part)
+
+
+def _band_lines(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence on the bands of the first system with some: share of ratings inside, and mean width."""
+    first = next((line for line in lines if line.get("coverage") is not None), None)
+    if first is None:
+        return []
+    return [
+        f"Bands of {first['system']}: {_cell(first, 'coverage')} of the ratings are inside; mean width "
+        f"{_cell(first, 'width')} units of the scale"
+    ]
 
 
 _BY = ("annotators", "systems")

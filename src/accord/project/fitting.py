@@ -263,6 +263,8 @@ class _Fit:
         samples = {sample.target: sample for sample in islice(project.all_samples(level), MOST_UNRATED)}
         samples |= {sample.target: sample for sample in project.samples(labels.targets)}
         if not samples:
+            if evaluator.head.needs_labels:
+                project.training(evaluator)  # names what is missing
             raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
         table = project.measure(evaluator.sources, list(samples.values()))
         fitted = replace(evaluator.fitted_on(table, labels), level=level or "conversation")

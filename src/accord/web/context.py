@@ -7,6 +7,7 @@ but the workbench's own files, and work without scripts.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
@@ -21,6 +22,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 
+from accord.board import Board
 from accord.charts import STYLE
 from accord.edges import BadInput, page_text, sendable
 from accord.live import AttemptLimiter, Refused, media_type
@@ -55,6 +57,7 @@ class WorkbenchContext:
         invalid_studies: Error of each study that cannot be opened, by name.
         files: Project file that forms change; `None` for a project without one.
         learning: Background learning of the studies.
+        board: Statistics of scores.
         uploads: Imports of uploaded files; the same after a reload.
         on_close: Functions to call when the server stops, or when the project was opened again.
         on_stop: Functions to call when the server stops.
@@ -95,6 +98,11 @@ class WorkbenchContext:
         learning = BackgroundLearning(self.sessions, self.project)
         self.on_close.append(learning.jobs.close)
         return learning
+
+    @cached_property
+    def board(self) -> Board:
+        """Statistics of scores, opened at its first use."""
+        return Board(self.project)
 
     def close(self) -> None:
         """Finish all background work and pending writes when the server stops."""
@@ -298,5 +306,6 @@ def _templates() -> Environment:
     environment.filters["zip_same"] = lambda names: [(name, name) for name in names]
     environment.filters["zip_words"] = lambda names: [(name, name.replace("_", " ")) for name in names]
     environment.filters["number"] = lambda value: f"{value:g}"
+    environment.filters["json_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     environment.filters["reading"] = conversation_address
     return environment
