@@ -40,7 +40,7 @@ from accord.studies.retrain import candidate_folder, load_report, promote_candid
 from accord.studies.study_progress import StudyProgress
 from accord.testing import planted
 from accord.values import Annotation, Label, Labels, Question, Scale, ScaleKind, StudySettings, Target
-from accord.web.pages.lead import _agreement_chart, _habit_charts
+from accord.web.pages.lead import agreement_chart, habit_charts
 
 SCALE = Scale(options=(1, 2, 3, 4, 5))
 MAIN = Question(id="main", text="How good is it?", scale=SCALE)
@@ -216,10 +216,10 @@ def test_agreement_in_words_with_shares_and_axes_that_hold_their_intervals(name:
     if parts is not None:
         assert parts.level.value + parts.width.value + parts.residual.value == pytest.approx(1)
         assert re.match(r"Of the disagreement, \d+% ", describe_parts(parts))
-    charts = _habit_charts(MAIN, parts, habits)
+    charts = habit_charts(MAIN, parts, habits)
     assert_held(charts["level"], [habit.level for habit in habits])
     assert_held(charts["width"], [habit.width for habit in habits])
-    assert_held(_agreement_chart([ChartRow("q", agreement_of(matrix), "people")], "t"), [agreement_of(matrix)])
+    assert_held(agreement_chart([ChartRow("q", agreement_of(matrix), "people")], "t"), [agreement_of(matrix)])
 
 
 def assert_held(chart: str | None, estimates: list[Any]) -> None:

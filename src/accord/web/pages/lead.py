@@ -116,7 +116,7 @@ class _LeadPages:
             for row in progress.by_question
         ]
         charts = {
-            "agreement": _agreement_chart(agreement, "Agreement of annotators by question")
+            "agreement": agreement_chart(agreement, "Agreement of annotators by question")
             if any(row.estimate.value is not None for row in agreement)
             else None,
             "live": _live_chart(progress, live),
@@ -148,7 +148,7 @@ class _LeadPages:
             "habits": [asdict(habit) for habit in habits], "items": items,
         }  # fmt: skip
         return self.context.render_or_json(
-            request, "lead_disagree", visitor, data, charts=_habit_charts(selected, parts, habits), progress=progress,
+            request, "lead_disagree", visitor, data, charts=habit_charts(selected, parts, habits), progress=progress,
             selected=selected, estimate=_estimate_text, others=[other.question.id for other in others],
             keys=[new_key() for _ in items],
         )  # fmt: skip
@@ -257,10 +257,10 @@ def _live_chart(progress: StudyProgress, live: Mapping[str, Any] | None) -> Mark
         ChartRow("error / scale", error), ChartRow("within 80% interval", estimates["covered"]),
         ChartRow("gain over own mean", estimates["gain"]),
     ]  # fmt: skip
-    return _agreement_chart(rows, "Agreement of annotators, and of the evaluator with annotators")
+    return agreement_chart(rows, "Agreement of annotators, and of the evaluator with annotators")
 
 
-def _agreement_chart(rows: Sequence[ChartRow], title: str) -> Markup:
+def agreement_chart(rows: Sequence[ChartRow], title: str) -> Markup:
     """Draw agreement on an axis from 0 (chance) to 1, or from the lowest end of an interval."""
     return interval_plot(rows, Axis(low=0, high=1), title, 0)
 
@@ -288,9 +288,10 @@ def _length(question: Question) -> float:
     return max(question.scale.numbers) - min(question.scale.numbers) if question.scale.is_ordered else 1.0
 
 
-def _habit_charts(
+def habit_charts(
     question: Question, parts: DisagreementParts | None, habits: Sequence[AnnotatorHabit]
 ) -> dict[str, Markup | None]:
+    """Draw the sources of the disagreement, and the level and the width of each annotator, on axes that hold them."""
     charts: dict[str, Markup | None] = {"parts": None, "level": None, "width": None}
     if parts is not None:
         names = {"level": "stricter or more lenient", "width": "use of the scale", "residual": "single conversations"}
