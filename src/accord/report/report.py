@@ -32,7 +32,7 @@ EXCERPT_TURNS, EXCERPT = 4, 700
 Values = dict[str, Any]
 """Values of the template, or of one of its sections, by name."""
 COLUMNS = {
-    "rmse": ("RMSE", "RMSE"), NEW: ("new annotator", "RMSE, new annotator"), "pearson": ("r", "r"),
+    NEW: ("new annotator", "RMSE, new annotator"), "rmse": ("RMSE", "RMSE"), "pearson": ("r", "r"),
     "within_one": ("within 1", "within 1"), "spearman": ("ρ", "ρ"), "kendall": ("τ", "τ"),
     "weighted_kappa": ("κ", "κ"), "log_loss": ("log loss", "log loss"),
 }  # fmt: skip
@@ -130,7 +130,12 @@ def content(
         unscored=_unscored(found, tried.evidence),
         audit=audit,
         scores=_scores(scores),
-        columns=[(name, *titles, name in DETAILS) for name, titles in COLUMNS.items()],
+        columns=[
+            (name, *titles, name in DETAILS)
+            for name, titles in COLUMNS.items()
+            if name != NEW or found.results[0].values.get(NEW) is not None
+        ],
+        new=NEW,
     )
 
 
@@ -386,8 +391,9 @@ def question_importance(insights: Insights, rubric: Rubric) -> Values | None:
         return None
     first, axis = insights.importance[0], Axis("rise of the main answer")
     chart = interval_plot(points, axis, "Importance of the questions", 0.0)
+    rows = [(texts.get(one.question, one.question), one.estimate, one.labels) for one in insights.importance]
     scale, text = str(rubric.main_question.scale), texts.get(first.question, first.question)
-    return {"chart": chart, "first": text, "value": first.estimate.value or 0.0, "scale": scale}
+    return {"chart": chart, "first": text, "value": first.estimate.value or 0.0, "scale": scale, "rows": rows}
 
 
 def learning_curve(insights: Insights) -> Values | None:
