@@ -337,3 +337,49 @@ def test_leads_manage_annotators_only_and_annotators_nobody(workbench: StartWork
     for path in ("/people", "/studies/new", "/import/undo"):
         assert ann.post(path, form=own, do="add", names="max")[0] == 403
     assert len(bench.studies.accounts.list_users()) == 3
+
+
+# --- rubric -----------------------------------------------------------------------------------------------------------
+
+
+def test_wording_is_saved_as_a_new_version_that_the_page_showed(started: Workbench, tmp_path: Path) -> None:
+    browser, file = started.browser(), tmp_path / "accord.yaml"
+    old, text = load_rubric(tmp_path / "rubric.yaml"), (tmp_path / "rubric.yaml").read_text()
+    place = [each.id for each in old.questions].index("Q0")
+    form = token(browser.get("/rubric"))
+    fields = {"form": form, f"text.{place}": "How <i>good</i> was it?", f"meaning.{place}.0": "Bad: really"}
+    _, page, _ = browser.post("/rubric", **fields, do="preview")
+    assert not strange(page) and "How &lt;i&gt;good" in page and "rubric-2.yaml" in page and "edited here" in page
+    assert not (tmp_path / "rubric-2.yaml").exists()
+    shown = re.search(r'name="shown" value="([^"]+)"', page)
+    assert shown is not None
+    assert browser.post("/rubric", **fields, do="save", shown="other")[0] == 422
+    assert browser.post("/rubric", **fields, do="save", shown=shown[1])[0] == 303
+    new = load_rubric(tmp_path / "rubric-2.yaml")
+    assert (
+        new["Q0"].text == "How <i>good</i> was it?"
+        and new["Q0"].meanings[str(new["Q0"].scale.options[0])] == "Bad: really"
+    )
+    assert [each for each in new.questions if each.id != "Q0"] == [each for each in old.questions if each.id != "Q0"]
+    assert file.read_text().splitlines()[2] == "rubric: rubric-2.yaml  # edited here"
+    assert (tmp_path / "rubric.yaml").read_text() == text
+    assert json.loads(browser.get("/rubric.json"))["hash"] == new.hash
+    assert "How &lt;i&gt;good" in browser.get("/studies/new")
+    status, page, _ = browser.post("/rubric", form=form, do="preview", **{f"text.{place}": " "})
+    assert status == 422 and "has no text" in page
+    assert "the same as before" in browser.post("/rubric", form=form, do="preview")[1]
+
+
+def test_files_are_restored_if_the_project_cannot_be_opened_with_the_change(tmp_path: Path) -> None:
+    files = ProjectFiles(tmp_path / "accord.yaml")
+    files.path.write_text("store: sqlite:///accord.db\n")
+    changed = {"accord.yaml": "store: 3\n", "rubric-2.yaml": "name: x\n"}
+
+    def fail() -> None:
+        raise BadInput("cannot be opened")
+
+    with pytest.raises(BadInput, match="cannot be opened"):
+        files.change(changed, files.digest(changed), fail)
+    assert files.path.read_text() == "store: sqlite:///accord.db\n" and not (tmp_path / "rubric-2.yaml").exists()
+    with pytest.raises(BadInput, match="not a file in the project"):
+        files.text("../secret.yaml")

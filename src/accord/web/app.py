@@ -17,7 +17,20 @@ from accord.live import REQUEST_SECONDS, App, Guard, Refused, host_name, is_loop
 from accord.project import Project
 from accord.version import __version__
 from accord.web.context import WorkbenchContext
-from accord.web.pages import board, chat, conversation, explore, home, imports, lead, login, new_study, people, rate
+from accord.web.pages import (
+    board,
+    chat,
+    conversation,
+    explore,
+    home,
+    imports,
+    lead,
+    login,
+    new_study,
+    people,
+    rate,
+    rubric,
+)
 from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
 
 MAX_BODY = 256 * 2**10
@@ -88,7 +101,7 @@ def _pages(context: WorkbenchContext) -> App:
     app.add_middleware(_WithHeaders)
     for kind in (Refused, AccordError, OSError, HTTPException):
         app.exception_handler(kind)(context.render_error)
-    for page in (login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study):
+    for page in (login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric):
         page.add_routes(app, context)
     return app
 
