@@ -125,7 +125,7 @@ def content(
         drift=changed,
         findings=[(each.section(), each.cautions) for each in fitted.findings.values()],
         spent=spent,
-        learned=_learned(fitted.evaluator),
+        learned=_learned(fitted.evaluator, rubric),
         worst=_worst(tried),
         unscored=_unscored(found, tried.evidence),
         audit=audit,
@@ -282,7 +282,7 @@ def _unscored(found: Comparison, evidence: EvidenceTable) -> Values:
     return {"predictions": predictions, "evidence": counted, "targets": len(evidence)}
 
 
-def _learned(evaluator: Evaluator) -> Values:
+def _learned(evaluator: Evaluator, rubric: Rubric) -> Values:
     """Return the effects of metrics (`reach`) or of features (`chart`), and the shares of variance, of the head."""
     described = evaluator.head.describe()
     values = {
@@ -293,20 +293,25 @@ def _learned(evaluator: Evaluator) -> Values:
     }
     if "reach" in described:
         axis = Axis("between its worst and best value, in units of the scale")
-        return {**values, "reach": _effects(described["reach"], axis)}
+        return {**values, "reach": _effects(described["reach"], axis, rubric)}
     if "variance_ratios" not in described:
         return values
-    chart = _effects(described["weights"], Axis("change of the expected answer per standard deviation"))
+    axis = Axis("change of the expected answer per standard deviation")
+    chart = _effects(described["weights"], axis, rubric)
     levels = sorted(
         ((name, a["labels"], a["level"]) for name, a in described["annotators"].items()), key=lambda line: -line[2]
     )
     return {**values, "chart": chart, "variance": _variance_shares(described), "levels": levels}
 
 
-def _effects(effects: Mapping[str, float], axis: Axis) -> Markup:
-    """Draw a bar per feature, the largest first."""
+def _effects(effects: Mapping[str, float], axis: Axis, rubric: Rubric) -> Markup:
+    """Draw a bar per feature, the largest first; answers of a judge have the text of their question."""
+    texts = {question.id: question.text for question in rubric.questions}
     ordered = sorted(effects.items(), key=lambda pair: -pair[1])
-    rows = [ChartRow(name, Estimate(effect), "model" if effect > 0 else "flagged") for name, effect in ordered]
+    rows = [
+        ChartRow(texts.get(name, name), Estimate(effect), "model" if effect > 0 else "flagged")
+        for name, effect in ordered
+    ]
     return bar_chart(rows, axis, "Effect of each feature")
 
 
