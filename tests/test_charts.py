@@ -35,7 +35,7 @@ DAYS = {float(day): f"11-{day:02d}" for day in range(40)}
 CHARTS = {
     "intervals": interval_plot(ROWS, Axis("agreement", -0.2, 1), "It's <&>", 0),
     "guides": interval_plot(
-        ROWS, Axis("error"), "Near lines", guides=[Guide(0.41, "other people 0.41"), Guide(0.42, "constant guess 0.42")]
+        ROWS, Axis("error"), "It's <&>", guides=[Guide(0.41, "other people 0.41"), Guide(0.42, "constant guess 0.42")]
     ),
     "bars": bar_chart([ChartRow(name, Estimate(-0.2)) for name in NAMES], Axis("share", is_share=True), "It's <&>"),
     "columns": column_chart(NAMES, {"one": [1, 2, 3], "two": [3, 2, 1]}, Axis("x"), Axis("y"), "It's <&>"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -304,9 +305,14 @@ def _learned(evaluator: Evaluator, rubric: Rubric) -> Values:
     return {**values, "chart": chart, "variance": _variance_shares(described), "levels": levels}
 
 
+def _question_names(rubric: Rubric) -> dict[str, str]:
+    """Return a name of each question for charts: its ID if that is a word, else its text."""
+    return {each.id: each.text if re.fullmatch(r"[A-Za-z]{0,2}\d+", each.id) else each.id for each in rubric.questions}
+
+
 def _effects(effects: Mapping[str, float], axis: Axis, rubric: Rubric) -> Markup:
-    """Draw a bar per feature, the largest first; answers of a judge have the text of their question."""
-    texts = {question.id: question.text for question in rubric.questions}
+    """Draw a bar per feature, the largest first; answers of a judge have the name of their question."""
+    texts = _question_names(rubric)
     ordered = sorted(effects.items(), key=lambda pair: -pair[1])
     rows = [
         ChartRow(texts.get(name, name), Estimate(effect), "model" if effect > 0 else "flagged")
@@ -386,9 +392,9 @@ def group_errors(insights: Insights) -> Values | None:
 
 def question_importance(insights: Insights, rubric: Rubric) -> Values | None:
     """Return the effects of the questions per step, and the most important question, on the `scale` of the main one."""
-    texts = {question.id: question.text for question in rubric.questions}
+    texts, names = {question.id: question.text for question in rubric.questions}, _question_names(rubric)
     points = [
-        ChartRow(texts.get(one.question, one.question), one.estimate, "people")
+        ChartRow(names.get(one.question, one.question), one.estimate, "people")
         for one in insights.importance
         if one.estimate.low is not None
     ]
