@@ -62,7 +62,7 @@ docs: $(VENV)/ready ## write the generated pages: commands and JSON Schemas
 tables: $(VENV)/ready ## write the tables of the README and the docs from benchmarks/results
 	$(BIN)/python tools/write_tables.py
 
-BENCHMARKS := architecture first_hour import_speed compare_speed calibration_speed judging_overhead faults attacks \
+BENCHMARKS := architecture first_hour first_labels import_speed compare_speed calibration_speed judging_overhead faults attacks \
   live_scoring workbench scale embedded_model true_numbers rubicon rubric_selection issues adoror \
   demonstration_selection ciu simulated_annotators llm_rubric \
   synth

@@ -97,13 +97,15 @@ def word_counts(conversation: Conversation, turn: int | None) -> list[float]:
     """Return ten counts of the words up to a turn, or of a whole conversation."""
     turns = conversation.turns if turn is None else conversation.turns[: turn + 1]
     messages = [re.findall(r"\w+", each.content.lower()) for each in turns]
+    messages = messages or [[]]
     reply, before = messages[-1], messages[-2] if len(messages) > 1 else []
     words = [word for message in messages for word in message]
     earlier = {word for message in messages[:-1] for word in message}
     documents = set(re.findall(r"\w+", " ".join(document.text for document in conversation.documents).lower()))
     return [
         len(reply), len(set(reply)) / max(len(reply), 1), len(set(reply) & set(before)), len(set(reply) & documents),
-        len(messages), len(words), len(set(words)) / max(len(words), 1), float("?" in turns[-1].content),
+        len(messages), len(words), len(set(words)) / max(len(words), 1),
+        float(bool(turns) and "?" in turns[-1].content),
         float(np.mean([len(word) for word in reply])) if reply else 0.0, len(set(reply) - earlier),
     ]  # fmt: skip
 
@@ -185,15 +187,12 @@ def _rmse(value: Floats, test: Ratings, rows: NDArray[np.intp]) -> float:
 def summary(name: str, size: int, splits: Sequence[dict[str, float]]) -> Row:
     """Return the means over the splits with t-intervals, and the highest ratio to the constant."""
     row: Row = {"set": name, "size": size or "all", "splits": len(splits)}
-    reach = float(scipy.stats.t.ppf(0.975, max(len(splits) - 1, 1))) / np.sqrt(len(splits))
     for figure in FIGURES:
         values = np.array([split[figure] for split in splits])
-        half = reach * float(values.std(ddof=1)) if len(values) > 1 else float("nan")
-        row |= {
-            figure: float(values.mean()),
-            f"{figure}_low": values.mean() - half,
-            f"{figure}_high": values.mean() + half,
-        }
+        row[figure] = mean = float(values.mean())
+        if len(values) > 1:
+            reach = float(scipy.stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+            row |= {f"{figure}_low": mean - reach, f"{figure}_high": mean + reach}
     row["worst-to-constant"] = max(split["ratio-to-constant"] for split in splits)
     row["missing"] = int(sum(split["missing"] for split in splits))
     return row

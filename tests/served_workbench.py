@@ -17,7 +17,7 @@ from accord import Conversation, Turn
 from accord.project import Config, Project
 from accord.store import Assignment, Studies
 from accord.studies import StudySession, SubmittedAnswer
-from accord.web import WorkbenchContext, add_person, local_sign_in_link, workbench_app
+from accord.web import ProjectFiles, WorkbenchContext, add_person, local_sign_in_link, workbench_app
 
 STUDY: dict[str, Any] = {"title": "First look", "annotators_per_item": 2}
 LINKS: dict[int, Callable[[], str | None]] = {}
@@ -92,7 +92,12 @@ class Browser:
         own["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         if body is not None:
             own["Content-Type"] = "application/x-www-form-urlencoded"
-        connection.request(method, path, body, {**own, **{name.replace("_", "-"): v for name, v in headers.items()}})
+        connection.request(
+            method,
+            path,
+            body if body is None else body.encode("latin-1"),
+            {**own, **{name.replace("_", "-"): v for name, v in headers.items()}},
+        )
         answer = connection.getresponse()
         said = answer.read().decode()
         for cookie in answer.headers.get_all("Set-Cookie") or ():
@@ -130,9 +135,9 @@ def form_of(page: str) -> tuple[str, dict[str, str]]:
 
 
 @contextmanager
-def served(opened: Project, **options: Any) -> Iterator[int]:
-    """A workbench on a port of this machine."""
-    bench = WorkbenchContext(opened)
+def served(opened: Project, files: ProjectFiles | None = None, **options: Any) -> Iterator[int]:
+    """A workbench on a port of this machine; its pages can change `files`."""
+    bench = WorkbenchContext(opened, files=files)
     try:
         with running(workbench_app(bench, **options)) as port:
             site = f"http://127.0.0.1:{port}"

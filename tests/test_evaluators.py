@@ -378,7 +378,7 @@ def test_compare_lists_a_method_that_cannot_learn() -> None:
     few = Labels(list(corpus.labels)[:6])
     found = compare(corpus.evidence, few, corpus.question, folds=3, draws=20)
     assert found["calibration"].n == 0 and found["calibration"].unscored == 6
-    assert "at least 8 are needed" in next(iter(found["calibration"].reasons))
+    assert "at least 8 labels are needed" in next(iter(found["calibration"].reasons))
     assert found["constant"].n == 6
 
 
@@ -414,7 +414,7 @@ def test_predictions_do_not_depend_on_the_unit_of_the_scale() -> None:
         labels = Labels(Label(x.target, "main", x.annotator, factor * x.value) for x in corpus.labels)  # type: ignore[operator]
         scaled = compare(corpus.evidence, labels, question, folds=2, draws=20)["calibration"].values
         for name, value in plain.items():
-            times = factor if name in {"rmse", "rmse_new_annotator", "mae"} else 1
+            times = factor if name in {"rmse", "rmse_new_annotator", "mae", "width"} else 1
             assert scaled[name] == pytest.approx(value * times, rel=1e-3), (factor, name)  # type: ignore[operator]
 
 

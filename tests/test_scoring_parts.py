@@ -304,7 +304,7 @@ def test_shards_together_cover_all_pieces(tmp_path, scorer, small_pieces):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
     for number in (3, 1):
         score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(number, 3)))
-    with pytest.raises(BadInput, match="parts are missing"):
+    with pytest.raises(BadInput, match="parts missing"):
         merge_parts(tmp_path / "out", tmp_path / "m.parquet")
     done = score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(2, 3)))
     assert done.left == 0 and 0 < done.made < done.parts and done.counts.rows == 1200

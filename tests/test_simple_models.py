@@ -26,6 +26,7 @@ from accord.learning import (
     Ridge,
     TreeAnswers,
     bands,
+    inner_folds,
     load_evaluator,
     matrix,
     shrunk_weights,
@@ -98,9 +99,13 @@ def test_tree_ensemble_predicts_as_scikit_learn_and_explains_each_step() -> None
     X, (texts, place) = matrix(features), np.unique(rated.row, return_inverse=True)
     below = rated.answer[:, None] <= np.arange(len(rated.options) - 1)
     share = np.array([below[place == text].mean(axis=0) for text in range(len(texts))])
-    forest = ExtraTreesRegressor(TREES, min_samples_leaf=5, random_state=0)
-    forest.fit(X[texts], share, np.bincount(place).astype(float))
-    assert model.trees_.sums(X) == pytest.approx(forest.predict(X))
+    fold = inner_folds(rated)[np.unique(rated.row, return_index=True)[1]]
+    weight, theirs = np.bincount(place).astype(float), []
+    for label in np.unique(fold):
+        train = fold != label
+        forest = ExtraTreesRegressor(TREES // len(np.unique(fold)), min_samples_leaf=5, random_state=int(label))
+        theirs.append(forest.fit(X[texts][train], share[train], weight[train]).predict(X))
+    assert model.trees_.sums(X) == pytest.approx(np.mean(theirs, axis=0))
     # Contributions add up to the prediction, up to one constant for all rows.
     expected = rated.options[-1] - model.trees_.sums(X) @ np.diff(rated.options)
     assert np.ptp(expected - model.contributions(features).sum(axis=1)) < 1e-9

@@ -140,7 +140,8 @@ def test_an_item_is_rated_by_forms_alone(workbench: StartWorkbench) -> None:
     where, fields = form_of(page)
     values = {name: "1" for name in re.findall(r'type="radio" name="([^"]+)"', page)}
     status, _, to = browser.post(where, **fields, **values, do="finish")
-    assert (status, to) == (303, "/rate/look")
+    assert status == 303 and to.startswith("/rate/look?saved=")
+    assert "Item 1 saved." in browser.get(to)
     assert len(bench.store.labels()) == len(values)
 
 

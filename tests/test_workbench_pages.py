@@ -17,9 +17,10 @@ from served_workbench import Browser, StartWorkbench, Workbench, chats, form_of,
 
 from accord import Conversation, Turn
 from accord.project import Project, config_from
-from accord.values import Document, Scale
+from accord.store import Assignment, Item
+from accord.values import Document, Scale, Target
 from accord.web.context import static_file
-from accord.web.pages.rating_view import number_range, text_pieces
+from accord.web.pages.rating_view import number_range, own_ratings, saved_item, text_pieces, time_left
 
 STATIC = Path(__file__).parents[1] / "src" / "accord" / "web" / "static"
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'></textarea></option>{{7*7}}"
@@ -242,11 +243,27 @@ def test_the_finder_is_asked_of_stages_that_show_issues_alone(tmp_path: Path) ->
         assert look.progress("ann") == (1, 12)
 
 
+def test_items_and_time_left_follow_the_median_of_completed_items() -> None:
+    def ended(seconds: int, state: str = "done", began: str = "2026-01-01T00:00:00.000+00:00") -> Assignment:
+        end = f"2026-01-01T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.000+00:00"
+        return Assignment(
+            str(seconds), Item("look", 1, 0, "plain", Target("c")), "ann", state, 0, end, None, began, end
+        )
+
+    done = [ended(40), ended(60), ended(36_000), ended(1, "skipped")]
+    assert time_left(done, 10) == "10 left, about 10 minutes"
+    assert time_left(done, 1) == "1 left, about 1 minute"
+    assert time_left(done, 300) == "300 left, about 5 hours"
+    assert time_left(done[1:], 10) == "10 left" and time_left([], 0) == time_left(done, 0) == ""
+    assert saved_item(done, "1") == {**own_ratings(done)[3]} and saved_item(done, "x") is saved_item(done, None) is None
+    assert saved_item([ended(5, "open")], "5") is None, "an open item has nothing to undo"
+
+
 def test_pages_are_light(workbench: StartWorkbench) -> None:
     scripts = {path.name: len(path.read_bytes()) for path in STATIC.glob("*.js")}
     rating = {"keys.js", "look.js", "outbox.js", "rate.js", "spans.js"}
-    assert {*rating, "talk.js", "reading.js"} == set(scripts)
-    assert sum(scripts[name] for name in rating) < 15 * 1024 and sum(scripts.values()) < 24 * 1024, scripts
+    assert {*rating, "talk.js", "reading.js", "setup.js"} == set(scripts)
+    assert sum(scripts[name] for name in rating) < 16 * 1024 and sum(scripts.values()) < 28 * 1024, scripts
     browser = workbench(issue_taxonomy="soda-eval").browser()
     page = browser.get("/rate/look")
     linked = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page))

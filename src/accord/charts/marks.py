@@ -82,16 +82,30 @@ class ChartLink:
     label: str
 
 
-def interval_plot(rows: Sequence[ChartRow], axis: Axis, title: str, reference: float | None = None) -> Markup:
-    """Draw a dot with its interval and its number per row, with a dashed line at the `reference`."""
+def interval_plot(
+    rows: Sequence[ChartRow],
+    axis: Axis,
+    title: str,
+    reference: float | None = None,
+    guides: Sequence[Guide] = (),
+) -> Markup:
+    """Draw a dot with its interval and its number per row, with dashed lines at the `reference` and at `guides`.
+
+    The labels of guides stand above the rows.
+    """
+    guides = [*guides, *([] if reference is None else [Guide(reference)])]
     numbers = [end for row in rows for end in _ends(row.estimate)]
-    low, high = domain_of([*numbers, *([] if reference is None else [reference])], axis)
-    area = PlotArea(_label_width(row.label for row in rows), 300, ROW * len(rows), axis, Axis(), (low, high), (0, 1))
+    low, high = domain_of([*numbers, *(guide.at for guide in guides)], axis)
+    area = PlotArea(_label_width(row.label for row in rows), 300, 0, axis, Axis(), (low, high), (0, 1))
+    lines = area.label_lines(guides)
+    head = 18 * (max(lines, default=-1) + 1)
+    area.height = head + ROW * len(rows)
     parts = [area.x_axis()]
-    if reference is not None and low <= reference <= high:
-        parts.append(area.guide(Guide(reference)))
+    parts += [
+        area.guide(guide, 18 * line) for guide, line in zip(guides, lines, strict=True) if low <= guide.at <= high
+    ]
     for place, row in enumerate(rows):
-        y = ROW * place + ROW // 2
+        y = head + ROW * place + ROW // 2
         parts.append(_row_label(row, area.left - GAP, y))
         parts.append(text_of(area.left + area.width + GAP, y + 5, str(row.estimate)))
         if row.estimate.value is not None:
@@ -101,7 +115,8 @@ def interval_plot(rows: Sequence[ChartRow], axis: Axis, title: str, reference: f
             )  # fmt: skip
             parts.append(tag("g", line_of(first, last, y, y, "line") + dot, class_=row.kind))
     area.right = GAP + 6 + max((text_width(str(row.estimate), LABEL) for row in rows), default=0)
-    return area.svg(title, [f"{row.label}: {row.estimate}" for row in rows], parts, any(row.href for row in rows))
+    descriptions = [f"{row.label}: {row.estimate}" for row in rows] + [guide.label for guide in guides if guide.label]
+    return area.svg(title, descriptions, parts, any(row.href for row in rows))
 
 
 def bar_chart(rows: Sequence[ChartRow], axis: Axis, title: str) -> Markup:

@@ -166,7 +166,7 @@ class PlotArea:
         self, left: float, width: int, height: int, across: Axis, upright: Axis, x_ends: tuple[float, float],
         y_ends: tuple[float, float],
     ) -> None:  # fmt: skip
-        self.width, self.height, self.right, self.outside = width, height, 12.0, 0.0
+        self.width, self.height, self.right, self.outside = width, float(height), 12.0, 0.0
         self.across, self.upright, self.x_ends, self.y_ends = across, upright, x_ends, y_ends
         self.legend: list[tuple[str, str]] = []
         self.top = 4.0
@@ -227,15 +227,33 @@ class PlotArea:
             parts.append(text_of(0, -10, self.upright.title, "axis-title"))
         return "".join(parts)
 
-    def guide(self, guide: Guide) -> str:
-        """Return a line across the plot with its label, which stays inside the plot."""
+    def label_lines(self, guides: Sequence[Guide]) -> list[int]:
+        """Return the line of each guide's label, from 0, so that labels do not collide; -1 without a label."""
+        lines: list[int] = []
+        for place, guide in enumerate(guides):
+            left, right = self._label_ends(guide)
+            ends = [(lines[before], *self._label_ends(guides[before])) for before in range(place)]
+            taken = {
+                line for line, other_left, other_right in ends if other_left < right + 8 and left < other_right + 8
+            }
+            lines.append(next(line for line in range(len(guides)) if line not in taken) if guide.label else -1)
+        return lines
+
+    def _label_ends(self, guide: Guide) -> tuple[float, float]:
+        """Return the ends of a guide's label, which stays inside the plot."""
+        half = text_width(guide.label, TICK) / 2
+        middle = min(max(self.x(guide.at), self.left + half), max(self.left + self.width - half, self.left + half))
+        return middle - half, middle + half
+
+    def guide(self, guide: Guide, top: float = 0.0) -> str:
+        """Return a line across the plot with its label, which stays inside the plot, from `top` in pixels."""
         kind = "axis" if guide.is_solid else "guide"
         if guide.is_level:
             return line_of(self.left, self.left + self.width, self.y(guide.at), self.y(guide.at), kind)
-        at, half = self.x(guide.at), text_width(guide.label, TICK) / 2
-        middle = min(max(at, self.left + half), self.left + self.width - half)
-        label = text_of(middle, 11, guide.label, "tick", "middle") if guide.label else ""
-        return line_of(at, at, 14 if guide.label else 0, self.height, kind) + label
+        middle = sum(self._label_ends(guide)) / 2
+        label = text_of(middle, top + 11, guide.label, "tick", "middle") if guide.label else ""
+        at, start = self.x(guide.at), top + 14 if guide.label else 0
+        return line_of(at, at, start, self.height, kind) + label
 
     def svg(self, title: str, descriptions: Sequence[str], parts: Sequence[str], has_links: bool = False) -> Markup:
         """Return the whole chart."""

@@ -73,23 +73,24 @@ class ProjectOptions:
         """Settings for this run, as `KEY=VALUE`."""
         return self.settings or []
 
-    def load(self) -> Config:
-        """Return the settings of the project.
+    def load(self, starts: bool = False) -> Config:
+        """Return the settings of the project; with `starts`, the defaults in a folder without a project.
 
         Raises:
             BadInput: There is no project, or its file or a setting is invalid.
         """
-        from accord.project import load_project, with_settings
+        from accord.project import load_config, load_project, with_settings
 
-        return with_settings(load_project(self.config_file), self.changes)
+        return with_settings((load_config if starts else load_project)(self.config_file), self.changes)
 
-    def open(self, question: str | None = None, creates: bool = False) -> Project:
+    def open(self, question: str | None = None, creates: bool = False, starts: bool = False) -> Project:
         """Open the project.
 
         Args:
             question: Question to learn; by default the main question.
             creates: Create the store if it does not exist. Without it, a missing store is replaced by an empty one in
                 memory.
+            starts: Use the defaults in a folder without a project.
 
         Raises:
             BadInput: There is no project, or its file or a setting is invalid.
@@ -100,7 +101,7 @@ class ProjectOptions:
         from accord.project import Project
         from accord.store import store_exists
 
-        config = self.load()
+        config = self.load(starts)
         for error in config.broken_studies.values():
             note(_broken_study_note(error))
         logging.getLogger("accord").info(

@@ -40,6 +40,13 @@ def training_text(scored: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def verdict_text(verdict: Mapping[str, Any]) -> str:
+    """Format a verdict: its sentence, the three facts, and what to do next."""
+    facts = [f"  {fact['value']:>6}  {fact['meaning']}" for fact in verdict["facts"]]
+    actions = [f"  {place}. {each['text']}: {each['command']}" for place, each in enumerate(verdict["actions"], 1)]
+    return "\n".join([f"{verdict['title']}: {verdict['sentence']}", "", *facts, "", "Next:", *actions])
+
+
 def plan_text(plan: Mapping[str, Any]) -> str:
     """Format a plan: samples, questions, requests and their cost."""
     about = f"{count_of(plan['samples'], 'sample')}, " if plan["samples"] else ""
@@ -85,8 +92,20 @@ def comparison_text(result: Mapping[str, Any]) -> str:
     if result["seen"]:
         about += f"\n{result['seen']} conversations from which the rubric was learned are used for training only"
     table = "\n".join([rows_text(lines), *(["", *result["choices"]] if result["choices"] else [])])
-    parts = [f"{about}\n\n{table}", within_text(lines), two_valued_text(lines), "\n".join(result["remarks"])]
+    remarks = "\n".join([*_band_lines(lines), *result["remarks"]])
+    parts = [f"{about}\n\n{table}", within_text(lines), two_valued_text(lines), remarks]
     return "\n\n".join(part for part in parts if part)
+
+
+def _band_lines(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence on the bands of the first system with some: share of ratings inside, and mean width."""
+    first = next((line for line in lines if line.get("coverage") is not None), None)
+    if first is None:
+        return []
+    return [
+        f"Bands of {first['system']}: {_cell(first, 'coverage')} of the ratings are inside; mean width "
+        f"{_cell(first, 'width')} units of the scale"
+    ]
 
 
 _BY = ("annotators", "systems")
@@ -161,32 +180,6 @@ def _notes(lines: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _reasons(reasons: Mapping[str, int]) -> str:
     return "; ".join(f"{count}: {reason}" for reason, count in reasons.items()) or "no other annotator rated the same"
-
-
-def imported_text(result: Mapping[str, Any]) -> str:
-    """Return the counts of rows that an import stored and skipped."""
-    c, labels = result["conversations"], result["labels"]
-    lines = [
-        f"{count_of(c['new'], 'conversation')} imported, {c['known']} already there",
-        f"{count_of(labels['new'], 'label')} imported, {labels['known']} already there",
-    ]
-    found = result["assessments"]
-    if found["new"] or found["known"]:
-        lines.append(f"{count_of(found['new'], 'assessment')} of turns imported, {found['known']} already there")
-    found = result["annotations"]
-    if found["new"] or found["known"]:
-        lines.append(f"{count_of(found['new'], 'annotation')} imported, {found['known']} already there")
-    others = result["other_questions"]
-    counts = [
-        f"{name} ({count}, not in the rubric)" if name in others else f"{name} ({count})"
-        for name, count in result["questions"].items()
-    ]
-    if counts:
-        lines.append(f"labels read by question: {', '.join(counts)}")
-    lines += [f"{count_of(count, 'row')} ignored: {why}" for why, count in result["ignored"].items()]
-    if result["skipped"]:
-        lines += [f"{count_of(result['skipped'], 'bad row')} skipped:", *(f"  {row}" for row in result["bad_rows"])]
-    return "\n".join(lines)
 
 
 # --- fitted evaluators -----------------------------------------------------------------------------------------------

@@ -68,7 +68,11 @@ def importance(
     features = evidence.expected()
     mean, scale = standardization(matrix(features))
     Z = np.nan_to_num((matrix(features) - mean) / scale, nan=0.0)
-    fits = {q.id: _Fit(Z, ratings(evidence, labels, q)) for q in (main, *questions) if _has_order(q, evidence, labels)}
+    fits = {
+        q.id: _QuestionFit(Z, ratings(evidence, labels, q))
+        for q in (main, *questions)
+        if _has_order(q, evidence, labels)
+    }
     if main.id not in fits:
         raise BadInput(f"all labels on {main.id!r} are equal, so importance is undefined")
     whole = {name: fit.gradient(None) for name, fit in fits.items()}
@@ -106,7 +110,7 @@ def _rise(main: Floats, other: Floats) -> float:
     return float(main @ other) / length if length > 1e-12 else np.nan
 
 
-class _Fit:
+class _QuestionFit:
     """One question's mixed model on all conversations, and on resampled ones."""
 
     def __init__(self, Z: Floats, rated: Ratings) -> None:

@@ -16,16 +16,24 @@ from typing import Any, Self
 import numpy as np
 
 from accord.evidence import Arrays, EvidenceTable, Ratings
-from accord.learning.answer_model import AnswerModel, Floats, Indices, TextMeanModel, matrix, part_arrays, prefixed
+from accord.learning.answer_model import (
+    AnswerModel,
+    Floats,
+    Indices,
+    TextMeanModel,
+    inner_folds,
+    matrix,
+    part_arrays,
+    prefixed,
+)
 from accord.learning.ordinal import OrdinalLink
 from accord.learning.rating_layout import standardization
 from accord.values import Labels
 
-TREES, INNER_TREES = 100, 40
-"""Number of trees, and of those that predict held-out ratings."""
+TREES = 100
 LEAST_IN_LEAF, MOST_LEAVES = 5, 200
 """Smallest number of texts in a leaf, and largest number of leaves of a tree with leaves of equal size."""
-ROUNDS, DEPTH, LEARNING_RATE = 120, 3, 0.05
+ROUNDS, DEPTH, LEARNING_RATE = 60, 3, 0.1
 _ROWS_AT_ONCE = 256
 
 
@@ -107,53 +115,70 @@ class TreeEnsemble:
         return {name: np.asarray(array) for name, array in vars(self).items()}
 
 
+def _filled(X: Floats) -> tuple[Floats, Floats]:
+    """Return columns (n, d) with missing values at their means, and these means (d,)."""
+    fill = standardization(X)[0]
+    return np.where(np.isnan(X), fill, X), fill
+
+
+def _forest(X: Floats, share: Floats, weight: Floats, trees: int, seed: int) -> Any:
+    """Return extremely randomized trees for the frequencies of y ≤ k of T texts (T, K - 1)."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    least = max(min(LEAST_IN_LEAF, len(X) // 3), len(X) // MOST_LEAVES, 1)
+    forest = ExtraTreesRegressor(trees, min_samples_leaf=least, random_state=seed)
+    return forest.fit(X, share if share.shape[1] > 1 else share[:, 0], weight)
+
+
 class TreeAnswers(AnswerModel):
     """Mean frequencies of the leaves of extremely randomized trees.
 
-    Args:
-        trees: Number of trees.
+    Each tree leaves one inner fold of the groups out, so the same trees predict new texts and held-out ones.
     """
 
     name = "trees"
     uses_other_questions = False
     differs_by_annotator = False
 
-    def __init__(self, trees: int = TREES) -> None:
-        self.trees = trees
-
     def fit_predict(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
-        """Learn, and return (n, K) distributions predicted without each rating's inner fold."""
-        self.fit(features, rated, labels)
-        return self.cross_predict(TreeAnswers, features, rated, labels)[0]
+        """Learn, and return (n, K) distributions from the trees without each rating's inner fold."""
+        self._rated, fold = rated, inner_folds(rated)
+        texts, first, place = np.unique(rated.row, return_index=True, return_inverse=True)
+        weight, fold = np.bincount(place).astype(float), fold[first]
+        below = rated.answer[:, None] <= np.arange(len(rated.options) - 1)
+        share = np.column_stack([np.bincount(place, column) for column in below.T]) / weight[:, None]
+        X, fill = _filled(matrix(features)[texts])
+        self.options_, self.people_ = rated.options, sorted({str(name) for name in rated.annotator})
+        self.floor_ = 1 / (2 * len(rated) + len(rated.options))
+        held_out, trees, folds = np.empty(share.shape), [], np.unique(fold)
+        for label in folds:
+            train = fold != label if len(folds) > 1 else fold == label
+            forest = _forest(X[train], share[train], weight[train], TREES // len(folds), int(label))
+            held_out[fold == label] = forest.predict(X[fold == label]).reshape(-1, share.shape[1])
+            trees += [tree.tree_ for tree in forest.estimators_]
+        self.trees_ = TreeEnsemble.of(trees, 1 / len(trees), fill)
+        return self._shares(held_out)[place]
 
     def cross_predict(
         self, make: Callable[[], AnswerModel], features: EvidenceTable, rated: Ratings, labels: Labels
     ) -> tuple[Floats, Floats]:
-        """Return (n, K) held-out distributions of `INNER_TREES` trees; `make` is not used."""
-        return super().cross_predict(lambda: TreeAnswers(INNER_TREES), features, rated, labels)
+        """Return (n, K) held-out distributions, for `fit` to keep; `make` is not used."""
+        known = self.fit_predict(features, rated, labels)
+        return known, known
 
     def fit(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> None:
         """Learn the share of answers y ≤ k of each text."""
-        from sklearn.ensemble import ExtraTreesRegressor
+        if getattr(self, "_rated", None) is not rated:
+            self.fit_predict(features, rated, labels)
 
-        texts, place = np.unique(rated.row, return_inverse=True)
-        weight = np.bincount(place).astype(float)
-        below = rated.answer[:, None] <= np.arange(len(rated.options) - 1)
-        share = np.column_stack([np.bincount(place, column) for column in below.T]) / weight[:, None]
-        X, self.options_ = matrix(features)[texts], rated.options
-        fill = standardization(X)[0]
-        least = max(LEAST_IN_LEAF, len(texts) // MOST_LEAVES)
-        forest = ExtraTreesRegressor(self.trees, min_samples_leaf=least, random_state=0)
-        forest.fit(np.where(np.isnan(X), fill, X), share if share.shape[1] > 1 else share[:, 0], weight)
-        self.trees_ = TreeEnsemble.of((tree.tree_ for tree in forest.estimators_), 1 / self.trees, fill)
-        self.floor_ = 1 / (2 * len(rated) + len(rated.options))
-        self.people_ = sorted({str(name) for name in rated.annotator})
+    def _shares(self, below: Floats) -> Floats:
+        """Return (n, K) distributions from the frequencies of y ≤ k (n, K - 1)."""
+        shares = np.diff(below, axis=1, prepend=0.0, append=1.0)
+        return np.asarray((1 - shares.shape[1] * self.floor_) * np.maximum(shares, 0.0) + self.floor_)
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
         """Return (n, K) the mean frequencies of each row's leaves, the same for every annotator."""
-        below = self.trees_.sums(matrix(features))
-        shares = np.diff(below, axis=1, prepend=0.0, append=1.0)
-        return np.asarray((1 - shares.shape[1] * self.floor_) * np.maximum(shares, 0.0) + self.floor_)
+        return self._shares(self.trees_.sums(matrix(features)))
 
     def contributions(self, features: EvidenceTable) -> Floats:
         """Return (n, d) the contribution of each column to the predicted mean rating."""
@@ -184,7 +209,7 @@ class TreeAnswers(AnswerModel):
 
 
 class BoostedAnswers(TextMeanModel):
-    """Ordered probit of gradient-boosted trees on each text's mean rating."""
+    """Ordered probit of gradient-boosted trees on each text's mean rating: the mean of one ensemble per inner fold."""
 
     name = "boosting"
     uses_other_questions = False
@@ -193,26 +218,23 @@ class BoostedAnswers(TextMeanModel):
         self, features: EvidenceTable, texts: Indices, mean: Floats, weight: Floats, fold: Indices, group: Indices
     ) -> Floats:
         """Learn from T rated texts."""
-        X = matrix(features)[texts]
-        held_out = np.empty(len(texts))
-        for label in np.unique(fold):
-            train = fold != label if (fold != label).any() else fold == label
-            self._boost(X[train], mean[train], weight[train])
-            held_out[fold == label] = self._mean(X[fold == label])
-        self._boost(X, mean, weight)
-        return held_out
-
-    def _boost(self, X: Floats, y: Floats, weight: Floats) -> None:
         from sklearn.ensemble import GradientBoostingRegressor
 
-        fill = standardization(X)[0]
-        model = GradientBoostingRegressor(
-            n_estimators=ROUNDS, max_depth=DEPTH, learning_rate=LEARNING_RATE, min_samples_leaf=LEAST_IN_LEAF,
-            subsample=0.7, random_state=0,
-        )  # fmt: skip
-        model.fit(np.where(np.isnan(X), fill, X), y, weight)
-        self.level_ = float(np.average(y, weights=weight))
-        self.trees_ = TreeEnsemble.of((tree.tree_ for tree in model.estimators_[:, 0]), LEARNING_RATE, fill)
+        X, fill = _filled(matrix(features)[texts])
+        held_out, trees, folds, levels = np.empty(len(texts)), [], np.unique(fold), []
+        for label in folds:
+            train = fold != label if len(folds) > 1 else fold == label
+            model = GradientBoostingRegressor(
+                n_estimators=ROUNDS, max_depth=DEPTH, learning_rate=LEARNING_RATE, min_samples_leaf=LEAST_IN_LEAF,
+                subsample=0.7, random_state=0,
+            )  # fmt: skip
+            model.fit(X[train], mean[train], weight[train])
+            held_out[fold == label] = model.predict(X[fold == label])
+            trees += [tree.tree_ for tree in model.estimators_[:, 0]]
+            levels.append(float(np.average(mean[train], weights=weight[train])))
+        self.level_ = float(np.mean(levels))
+        self.trees_ = TreeEnsemble.of(trees, LEARNING_RATE / len(folds), fill)
+        return held_out
 
     def _mean(self, X: Floats) -> Floats:
         return np.asarray(self.level_ + self.trees_.sums(X)[:, 0])

@@ -11,12 +11,16 @@ from .finetuning import issues_of as issues_of, train_ruber as train_ruber
 from .fit_cache import single_threaded as single_threaded
 from .import_worker import default_workers as default_workers, ImportOptions as ImportOptions
 from .importing import export_annotations as export_annotations, import_files as import_files, Imported as Imported
+from .importing import column_notes as column_notes, imported_text as imported_text
 from .importing import survey_options as survey_options
 from .judge_audit import audit_judge as audit_judge, AuditRun as AuditRun, latest_audit as latest_audit
 from .judge_audit import plan_audit as plan_audit
 from .judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches, JudgeSelection as JudgeSelection
 from .project import ALL as ALL, EVALUATORS as EVALUATORS, open as open, open_project as open_project
 from .project import Project as Project
+from .project_files import new_project as new_project, project_template as project_template
+from .project_files import study_yaml as study_yaml, text_diff as text_diff
+from .project_files import with_rubric_file as with_rubric_file, with_study as with_study
 from .recorded_judges import choose_recording as choose_recording, find_recordings as find_recordings
 from .recorded_judges import load_recordings as load_recordings, recorded_agreement as recorded_agreement
 from .recorded_judges import recorded_questions as recorded_questions, RecordedAgreement as RecordedAgreement
@@ -26,6 +30,7 @@ from .results import NextLabel as NextLabel
 from .rubric_inference import infer_questions as infer_questions, infer_rubric as infer_rubric
 from .rubric_inference import infer_scale as infer_scale, InferredRubric as InferredRubric
 from .rubric_inference import ObservedAnswers as ObservedAnswers, off_scale as off_scale
-from .rubric_inference import positions_among as positions_among, rescaled as rescaled
+from .rubric_inference import positions_among as positions_among, positions_note as positions_note
+from .rubric_inference import rescaled as rescaled
 from .synthesising import SynthRun as SynthRun
 from .fitting import FEWEST_TO_TEST as FEWEST_TO_TEST

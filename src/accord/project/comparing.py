@@ -11,9 +11,10 @@ from accord.edges import AccordError, BadInput, UnknownName
 from accord.evidence import EvidenceTable, Source, Training, joined
 from accord.learning import Evaluator, Experiment, Factory, FoldTask, Predictions, WorkerPool, learns, make_head
 from accord.models import run
-from accord.project.diagnostics import groups_of, speakers_of
+from accord.project.diagnostics import groups_of
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.fitting import in_question, leak_of, synthetic_in
+from accord.project.results import speakers_of
 from accord.validation import (
     BEST_COLUMN,
     CONSTANT,

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accord.edges import AccordError
 from accord.evidence import EvidenceTable, Ratings
@@ -138,13 +137,6 @@ def groups_of(
     rated = comparison.ratings
     named = _groups(rated, samples, evidence, by)
     return by_group(comparison.systems[0], rated, named, by, min(GROUP_DRAWS, comparison.draws), comparison.seed)
-
-
-def speakers_of(rated: Ratings, samples: Sequence[Sample]) -> NDArray[np.object_] | None:
-    """Return (n,) the chat system that each rating is about; None if no conversation names one."""
-    named = {sample.conversation.id: sample.conversation.shown_system for sample in samples}
-    conversations = [named.get(name) for name in rated.conversation]
-    return np.array([name or "" for name in conversations], dtype=object) if any(conversations) else None
 
 
 def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, by: str) -> list[str | None]:

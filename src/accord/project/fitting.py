@@ -30,9 +30,8 @@ from accord.learning import (
     untested_groups,
 )
 from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
-from accord.project.diagnostics import speakers_of
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
-from accord.project.results import Compared, Fitted
+from accord.project.results import Compared, Fitted, speakers_of
 from accord.statistics import Split, grouped_folds, groups_of
 from accord.validation import (
     CalledRow,
@@ -264,6 +263,8 @@ class _Fit:
         samples = {sample.target: sample for sample in islice(project.all_samples(level), MOST_UNRATED)}
         samples |= {sample.target: sample for sample in project.samples(labels.targets)}
         if not samples:
+            if evaluator.head.needs_labels:
+                project.training(evaluator)  # names what is missing
             raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
         table = project.measure(evaluator.sources, list(samples.values()))
         fitted = replace(evaluator.fitted_on(table, labels), level=level or "conversation")

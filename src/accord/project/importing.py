@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, UnknownName
+from accord.edges import BadInput, UnknownName, count_of
 from accord.evidence import Readable
 from accord.formats import (
     RECORDED_JUDGEMENTS,
@@ -205,6 +205,58 @@ def survey_options(survey: FileSurvey, rubric: Rubric, options: ImportOptions = 
         options, rating_columns=names, turn_questions=[name for name in names if name in survey.turn_questions],
         label_columns=[] if answers_main else survey.label_columns, raters=survey.raters,
     )  # fmt: skip
+
+
+def imported_text(result: Mapping[str, Any]) -> str:
+    """Return the counts of rows that an import stored and skipped."""
+    c, labels = result["conversations"], result["labels"]
+    lines = [
+        f"{count_of(c['new'], 'conversation')} imported, {c['known']} already there",
+        f"{count_of(labels['new'], 'label')} imported, {labels['known']} already there",
+    ]
+    found = result["assessments"]
+    if found["new"] or found["known"]:
+        lines.append(f"{count_of(found['new'], 'assessment')} of turns imported, {found['known']} already there")
+    found = result["annotations"]
+    if found["new"] or found["known"]:
+        lines.append(f"{count_of(found['new'], 'annotation')} imported, {found['known']} already there")
+    others = result["other_questions"]
+    counts = [
+        f"{name} ({count}, not in the rubric)" if name in others else f"{name} ({count})"
+        for name, count in result["questions"].items()
+    ]
+    if counts:
+        lines.append(f"labels read by question: {', '.join(counts)}")
+    lines += [f"{count_of(count, 'row')} ignored: {why}" for why, count in result["ignored"].items()]
+    if result["skipped"]:
+        lines += [f"{count_of(result['skipped'], 'bad row')} skipped:", *(f"  {row}" for row in result["bad_rows"])]
+    return "\n".join(lines)
+
+
+def column_notes(
+    survey: FileSurvey, read: Sequence[str], labels: Sequence[str], command: Callable[..., str]
+) -> Iterator[str]:
+    """Yield sentences on columns that were read as labels by a guess, and on columns that could have been.
+
+    Args:
+        survey: Survey of the files.
+        read: Columns that were read as labels.
+        labels: Columns that the user named.
+        command: Function that returns the import command with other columns as `labels` or `raters`.
+    """
+    chosen = [name for name in survey.rating_columns if name in read]
+    if survey.raters or survey.mismatched_raters:
+        yield from survey.rater_notes
+    elif chosen and not labels:
+        yield f"columns read as labels: {', '.join(chosen)} (--labels NAME for others, --labels none for none)"
+    could_be = [name for name in (*survey.guessed_columns, *survey.other_candidates) if not labels and name not in read]
+    if could_be:
+        raters = [name for name in survey.possible_raters if name in could_be]
+        by_person = f"; if each holds one person's ratings: {command(raters=raters)}" if raters else ""
+        yield (
+            f"columns with values on a scale, not read as labels: {', '.join(could_be)}. To read them: "
+            f"{command(could_be)}{by_person}"
+        )
 
 
 def export_annotations(

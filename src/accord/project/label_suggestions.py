@@ -39,11 +39,13 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
     left = left_for_people(project.store, scores, question.id)
     rated = labels.on(question.id)
     if len(rated) < FEWEST_LABELS:
-        return [
-            NextLabel(target.conversation, target.turn, question.id, name, None, "spread over the judge's answers")
-            for target in spread_targets(evidence, rated.targets, count)
-            for name in annotators or (ANYONE,)
-        ][:count]
+        targets = spread_targets(evidence, rated.targets, count)
+        if not targets:
+            raise BadInput("no conversation is left to label; import more: accord import chats.jsonl")
+        why = "spread over the judge's answers"
+        asked = annotators or (ANYONE,)
+        rows = [NextLabel(t.conversation, t.turn, question.id, name, None, why) for t in targets for name in asked]
+        return rows[:count]
     first = suggest_labels(evidence, labels, question, count, annotators, only=left) if left else []
     known = {each.target for each in first}
     rest = suggest_labels(evidence, labels, question, count, annotators) if len(first) < count else []

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from accord.evidence import EvidenceTable, Readable, Tabular, Training
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
-from accord.validation import CalledRow, Comparison, Decision, GroupAccuracy, MeanDifference, SystemMean
-from accord.values import Findings
+from accord.validation import (
+    CalledRow,
+    Comparison,
+    Decision,
+    GroupAccuracy,
+    MeanDifference,
+    SystemMean,
+    Verdict,
+    figures_of,
+    verdict_of,
+)
+from accord.values import Findings, Sample
 
 Spent = Mapping[str, float | int | None]
 
@@ -74,6 +88,13 @@ class JudgeRun(Readable):
         return {**vars(self), "failed": self.failed, "not_asked": self.not_asked, "counts": counts}
 
 
+def speakers_of(rated: Ratings, samples: Sequence[Sample]) -> NDArray[np.object_] | None:
+    """Return (n,) the chat system that each rating is about; None if no conversation names one."""
+    named = {sample.conversation.id: sample.conversation.shown_system for sample in samples}
+    conversations = [named.get(name) for name in rated.conversation]
+    return np.array([name or "" for name in conversations], dtype=object) if any(conversations) else None
+
+
 @dataclass(frozen=True, repr=False)
 class Compared(Tabular):
     """A comparison with its evidence and labels; a table with a row per system.
@@ -96,6 +117,12 @@ class Compared(Tabular):
         decision = self.comparison.decision
         return self.comparison.systems[0].name if decision is None else decision.evaluator
 
+    @cached_property
+    def verdict(self) -> Verdict:
+        """State of the first system: ready for single conversations or for comparing systems, triage, or not yet."""
+        found = self.comparison
+        return verdict_of(figures_of(found, speakers_of(found.ratings, self.train.samples)))
+
     def records(self) -> list[dict[str, Any]]:
         """Return a flat row per system, the best first."""
         return self.comparison.records()
@@ -110,7 +137,8 @@ class Compared(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """Convert the table and the groups to JSON."""
-        return {**self.comparison.to_json(), "groups_by": [group.to_json() for group in self.groups]}
+        groups = [group.to_json() for group in self.groups]
+        return {**self.comparison.to_json(), "groups_by": groups, "verdict": self.verdict.to_json()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -178,6 +206,7 @@ class Fitted(Readable):
             "evaluator": self.evaluator.describe(),
             "folder": None if self.folder is None else str(self.folder),
             "comparison": None if self.comparison is None else self.comparison.to_json(),
+            "verdict": None if self.held_out is None else self.held_out.verdict.to_json(),
             "learned_from": self.learned_from,
             "labels": [row.to_json() for row in self.labels],
             "findings": {name: finding.to_json() for name, finding in self.findings.items()},

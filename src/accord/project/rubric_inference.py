@@ -301,6 +301,14 @@ def positions_among(named: Collection[str]) -> list[str]:
 # --- the rubric ----------------------------------------------------------------------------------------------------
 
 
+def positions_note(positions: Sequence[str]) -> str:
+    """Return the note about annotators whose names look like positions in a list."""
+    return (
+        f"annotators {positions[0]} to {positions[-1]} look like positions in a list; they are treated as "
+        "the same persons in all files. Otherwise use --anonymous"
+    )
+
+
 class InferredRubric(NamedTuple):
     """Rubric inferred from labels, with a sentence for each guess and each omission."""
 

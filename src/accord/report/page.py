@@ -12,6 +12,39 @@ from accord.charts import STYLE, Axis, ChartRow, Guide, histogram, interval_plot
 from accord.edges import page_text, redact
 from accord.values import Histogram, Points, number, percent
 
+TERMS = {
+    "evaluator": "What Accord learned from the ratings: it scores conversations as people would.",
+    "assistant": "The chat system whose conversations are judged.",
+    "annotator": "A person who rated conversations.",
+    "RMSE": "Root mean squared error: the typical distance between a score and a rating, in points of the scale.",
+    "new annotator": "A person whose ratings the evaluator has not seen. Scores are predictions for a new annotator "
+    "unless one is named.",
+    "constant guess": "The same answer for every conversation. It is the error of knowing nothing about them.",
+    "other people": "The mean rating of the other people who rated the same conversation, as a prediction.",
+    "best single column": "The one column of the evidence that predicts the ratings best.",
+    "raw judge": "The answers of the judge model, without learning from the ratings.",
+    "r": "Pearson's correlation of scores and ratings, from −1 to 1; 0 is chance.",
+    "within annotators": "After subtracting each annotator's mean from scores and ratings, so that knowing who is "
+    "strict does not count as agreement.",
+    "within systems": "After subtracting the mean of each assistant.",
+    "within 1": "Share of scores at most one step of the scale from the rating.",
+    "ρ": "Spearman's rank correlation.",
+    "τ": "Kendall's rank correlation, τ-b.",
+    "κ": "Cohen's kappa with quadratic weights: agreement beyond chance.",
+    "log loss": "Mean of −log of the probability that was predicted for the given answer; lower is better.",
+    "smECE": "Smooth calibration error: the mean distance between a predicted probability and the observed frequency.",
+    "α": "Krippendorff's α: agreement among annotators beyond chance.",
+    "band": "Range of answers that holds a new rating with the stated probability.",
+    "bias": "Mean of score minus rating; above 0 the scores are too high.",
+    "95% interval": "Range of the figure over resampled conversations.",
+}
+"""Definitions of the report's terms."""
+
+
+def term(name: str, shown: str = "") -> Markup:
+    """Return a term with its definition as tooltip."""
+    return Markup('<abbr title="{}">{}</abbr>').format(TERMS[name], shown or name)
+
 
 def render_page(name: str, values: Mapping[str, Any]) -> str:
     """Return a page as HTML.
@@ -33,6 +66,7 @@ def render_page(name: str, values: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals.update(term=term, terms=TERMS)
     environment.filters.update(number=number, percent=percent, chart=draw_chart, legend=legend)
     return redact(environment.get_template(name).render(style=read("style.css") + STYLE, **values))
 

@@ -26,6 +26,7 @@ from accord.project import (
     config_from,
     infer_rubric,
     load_config,
+    positions_note,
     recorded_agreement,
     set_scales,
     survey_files,
@@ -165,7 +166,7 @@ def run_project(
         if fitted.held_out is not None:
             on_stage("reporting")
             files["report"] = out / "report.html"
-            write_report(project, files["report"], fitted, options.about)
+            write_report(project, files["report"], fitted, options.about, out.absolute().name)
     return RunResult(imported, compared, fitted, scored, agreement, files, notes)
 
 
@@ -283,14 +284,6 @@ def _import_options(
     turns = [name for name in survey.rating_columns if name in survey.turn_questions]
     reading = ImportOptions(is_anonymous=options.is_anonymous, roles=options.roles, levels=levels)
     return replace(survey_options(survey, rubric, reading), rating_columns=survey.rating_columns, turn_questions=turns)
-
-
-def positions_note(positions: Sequence[str]) -> str:
-    """Return the note about annotators whose names look like positions in a list."""
-    return (
-        f"annotators {positions[0]} to {positions[-1]} look like positions in a list; they are treated as "
-        "the same persons in all files. Otherwise use --anonymous"
-    )
 
 
 # --- output folder ---------------------------------------------------------------------------------------------------

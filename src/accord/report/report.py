@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from accord.charts import Axis, ChartLine, ChartRow, bar_chart, column_chart, interval_plot, legend, line_chart
+from accord.charts import Axis, ChartLine, ChartRow, Guide, bar_chart, column_chart, interval_plot, legend, line_chart
 from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
@@ -18,27 +19,41 @@ from accord.project import Compared, Fitted, Insights, Project, latest_audit
 from accord.report.page import render_page
 from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import STATISTICS, Diagram, range_names
-from accord.validation import NEW, Comparison, SystemDifference, SystemMetrics, is_better
-from accord.values import Estimate, Rubric, number
+from accord.store import Imports
+from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, NEW, Comparison, SystemMetrics
+from accord.values import Conversation, Estimate, Rubric, Target
 from accord.version import __version__
 
 SIGNIFICANCE = 0.05
 """Level of tests, with Holm's correction."""
-WORST_SHOWN, ANNOTATORS_SHOWN, GROUPS_SHOWN, FEATURES_SHOWN = 8, 24, 12, 15
+WORST_SHOWN, ANNOTATORS_SHOWN, GROUPS_SHOWN, FEATURES_SHOWN = 10, 24, 12, 15
+EXCERPT_TURNS, EXCERPT = 4, 700
+"""Number of turns of an excerpt, and characters of each."""
 Values = dict[str, Any]
 """Values of the template, or of one of its sections, by name."""
-COLUMNS = ("rmse", "rmse_new_annotator", "pearson", "spearman", "kendall", "within_one", "weighted_kappa", "log_loss")
-TITLES = {
-    "rmse": "RMSE", "rmse_new_annotator": "RMSE, new annotator", "pearson": "r", "spearman": "ρ", "kendall": "τ",
-    "within_one": "within 1", "weighted_kappa": "κ", "log_loss": "log loss",
+COLUMNS = {
+    NEW: ("new annotator", "RMSE, new annotator"), "rmse": ("RMSE", "RMSE"), "pearson": ("r", "r"),
+    "within_one": ("within 1", "within 1"), "spearman": ("ρ", "ρ"), "kendall": ("τ", "τ"),
+    "weighted_kappa": ("κ", "κ"), "log_loss": ("log loss", "log loss"),
 }  # fmt: skip
+"""Term and title of each column of the comparison."""
+DETAILS = ("spearman", "kendall", "weighted_kappa", "log_loss")
+"""Columns that are hidden at first."""
+SYSTEMS = {
+    CONSTANT: "constant guess", "annotator-mean": "mean of each annotator", "random": "random draw",
+    BEST_COLUMN: "best single column", JUDGE_ALONE: "raw judge, mean answer", "judge-argmax": "raw judge, top answer",
+}  # fmt: skip
+"""Names of baselines in the report."""
 OBSERVED, PREDICTED, JUDGE = "observed", "predicted", "judge's raw answer"
 
 
-def write_report(project: Project, path: str | Path, fitted: Fitted | None = None, about: str = "") -> Path:
+def write_report(
+    project: Project, path: str | Path, fitted: Fitted | None = None, about: str = "", name: str = ""
+) -> Path:
     """Write the report of an evaluator, with the latest scores, drift and audit of the store.
 
-    Without `fitted`, the project's evaluator is fitted again; `about` is a text about the conversations and ratings.
+    Without `fitted`, the project's evaluator is fitted again; `about` is a text about the conversations and ratings,
+    and `name` is that of the project, by default of its folder.
 
     Raises:
         BadInput: There are no ratings, or too few.
@@ -46,12 +61,20 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
     done = fitted or project.fit_offline()
     target = Path(path)
     store, which = project.store, project.config.synthetic
-    scores, drift = latest_scores(store, project.mart, which), latest_drift(store, which)
     last_fit = latest(store, "fit")
+    files = [Path(name).name for record in Imports(store).known() for name in record.files]
     shown = content(
-        done, project.insights(done), scores, latest_audit(store), drift, project.rubric,
-        done.spent or ((last_fit or {}).get("results") or {}).get("spent"), about,
-    )  # fmt: skip
+        done,
+        project.insights(done),
+        project.rubric,
+        scores=latest_scores(store, project.mart, which),
+        audit=latest_audit(store),
+        drift=latest_drift(store, which),
+        spent=done.spent or ((last_fit or {}).get("results") or {}).get("spent"),
+        about=about,
+        name=name or project.config.folder.absolute().name,
+        files=list(dict.fromkeys(files)),
+    )
     write_atomically(target, render_page("report.html", shown), "xmlcharrefreplace")
     return target
 
@@ -59,12 +82,14 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
 def content(
     fitted: Fitted,
     insights: Insights,
+    rubric: Rubric,
     scores: Sequence[Mapping[str, Any]] = (),
     audit: Mapping[str, Any] | None = None,
     drift: Sequence[Mapping[str, Any]] = (),
-    rubric: Rubric | None = None,
     spent: Mapping[str, Any] | None = None,
     about: str = "",
+    name: str = "",
+    files: Sequence[str] = (),
 ) -> Values:
     """Return the values of the template; sections without data are `None`.
 
@@ -77,21 +102,27 @@ def content(
         )
     tried, found = fitted.held_out, fitted.held_out.comparison
     of_sources = {line for each in fitted.findings.values() for line in each.cautions}  # in their own sections
+    changed = drift_of(drift)
     return dict(
         version=__version__,
         comparison=found,
         data=_data(tried, rubric),
-        verdict=verdict(found),
+        verdict=tried.verdict,
+        actions=_actions(tried, changed),
+        name=name,
+        files=files,
+        date=date.today().strftime("%-d %B %Y"),
         about=about,
         cautions=[*insights.cautions, *(line for line in fitted.cautions if line not in of_sources)],
-        agreement_charts=[_interval_chart(found, "rmse"), _interval_chart(found, "pearson")],
+        agreement_charts=[chart for chart in (_error_chart(tried), _correlation_chart(tried)) if chart],
+        names=SYSTEMS,
         habits=_habits(found),
         reliability=reliability(insights),
         groups=group_errors(insights),
-        importance=question_importance(insights, str(found.question.scale)),
+        importance=question_importance(insights, rubric),
         curve=learning_curve(insights),
         adaptive=adaptive_curve(insights),
-        drift=drift_of(drift),
+        drift=changed,
         findings=[(each.section(), each.cautions) for each in fitted.findings.values()],
         spent=spent,
         learned=_learned(fitted.evaluator),
@@ -99,7 +130,12 @@ def content(
         unscored=_unscored(found, tried.evidence),
         audit=audit,
         scores=_scores(scores),
-        columns=[(name, TITLES[name]) for name in COLUMNS],
+        columns=[
+            (name, *titles, name in DETAILS)
+            for name, titles in COLUMNS.items()
+            if name != NEW or found.results[0].values.get(NEW) is not None
+        ],
+        new=NEW,
     )
 
 
@@ -122,66 +158,53 @@ def _data(tried: Compared, rubric: Rubric | None) -> Values:
     )
 
 
-def verdict(found: Comparison) -> str:
-    """Return the summary: error and correlation of the first system, and its tests against the baselines."""
-    best, rated = found.results[0], found.ratings
-    people = len(set(rated.annotator))
-    answered = "one annotator" if people == 1 else f"{people} annotators"
-    text = f"The evaluator predicts {found.question.id} as rated by {answered}. "
-    text += f"On {best.n} ratings of unseen conversations, {best.system} has an RMSE of "
-    text += f"{_with_interval(best, 'rmse')}"
-    if best.values["pearson"] is not None:
-        inside = [
-            f"{number(one.pearson.value, 2)} ({number(one.pearson.low, 2)} to "
-            f"{number(one.pearson.high, 2)}) within {by}"
-            for by, one in best.within.items()
-            if one.pearson.value is not None
-        ]
-        text += f" and a correlation of r = {_with_interval(best, 'pearson')}"
-        text += f", {', '.join(inside)}" if inside else ""
-    text += "."
-    if best.values[NEW] is not None and best.values[NEW] != best.values["rmse"]:
-        text += f" For a new annotator RMSE is {_with_interval(best, NEW)}."
-    if found.people is not None:
-        text += (
-            f" Other people who rated the same conversations have an RMSE of {_with_interval(found.people, 'rmse')}."
-        )
-    ours = [d for d in found.differences if d.statistic == "rmse"]
-    beaten = [d for d in ours if is_better(d) and d.p_holm < SIGNIFICANCE]
-    unbeaten = [d for d in ours if d not in beaten]
-    if beaten:
-        which = "all baselines" if not unbeaten else "these baselines"
-        text += f" Its error is smaller than that of {which}: {', '.join(map(_smaller, beaten))}."
-    if unbeaten:
-        text += f" It is not significantly better than: {', '.join(map(_smaller, unbeaten))}."
-        text += " Add labels or evidence before it replaces people."
-    if found.decision is not None and not found.decision.is_supported:
-        text += f" Decision: {found.decision}."
-    return f"{text} Intervals are 95%; tests use p < {SIGNIFICANCE} with Holm's correction."
+def _actions(tried: Compared, drift: Values | None) -> list[tuple[str, str]]:
+    """Return at most three actions with their commands; after a drift, labels of new conversations come first."""
+    actions = list(tried.verdict.actions)
+    if drift is not None and drift["moved"]:
+        actions = [("New conversations differ from those learned from: label some", "accord label next"), *actions]
+    return actions[:3]
 
 
-def _with_interval(line: SystemMetrics, statistic: str) -> str:
-    """Return a statistic with its interval as text."""
-    estimate = line.estimates[statistic]
-    return f"{number(estimate.value, 2)} ({number(estimate.low, 2)} to {number(estimate.high, 2)})"
+def shown_name(system: str, place: int) -> str:
+    """Return the name of a row: the first is the evaluator, the others are baselines or other evaluators."""
+    return f"evaluator {system}" if place == 0 and system not in SYSTEMS else SYSTEMS.get(system, system)
 
 
-def _smaller(difference: SystemDifference) -> str:
-    """Return by how much the error of the first system is smaller than that of another, with the interval."""
-    test = difference.test
-    interval = "" if test.low is None or test.high is None else f" ({number(-test.high, 2)} to {number(-test.low, 2)})"
-    return f"{difference.against} by {number(-test.difference, 2)}{interval}"
+def _error_chart(tried: Compared) -> Markup:
+    """Draw the error of each system, with the constant and other people as lines."""
+    found, figures = tried.comparison, tried.verdict.figures
+    statistic = NEW if found.results[0].values.get(NEW) is not None else "rmse"
+    lines = [("other people", figures.people), ("constant guess", figures.constant)]
+    return _dots(found, lambda row: row.estimates[statistic], lines, "RMSE in points (lower is better)")
 
 
-def _interval_chart(found: Comparison, statistic: str) -> Markup:
-    lines: list[SystemMetrics] = [*found.results, *([found.people] if found.people else [])]
+def _correlation_chart(tried: Compared) -> Markup:
+    """Draw the correlation of each system with people, with chance and other people as lines."""
+    figures = tried.verdict.figures
+    within = " within annotators" if figures.is_within else ""
+    lines = [("chance", 0.0), ("other people", figures.people_r.value)]
+
+    def r_of(row: SystemMetrics) -> Estimate:
+        return row.within["annotators"].pearson if figures.is_within else row.estimates["pearson"]
+
+    return _dots(tried.comparison, r_of, lines, f"r{within} (higher is better)")
+
+
+def _dots(
+    found: Comparison,
+    estimate_of: Callable[[SystemMetrics], Estimate],
+    lines: Sequence[tuple[str, float | None]],
+    title: str,
+) -> Markup:
     rows = [
-        ChartRow(line.system, estimate, "model" if place == 0 else "neutral")
-        for place, line in enumerate(lines)
-        if (estimate := line.estimates[statistic]).value is not None and estimate.low is not None
-    ]
-    title = {"rmse": "RMSE (lower is better)", "pearson": "Pearson's r (higher is better)"}[statistic]
-    return interval_plot(rows, Axis(title), title)
+        ChartRow(shown_name(line.system, place), estimate, "neutral" if place else "model")
+        for place, line in enumerate(found.results)
+        if (line.system not in (CONSTANT, "random") or place == 0)
+        and (estimate := estimate_of(line)).value is not None and estimate.low is not None
+    ]  # fmt: skip
+    guides = [Guide(at, f"{name} {at:.2f}" if at else name) for name, at in lines if at is not None]
+    return interval_plot(rows, Axis(title), title, guides=guides) if rows else Markup("")
 
 
 def _habits(found: Comparison) -> Values:
@@ -224,15 +247,31 @@ def _worst(tried: Compared) -> list[Values]:
         if len(shown) == WORST_SHOWN or error[row] < 0:
             break
         if target.conversation not in shown:
+            conversation = conversations.get(target.conversation)
             shown[target.conversation] = {
                 "target": str(target),
                 "annotator": rated.labels[row].annotator,
                 "rating": f"{rated.value[row]:g}",
                 "predicted": f"{system.value[row]:.3g}",
-                "conversation": conversations.get(target.conversation),
+                "is_synthetic": conversation is not None and conversation.is_synthetic,
+                "excerpt": None if conversation is None else _excerpt(conversation, target),
                 "others": [(label.annotator, label.value) for label in rated.labels if label.target == target],
             }
     return list(shown.values())
+
+
+def _excerpt(conversation: Conversation, target: Target) -> Values:
+    """Return the last turns up to the target, shortened, the number of turns before them, and documents' titles."""
+    turns = conversation.turns if target.turn is None else conversation.turns[: target.turn + 1]
+    kept = turns[-EXCERPT_TURNS:]
+    shown = [(turn.role, _shortened(turn.content, EXCERPT)) for turn in kept]
+    titles = [document.title or _shortened(document.text, 60) for document in conversation.documents]
+    return {"turns": shown, "before": len(turns) - len(kept), "documents": titles,
+            "last": _shortened(kept[-1].content, 160) if kept else ""}  # fmt: skip
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most].rstrip()} …"
 
 
 def _unscored(found: Comparison, evidence: EvidenceTable) -> Values:
@@ -340,16 +379,21 @@ def group_errors(insights: Insights) -> Values | None:
     return {"chart": chart, "rows": insights.groups, "flagged": flagged, "left_out": left_out}
 
 
-def question_importance(insights: Insights, scale: str) -> Values | None:
+def question_importance(insights: Insights, rubric: Rubric) -> Values | None:
     """Return the effects of the questions per step, and the most important question, on the `scale` of the main one."""
+    texts = {question.id: question.text for question in rubric.questions}
     points = [
-        ChartRow(one.question, one.estimate, "people") for one in insights.importance if one.estimate.low is not None
+        ChartRow(texts.get(one.question, one.question), one.estimate, "people")
+        for one in insights.importance
+        if one.estimate.low is not None
     ]
     if not points:
         return None
     first, axis = insights.importance[0], Axis("rise of the main answer")
     chart = interval_plot(points, axis, "Importance of the questions", 0.0)
-    return {"chart": chart, "first": first.question, "value": first.estimate.value or 0.0, "scale": scale}
+    rows = [(texts.get(one.question, one.question), one.estimate, one.labels) for one in insights.importance]
+    scale, text = str(rubric.main_question.scale), texts.get(first.question, first.question)
+    return {"chart": chart, "first": text, "value": first.estimate.value or 0.0, "scale": scale, "rows": rows}
 
 
 def learning_curve(insights: Insights) -> Values | None:

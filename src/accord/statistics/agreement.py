@@ -166,6 +166,10 @@ def _covered(paired: Paired) -> Floats:
     return np.where(np.isnan(band[:, 0]), np.nan, inside)[:, None]
 
 
+def _band_width(paired: Paired) -> Floats:
+    return np.full((len(paired), 1), np.nan) if paired.band is None else np.diff(paired.band, axis=1)
+
+
 def _products(paired: Paired) -> Floats:
     # Centering on the middle of the scale reduces rounding, and is the same for all systems, so they can be swapped.
     middle = paired.options.mean()
@@ -217,6 +221,8 @@ STATISTICS: Mapping[str, Statistic] = {
     ),
     # share of answers inside the conformal band
     "coverage": MeanStatistic(_covered, _only),
+    # mean width of the conformal band, in units of the scale
+    "width": MeanStatistic(_band_width, _only),
     # mean -log p(answer), in nats
     "log_loss": MeanStatistic(_surprise, _only),
 }

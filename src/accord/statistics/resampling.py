@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.edges import BadInput
+from accord.edges import BadInput, count_of
 from accord.statistics.agreement import MeanStatistic, Paired, Statistic, WeightedStatistic, number, range_names, smece
 from accord.statistics.defaults import CONFIDENCE, DRAWS, FOLDS
 from accord.statistics.resampled_statistics import smece as smece_drawn
@@ -285,8 +285,8 @@ def grouped_folds(
     folds = min(folds, len(set(groups)))
     if folds < 2:
         raise BadInput(
-            "the ratings belong to one group (the same conversation or context), so nothing can be held out; rate "
-            "conversations of at least two groups"
+            f"the ratings belong to {count_of(folds, 'group')} of conversations with a common context, so nothing can "
+            "be held out; rate conversations of at least two groups"
         )
     place = fold_of(groups, folds, seed)
     for fold in range(folds):

@@ -12,6 +12,7 @@ from typing import Any
 
 from accord.edges import AccordError, BadInput
 from accord.learning import CARD, Evaluator
+from accord.project import Project
 from accord.store import Assignment
 from accord.studies.background_jobs import BackgroundJobs
 from accord.studies.blind_predictions import BlindPredictor
@@ -25,9 +26,14 @@ PREPARE, FIT = "prepare", "fit"
 
 
 class BackgroundLearning:
-    """Studies, and the evaluator that learns from them; `reasons` tell why a study has no predictor."""
+    """Studies, and the evaluator that learns from them; `reasons` tell why a study has no predictor.
 
-    def __init__(self, studies: dict[str, StudySession]) -> None:
+    Args:
+        studies: Sessions of the studies, by name.
+        project: The project; default: that of the studies. Without any, there is no evaluator.
+    """
+
+    def __init__(self, studies: dict[str, StudySession], project: Project | None = None) -> None:
         self.studies = studies
         self.evaluator: Evaluator | None = None
         self.predictors: dict[str, BlindPredictor] = {}
@@ -36,7 +42,7 @@ class BackgroundLearning:
         self.jobs = BackgroundJobs()
         self._new_answers = Counter[str]()
         self._lock = Lock()
-        project = next((study.project for study in studies.values()), None)
+        self.project = project = project or next((study.project for study in studies.values()), None)
         self.folder = None if project is None else project.folder().resolve()
         for name, study in studies.items():
             study.on_assigned = self._predict
@@ -52,8 +58,8 @@ class BackgroundLearning:
         """Load the evaluator in use, collect the evidence of each study's items, and order them."""
         assert self.folder is not None
         recover_promotion(self.folder)
-        project = next(iter(self.studies.values())).project
-        self.evaluator = project.load(self.folder) if (self.folder / CARD).is_file() else None
+        assert self.project is not None
+        self.evaluator = self.project.load(self.folder) if (self.folder / CARD).is_file() else None
         for study in self.studies.values():
             self.predictors.pop(study.name, None)
             if not _has_items(study):
@@ -90,8 +96,8 @@ class BackgroundLearning:
 
     def retrain(self) -> None:
         """Fit the evaluator again as a candidate, which can then be promoted."""
-        assert self.folder is not None
-        retrain(next(iter(self.studies.values())).project, self.folder)
+        assert self.folder is not None and self.project is not None
+        retrain(self.project, self.folder)
 
     def promote(self) -> None:
         """Replace the evaluator in use by the candidate.

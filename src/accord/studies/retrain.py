@@ -39,7 +39,7 @@ def _empty_report(made: str = "", name: str = "") -> RetrainReport:
     candidate against each annotator's own mean, and `tests` are those against the evaluator in use.
     """
     return {"made": made, "name": name, "labels": 0, "digest": "", "now": None, "before": None, "own_mean": None,
-            "tests": [], "summary": ""}  # fmt: skip
+            "tests": [], "summary": "", "verdict": None}  # fmt: skip
 
 
 def candidate_folder(folder: Path) -> Path:
@@ -55,7 +55,7 @@ def retrain(project: Project, folder: Path) -> RetrainReport:
     """
     recover_promotion(folder)
     fitted = project.fit_offline(every_question=_predicts_every_question(folder))
-    report = compare_with_current(project, fitted, folder)
+    report = {**compare_with_current(project, fitted, folder), "verdict": _verdict_in(fitted.to_json())}
     candidate = candidate_folder(folder)
     made = folder.with_name(f"{folder.name}.making")
     shutil.rmtree(made, ignore_errors=True)
@@ -83,6 +83,33 @@ def load_report(folder: Path) -> RetrainReport | None:
         return None
     is_complete = isinstance(report, dict) and (candidate / CARD).is_file()
     return {**_empty_report(), **report} if is_complete else None
+
+
+def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
+    """Return the verdict on the evaluator in a folder, from its retraining or its last fit; `None` if there is none.
+
+    It has a `title` (may be empty), a `sentence`, and `actions` with a `text` and a `command` each.
+    """
+    try:
+        report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+        if report.get("digest") == load_evaluator(folder).digest() and report.get("verdict"):
+            return dict(report["verdict"])
+    except (OSError, ValueError, AttributeError, BadInput):
+        pass  # not retrained, or fitted again since
+    for run in reversed(project.store.runs("fit", "compare")):
+        results = run["results"] or {}
+        is_of_folder = run["command"] == "compare" or Path(str(results.get("folder"))).name == folder.name
+        if run["status"] == "done" and is_of_folder and (verdict := _verdict_in(results)) is not None:
+            return verdict
+    return None
+
+
+def _verdict_in(results: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the verdict in the results of a fit; in its place the decision of the comparison, if there is one."""
+    if found := results.get("verdict"):
+        return {"title": found["title"], "sentence": found["sentence"], "actions": list(found["actions"])}
+    decision = (results.get("comparison") or results).get("decision")
+    return {"title": "", "sentence": decision["text"], "actions": []} if decision else None
 
 
 def promote_candidate(folder: Path) -> None:

@@ -9,6 +9,7 @@ from .estimation import estimate_system as estimate_system, estimate_systems as 
 from .estimation import LabeledSystem as LabeledSystem, mean_differences as mean_differences
 from .estimation import MeanDifference as MeanDifference, system_means as system_means, SystemMean as SystemMean
 from .fairness import annotator_quality as annotator_quality, by_group as by_group, GroupAccuracy as GroupAccuracy
+from .fairness import group_biases as group_biases
 from .issue_metrics import ABOVE_CHANCE as ABOVE_CHANCE, ALWAYS as ALWAYS, Called as Called
 from .issue_metrics import CalledFigures as CalledFigures, CalledRow as CalledRow
 from .issue_metrics import cross_validate_labels as cross_validate_labels, MACRO as MACRO
@@ -24,3 +25,5 @@ from .metrics_table import people_alpha as people_alpha, SystemMetrics as System
 from .recommendation import BEST_COLUMN as BEST_COLUMN, CONSTANT as CONSTANT, Cost as Cost, decide as decide
 from .recommendation import Decision as Decision, Gain as Gain, gain_over as gain_over, JUDGE_ALONE as JUDGE_ALONE
 from .recommendation import labels_needed as labels_needed
+from .verdict import Figures as Figures, figures_of as figures_of, Rule as Rule, STATES as STATES
+from .verdict import Verdict as Verdict, verdict_of as verdict_of

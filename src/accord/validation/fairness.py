@@ -107,16 +107,9 @@ def by_group(
     Returns:
         The groups with at least `MIN_GROUP_RATINGS` predicted ratings; an empty list for fewer than two of them.
     """
-    names = np.array([str(group) if group is not None else "" for group in groups], dtype=object)
-    known = system.scored & np.array([group is not None for group in groups])
-    large = [name for name in sorted(set(names[known])) if (known & (names == name)).sum() >= MIN_GROUP_RATINGS]
-    if len(large) < 2:
-        return []
-    paired = system.paired(rated)
-    tests = [_bias_difference(paired, rated, known, names == name) for name in large]
-    corrected = holm([p for _, p in tests])
-    rows_by_group = []
-    for name, (apart, _), p in zip(large, tests, corrected, strict=True):
+    names, known = _known_groups(system, groups)
+    paired, rows_by_group = system.paired(rated), []
+    for name, (apart, p) in group_biases(system, rated, groups).items():
         rows = np.flatnonzero(known & (names == name))
         members, clusters = paired.take(rows), Clusters(rated.group[rows])
         estimates = {
@@ -125,6 +118,27 @@ def by_group(
         }
         rows_by_group.append(GroupAccuracy(by, name, len(rows), **estimates, apart=apart, p_holm=p))
     return sorted(rows_by_group, key=lambda group: -abs(group.apart))
+
+
+def group_biases(system: Predictions, rated: Ratings, groups: Sequence[str | None]) -> dict[str, tuple[float, float]]:
+    """Return each group's bias minus that of all other groups, and its p with Holm's correction.
+
+    Arguments and groups are those of `by_group`.
+    """
+    names, known = _known_groups(system, groups)
+    large = [name for name in sorted(set(names[known])) if (known & (names == name)).sum() >= MIN_GROUP_RATINGS]
+    if len(large) < 2:
+        return {}
+    paired = system.paired(rated)
+    tests = [_bias_difference(paired, rated, known, names == name) for name in large]
+    corrected = holm([p for _, p in tests])
+    return {name: (apart, p) for name, (apart, _), p in zip(large, tests, corrected, strict=True)}
+
+
+def _known_groups(system: Predictions, groups: Sequence[str | None]) -> tuple[NDArray[np.object_], NDArray[np.bool_]]:
+    """Return the (n,) group of each rating, and True if it has a group and a prediction."""
+    names = np.array([str(group) if group is not None else "" for group in groups], dtype=object)
+    return names, system.scored & np.array([group is not None for group in groups])
 
 
 def _bias_difference(

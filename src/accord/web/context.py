@@ -7,9 +7,10 @@ but the workbench's own files, and work without scripts.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 
+from accord.board import Board
 from accord.charts import STYLE
 from accord.edges import BadInput, page_text, sendable
 from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import Project
 from accord.store import Conflict, LeaseExpired, Role, Studies
-from accord.studies import StudySession
+from accord.studies import BackgroundLearning, StudySession
 from accord.values import InvalidStudy
 from accord.version import __version__
 from accord.web.accounts import (
@@ -40,6 +42,8 @@ from accord.web.accounts import (
     parse_form,
     parse_json,
 )
+from accord.web.project_editing import ProjectFiles
+from accord.web.uploads import Uploads
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _IMPORT = re.compile(rb'from "\./([\w.]+)"')
@@ -51,20 +55,27 @@ class WorkbenchContext:
     Attributes:
         sessions: Session of each valid study, by name.
         invalid_studies: Error of each study that cannot be opened, by name.
-        on_close: Functions to call when the server stops.
+        files: Project file that forms change; `None` for a project without one.
+        learning: Background learning of the studies.
+        board: Statistics of scores.
+        uploads: Imports of uploaded files; the same after a reload.
+        on_close: Functions to call when the server stops, or when the project was opened again.
+        on_stop: Functions to call when the server stops.
+        reload: Opens the project again after a change of its files, and returns it.
     """
 
-    def __init__(self, project: Project, exposure: str = "") -> None:
+    def __init__(self, project: Project, exposure: str = "", files: ProjectFiles | None = None) -> None:
         """Open every study of the project. A study that cannot be opened does not affect the others.
 
         Args:
             project: The project.
             exposure: Option that makes the server reachable from other machines; empty if none does.
+            files: Project file that forms change.
 
         Raises:
             BadInput: No user account exists, and other machines can reach the server.
         """
-        self.project = project
+        self.project, self.exposure, self.files = project, exposure, files
         self.studies = Studies(project.store)
         self.accounts = Accounts(self.studies, exposure)
         self.sessions: dict[str, StudySession] = {}
@@ -75,13 +86,53 @@ class WorkbenchContext:
             except BadInput as error:
                 self.withdraw(name, error)
         self.attempts = AttemptLimiter()
+        self.uploads = Uploads()
         self.on_close: list[Callable[[], None]] = []
+        self.on_stop: list[Callable[[], None]] = [self.uploads.jobs.close]
+        self.reload: Callable[[], Project] = lambda: self.project
+        self._is_closed = False
+
+    @cached_property
+    def learning(self) -> BackgroundLearning:
+        """Background learning of the studies, which starts at its first use."""
+        learning = BackgroundLearning(self.sessions, self.project)
+        self.on_close.append(learning.jobs.close)
+        return learning
+
+    @cached_property
+    def board(self) -> Board:
+        """Statistics of scores, opened at its first use."""
+        return Board(self.project)
 
     def close(self) -> None:
-        """Finish background work and pending writes."""
-        for function in self.on_close:
+        """Finish all background work and pending writes when the server stops."""
+        for function in self.on_stop:
             function()
-        self.studies.close()
+        self.retire()
+
+    def retire(self) -> None:
+        """Finish background work and pending writes of this project, once."""
+        if not self._is_closed:
+            self._is_closed = True
+            for function in self.on_close:
+                function()
+            self.studies.close()
+
+    def continued(self, project: Project) -> WorkbenchContext:
+        """Return the state for the project opened again; sign-in attempts and imports stay the same."""
+        context = WorkbenchContext(project, self.exposure, self.files)
+        context.attempts, context.uploads, context.reload = self.attempts, self.uploads, self.reload
+        return context
+
+    def project_files(self) -> ProjectFiles:
+        """Return the project file that forms change.
+
+        Raises:
+            BadInput: The project has none.
+        """
+        if self.files is None:
+            raise BadInput("this project was opened without a project file, so pages cannot change its settings")
+        return self.files
 
     def withdraw(self, name: str, error: BadInput) -> None:
         """Stop serving a study; its pages show the error."""
@@ -255,5 +306,6 @@ def _templates() -> Environment:
     environment.filters["zip_same"] = lambda names: [(name, name) for name in names]
     environment.filters["zip_words"] = lambda names: [(name, name.replace("_", " ")) for name in names]
     environment.filters["number"] = lambda value: f"{value:g}"
+    environment.filters["json_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     environment.filters["reading"] = conversation_address
     return environment

@@ -12,7 +12,7 @@ from accord.cli.app import command, command_group
 from accord.cli.options import InTraining, StatisticsOptions
 from accord.cli.outputs import ISSUES_PAGE, QUEUE, REPORT
 from accord.cli.terminal import StageProgress, figure_text, note, table
-from accord.cli.texts import comparison_text, groups_text
+from accord.cli.texts import comparison_text, groups_text, verdict_text
 from accord.edges import GateFailed
 
 
@@ -136,15 +136,20 @@ def report(
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), REPORT] = Path("report.html"),
 ) -> None:
-    """Write the report: agreement, calibration, errors with transcripts, and reasons of missing scores."""
+    """Write the report: a verdict, what to do next, agreement, errors with excerpts, calibration and drift."""
     from accord.report import write_report
 
     with options.open_counted() as project:
         used = name or project.evaluator_in_use
         note(f"evaluator: {used}")
-        path = write_report(project, out, project.fit_offline(used))
+        fitted = project.fit_offline(used)
+        path = write_report(project, out, fitted)
         link = path.resolve().as_uri()
-        options.show({"report": str(path)}, lambda result: f"report in {result['report']}\n{link}")
+        assert fitted.held_out is not None  # there is no report without it
+        result = {"report": str(path), "verdict": fitted.held_out.verdict.to_json()}
+        options.show(
+            result, lambda result: f"{verdict_text(result['verdict'])}\n\nreport in {result['report']}\n{link}"
+        )
 
 
 @command("gate")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,11 +23,9 @@ from accord.cli.options import (
 )
 from accord.cli.outputs import ANNOTATIONS
 from accord.cli.terminal import Progress, note, table
-from accord.cli.texts import imported_text
 from accord.edges import BadInput, count_of
 
 if TYPE_CHECKING:
-    from accord.project import FileSurvey
     from accord.store import Store
 
 
@@ -65,15 +64,16 @@ def import_(
     from accord.project import (
         MOST_SURVEYED,
         ImportOptions,
+        column_notes,
         default_workers,
         files_in,
         find_recordings,
         import_files,
+        positions_note,
         register_recordings,
         survey_files,
         survey_options,
     )
-    from accord.report import positions_note
 
     if lists or undo:
         _show_imports(options) if lists else _undo(sources or (), options)
@@ -103,7 +103,7 @@ def import_(
         options.show(result, _text)
     note(
         *(f"skipped: {reason}" for reason in passed),
-        *_column_notes(survey, columns.rating_columns or (), labels, sources),
+        *column_notes(survey, columns.rating_columns or (), labels, partial(command_line, "accord import", sources)),
         *([] if registered is None else [registered.message]),
     )
     if result["other_questions"]:
@@ -116,30 +116,9 @@ def import_(
         note(f"{sentence}. To import again with other roles, undo this import first: accord import --undo")
 
 
-def _column_notes(
-    survey: FileSurvey, read: Sequence[str], labels: Sequence[str], sources: Sequence[Path]
-) -> Iterator[str]:
-    """Sentences on columns that were read as labels by a guess, and on columns that could have been."""
-    chosen = [name for name in survey.rating_columns if name in read]
-    if survey.raters or survey.mismatched_raters:
-        yield from survey.rater_notes
-    elif chosen and not labels:
-        yield f"columns read as labels: {', '.join(chosen)} (--labels NAME for others, --labels none for none)"
-    could_be = [name for name in (*survey.guessed_columns, *survey.other_candidates) if not labels and name not in read]
-    if could_be:
-        raters = [name for name in survey.possible_raters if name in could_be]
-        by_person = (
-            f"; if each holds one person's ratings: {command_line('accord import', sources, raters=raters)}"
-            if raters
-            else ""
-        )
-        yield (
-            f"columns with values on a scale, not read as labels: {', '.join(could_be)}. To read them: "
-            f"{command_line('accord import', sources, could_be)}{by_person}"
-        )
-
-
 def _text(result: Mapping[str, Any]) -> str:
+    from accord.project import imported_text
+
     lines = [imported_text(result)]
     replaced = result["replaced"]
     if any(replaced.values()):

@@ -7,7 +7,6 @@ import json
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,11 +53,10 @@ def init(
     you have edited, or that the labels answer, are kept and the others added. The result goes into a new file if
     rubric.yaml exists, and accord.yaml names it.
     """
-    from accord.project import set_scales, survey_files
-    from accord.report import positions_note
+    from accord.project import positions_note, project_template, set_scales, survey_files
     from accord.values import dump_rubric, load_rubric
 
-    template = (files("accord.cli.commands") / "project.yaml").read_text(encoding="utf-8")
+    template = project_template()
     if not labels_from:
         if conversations or columns or answers != RubricOptions():
             raise BadInput(

@@ -75,6 +75,8 @@ def serve(
     Clients send `Authorization: Bearer TOKEN` with the token of the environment variable ACCORD_TOKEN, or the token
     printed at start. If the evaluator cannot score live, these paths answer 503 with the reason, and the pages work.
 
+    In a folder without a project, the first page imports conversations and creates the project.
+
     SIGTERM stops the server after the requests under way. For more throughput, run several processes behind a proxy:
     examples/deploy.
     """
@@ -93,7 +95,7 @@ def serve(
     from accord.live import serve as run_server
 
     check_installed()
-    with options.open(creates=True) as project, ExitStack() as stack:
+    with options.open(creates=True, starts=True) as project, ExitStack() as stack:
         folder, names, proxies = live.folder(project), address.names or (), checked_proxies(proxy or ())
         problem = scoring_problem(project, folder, live.ask)
         if problem is not None and live.evaluator is not None and not live.evaluator.exists():
@@ -101,7 +103,7 @@ def serve(
         exposed, env_token = exposure(address.host, names, proxies), os.environ.get("ACCORD_TOKEN") or None
         missing_token = "live scoring needs a token there: set ACCORD_TOKEN" if exposed and not env_token else None
         url, notes = address.url(port), list[str]()
-        pages = _pages(project, url, [address.host, *names], exposed, stack, problem or missing_token, notes)
+        pages = _pages(project, options, url, [address.host, *names], exposed, stack, problem or missing_token, notes)
         token = checked_token(env_token, exposed if problem is None else "")
         if env_token is None and problem is None:
             notes.append(f"token of live scoring until this server stops (set ACCORD_TOKEN to choose one): {token}")
@@ -128,6 +130,7 @@ def serve(
 
 def _pages(
     project: Project,
+    options: ProjectOptions,
     url: str,
     names: Sequence[str],
     exposed: str,
@@ -140,10 +143,15 @@ def _pages(
     Without user accounts, pages are not served to other machines: a project without studies then serves live scoring
     only, which a token protects.
     """
-    from accord.web import WorkbenchContext, workbench_app
+    from accord.values import PROJECT_FILE, find_project_file
+    from accord.web import ProjectFiles, WorkbenchContext, workbench_app
 
+    file = options.config_file or find_project_file()
+    if file is None:
+        file = Path(PROJECT_FILE)
+        notes.append(f"no project in {Path.cwd()} yet: the first page imports conversations and creates {file}")
     try:
-        bench = WorkbenchContext(project, exposed)
+        bench = WorkbenchContext(project, exposed, ProjectFiles(file, options.load))
     except BadInput as error:
         if project.config.studies or scoring_problem:
             raise BadInput(f"{error}. {scoring_problem}" if scoring_problem else str(error)) from None

@@ -22,7 +22,7 @@ from accord.cli.options import (
 )
 from accord.cli.outputs import RUN
 from accord.cli.terminal import figure_text, note, show, stage, table
-from accord.cli.texts import comparison_text, fitted_text, imported_text, training_text
+from accord.cli.texts import comparison_text, fitted_text, training_text, verdict_text
 from accord.edges import BadInput
 
 if TYPE_CHECKING:
@@ -104,15 +104,15 @@ def _run(
     options: RunOptions,
 ) -> None:
     """Run every stage with progress, then print the findings, the table and the paths of the files."""
-    from accord.report import run_project, verdict
+    from accord.report import run_project
 
     done = run_project(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
     note(*done.imported.counts.role_notes(options.roles))
     comparison = done.compared.comparison if done.compared is not None else done.fitted.comparison
-    tried = done.fitted.comparison
+    tried = done.fitted.held_out
     result = {
         "about": options.about,
-        "verdict": "" if tried is None else verdict(tried),
+        "verdict": None if tried is None else tried.verdict.to_json(),
         "imported": done.imported.to_json(),
         "fitted": done.fitted.to_json(),
         "comparison": None if comparison is None else comparison.to_json(),
@@ -127,10 +127,13 @@ def _run(
 
 
 def _text(result: Mapping[str, Any], learned: str) -> str:
+    from accord.project import imported_text
+
     report = result["files"].get("report")
     link = [] if report is None else [Path(report).resolve().as_uri()]
     files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())
-    parts = [part for part in (result["verdict"], result["about"]) if part]
+    verdict = [] if result["verdict"] is None else [verdict_text(result["verdict"])]
+    parts = [*verdict, *([result["about"]] if result["about"] else [])]
     parts.append(imported_text(result["imported"]))
     if result["recorded"]:
         parts.append(recorded_text(result["recorded"]))

@@ -22,7 +22,6 @@ from accord.store import ADJUDICATED, Item
 from accord.studies import (
     FIT,
     AnnotatorHabit,
-    BackgroundLearning,
     ConversationView,
     DisagreementParts,
     ItemOrder,
@@ -49,7 +48,6 @@ NORMING_ITEMS = 8
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """Add the lead pages and their forms."""
     pages = _LeadPages(context)
-    context.on_close.append(pages.learning.jobs.close)
     add_page(app, "/lead", pages.overview)
     add_page(app, "/lead/{study}", pages.study)
     add_page(app, "/lead/{study}/disagree", pages.disagreement)
@@ -62,7 +60,7 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
 class _LeadPages:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
-        self.learning = BackgroundLearning(context.sessions)
+        self.learning = context.learning
 
     def _progress(self, name: str) -> StudyProgress:
         if name in self.context.invalid_studies:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -23,8 +24,10 @@ from accord.web.pages.rating_view import (
     earlier_answers,
     own_ratings,
     question_views,
+    saved_item,
     short_hash,
     tie_option,
+    time_left,
     turn_views,
 )  # fmt: skip
 
@@ -41,6 +44,11 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     add_page(app, "/rate/{study}/{id}", pages.item)
     app.post("/answers")(pages.answer)
     app.post("/rate/{study}/{id}")(pages.submit)
+
+
+def render_preview(context: WorkbenchContext, visitor: Visitor, study: StudySession, view: ItemView) -> Response:
+    """Render the rating page of an item with all of its controls disabled."""
+    return _RatingPages(context)._render(visitor, study, view, RejectedForm(), template="rate_preview")
 
 
 class _RatingPages:
@@ -66,15 +74,19 @@ class _RatingPages:
         visitor, session = self._visitor_and_study(study, request)
         session.begin()
         assignment = session.take(visitor.person.name)
-        end = f"/rate/{study}/done" if session.settings.chat is None else session.start
-        return RedirectResponse(end if assignment is None else f"/rate/{study}/{assignment.id}", 303)
+        if assignment is None and session.settings.chat is not None:
+            return RedirectResponse(session.start, 303)
+        page = "done" if assignment is None else assignment.id
+        saved = request.query_params.get("saved", "")
+        return RedirectResponse(f"/rate/{study}/{page}{f'?saved={quote(saved)}' if saved else ''}", 303)
 
     def own_ratings(self, study: str, request: Request) -> Response:
         visitor, session = self._visitor_and_study(study, request)
-        ratings = own_ratings(session.studies.assignments_of(study, visitor.person.name))
+        assignments = session.studies.assignments_of(study, visitor.person.name)
         finished, total = session.progress(visitor.person.name)
-        data = {"ratings": ratings, "finished": finished, "total": total}
-        return self.context.render_or_json(request, "own_ratings", visitor, data, study=session)
+        data = {"ratings": own_ratings(assignments), "finished": finished, "total": total}
+        saved = saved_item(assignments, request.query_params.get("saved"))
+        return self.context.render_or_json(request, "own_ratings", visitor, data, study=session, saved=saved)
 
     def item(self, study: str, id: str, request: Request) -> Response:
         visitor, session = self._visitor_and_study(study, request)
@@ -84,23 +96,32 @@ class _RatingPages:
         errors = {}
         if "open" in request.query_params:
             errors = dict.fromkeys(session.missing(view), "Not answered yet: choose an answer, then save.")
-        return self._render(visitor, session, view, RejectedForm(errors=errors))
+        saved = request.query_params.get("saved")
+        return self._render(visitor, session, view, RejectedForm(errors=errors), saved=saved)
 
     def _render(
-        self, visitor: Visitor, study: StudySession, view: ItemView, form: RejectedForm, status: int = 200
+        self,
+        visitor: Visitor,
+        study: StudySession,
+        view: ItemView,
+        form: RejectedForm,
+        status: int = 200,
+        saved: str | None = None,
+        template: str = "rate",
     ) -> Response:
         settings, assignments = study.settings, study.studies.assignments_of(study.name, visitor.person.name)
         ids = [assignment.id for assignment in assignments][::-1]
         place = ids.index(view.assignment.id)
-        _, total = study.progress(visitor.person.name)
+        finished, total = study.progress(visitor.person.name)
         history = study.studies.answers_in(view.assignment, history=True)
         return self.context.render(
-            "rate", visitor, status, study=study, view=view, form=form,
+            template, visitor, status, study=study, view=view, form=form,
             sides=[(side, turn_views(view, side)) for side in view.sides],
             questions=question_views(view, settings, history, form),
             before=earlier_answers(view, study.rubric, settings), place=place + 1, total=total,
             predictions=study.revealed(view.assignment), earlier=ids[place - 1] if place else None,
-            step=view.assignment.stage + 1, short_hash=short_hash,
+            step=view.assignment.stage + 1, short_hash=short_hash, saved=saved_item(assignments, saved),
+            left=time_left(assignments, total - finished),
         )  # fmt: skip
 
     async def answer(self, request: Request) -> Response:
@@ -153,7 +174,7 @@ def _do_action(study: StudySession, person: str, id: str, fields: dict[str, Any]
     match action:
         case "skip":
             study.skip(person, id, str(fields.get("reason", "")))
-            return f"/rate/{study.name}"
+            return f"/rate/{study.name}?saved={quote(id)}"
         case "reopen":
             study.reopen(person, id)
             return here
@@ -182,7 +203,8 @@ def _save_answers(
     if not by_script and study.missing(study.view(study.assignment(id, person))):
         return f"{here}?open=1#questions"
     finished = study.finish(person, id)
-    return here if finished.state == "open" or study.revealed(finished) else f"/rate/{study.name}"
+    stays = finished.state == "open" or study.revealed(finished)
+    return here if stays else f"/rate/{study.name}?saved={quote(id)}"
 
 
 def _new_answers(view: ItemView, id: str, fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:

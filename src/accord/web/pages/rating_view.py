@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import count
+from statistics import median
 from typing import Any, NamedTuple
 
 from accord.edges import escape_controls
@@ -29,6 +31,9 @@ from accord.web.accounts import new_key
 HASH_DIGITS = 8
 """Number of hexadecimal digits of a rubric's hash on pages."""
 SIDES = ("A", "B")
+FOLDED = {"system": "System prompt", "developer": "System prompt", "tool": "Tool output", "function": "Tool output"}
+"""Titles of turns that are folded, by role."""
+TIMED_ITEMS, MIN_TIMED_ITEMS = 20, 3
 
 
 class TextPiece(NamedTuple):
@@ -177,7 +182,7 @@ def turn_views(view: ItemView, side: ConversationView) -> list[dict[str, Any]]:
     """Return the turns of a side with the annotator's marks and, if the stage shows them, the issues of a model.
 
     `new` is the id of the next mark, empty if the turn cannot be marked; `undo` is the id of the answer that removes a
-    mark.
+    mark; `folded` is the title of a turn that is folded, unless it is the one to rate.
     """
     markable, numbers, turns = _markable_turns(view, side), count(1), []
     for turn in side.turns:
@@ -192,7 +197,8 @@ def turn_views(view: ItemView, side: ConversationView) -> list[dict[str, Any]]:
         spans = numbered_spans(annotations, marks, False) + numbered_spans(found or (), issues or (), True)
         new = new_key() if turn.place in markable else ""
         pieces = text_pieces(turn.text, spans)
-        turns.append({**vars(turn), "pieces": pieces, "marks": marks, "issues": issues, "new": new})
+        folded = "" if turn.is_rated else FOLDED.get(turn.role, "")
+        turns.append({**vars(turn), "pieces": pieces, "marks": marks, "issues": issues, "new": new, "folded": folded})
     return turns
 
 
@@ -265,6 +271,34 @@ def own_ratings(assignments: Sequence[Assignment]) -> list[dict[str, Any]]:
         }
         for place, each in enumerate(assignments)
     ]  # fmt: skip
+
+
+def saved_item(assignments: Sequence[Assignment], id: str | None) -> dict[str, Any] | None:
+    """Return the item that the annotator has just completed or skipped, to undo that; `None` for other ids.
+
+    Args:
+        assignments: The annotator's assignments, the latest first.
+        id: The item's assignment in the address of the page.
+    """
+    rows = (row for row in own_ratings(assignments) if row["id"] == id and row["state"] != "open")
+    return next(rows, None)
+
+
+def time_left(assignments: Sequence[Assignment], left: int) -> str:
+    """Return the number of items left, with the time they take if the annotator has completed a few.
+
+    The time of an item is the median of the latest 20 completed items, from their assignment to their end.
+    """
+    done = [each for each in assignments if each.state == "done" and each.ended][:TIMED_ITEMS]
+    if left < 1 or len(done) < MIN_TIMED_ITEMS:
+        return f"{left} left" if left > 0 else ""
+    seconds = [
+        (datetime.fromisoformat(each.ended or each.began) - datetime.fromisoformat(each.began)).total_seconds()
+        for each in done
+    ]
+    minutes = max(round(median(seconds) * left / 60), 1)
+    time = f"{minutes} minute{'s' if minutes > 1 else ''}" if minutes < 90 else f"{minutes / 60:.0f} hours"
+    return f"{left} left, about {time}"
 
 
 def short_hash(hash: str) -> str:

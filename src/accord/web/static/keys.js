@@ -4,6 +4,7 @@ import { keep, recall } from "./outbox.js";
 const form = document.getElementById("questions"), sheet = document.getElementById("keys"), isOn = document.getElementById("keys-on");
 const questions = () => [...form.querySelectorAll("fieldset:enabled")];
 const chosen = (set) => set.querySelector("[type=radio]:checked"), changed = []; // pairs of a question and its earlier choice
+const isUnanswered = (set) => !set.querySelector(":checked:not([data-key=b])") && !set.querySelector("[type=number]")?.value;
 let current;
 
 function at(set, isFocused = true) {
@@ -14,12 +15,18 @@ function at(set, isFocused = true) {
   if (isFocused) (chosen(set) ?? set.querySelector("input:not([type=hidden])")).focus();
 }
 
+function advance() { // to the next unanswered question, else to the first one, else to the following question
+  const all = questions(), place = all.indexOf(current);
+  at([...all.slice(place + 1), ...all.slice(0, place)].find(isUnanswered) ?? all[place + 1]);
+}
+
 function press(key) {
   const own = `[data-key="${CSS.escape(key)}"]`, number = /\d/.test(key) && current?.querySelector("[type=number]");
   const found = current?.querySelector(own) ?? document.querySelector(`${own}:not(fieldset *)`);
   if (!found) return number?.focus?.();
   found.click();
   (found.parentElement.open && found.parentElement.querySelector("textarea, [type=text]") || found).focus();
+  if (found.checked && key !== "b" && found.closest("fieldset")) advance();
   return true;
 }
 
@@ -29,7 +36,7 @@ const moves = {
   k: () => step(-1),
   u: () => {
     const [set, before] = changed.pop() ?? [];
-    if (!set) return document.querySelector("[rel=prev]")?.click();
+    if (!set) return (document.querySelector("#undo button") ?? document.querySelector("[rel=prev]"))?.click();
     if (before) {
       before.click();
       changed.pop();
@@ -43,7 +50,9 @@ document.body.addEventListener("keydown", (event) => {
   if (key === "Escape" && isTyping) at(target.closest("fieldset") ?? current);
   if (key === "Enter" && !event.isComposing && (isHeld || !target.closest("a, button, summary, textarea, [type=text]"))) {
     event.preventDefault();
-    if (!event.repeat) form.requestSubmit(form.querySelector(".primary"));
+    if (event.repeat) return;
+    if (target.type === "number" && target.value && questions().some(isUnanswered)) advance();
+    else form.requestSubmit(form.querySelector(".primary"));
   }
   if (isTyping || isHeld || key.length > 1 || (target.type === "number" && /[\d.,e+-]/.test(key))) return;
   if (key !== "?" && (sheet.matches(":popover-open") || !isOn.checked)) return;
@@ -52,6 +61,7 @@ document.body.addEventListener("keydown", (event) => {
 form.addEventListener("focusin", ({ target }) => at(target.closest("fieldset") ?? current, false));
 form.addEventListener("change", ({ target }) => {
   const set = target.closest("fieldset");
+  document.getElementById("undo")?.setAttribute("hidden", "");
   if (target.type !== "radio") return;
   changed.push([set, set.before]);
   set.before = target;

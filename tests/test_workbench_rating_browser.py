@@ -1,0 +1,156 @@
+"""Rating in a browser: digits that go on to the next question, undo after saving, turns by speaker, a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import LIGHT, PHONE, faults, tab
+from served_workbench import StartWorkbench, Workbench
+
+from accord import Conversation, Turn
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+COUNT = 14
+RUBRIC = "name: many\nmain: a\nquestions:\n" + "".join(
+    f"  - {{id: {chr(97 + n)}, text: 'Question {n + 1}?', options: [1, 2, 3, 4]}}\n" for n in range(COUNT)
+)
+SHARE = "  - {id: share, text: 'What share, in percent?', scale: real, low: 0, high: 100}\n"
+DIGITS = [3, 1, 4, 1, 2, 2, 4, 3, 3, 1, 4, 2, 1, 4]
+OpenItem = Callable[..., AbstractContextManager[tuple[Workbench, Any]]]
+
+
+@pytest.fixture
+def rating(browser: Any, workbench: StartWorkbench, tmp_path: Path) -> OpenItem:
+    """Open the first item of a study of fourteen questions and one in percent, of which some are asked."""
+
+    @contextmanager
+    def start(questions: str = "", **options: Any) -> Iterator[tuple[Workbench, Any]]:
+        (tmp_path / "rubric.yaml").write_text(RUBRIC + SHARE, encoding="utf-8")
+        asked = list(questions) or [chr(97 + n) for n in range(COUNT)]
+        asked = ["share" if name == "%" else name for name in asked]
+        bench = workbench(rubric=f"{tmp_path}/rubric.yaml", stages=[{"questions": asked}])
+        with tab(browser, bench.port, **options) as page:
+            page.goto("/rate/look")
+            at_item(page, 1)
+            yield bench, page
+
+    return start
+
+
+def at_item(page: Any, number: int) -> None:
+    """Wait until the page of an item has come, with its script."""
+    page.locator(f"label[for=progress]:text-is('{number} of 12')").wait_for()
+    page.locator("fieldset.current").first.wait_for()
+
+
+def press(page: Any, *keys: Any) -> None:
+    for key in keys:
+        page.keyboard.press(str(key))
+
+
+def focused(page: Any) -> str:
+    """Return the name of the field with the focus."""
+    return str(page.evaluate("document.activeElement.name"))
+
+
+def saved(bench: Workbench) -> dict[str, Any]:
+    return {each.question: each.value for each in bench.store.labels()}
+
+
+def test_digits_answer_one_question_each_and_enter_saves_and_goes_on(rating: OpenItem) -> None:
+    with rating() as (bench, page):
+        press(page, 3, 1, "Enter")
+        page.get_by_text("Not answered yet").first.wait_for()
+        page.locator("#state:text-is('saved')").wait_for()
+        assert saved(bench) == {"a": 3, "b": 1} and focused(page) == "value.c"
+        press(page, *DIGITS[2:], "Enter")
+        at_item(page, 2)
+        assert list(saved(bench).values()) == DIGITS
+        press(page, *DIGITS[::-1], "Enter")
+        at_item(page, 3)
+        assert len({(each.target, each.question) for each in bench.store.labels()}) == 2 * COUNT
+
+
+def test_digits_skip_answered_questions_and_typed_numbers_end_with_enter(rating: OpenItem) -> None:
+    with rating("ab%d") as (bench, page):
+        page.locator("[name='value.b'][value='2']").check()  # question b, with the mouse
+        page.locator("[name='value.a']").first.focus()
+        press(page, 4)
+        assert focused(page) == "value.share"
+        page.keyboard.type("40")
+        press(page, "Enter")
+        assert focused(page) == "value.d", "a question is left, so that Enter goes to it"
+        press(page, "k", "Enter", 1)
+        assert saved_after(page, bench) == {"a": 4, "b": 2, "share": 40.0, "d": 1}
+        press(page, "k", "k", "k", 2, 3)  # all are answered: each digit goes on to the following question
+        assert focused(page) == "value.share"
+        assert saved_after(page, bench) == {"a": 2, "b": 3, "share": 40.0, "d": 1}
+        press(page, "n", "Enter")
+        at_item(page, 2)
+
+
+def saved_after(page: Any, bench: Workbench) -> dict[str, Any]:
+    """Return the answers in the store after the page has sent all of them."""
+    page.locator("#state:text-is('saved')").wait_for()
+    page.wait_for_function("!Object.keys(localStorage).some((key) => key.startsWith('accord '))")
+    return saved(bench)
+
+
+def test_undo_reopens_the_saved_item_with_its_answers(rating: OpenItem) -> None:
+    with rating("ab") as (bench, page):
+        press(page, 3, 1, "Enter")
+        at_item(page, 2)
+        assert page.locator("#undo [role=status]").inner_text() == "Item 1 saved."
+        assert not faults(page, [LIGHT, ("dark", 390)])
+        press(page, 4)
+        assert not page.locator("#undo").is_visible(), "the note goes with the first answer"
+        page.reload()
+        page.get_by_role("button", name="Undo").click()
+        at_item(page, 1)
+        assert [each.input_value() for each in page.locator("fieldset :checked").all()] == ["3", "1"]
+        assert [each.state for each in bench.studies.assignments_of("look", bench_person(bench))] == ["open", "open"]
+        press(page, 2, 2, "Enter")
+        at_item(page, 2)
+        press(page, "u")
+        at_item(page, 1)
+        assert [each.input_value() for each in page.locator("fieldset :checked").all()] == ["2", "2"]
+        page.goto("/rate/look/nothing?saved=x")
+        assert not page.locator("#undo").count()
+
+
+def bench_person(bench: Workbench) -> str:
+    """Return the name of the only annotator."""
+    [name] = {each.person for each in bench.studies.all_assignments("look")}
+    return name
+
+
+def test_speakers_look_different_and_system_prompts_are_folded(browser: Any, workbench: StartWorkbench) -> None:
+    bench = workbench(items={"ids": ["one"]})
+    turns = (Turn("system", "<b>Be brief.</b> " * 40), Turn("user", "Hello"), Turn("assistant", "Hi"))
+    bench.store.add_conversations([Conversation("one", (*turns, Turn("tool", "21 degrees")))])
+    with tab(browser, bench.port) as page:
+        page.goto("/rate/look")
+        assert not page.get_by_text("Be brief.").is_visible() and not page.get_by_text("21 degrees").is_visible()
+        page.get_by_text("System prompt").click()
+        assert page.get_by_text("<b>Be brief.</b>").is_visible()
+        colors = "(name) => { const { backgroundColor: back, borderLeftColor: bar } = getComputedStyle(document.querySelector(name)); return back + bar; }"
+        assert page.evaluate(colors, ".turn.user") != page.evaluate(colors, ".turn.assistant")
+        assert not faults(page, [LIGHT, ("dark", 390)])
+
+
+@pytest.mark.parametrize("width", [390, 320])
+def test_phone_has_a_header_of_one_line_and_no_keycaps(rating: OpenItem, width: int) -> None:
+    with rating("ab", viewport={"width": width, "height": 800}) as (_, page):
+        page.locator("[name='value.a'][value='3']").check()
+        page.locator("[name='value.b'][value='1']").check()
+        page.get_by_role("button", name="Save and continue").click()
+        at_item(page, 2)
+        assert page.locator("header").bounding_box()["height"] < 48
+        assert page.get_by_role("link", name="Previous").is_visible()
+        assert not any(each.is_visible() for each in page.locator("kbd").all())
+        assert not faults(page, [PHONE])
