@@ -1,5 +1,8 @@
+from .agreement_sentences import describe_agreement as describe_agreement, describe_levels as describe_levels
+from .agreement_sentences import describe_parts as describe_parts
 from .annotator_agreement import agreement_with_all as agreement_with_all, agreement_with_model as agreement_with_model
 from .annotator_agreement import agreement_with_others as agreement_with_others, annotator_habits as annotator_habits
+from .annotator_agreement import agreement_of as agreement_of, AnswerMatrix as AnswerMatrix
 from .annotator_agreement import AnnotatorHabit as AnnotatorHabit, CountedEstimate as CountedEstimate
 from .annotator_agreement import decompose_disagreement as decompose_disagreement
 from .annotator_agreement import DisagreementParts as DisagreementParts, most_disputed as most_disputed, Unit as Unit
