@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -254,6 +255,11 @@ def _status_and_reason(error: Exception) -> tuple[int, str]:
     if isinstance(error, LeaseExpired | Conflict):
         return 409, str(error)
     return (422 if isinstance(error, BadInput) else 503), str(error)
+
+
+def saved_time(path: Path) -> str:
+    """Return the time (UTC) at which a file was written, to the minute."""
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 CHART_STYLE = "charts.css"
