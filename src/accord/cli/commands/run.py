@@ -69,7 +69,9 @@ def run(
     from accord.values import load_rubric
 
     is_named = bool(rubric or options.changes)
-    loaded, template, infers = run_settings(out, options.config_file, is_named=is_named)
+    loaded, template, infers, found = run_settings(out, options.config_file, is_named=is_named)
+    if found is not None:
+        note(f"settings and rubric of {found}; in a folder without {found.name} the rubric is inferred from the labels")
     config = with_settings(loaded, options.changes)
     config = config.model_copy(update={"store": loaded.store})
     infers = infers and rubric is None
