@@ -115,7 +115,7 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> No
 def test_demo_and_real_data_are_one_command(data: Path) -> None:
     result = invoke("demo")
     first, *rest = result.stdout.split("\n\n")
-    assert first.startswith("Ready for comparing systems: scores miss a person's rating by 0.")
+    assert first.startswith("Ready for comparing systems: scores typically miss a person's rating by 0.")
     about = next(part for part in rest if part.startswith("These conversations"))
     assert "A script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
     assert "507 ratings of 150 conversations by 4 annotators" in result.stdout

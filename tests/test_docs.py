@@ -11,6 +11,7 @@ import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from pydoc import locate
 
 import pytest
 import small_sample
@@ -178,6 +179,15 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = page.parent / link if link else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_objects_and_files_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in set(re.findall(r"`(accord(?:\.[A-Za-z_]\w*)+)(?:\(\))?`", text)):
+        assert name.endswith((".yaml", ".scores")) or locate(name) is not None, name
+    for name in set(re.findall(r"`((?:\w+/)*\w+\.py)\b", text)):
+        assert any((ROOT / folder / name).exists() for folder in ("", "src/accord", "benchmarks", "tests")), name
 
 
 def anchors(page: Path) -> set[str]:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
-from commands import accord, accord_json
+from commands import accord, accord_json, refused
 
 from accord import open as open_project
 from accord import read
+from accord.edges import BadInput
 from accord.store import Store
 
 QUICK = ["--set", "draws=20", "--set", "metrics=[words]", "--set", "folds=2"]
@@ -305,9 +306,7 @@ def test_json_lines_in_a_text_file_are_read_and_a_readme_is_skipped(tmp_path: Pa
     (folder / "chats.txt").write_text(json.dumps({"id": "a", "messages": CHAT}) + "\n")
     (folder / "README.txt").write_text("These are the chats of May.\n")
     output = accord("import", "data")
-    assert (
-        "1 conversation imported" in output and "passed over: data/README.txt is plain text without speakers" in output
-    )
+    assert "1 conversation imported" in output and "skipped: data/README.txt is plain text without speakers" in output
 
 
 # --- workbooks ----------------------------------------------------------------------------------------------------
@@ -613,3 +612,29 @@ def test_a_foreign_word_for_conversation_is_its_text_in_a_table_of_transcripts(h
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x.jsonl", "ftp://host/x.jsonl", "s3://bucket/x.jsonl"])
 def test_importing_a_url_explains_that_files_are_read(url: str) -> None:
     assert "is a URL, and this command reads local files" in accord("import", url, code=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["labels.csv", "--columns", "conversation=ticket"],
+            "unknown column to read as 'conversation': 'ticket'. Avail",
+        ),
+        (["labels.csv", "--role", "assistant"], "--role takes THEIRS=OURS, got assistant; ours is user, assistant"),
+        (["header.csv"], "header.csv has no readable row; export it again, or leave it out"),
+        (["other.csv"], "conversation= and annotator= for ratings"),
+        (["labels.csv"], "or leave such labels out: --skip-bad-rows"),
+    ],
+)
+def test_errors_of_import_name_the_next_step(arguments: list[str], message: str) -> None:
+    write("labels.csv", "conversation,annotator,Q0\nc1,ann,3\n")
+    write("header.csv", "conversation,annotator,Q0\n")
+    write("other.csv", "chatno,wer,Q0\nc1,ann,3\n")
+    assert message in refused("import", *arguments)
+
+
+def test_score_refuses_a_file_of_ratings_as_conversations() -> None:
+    write("labels.csv", "conversation,annotator,rating\nc1,ann,3\n")
+    with pytest.raises(BadInput, match=r"labels.csv holds ratings without text .*; name a file of conversations"):
+        list(read("labels.csv"))

@@ -330,3 +330,26 @@ def test_conversations_that_a_recording_lacks_get_the_distribution_of_all_rating
     lacking = [row for row in found.values() if (row["warning"] or "").startswith("no evidence (not recorded)")]
     assert [row["conversation"] for row in lacking] == ["c3", "c4"]
     assert len({row["value"] for row in lacking}) == 1 and all(row["value"] is not None for row in found.values())
+
+
+def test_outputs_of_accord_in_a_folder_are_no_input(folder: Path) -> None:
+    rated_chats("chats.jsonl")
+    printed("init", "--from", "chats.jsonl")
+    printed("import", "chats.jsonl")
+    printed("fit", "mixture", *QUICK)
+    for ending in ("jsonl", "csv", "parquet"):
+        printed("score", "chats.jsonl", "--out", f"scores.{ending}")
+        assert "holds scores of an evaluator" in refused("import", f"scores.{ending}")
+    again = invoke("import", ".")
+    assert "0 labels imported, 24 already there" in again.stdout and "evaluators" not in again.output
+    assert "skipped: scores.csv holds scores of an evaluator" in again.stderr
+    assert accord_json("run", ".", "--out", "out", *QUICK, *NAMED)["imported"]["labels"]["new"] == 24
+    assert accord_json("run", ".", "--out", "out", *QUICK, *NAMED)["imported"]["labels"] == {"new": 0, "known": 24}
+
+
+def test_run_names_the_project_file_it_uses_and_labels_that_its_rubric_does_not_ask(folder: Path) -> None:
+    rated_chats()
+    printed("init")
+    errors = invoke("run", "data", "--out", "out", *QUICK, *NAMED, code=None).stderr
+    assert "settings and rubric of accord.yaml" in errors
+    assert "no label answers 'Q0', the main question of the rubric 'llm-rubric'; the labels answer rating" in errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,12 +17,13 @@ from served_workbench import Browser, StartWorkbench, project, submitted, token
 from waiting import until
 
 from accord import Conversation, Store, Turn
+from accord.charts import ChartRow
 from accord.edges import BadInput
 from accord.learning import Calibration
 from accord.project import Config, Project
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
 from accord.store import Candidate, Conflict, Item, Prediction, Studies
-from accord.studies import StudySession
+from accord.studies import StudySession, describe_agreement, describe_levels, describe_parts
 from accord.studies.annotator_agreement import (
     AnswerMatrix,
     agreement_change,
@@ -38,6 +40,7 @@ from accord.studies.retrain import candidate_folder, load_report, promote_candid
 from accord.studies.study_progress import StudyProgress
 from accord.testing import planted
 from accord.values import Annotation, Label, Labels, Question, Scale, ScaleKind, StudySettings, Target
+from accord.web.pages.lead import agreement_chart, habit_charts
 
 SCALE = Scale(options=(1, 2, 3, 4, 5))
 MAIN = Question(id="main", text="How good is it?", scale=SCALE)
@@ -174,6 +177,73 @@ def test_the_items_on_which_people_differ_come_first_and_agreement_is_no_item(
     answers = [said(each[:3], place, value(each[3:])) for place, row in enumerate(rows) for each in row.split()]
     found = most_disputed(AnswerMatrix.of(Question(id="main", text="?", scale=scale), answers))
     assert [(unit[0].conversation, round(apart, 3)) for unit, apart in found] == disputed
+
+
+def answered(**rows: list[int]) -> AnswerMatrix:
+    """Return the answers of annotators to the same items, on a scale of five."""
+    return AnswerMatrix.of(
+        MAIN, [said(name, n, value) for name, values in rows.items() for n, value in enumerate(values)]
+    )
+
+
+UP, DOWN = [1, 2, 3, 4, 5] * 4, [5, 4, 3, 2, 1] * 4
+HOSTILE = {
+    "nobody": (answered(), "no item has answers of two people", "Too few shared items"),
+    "one annotator": (answered(ann=UP), "no item has answers of two people", "Too few shared items"),
+    "all equal": (answered(ann=[3] * 20, bob=[3] * 20), "cannot be measured", "None of two people is clearly"),
+    "full agreement": (answered(ann=UP, bob=UP), "People agree well: 100%", "None of two people is clearly"),
+    "perfect disagreement": (answered(ann=UP, bob=DOWN), "less than by chance", "None of two people is clearly"),
+    "opposite ends": (answered(ann=[1] * 20, bob=[5] * 20), "less than by chance", "ann is stricter than bob by 4 points"),
+    "one constant": (answered(ann=[3] * 20, bob=UP), "not clear that people agree", "None of two people is clearly"),
+    "few items": (answered(ann=[1, 2], bob=[2, 3]), "", "Too few shared items"),
+    "two strict of four": (
+        answered(ann=[1, 2, 2, 3] * 5, bob=[1, 2, 3, 2] * 5, cy=[2, 3, 3, 4] * 5, dee=[2, 3, 4, 3] * 5),
+        "It is not clear that people agree beyond chance",
+        "Two of four people are stricter by three quarters of a point (ann, bob); two are more lenient by three "
+        "quarters of a point (cy, dee).",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_agreement_in_words_with_shares_and_axes_that_hold_their_intervals(name: str) -> None:
+    matrix, agreement, levels = HOSTILE[name]
+    habits, parts = annotator_habits(matrix) if len(matrix.units) else [], decompose_disagreement(matrix)
+    assert agreement in describe_agreement(agreement_of(matrix))
+    assert describe_levels(habits, 4).startswith(levels)
+    for part in () if parts is None else (parts.level, parts.width, parts.residual):
+        assert all(0 <= end <= 1 for end in (part.value, part.low, part.high) if end is not None)
+    if parts is not None:
+        assert parts.level.value + parts.width.value + parts.residual.value == pytest.approx(1)
+        assert re.match(r"Of the disagreement, \d+% ", describe_parts(parts))
+    charts = habit_charts(MAIN, parts, habits)
+    assert_held(charts["level"], [habit.level for habit in habits])
+    assert_held(charts["width"], [habit.width for habit in habits])
+    assert_held(agreement_chart([ChartRow("q", agreement_of(matrix), "people")], "t"), [agreement_of(matrix)])
+
+
+def assert_held(chart: str | None, estimates: list[Any]) -> None:
+    """Check that values and interval ends are drawn at their places on the axis, not cut off at its ends."""
+    known = [each for each in estimates if each.value is not None]
+    if chart is None or not known:
+        return
+    ticks = re.findall(r'<text x="([\d.]+)" y="\d+" class="tick"[^>]*>([^<]+)', chart)
+    (first, low), *_, (last, high) = [(float(x), float(text.replace("\u2212", "-"))) for x, text in ticks]
+    ends = [(each.value, each.value) if each.low is None else (each.low, each.high) for each in known]
+    dots, lines = re.findall(r'cx="([\d.]+)"', chart), re.findall(r'class="line" x1="([\d.]+)" x2="([\d.]+)"', chart)
+    drawn = {float(x) for x in [*dots, *(x for line in lines for x in line)]}
+    numbers = [*(each.value for each in known), *(end for pair in ends for end in pair)]
+    places = [first + (last - first) * (number - low) / (high - low) for number in numbers]
+    assert all(min(abs(x - place) for x in drawn) < 0.2 for place in places), (drawn, places)
+    assert all(min(abs(x - place) for place in places) < 0.2 for x in drawn), (drawn, places)
+
+
+def test_residual_of_annotators_without_habits_has_no_negative_share() -> None:
+    same = decompose_disagreement(opinions(dict.fromkeys(LEVELS, 0.0), dict.fromkeys(LEVELS, 1.0), 3.0))
+    assert same.level.value >= 0 and same.width.value >= 0 and same.residual.high <= 1
+    assert describe_parts(same).startswith("Of the disagreement, ") and "discuss the items below" in describe_parts(
+        same
+    )
 
 
 # --- the order ------------------------------------------------------------------------------------------------------
@@ -463,7 +533,7 @@ def test_adjudication_adds_an_answer_and_replaces_none(
     labels = len(bench.store.labels())
     [worst, *_] = json.loads(browser.get("/lead/look/disagree.json"))["items"]
     page = browser.get("/lead/look/disagree")
-    assert browser.status == 200 and "as ann sees it" in page and "harsh or lenient" in page
+    assert browser.status == 200 and "as ann sees it" in page and "stricter" in page
     assert len(worst["answers"]["Q0"]) == 2
     fields = {"form": token(page), "item": worst["key"], "question": "Q0", "comment": "<i>we talked</i>"}
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from served_workbench import Browser, Workbench, chats, open_workbench, token
+from served_workbench import Browser, StartWorkbench, Workbench, chats, open_workbench, rate_all, token
+from test_workbench_pages import strange
 
 from accord.edges import BadInput
 from accord.project import FileSurvey, Project, load_config, new_project, text_diff, with_rubric_file, with_study
 from accord.store import Imports
-from accord.values import load_rubric
+from accord.studies import verdict_in_use
+from accord.studies.retrain import recover_promotion
+from accord.values import Label, Target, dump_rubric, load_rubric
 from accord.web import ProjectFiles
 from accord.web.uploads import UploadedFile, parse_multipart, save_uploads
 
@@ -182,3 +187,239 @@ def test_the_rubric_of_a_project_file_is_replaced_in_its_line() -> None:
     changed = with_rubric_file("store: a\nrubric: old.yaml   # ours\n", "new.yaml")
     assert changed == "store: a\nrubric: new.yaml   # ours\n"
     assert with_rubric_file("store: a\n", "new.yaml") == "store: a\nrubric: new.yaml\n"
+
+
+def test_home_of_an_annotator_continues_where_they_stopped(workbench: StartWorkbench) -> None:
+    bench = workbench(people=["ann"], leads=["eva"])
+    browser = bench.browser("ann")
+    page = browser.get("/")
+    assert "Start" in page and "0 of 12 done" in page and "What to do next" not in page
+    look = bench.session()
+    item = look.take("ann")
+    assert item is not None
+    rate_all(look, item)
+    page = browser.get("/")
+    assert "Continue where you stopped" in page and "1 of 12 done" in page
+    data = json.loads(browser.get("/index.json"))
+    assert set(data) == {"studies", "broken"} and "summary" not in data["studies"][0]
+
+
+def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the project's folder, without a project file
+    bench = workbench(people=["ann", "bob"], leads=["eva"])
+    browser = bench.browser("eva")
+    page = browser.get("/")
+    assert "0 of 12 items have 2 ratings" in page and "No evaluator is in use yet" in page and "No scores yet" in page
+    data = json.loads(browser.get("/index.json"))
+    assert [step["address"] for step in data["next"]] == ["/lead/look"]
+    look = bench.session()
+    for name in ("ann", "bob"):
+        while (item := look.take(name)) is not None:
+            rate_all(look, item, 1 + item.item.place % 3)
+    data = json.loads(browser.get("/index.json"))
+    assert data["studies"][0]["full"] == 12 and data["evaluator"]["ratings"] == 24
+    assert [step["address"] for step in data["next"]] == ["/lead#evaluator"]
+    folder = bench.project.folder()
+    fitted = bench.project.fit(out=folder)
+    verdict = verdict_in_use(bench.project, folder)
+    assert fitted.evaluator.name == "calibration" and (verdict is None or verdict["sentence"])
+    bench.store.finish_run(
+        bench.store.start_run("compare", {}), "done", {"decision": {"text": "use <b>calibration</b>"}}
+    )
+    page = browser.get("/")
+    assert "calibration" in page and "<b>calibration</b> predicts answers to" in page and "use <b>" not in page
+    assert not strange(page)
+
+
+# --- people and studies -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Workbench]:
+    """A workbench of a project with its files, six conversations and no study."""
+    file = tmp_path / "accord.yaml"
+    file.write_text("# ours\nstore: sqlite:///accord.db\nrubric: rubric.yaml  # edited here\nmonitoring: {}\n")
+    (tmp_path / "rubric.yaml").write_text(dump_rubric(load_rubric("llm-rubric")))
+    opened = Project(load_config(file))
+    opened.store.add_conversations(chats(6))
+    with opened, open_workbench(opened, files=ProjectFiles(file)) as bench:
+        yield bench
+
+
+def study_fields(browser: Browser, **changes: str) -> dict[str, str]:
+    page = browser.get("/studies/new")
+    fields = {"form": token(page), "title": "Was it <i>good</i>?", "level": "conversation", "question.Q0": "on",
+              "question.Q1": "on", "sample": "4", "annotators_per_item": "2", "order": "random",
+              "filter": "", "stratify": "", "guidelines": "Read.\r\nThen rate.", "do": "preview"}  # fmt: skip
+    return {**fields, **changes}
+
+
+def test_lead_creates_a_study_that_the_page_showed_and_people_rate_it(started: Workbench, tmp_path: Path) -> None:
+    browser, file = started.browser(), tmp_path / "accord.yaml"
+    before = file.read_text()
+    fields = study_fields(browser, filter='["system", "gpt-9"]', sample="2")
+    _, page, _ = browser.post("/studies/new", **fields)
+    assert "2 items, 2 people each" in page and "<i>" not in page and "+studies:" in page and file.read_text() == before
+    status, rating, _ = browser.post("/studies/new", **{**fields, "do": "rating"})
+    assert status == 200 and "nothing is saved here" in rating and "disabled" in rating and "Question" in rating
+    shown = re.search(r'name="shown" value="([^"]+)"', page)
+    assert shown is not None
+    file.write_text(before + "seed: 3\n")
+    status, page, _ = browser.post("/studies/new", **{**fields, "do": "create", "shown": shown[1]})
+    assert status == 422 and "have changed since" in page and "studies" not in file.read_text()
+    _, page, _ = browser.post("/studies/new", **fields)
+    shown = re.search(r'name="shown" value="([^"]+)"', page)
+    status, _, where = browser.post("/studies/new", **{**fields, "do": "create", "shown": shown[1] if shown else ""})
+    assert (status, where) == (303, "/lead/was-it-i-good-i")
+    study = load_config(file).studies["was-it-i-good-i"]
+    assert study.items.filter == {"system": ("gpt-9",)} and study.stages[0].questions == ("Q1", "Q0")
+    assert (
+        study.guidelines == "Read.\nThen rate.\n"
+        and file.read_text().startswith("# ours\n")
+        and "seed: 3" in file.read_text()
+    )
+    assert "Was it &lt;i&gt;good" in browser.get("/lead/was-it-i-good-i")
+    entry = browser.get("/studies/was-it-i-good-i.yaml")
+    assert yaml.safe_load(entry)["studies"]["was-it-i-good-i"]["items"]["sample"] == 2
+    assert "Conversation" in browser.get("/rate/was-it-i-good-i/next")
+
+
+@pytest.mark.parametrize(("change", "error"), [
+    ({"title": " "}, "no title"), ({"question.Q0": "", "question.Q1": ""}, "no question chosen"),
+    ({"sample": "none"}, "sample: got"), ({"filter": "{"}, "filter cannot be read"), ({"name": "../x"}, "name of a study"),
+    ({"order": "by <script>"}, "order"), ({"filter": '["system", "unheard"]'}, "no conversation matches"),
+    ({"level": "pair"}, "is about one conversation"),
+])  # fmt: skip
+def test_form_of_a_study_keeps_its_fields_and_tells_the_error(
+    started: Workbench, tmp_path: Path, change: dict[str, str], error: str
+) -> None:
+    browser = started.browser()
+    status, page, _ = browser.post("/studies/new", **study_fields(browser, **change))
+    assert status == 422 and error in page and not strange(page) and "Then rate." in page
+    assert "studies" not in (tmp_path / "accord.yaml").read_text()
+
+
+def test_single_user_becomes_an_admin_and_adds_people_with_links(started: Workbench) -> None:
+    browser = started.browser()
+    page = browser.get("/people")
+    assert "Your own account first" in page
+    status, page, _ = browser.post("/people", form=token(page), names="eva", do="add")
+    assert status == 200 and "/in/" in page and "This one is yours" in page
+    page = browser.get("/people")
+    assert "Your own account first" not in page and browser.status == 200
+    status, page, _ = browser.post("/people", form=token(page), names="ann, bob", role="annotator", do="add")
+    links = re.findall(r'value="(http://localhost:\d+/in/[^"]+)"', page)
+    assert status == 200 and len(links) == 2 and "/in/" not in browser.get("/people")
+    ann = Browser(started.port, links[0])
+    assert ann.post("/in", key=links[0].rpartition("/")[2])[0] == 303
+    assert "Studies" in ann.get("/") and ann.ask("GET", "/people")[0] == 403
+    form = token(browser.get("/people"))
+    assert browser.post("/people", form=form, names="cleo ANN", do="add")[0] == 422
+    assert [each.name for each in started.studies.accounts.list_users()] == ["ann", "bob", "eva"]
+    assert browser.post("/people", form=form, name="ann", do="link")[0] == 200
+    assert ann.ask("GET", "/index.json")[0] == 401
+    assert browser.post("/people", form=form, name="bob", do="remove")[0] == 303
+    assert browser.post("/people", form=form, name="eva", do="remove")[0] == 422
+
+
+@pytest.mark.attack
+def test_leads_manage_annotators_only_and_annotators_nobody(workbench: StartWorkbench) -> None:
+    bench = workbench(people=["ann"], leads=["eva", "ida"])
+    eva, ann = bench.browser("eva"), bench.browser("ann")
+    form, own = token(eva.get("/people")), token(ann.get("/"))
+    assert eva.post("/people", form=form, names="max", role="admin", do="add")[0] == 403
+    for action in ("link", "remove"):
+        assert eva.post("/people", form=form, name="ida", do=action)[0] == 403
+    assert eva.post("/people", form=form, names="<b>", do="add")[0] == 422
+    assert eva.post("/people", form="0" * 64, names="max", do="add")[0] == 403
+    for path in ("/people", "/studies/new", "/import", "/studies/look.yaml"):
+        assert ann.ask("GET", path)[0] == 403
+    for path in ("/people", "/studies/new", "/import/undo"):
+        assert ann.post(path, form=own, do="add", names="max")[0] == 403
+    assert len(bench.studies.accounts.list_users()) == 3
+
+
+# --- rubric -----------------------------------------------------------------------------------------------------------
+
+
+def test_wording_is_saved_as_a_new_version_that_the_page_showed(started: Workbench, tmp_path: Path) -> None:
+    browser, file = started.browser(), tmp_path / "accord.yaml"
+    old, text = load_rubric(tmp_path / "rubric.yaml"), (tmp_path / "rubric.yaml").read_text()
+    place = [each.id for each in old.questions].index("Q0")
+    form = token(browser.get("/rubric"))
+    fields = {"form": form, f"text.{place}": "How <i>good</i> was it?", f"meaning.{place}.0": "Bad: really"}
+    _, page, _ = browser.post("/rubric", **fields, do="preview")
+    assert not strange(page) and "How &lt;i&gt;good" in page and "rubric-2.yaml" in page and "edited here" in page
+    assert not (tmp_path / "rubric-2.yaml").exists()
+    shown = re.search(r'name="shown" value="([^"]+)"', page)
+    assert shown is not None
+    assert browser.post("/rubric", **fields, do="save", shown="other")[0] == 422
+    assert browser.post("/rubric", **fields, do="save", shown=shown[1])[0] == 303
+    new = load_rubric(tmp_path / "rubric-2.yaml")
+    assert (
+        new["Q0"].text == "How <i>good</i> was it?"
+        and new["Q0"].meanings[str(new["Q0"].scale.options[0])] == "Bad: really"
+    )
+    assert [each for each in new.questions if each.id != "Q0"] == [each for each in old.questions if each.id != "Q0"]
+    assert file.read_text().splitlines()[2] == "rubric: rubric-2.yaml  # edited here"
+    assert (tmp_path / "rubric.yaml").read_text() == text
+    assert json.loads(browser.get("/rubric.json"))["hash"] == new.hash
+    assert "How &lt;i&gt;good" in browser.get("/studies/new")
+    status, page, _ = browser.post("/rubric", form=form, do="preview", **{f"text.{place}": " "})
+    assert status == 422 and "has no text" in page
+    assert "the same as before" in browser.post("/rubric", form=form, do="preview")[1]
+
+
+def test_files_are_restored_if_the_project_cannot_be_opened_with_the_change(tmp_path: Path) -> None:
+    files = ProjectFiles(tmp_path / "accord.yaml")
+    files.path.write_text("store: sqlite:///accord.db\n")
+    changed = {"accord.yaml": "store: 3\n", "rubric-2.yaml": "name: x\n"}
+
+    def fail() -> None:
+        raise BadInput("cannot be opened")
+
+    with pytest.raises(BadInput, match="cannot be opened"):
+        files.change(changed, files.digest(changed), fail)
+    assert files.path.read_text() == "store: sqlite:///accord.db\n" and not (tmp_path / "rubric-2.yaml").exists()
+    with pytest.raises(BadInput, match="not a file in the project"):
+        files.text("../secret.yaml")
+
+
+# --- evaluators -------------------------------------------------------------------------------------------------------
+
+
+def test_lead_chooses_the_evaluator_in_use_and_restores_an_earlier_version(started: Workbench) -> None:
+    project = started.project
+    project.store.add_labels(
+        Label(Target(f"gpt-9-{place}"), "Q0", name, 1 + place % 4) for place in range(6) for name in ("ann", "bob")
+    )
+    for name in ("calibration", "constant"):
+        project.fit(name)
+    browser = started.browser()
+    page = browser.get("/evaluators")
+    data = json.loads(browser.get("/evaluators.json"))["evaluators"]
+    assert [(each["name"], each["is_in_use"]) for each in data] == [("constant", True), ("calibration", False)]
+    form = token(page)
+    assert browser.post("/evaluators/use", form=form, name="calibration")[0] == 303
+    assert project.folder().name == "calibration" and project.evaluator_in_use == "calibration"
+    assert "Use constant" in browser.get("/evaluators")
+    folder = project.folder()
+    shutil.copytree(folder, folder.with_name("calibration.before-20260101T000000000000"))
+    (folder / "evaluator.json").write_text((folder / "evaluator.json").read_text() + " ")
+    page = browser.get("/evaluators")
+    assert "Restore this version" in page and not strange(page)
+    assert browser.post("/evaluators/use", form=form, name="calibration.before-20260101T000000000000")[0] == 303
+    assert not (folder / "evaluator.json").read_text().endswith(" ")
+    names = [each["name"] for each in json.loads(browser.get("/evaluators.json"))["evaluators"]]
+    assert len(names) == 3 and any(name.startswith("calibration.before-2026") for name in names)
+    for name in ("../x", "calibration.before-../../x", "unheard", ""):
+        assert browser.post("/evaluators/use", form=form, name=name)[0] == 422
+    assert project.folder().name == "calibration"
+
+
+def test_interrupted_restoration_is_undone(tmp_path: Path) -> None:
+    folder = tmp_path / "calibration.before-20260101T000000000000"
+    folder.mkdir()
+    assert recover_promotion(tmp_path / "calibration") and (tmp_path / "calibration").is_dir() and not folder.exists()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from markupsafe import Markup
@@ -95,6 +95,10 @@ def interval_plot(
     """
     guides = [*guides, *([] if reference is None else [Guide(reference)])]
     numbers = [end for row in rows for end in _ends(row.estimate)]
+    if axis.low is not None and min(numbers, default=axis.low) < axis.low:  # an axis holds its intervals
+        axis = replace(axis, low=None)
+    if axis.high is not None and max(numbers, default=axis.high) > axis.high:
+        axis = replace(axis, high=None)
     low, high = domain_of([*numbers, *(guide.at for guide in guides)], axis)
     area = PlotArea(_label_width(row.label for row in rows), 300, 0, axis, Axis(), (low, high), (0, 1))
     lines = area.label_lines(guides)

@@ -40,6 +40,13 @@ def training_text(scored: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def verdict_text(verdict: Mapping[str, Any]) -> str:
+    """Format a verdict: its sentence, the three facts, and what to do next."""
+    facts = [f"  {fact['value']:>6}  {fact['meaning']}" for fact in verdict["facts"]]
+    actions = [f"  {place}. {each['text']}: {each['command']}" for place, each in enumerate(verdict["actions"], 1)]
+    return "\n".join([f"{verdict['title']}: {verdict['sentence']}", "", *facts, "", "Next:", *actions])
+
+
 def plan_text(plan: Mapping[str, Any]) -> str:
     """Format a plan: samples, questions, requests and their cost."""
     about = f"{count_of(plan['samples'], 'sample')}, " if plan["samples"] else ""

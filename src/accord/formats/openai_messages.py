@@ -297,7 +297,8 @@ def check_roles(roles: Mapping[str, str]) -> dict[str, str]:
     """
     for theirs, ours in roles.items():
         if not theirs or ours not in ROLE_NAMES:
-            raise BadInput(f"--role takes THEIRS=OURS, got {theirs}={ours}; ours is user, assistant, system or tool")
+            got = f"{theirs}={ours}" if theirs else ours
+            raise BadInput(f"--role takes THEIRS=OURS, got {got}; ours is user, assistant, system or tool")
     return dict(roles)
 
 

@@ -20,6 +20,7 @@ from accord.formats.memory import Source
 from accord.formats.rating_columns import words_of
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped, plain_name
 from accord.formats.row_reader import Lines, line_chunks, locate, read_rows, rows_of_lines
+from accord.formats.row_writer import ENDINGS
 from accord.formats.table import ALIASES as TEXT_ALIASES
 from accord.formats.table import names_annotator, names_rating
 from accord.formats.transcript import TEXT_SUFFIX
@@ -79,12 +80,12 @@ def read(
         else:
             yield from _records(source, formats.get(name), chain([first], rows), report, on_skip, stem)
             return
-    raise unknown or BadInput(f"{path} has no readable row")
+    raise unknown or BadInput(f"{path} has no readable row; export it again, or leave it out")
 
 
 # --- kind and format of a file -------------------------------------------------------------------------------------
 
-Content = Literal["conversations", "labels", "answers", "annotations", "judgements"]
+Content = Literal["conversations", "labels", "answers", "annotations", "judgements", "scores"]
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ class FileKind:
 
     Attributes:
         content: `conversations`; `labels`, without text; `answers` of an annotation tool on conversations of another
-            file; `annotations` of `accord export`; or `judgements`, the recorded answers of a model.
+            file; `annotations` of `accord export`; `judgements`, the recorded answers of a model; or `scores` of an
+            evaluator.
         names: Column names of the file; empty if no row is readable.
         columns: Part of the column map that applies to the file.
         fields: First readable row; `None` if there is none.
@@ -123,22 +125,40 @@ def sniff(path: str | Source, columns: Mapping[str, str] | None = None) -> FileK
     return FileKind(_content(row.fields), names, used, first.fields)
 
 
+_SCORE_ONLY = frozenset({"annotator", "value", "in_training", "signature"})
+
+
 def _content(fields: Fields) -> Content:
     if is_judgement(fields):
         return "judgements"
     if looks_like_annotations(fields):
         return "annotations"
+    if fields.keys() >= _SCORE_ONLY:
+        return "scores"
     if any(kind.is_answer is not None and kind.is_answer(fields) for _, kind in formats):
         return "answers"
     return "labels" if looks_like_labels(fields) else "conversations"
 
 
+def scores_error(path: object) -> str:
+    """Return the error about a file of scores in place of conversations or labels."""
+    return f"{path} holds scores of an evaluator, not conversations or ratings of people"
+
+
 def reason_to_skip(path: Path) -> str | None:
-    """Return the reason to skip a file that is empty, or a text without speakers such as a README; else None."""
+    """Return the reason to skip a file, or None.
+
+    Skipped are empty files, scores, and texts without speakers such as a README.
+    """
     if not path.is_file():
         return None
     if path.stat().st_size == 0:
         return f"{path} is empty"
+    if path.suffix in ENDINGS:
+        try:
+            return scores_error(path) if sniff(path).content == "scores" else None
+        except BadInput:
+            return None
     if not unpacked_name(path.name.lower()).endswith(TEXT_SUFFIX):
         return None
     try:
@@ -164,18 +184,22 @@ def detect(fields: Fields, where: str) -> str:
         if formats.get(name).matches(fields) and not (name == "table" and is_answer):
             return name
     listed = ", ".join(map(str, list(fields)[:_LISTED_COLUMNS])) + (", ..." if len(fields) > _LISTED_COLUMNS else "")
+    if holds_labels and any(plain_name(name) in _CONVERSATION_NAMES for name in fields if isinstance(name, str)):
+        raise BadInput(f"{where} holds ratings without text ({listed}); name a file of conversations")
     if holds_labels:
         raise BadInput(f"{where} holds ratings without text, and no column is known to hold {_id_hint(fields, listed)}")
     prompt, response, *_ = [*map(shlex.quote, texts), "COLUMN", "COLUMN"]
     raise BadInput(
         f"cannot tell the format of {where}: no column is known to hold text ({listed}). Name them with "
         f"--columns prompt={prompt} --columns response={response} for one exchange per row, "
-        "role= and content= for one turn per row, messages= for a whole conversation; or name the format: --format "
+        "role= and content= for one turn per row, messages= for a whole conversation, conversation= and annotator= for "
+        "ratings; or name the format: --format "
         f"{', '.join(formats.names())}"
     )
 
 
 _LISTED_COLUMNS = 12
+_CONVERSATION_NAMES = frozenset({"conversation", *map(plain_name, LABEL_ALIASES["conversation"])})
 _OTHER_WORDS = frozenset({"comment", "comments", "reason", "explanation", "note", "notes", "time", "date"})
 _UNSPACED = re.compile("[\u3040-\u30ff\u4e00-\u9fff]{6}")
 _NAMES_AN_ID = re.compile(r"(id|no|nr|num|number|key)$|ticket|case|chat|session|call")

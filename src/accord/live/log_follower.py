@@ -264,7 +264,7 @@ class LogFollower:
                 self._save()
                 if once:
                     if not self._files:
-                        raise BadInput(f"no log at {self.path}")
+                        raise BadInput(f"no log at {self.path}; name an existing file, or - for standard input")
                     break
                 self.stop.wait(interval)
             self._save()

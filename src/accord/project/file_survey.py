@@ -23,6 +23,7 @@ from accord.formats import (
     read,
     read_annotations,
     reason_to_skip,
+    scores_error,
     sniff,
     source_of,
 )
@@ -144,7 +145,7 @@ def files_in(paths: Iterable[str | Path], skipped: list[str] | None = None) -> l
             files.append(path)
             continue
         inside = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file, path))
-        inside = [file for file in inside if unpacked_name(file.name.lower()).endswith(READ)]
+        inside = [file for file in inside if unpacked_name(file.name.lower()).endswith(READ) and not _is_own(file)]
         benchmarks = {file.parent for file in inside if _is_benchmark(file.parent)}
         inside = [*sorted(benchmarks), *(file for file in inside if file.parent not in benchmarks)]
         readable = []
@@ -162,6 +163,16 @@ def files_in(paths: Iterable[str | Path], skipped: list[str] | None = None) -> l
 
 def _is_benchmark(folder: Path) -> bool:
     return (folder / "items.jsonl.gz").is_file()
+
+
+def _is_own(file: Path) -> bool:
+    """Return True for a file of an evaluator, of the mart, of a run, or of a folder of parts, which Accord writes."""
+    return (
+        (file.parent / "evaluator.json").is_file()
+        or (file.parent.name.endswith(".scores") and file.name.startswith("part-"))
+        or (file.name == "run.json" and (file.parent / "accord.yaml").is_file())
+        or (file.name == "manifest.json" and any(file.parent.glob("part-*.parquet")))
+    )
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:
@@ -254,6 +265,8 @@ class _Surveyor:
         kind = sniff(path, self.columns)
         if kind.content == "judgements" and isinstance(path, Path):
             self.result.recordings.append(path)
+        elif kind.content == "scores":
+            raise BadInput(f"{scores_error(path)}; name another file")
         elif kind.content == "annotations":
             self._add_annotations(path, kind.columns)
         elif kind.content == "labels" and self.format == "auto":

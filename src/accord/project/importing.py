@@ -20,6 +20,7 @@ from accord.formats import (
     answer_to,
     read_annotations,
     read_labels,
+    scores_error,
     sniff,
     tables_of,
 )
@@ -176,13 +177,16 @@ def import_files(
 
 
 def _check_kinds(kinds: Mapping[Source, FileKind], columns: Mapping[str, str] | None) -> None:
-    """Reject recorded judgements, and columns of the column map that no file has."""
+    """Reject recorded judgements, scores, and columns of the column map that no file has."""
     for path, kind in kinds.items():
         if kind.content == "judgements":
             raise BadInput(f"{path}: {RECORDED_JUDGEMENTS}")
+        if kind.content == "scores":
+            raise BadInput(f"{scores_error(path)}; name another file")
     for ours, theirs in (columns or {}).items():
         if not any(ours in kind.columns for kind in kinds.values()):
-            raise BadInput(f"no file has a column {theirs!r} to read as {ours!r}")
+            names = sorted({name for kind in kinds.values() for name in kind.names if isinstance(name, str)})
+            raise UnknownName(f"column to read as {ours!r}:", theirs, names)
 
 
 _DEFAULT_RUBRIC = "llm-rubric"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -147,8 +147,8 @@ def run_project(
         imported = project.import_(
             survey.files, format=format, columns=columns, skip_bad_rows=skip_bad_rows, options=options_of_import
         )
-        if aside := synthetic_note(project):
-            note(aside)
+        for sentence in _import_notes(project, survey):
+            note(sentence)
         _judge(project, on_stage)
         agreement = _recorded_agreement(project, on_stage, note)
         compared, name = _compare(project, options.evaluator, on_stage, note)
@@ -256,6 +256,19 @@ def _rubric(config: Config, survey: FileSurvey, options: RunOptions, note: Calla
     return rubric
 
 
+def _import_notes(project: Project, survey: FileSurvey) -> Iterator[str]:
+    """Sentences on synthetic conversations that are left out, and on labels without the main question."""
+    if aside := synthetic_note(project):
+        yield aside
+    rubric = project.rubric
+    if survey.questions and not project.store.labels().on(rubric.main):
+        yield (
+            f"no label answers {rubric.main!r}, the main question of the rubric {rubric.name!r}; the labels answer "
+            f"{', '.join(survey.questions)}. To learn from them, run in a folder without accord.yaml, which infers a "
+            "rubric, or name a rubric that asks one of these: --rubric FILE"
+        )
+
+
 def _import_options(
     survey: FileSurvey, rubric: Rubric, options: RunOptions, note: Callable[[str], None]
 ) -> ImportOptions:
@@ -328,11 +341,19 @@ class RunFolder:
 
 
 class RunSettings(NamedTuple):
-    """Settings of a run, the content of their file, and True if the rubric may be inferred from labels."""
+    """Settings of a run.
+
+    Attributes:
+        config: The settings.
+        template: Content of their file.
+        infers: True if the rubric may be inferred from labels.
+        found: Project file of the working folder, if the settings come from it.
+    """
 
     config: Config
     template: Mapping[str, Any]
     infers: bool
+    found: Path | None = None
 
 
 def run_settings(out: Path, config_file: Path | None = None, is_named: bool = False) -> RunSettings:
@@ -356,13 +377,14 @@ def run_settings(out: Path, config_file: Path | None = None, is_named: bool = Fa
             raise BadInput(f"{own} was edited, so a run into {out} uses it; change the settings there, or name "
                            "another folder with --out")  # fmt: skip
         return RunSettings(load_config(own), load_yaml(own), infers=False)
-    here = find_project_file()
-    if config_file is None and here is not None and not (own.is_file() and own.samefile(here)):
-        config_file = here
+    found = find_project_file() if config_file is None else None
+    if found is not None and own.is_file() and own.samefile(found):
+        found = None
+    config_file = config_file or found
     if config_file is None:
         return RunSettings(config_from({"store": store}), {}, infers=True)
     config = load_config(config_file).model_copy(update={"store": store})
-    return RunSettings(config, load_yaml(config_file), infers=False)
+    return RunSettings(config, load_yaml(config_file), infers=False, found=found)
 
 
 def _marked(path: Path) -> dict[str, list[str]]:

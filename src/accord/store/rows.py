@@ -84,7 +84,10 @@ def unknown_target(row: Mapping[str, Any]) -> str:
         for name, turn in targets
     )
     hint = " (turns count from 0)" if any(turn is not None for _, turn in targets) else ""
-    return f"label of {row['by']!r}: no {names} in the store{hint}; import it first: accord import CHATS LABELS"
+    return (
+        f"label of {row['by']!r}: no {names} in the store{hint}; import it first: accord import CHATS LABELS; or leave "
+        "such labels out: --skip-bad-rows"
+    )
 
 
 def missing_overall_score(row: Mapping[str, Any]) -> str:

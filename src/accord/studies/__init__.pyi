@@ -1,5 +1,8 @@
+from .agreement_sentences import describe_agreement as describe_agreement, describe_levels as describe_levels
+from .agreement_sentences import describe_parts as describe_parts
 from .annotator_agreement import agreement_with_all as agreement_with_all, agreement_with_model as agreement_with_model
 from .annotator_agreement import agreement_with_others as agreement_with_others, annotator_habits as annotator_habits
+from .annotator_agreement import agreement_of as agreement_of, AnswerMatrix as AnswerMatrix
 from .annotator_agreement import AnnotatorHabit as AnnotatorHabit, CountedEstimate as CountedEstimate
 from .annotator_agreement import decompose_disagreement as decompose_disagreement
 from .annotator_agreement import DisagreementParts as DisagreementParts, most_disputed as most_disputed, Unit as Unit
@@ -16,7 +19,9 @@ from .item_order import ItemOrder as ItemOrder
 from .item_sampling import eligible_turns as eligible_turns, sample_items as sample_items
 from .predicted_ratings import ConversationPredictions as ConversationPredictions
 from .predicted_ratings import PredictionService as PredictionService
-from .study_progress import norming_items as norming_items, StudyProgress as StudyProgress
+from .retrain import restore_evaluator as restore_evaluator, verdict_in_use as verdict_in_use
+from .study_progress import norming_items as norming_items, study_annotators as study_annotators
+from .study_progress import StudyProgress as StudyProgress
 from .study_session import conversation_view as conversation_view, ConversationView as ConversationView
 from .study_session import ItemView as ItemView, MAX_LISTED_OPTIONS as MAX_LISTED_OPTIONS, StudySession as StudySession
 from .study_session import tool_calls_of as tool_calls_of

@@ -262,8 +262,8 @@ def _correlation(main: AnswerMatrix, other: AnswerMatrix, name: str, cache: dict
 class DisagreementParts:
     """Shares of the disagreement: explained by levels, by widths in addition, and the residual; they sum to 1.
 
-    Levels and widths are estimated by cross-validation over conversations, so that noise is not taken for a habit; a
-    share can be negative.
+    Levels and widths are estimated by cross-validation over conversations, so that noise is not taken for a habit. A
+    habit that predicts new conversations worse than its absence has the share 0.
     """
 
     level: CountedEstimate
@@ -288,12 +288,15 @@ def decompose_disagreement(answers: AnswerMatrix) -> DisagreementParts | None:
         offset, slope = _fit_habits(answers.values[train], True)
         without_both[test] -= offset + slope * _consensus(answers.values[test] - offset)
     after_level, after_both = _disagreement(without_level), _disagreement(without_both)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        parts = [
-            answers.estimate(lambda weights, part=part: weights @ part / (weights @ total), n)  # type: ignore[misc]
-            for part in (total - after_level, after_level - after_both, after_both)
-        ]
-    return DisagreementParts(*parts)
+
+    def shares(weights: Floats) -> Floats:
+        """(3, D) shares: the part that the better model explains, at least 0, and the residual."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            level, both = (np.clip(1 - weights @ part / (weights @ total), 0, 1) for part in (after_level, after_both))
+        both = np.maximum(level, both)
+        return np.stack([level, both - level, 1 - both])
+
+    return DisagreementParts(*(answers.estimate(lambda weights, row=row: shares(weights)[row], n) for row in range(3)))  # type: ignore[misc]
 
 
 def _disagreement(values: Floats) -> Floats:

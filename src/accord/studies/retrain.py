@@ -39,7 +39,7 @@ def _empty_report(made: str = "", name: str = "") -> RetrainReport:
     candidate against each annotator's own mean, and `tests` are those against the evaluator in use.
     """
     return {"made": made, "name": name, "labels": 0, "digest": "", "now": None, "before": None, "own_mean": None,
-            "tests": [], "summary": ""}  # fmt: skip
+            "tests": [], "summary": "", "verdict": None}  # fmt: skip
 
 
 def candidate_folder(folder: Path) -> Path:
@@ -55,7 +55,7 @@ def retrain(project: Project, folder: Path) -> RetrainReport:
     """
     recover_promotion(folder)
     fitted = project.fit_offline(every_question=_predicts_every_question(folder))
-    report = compare_with_current(project, fitted, folder)
+    report = {**compare_with_current(project, fitted, folder), "verdict": _verdict_in(fitted.to_json())}
     candidate = candidate_folder(folder)
     made = folder.with_name(f"{folder.name}.making")
     shutil.rmtree(made, ignore_errors=True)
@@ -85,6 +85,36 @@ def load_report(folder: Path) -> RetrainReport | None:
     return {**_empty_report(), **report} if is_complete else None
 
 
+def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
+    """Return the verdict on the evaluator in a folder, from its retraining or its last fit; `None` if there is none.
+
+    It has a `title` (may be empty), a `sentence`, and `actions` with a `text` and a `command` each.
+    """
+    try:
+        report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+        if report.get("digest") == load_evaluator(folder).digest() and report.get("verdict"):
+            return dict(report["verdict"])
+    except (OSError, ValueError, AttributeError, BadInput):
+        pass  # not retrained, or fitted again since
+    for run in reversed(project.store.runs("fit")):
+        results = run["results"] or {}
+        if run["status"] == "done" and Path(str(results.get("folder"))).name == folder.name:
+            if (verdict := _verdict_in(results)) is not None:
+                return verdict
+            break
+    compared = next((each["results"] or {} for each in reversed(project.store.runs("compare"))), {})
+    decision = compared.get("decision") or {}
+    return _verdict_in(compared) if decision.get("evaluator") == folder.name else None
+
+
+def _verdict_in(results: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the verdict in the results of a fit; in its place the decision of the comparison, if there is one."""
+    if found := results.get("verdict"):
+        return {"title": found["title"], "sentence": found["sentence"], "actions": list(found["actions"])}
+    decision = (results.get("comparison") or results).get("decision")
+    return {"title": "", "sentence": decision["text"], "actions": []} if decision else None
+
+
 def promote_candidate(folder: Path) -> None:
     """Replace the evaluator in use by the candidate, and keep the replaced one in a folder of its own.
 
@@ -100,12 +130,31 @@ def promote_candidate(folder: Path) -> None:
     os.replace(candidate_folder(folder), folder)
 
 
+def restore_evaluator(folder: Path, earlier: str) -> None:
+    """Replace the evaluator in use by one that a promotion replaced, and keep the present one in a folder of its own.
+
+    Args:
+        folder: Folder of the evaluator in use, `evaluators/NAME`.
+        earlier: Name of the other folder, `NAME.before-TIME`.
+
+    Raises:
+        BadInput: There is no such folder.
+    """
+    known = {path.name: path for path in folder.parent.glob(f"{folder.name}.before-*")}
+    path = known.get(earlier)
+    if path is None or not (path / CARD).is_file():
+        raise BadInput(f"there is no earlier evaluator {earlier[:80]!r} of {folder.name}; reload the page")
+    time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    os.replace(folder, folder.with_name(f"{folder.name}.before-{time}"))
+    os.replace(path, folder)
+
+
 def recover_promotion(folder: Path) -> bool:
-    """Complete an interrupted promotion, and return True if there was one."""
-    aside = list(folder.parent.glob(f"{folder.name}.before-*")) if folder.parent.is_dir() else []
-    if folder.exists() or not aside or load_report(folder) is None:
+    """Complete an interrupted promotion, or undo an interrupted restoration. Return True if there was one."""
+    aside = sorted(folder.parent.glob(f"{folder.name}.before-*")) if folder.parent.is_dir() else []
+    if folder.exists() or not aside:
         return False
-    os.replace(candidate_folder(folder), folder)
+    os.replace(aside[-1] if load_report(folder) is None else candidate_folder(folder), folder)
     return True
 
 

@@ -157,7 +157,7 @@ class StudyProgress:
         return QuestionProgress(question.id, question.text, answers, none, len(matrix.people), full, agreement)
 
     @property
-    def _main_progress(self) -> QuestionProgress:
+    def main_progress(self) -> QuestionProgress:
         """Progress of the main question, computed without reading other answers."""
         if "answers" in self.__dict__:
             return next(each for each in self.by_question if each.question == self.main.id)
@@ -222,7 +222,7 @@ class StudyProgress:
 
     def sentence(self) -> str:
         """Return the progress of the study in one sentence."""
-        main, per_item = self._main_progress, self.study.settings.annotators_per_item
+        main, per_item = self.main_progress, self.study.settings.annotators_per_item
         rated = _RATED.get(per_item, f"rated {per_item} times")
         if not main.answers and not self.first:
             return f"No answers yet; {self.item_count} items to be {rated}{self._synthetic_note()}."

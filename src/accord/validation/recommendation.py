@@ -30,6 +30,8 @@ DETECTED = 3.4
 """Standard errors by which an effect must exceed 0 to be found at p < 0.01 with a probability of 80%."""
 LEAST_MORE = 0.1
 """Smallest number of further ratings to report, as a share of the present ones; smaller estimates are imprecise."""
+FEWEST_MORE = 30
+"""Smallest number of further ratings to suggest: fewer rarely change a test."""
 MOST_TIMES = 50
 """Estimates above this multiple of the present labels are not printed."""
 _RMSE = cast(MeanStatistic, STATISTICS["rmse"])
@@ -127,7 +129,8 @@ class Decision:
         needed = (
             f" about {count_of(self.labels_needed, 'more rating')} {'is' if self.labels_needed == 1 else 'are'} needed"
             if self.labels_needed is not None
-            else f" rate at least {max(self.labels, 10)} more, or add evidence: a judge under models: in accord.yaml"
+            else f" rate at least {max(self.labels, FEWEST_MORE)} more, or add evidence: a judge under models: in "
+            "accord.yaml"
         )
         meanwhile = (
             "until then every score is the mean rating"
@@ -238,7 +241,7 @@ def labels_needed(curve: Sequence[Gain]) -> int | None:
         limit, slope = (float(fitted), float(falling)) if falling > 0 else (limit, 0.0)
     for total in np.geomspace(last.labels, MOST_TIMES * last.labels, 400):
         if limit - slope / total >= DETECTED * last.error * math.sqrt(last.labels / total):
-            more = max(total - last.labels, LEAST_MORE * last.labels, 1.0)
+            more = max(total - last.labels, LEAST_MORE * last.labels, FEWEST_MORE)
             digits = 10 ** max(int(math.log10(more)) - 1, 0)
             return int(math.ceil(more / digits) * digits)
     return None

@@ -24,7 +24,15 @@ from accord.statistics import STATISTICS, Clusters, MeanStatistic, PairedTest, f
 from accord.validation.comparison import Comparison
 from accord.validation.fairness import group_biases
 from accord.validation.metrics_table import NEW
-from accord.validation.recommendation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, SURE, gain_over, labels_needed
+from accord.validation.recommendation import (
+    BEST_COLUMN,
+    CONSTANT,
+    FEWEST_MORE,
+    JUDGE_ALONE,
+    SURE,
+    gain_over,
+    labels_needed,
+)
 from accord.values import Estimate
 
 State = Literal["not yet", "triage", "systems", "single"]
@@ -39,8 +47,6 @@ WIDEST_BAND = 0.5
 AGREE = 0.9
 """Promised agreement of the decided share, as in `accord score --agree .9`."""
 SIGNIFICANCE = 0.05
-FEWEST_MORE = 30
-"""Number of ratings to add if the number needed cannot be estimated."""
 ACTIONS_SHOWN = 3
 TITLES = {"single": "Ready for single conversations", "systems": "Ready for comparing systems",
           "triage": "Useful for triage"}  # fmt: skip
@@ -108,7 +114,7 @@ class Verdict:
     Attributes:
         state: One of `STATES`.
         title: The state in words.
-        sentence: The error beside that of people and the constant, and the reason why no higher state holds.
+        sentence: The error compared with that of people and the constant, and the reason why no higher state holds.
         checks: All rules.
         actions: At most three actions, each with its command.
         figures: The figures behind the rules.
@@ -138,19 +144,12 @@ class Verdict:
         decided = share, f"of conversations can be decided good or bad, with {AGREE:.0%} agreement promised"
         return [error, (agreement[0].replace("-", "−"), agreement[1]), decided]
 
-    def text(self) -> str:
-        """Return the verdict, the facts and the actions for a terminal."""
-        facts = [f"  {value:>6}  {meaning}" for value, meaning in self.facts]
-        actions = [f"  {place}. {text}: {command}" for place, (text, command) in enumerate(self.actions, 1)]
-        return "\n".join([str(self), "", *facts, "", "Next:", *actions])
-
     def to_json(self) -> dict[str, Any]:
-        """Return all fields, the facts and the text."""
+        """Return all fields and the facts."""
         return {
             "state": self.state,
             "title": self.title,
             "sentence": self.sentence,
-            "text": self.text(),
             "facts": [{"value": value, "meaning": meaning} for value, meaning in self.facts],
             "actions": [{"text": text, "command": command} for text, command in self.actions],
             "checks": [{**rule._asdict(), "remedy": list(rule.remedy)} for rule in self.checks],
@@ -196,7 +195,7 @@ def _rules(known: Figures) -> list[Rule]:
 
     rules = [
         Rule("triage", "error below that of a constant guess", p, f"p < {SURE}", is_better,
-             f"the difference from a constant guess is not significant ({p})", label),
+             f"the difference from a constant guess is not significant, {p}", label),
         bound("triage", 0.0),
     ]  # fmt: skip
     for name, shown in ((BEST_COLUMN, "the best single column"), (JUDGE_ALONE, "the raw judge")):
@@ -238,8 +237,8 @@ def _more_labels(known: Figures) -> str:
 
 
 def _sentence(known: Figures, state: State, missed: Sequence[Rule]) -> str:
-    text = f"scores miss a person's rating by {points(known.error)} points on a scale from {known.low:g} to "
-    text += f"{known.high:g}{_beside(known)}"
+    text = f"scores typically miss a person's rating by {points(known.error)} points on a scale from {known.low:g} to "
+    text += f"{known.high:g}{_comparison(known)}"
     if state == "single":
         return f"{text}."
     target = {"not yet": "for triage", "triage": "for comparing systems", "systems": "for single conversations"}[state]
@@ -247,18 +246,22 @@ def _sentence(known: Figures, state: State, missed: Sequence[Rule]) -> str:
     return f"{text}; not ready {target}: {missed[0].failure}{more}."
 
 
-def _beside(known: Figures) -> str:
-    """Return the place of the error beside those of other people and of a constant guess."""
+def _comparison(known: Figures) -> str:
+    """Compare the error with those of other people and of a constant guess."""
     error, constant, people = known.error, known.constant, known.people
     if error is None or constant is None:
         return ""
     guess, others = f"a constant guess ({points(constant)})", f"other people ({points(people)})"
     if people is None:
-        return f", {'less' if error < constant else 'no less'} than {guess}"
-    below = [name for name, other in ((others, people), (guess, constant)) if error < other]
-    above = [name for name, other in ((others, people), (guess, constant)) if error >= other]
-    parts = [f"less than {' and '.join(below)}"] if below else []
-    return ", " + " but ".join([*parts, *([f"no less than {' and '.join(above)}"] if above else [])])
+        return f", {_compared(error, constant)} {guess}"
+    pairs = [(others, people), (guess, constant)]
+    return f", {' and '.join(f'{_compared(error, other)} {name}' for name, other in pairs)}"
+
+
+def _compared(error: float, other: float) -> str:
+    """Compare two errors as they are shown, with two decimals."""
+    difference = round(error, 2) - round(other, 2)
+    return "less than" if difference < -0.005 else "more than" if difference > 0.005 else "as much as"
 
 
 def _actions(known: Figures, state: State, missed: Sequence[Rule]) -> list[tuple[str, str]]:

@@ -17,9 +17,26 @@ from accord.live import REQUEST_SECONDS, App, Guard, Refused, host_name, is_loop
 from accord.project import Project
 from accord.version import __version__
 from accord.web.context import WorkbenchContext
-from accord.web.pages import board, chat, conversation, explore, imports, lead, login, rate
+from accord.web.pages import (
+    board,
+    chat,
+    conversation,
+    evaluators,
+    explore,
+    home,
+    imports,
+    lead,
+    login,
+    new_study,
+    people,
+    rate,
+    rubric,
+)
 from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
 
+PAGES = (
+    login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric, evaluators,
+)  # fmt: skip
 MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""
 _HEADERS = {
@@ -88,7 +105,7 @@ def _pages(context: WorkbenchContext) -> App:
     app.add_middleware(_WithHeaders)
     for kind in (Refused, AccordError, OSError, HTTPException):
         app.exception_handler(kind)(context.render_error)
-    for page in (login, rate, chat, lead, board, conversation, explore, imports):
+    for page in PAGES:
         page.add_routes(app, context)
     return app
 

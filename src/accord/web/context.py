@@ -7,8 +7,10 @@ but the workbench's own files, and work without scripts.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -21,6 +23,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 
+from accord.board import Board
 from accord.charts import STYLE
 from accord.edges import BadInput, page_text, sendable
 from accord.live import AttemptLimiter, Refused, media_type
@@ -55,6 +58,7 @@ class WorkbenchContext:
         invalid_studies: Error of each study that cannot be opened, by name.
         files: Project file that forms change; `None` for a project without one.
         learning: Background learning of the studies.
+        board: Statistics of scores.
         uploads: Imports of uploaded files; the same after a reload.
         on_close: Functions to call when the server stops, or when the project was opened again.
         on_stop: Functions to call when the server stops.
@@ -95,6 +99,11 @@ class WorkbenchContext:
         learning = BackgroundLearning(self.sessions, self.project)
         self.on_close.append(learning.jobs.close)
         return learning
+
+    @cached_property
+    def board(self) -> Board:
+        """Statistics of scores, opened at its first use."""
+        return Board(self.project)
 
     def close(self) -> None:
         """Finish all background work and pending writes when the server stops."""
@@ -150,7 +159,7 @@ class WorkbenchContext:
         """Return a study that this person takes part in, or leads.
 
         Raises:
-            BadInput: The study cannot be opened.
+            BadInput: The study cannot be opened, or a lead has to check its wording first.
             HTTPException: 404 for an unknown study, and for a study in which this person has no part.
         """
         if (error := self.errors_for(visitor).get(name)) is not None:
@@ -158,6 +167,9 @@ class WorkbenchContext:
         study = self.sessions.get(name)
         if study is None or not (study.is_for(visitor.person) or visitor.may("lead")):
             raise HTTPException(404)
+        if study.generated_questions():
+            advice = f"check it at /lead/{name}" if visitor.may("lead") else "a lead has to check it first"
+            raise BadInput(f"study {name!r} is not open yet: its questions have generated wording; {advice}")
         return study
 
     # --- requests -----------------------------------------------------------------------------------------------
@@ -245,6 +257,11 @@ def _status_and_reason(error: Exception) -> tuple[int, str]:
     return (422 if isinstance(error, BadInput) else 503), str(error)
 
 
+def saved_time(path: Path) -> str:
+    """Return the time (UTC) at which a file was written, to the minute."""
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M")
+
+
 CHART_STYLE = "charts.css"
 
 # --- static files and templates -------------------------------------------------------------------------------------
@@ -298,5 +315,6 @@ def _templates() -> Environment:
     environment.filters["zip_same"] = lambda names: [(name, name) for name in names]
     environment.filters["zip_words"] = lambda names: [(name, name.replace("_", " ")) for name in names]
     environment.filters["number"] = lambda value: f"{value:g}"
+    environment.filters["json_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     environment.filters["reading"] = conversation_address
     return environment

@@ -12,7 +12,7 @@ from accord.cli.app import command, command_group
 from accord.cli.options import InTraining, StatisticsOptions
 from accord.cli.outputs import ISSUES_PAGE, QUEUE, REPORT
 from accord.cli.terminal import StageProgress, figure_text, note, table
-from accord.cli.texts import comparison_text, groups_text
+from accord.cli.texts import comparison_text, groups_text, verdict_text
 from accord.edges import GateFailed
 
 
@@ -145,10 +145,11 @@ def report(
         fitted = project.fit_offline(used)
         path = write_report(project, out, fitted)
         link = path.resolve().as_uri()
-        verdict = None if fitted.held_out is None else fitted.held_out.verdict.to_json()
-        text = f"{verdict['text']}\n\n" if verdict else ""
-        result = {"report": str(path), "verdict": verdict}
-        options.show(result, lambda result: f"{text}report in {result['report']}\n{link}")
+        assert fitted.held_out is not None  # there is no report without it
+        result = {"report": str(path), "verdict": fitted.held_out.verdict.to_json()}
+        options.show(
+            result, lambda result: f"{verdict_text(result['verdict'])}\n\nreport in {result['report']}\n{link}"
+        )
 
 
 @command("gate")

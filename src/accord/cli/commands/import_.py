@@ -102,7 +102,7 @@ def import_(
         result = {**done.to_json(), "recorded": {} if registered is None else registered.models}
         options.show(result, _text)
     note(
-        *(f"passed over: {reason}" for reason in passed),
+        *(f"skipped: {reason}" for reason in passed),
         *column_notes(survey, columns.rating_columns or (), labels, partial(command_line, "accord import", sources)),
         *([] if registered is None else [registered.message]),
     )

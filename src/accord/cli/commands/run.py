@@ -22,7 +22,7 @@ from accord.cli.options import (
 )
 from accord.cli.outputs import RUN
 from accord.cli.terminal import figure_text, note, show, stage, table
-from accord.cli.texts import comparison_text, fitted_text, training_text
+from accord.cli.texts import comparison_text, fitted_text, training_text, verdict_text
 from accord.edges import BadInput
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def run(
     from accord.values import load_rubric
 
     is_named = bool(rubric or options.changes)
-    loaded, template, infers = run_settings(out, options.config_file, is_named=is_named)
+    loaded, template, infers, found = run_settings(out, options.config_file, is_named=is_named)
+    if found is not None:
+        note(f"settings and rubric of {found}; in a folder without {found.name} the rubric is inferred from the labels")
     config = with_settings(loaded, options.changes)
     config = config.model_copy(update={"store": loaded.store})
     infers = infers and rubric is None
@@ -130,8 +132,8 @@ def _text(result: Mapping[str, Any], learned: str) -> str:
     report = result["files"].get("report")
     link = [] if report is None else [Path(report).resolve().as_uri()]
     files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())
-    verdict = result["verdict"]
-    parts = [part for part in (verdict and verdict["text"], result["about"]) if part]
+    verdict = [] if result["verdict"] is None else [verdict_text(result["verdict"])]
+    parts = [*verdict, *([result["about"]] if result["about"] else [])]
     parts.append(imported_text(result["imported"]))
     if result["recorded"]:
         parts.append(recorded_text(result["recorded"]))

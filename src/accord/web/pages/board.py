@@ -20,7 +20,6 @@ from accord.board import (
     DIMENSIONS,
     NEXT,
     ORDERS,
-    Board,
     BoardFigures,
     BoardFilters,
     Density,
@@ -47,20 +46,12 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
 class _BoardPages:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
-        self._board: Board | None = None
-
-    @property
-    def data(self) -> Board:
-        """The board of the project, created at its first use."""
-        if self._board is None:
-            self._board = Board(self.context.project)
-        return self._board
 
     def board(self, request: Request) -> Response:
         """Show the statistics of a selection."""
         visitor = self.context.visitor(request, "lead")
         selection = BoardFilters.from_query(request.url.query, _PAGE_FIELDS)
-        result = self.data.figures(selection)
+        result = self.context.board.figures(selection)
         if result is None:
             return self.context.render_or_json(request, "board_empty", visitor, {"summary": NEXT, "texts": 0})
         texts, figures = result
@@ -79,7 +70,7 @@ class _BoardPages:
         query = request.url.query
         selection = BoardFilters.from_query(query, _PAGE_FIELDS)
         number, back = _page_and_back(query)
-        result = self.data.page(selection, number)
+        result = self.context.board.page(selection, number)
         if result is None:
             return self.context.render_or_json(request, "board_empty", visitor, {"summary": NEXT, "texts": 0})
         texts, page = result

@@ -5,6 +5,7 @@ Annotators are listed by name and never ranked. Their statistics have intervals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -22,14 +23,20 @@ from accord.store import ADJUDICATED, Item
 from accord.studies import (
     FIT,
     AnnotatorHabit,
+    AnswerMatrix,
     ConversationView,
     DisagreementParts,
     ItemOrder,
     StudyProgress,
+    StudySession,
     Unit,
+    agreement_of,
     annotator_habits,
     conversation_view,
     decompose_disagreement,
+    describe_agreement,
+    describe_levels,
+    describe_parts,
     most_disputed,
     norming_items,
     parse_value,
@@ -53,6 +60,7 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     add_page(app, "/lead/{study}/disagree", pages.disagreement)
     app.post("/lead/fit")(pages.fit)
     app.post("/lead/promote")(pages.promote)
+    app.post("/lead/{study}/open")(pages.open)
     app.post("/lead/{study}/norm")(pages.norm)
     app.post("/lead/{study}/adjudicate")(pages.adjudicate)
 
@@ -82,7 +90,12 @@ class _LeadPages:
         """Show each study in one sentence, and the evaluator."""
         visitor = self.context.visitor(request, "lead")
         rows = [
-            {"study": name, "title": study.title, "summary": self._sentence(name)}
+            {
+                "study": name,
+                "title": study.title,
+                "summary": self._sentence(name),
+                "generated": len(study.generated_questions()),
+            }
             for name, study in self.context.sessions.items()
         ]
         data = {"studies": rows, "broken": self.context.invalid_studies, "learning": self.learning.state()}
@@ -95,6 +108,8 @@ class _LeadPages:
         live, order = _live_accuracy(progress), self.learning.orders.get(study)
         data = {
             "study": study, "title": progress.study.title, "summary": progress.sentence(),
+            "generated": [each.id for each in progress.study.generated_questions()],
+            "agreement": _agreement_sentences(progress.matrices[progress.main.id]),
             "annotators_per_item": progress.study.settings.annotators_per_item, "items": progress.item_count,
             "people": [asdict(row) for row in progress.by_annotator],
             "questions": [asdict(row) for row in progress.by_question],
@@ -109,12 +124,15 @@ class _LeadPages:
             for row in progress.by_question
         ]
         charts = {
-            "agreement": _agreement_chart(agreement, "Agreement of annotators by question"),
+            "agreement": agreement_chart(agreement, "Agreement of annotators by question")
+            if any(row.estimate.value is not None for row in agreement)
+            else None,
             "live": _live_chart(progress, live),
             "narrowing": _narrowing_chart(order) if order and order.remaining_variance else None,
         }
         return self.context.render_or_json(
             request, "lead_study", visitor, data, charts=charts, progress=progress, norming=NORMING_ITEMS,
+            edits=self._can_edit(progress.study),
             estimate=_estimate_text,
         )  # fmt: skip
 
@@ -131,17 +149,23 @@ class _LeadPages:
         ]
         parts = decompose_disagreement(matrix)
         habits = annotator_habits(matrix, others) if is_ordered and len(matrix.units) else []
+        summary = " ".join([_agreement_sentences(matrix, habits), *([describe_parts(parts)] if parts else [])])
         items = [_disputed_item(progress, unit, value) for unit, value in most_disputed(matrix, MAX_ITEMS)]
         data = {
             "study": study, "title": progress.study.title, "question": selected.id, "text": selected.text,
-            "summary": _parts_sentence(selected, parts), "parts": None if parts is None else asdict(parts),
+            "summary": summary, "parts": None if parts is None else asdict(parts),
             "habits": [asdict(habit) for habit in habits], "items": items,
         }  # fmt: skip
         return self.context.render_or_json(
-            request, "lead_disagree", visitor, data, charts=_habit_charts(selected, parts, habits), progress=progress,
+            request, "lead_disagree", visitor, data, charts=habit_charts(selected, parts, habits), progress=progress,
             selected=selected, estimate=_estimate_text, others=[other.question.id for other in others],
             keys=[new_key() for _ in items],
         )  # fmt: skip
+
+    def _can_edit(self, session: StudySession) -> bool:
+        """Return True if the rubric page edits the questions of a study."""
+        files = self.context.files
+        return files is not None and files.exists and session.rubric == self.context.project.rubric
 
     # --- forms --------------------------------------------------------------------------------------------------
 
@@ -162,6 +186,18 @@ class _LeadPages:
         if candidate is not None and candidate["made"] != made:
             raise BadInput("there is a newer candidate; reload the page and check it")
         self.learning.promote()
+
+    async def open(self, study: str, request: Request) -> Response:
+        """Open a study with the generated wording that the page showed."""
+        _, fields = await self.context.read_form(request, "lead")
+        await run_in_threadpool(self._open, study, str(fields.get("rubric", "")))
+        return RedirectResponse(f"/lead/{quote(study)}", 303)
+
+    def _open(self, name: str, rubric: str) -> None:
+        session = self._progress(name).study
+        if rubric != session.rubric.hash:
+            raise BadInput("the wording has changed since this page was made; reload the page and check it again")
+        session.accept_wording()
 
     async def norm(self, study: str, request: Request) -> Response:
         """Open a norming round."""
@@ -247,14 +283,12 @@ def _live_chart(progress: StudyProgress, live: Mapping[str, Any] | None) -> Mark
         ChartRow("error / scale", error), ChartRow("within 80% interval", estimates["covered"]),
         ChartRow("gain over own mean", estimates["gain"]),
     ]  # fmt: skip
-    return _agreement_chart(rows, "Agreement of annotators, and of the evaluator with annotators")
+    return agreement_chart(rows, "Agreement of annotators, and of the evaluator with annotators")
 
 
-def _agreement_chart(rows: Sequence[ChartRow], title: str) -> Markup:
-    """Draw agreement on an axis from 0 (chance) to 1, or from -1 if an interval extends clearly below 0."""
-    ends = [row.estimate.value if row.estimate.low is None else row.estimate.low for row in rows]
-    is_negative = any(end is not None and end < -0.2 for end in ends)
-    return interval_plot(rows, Axis(low=-1 if is_negative else -0.2, high=1), title, 0)
+def agreement_chart(rows: Sequence[ChartRow], title: str) -> Markup:
+    """Draw agreement on an axis from 0 (chance) to 1, or from the lowest end of an interval."""
+    return interval_plot(rows, Axis(low=0, high=1), title, 0)
 
 
 def _narrowing_chart(order: ItemOrder) -> Markup:
@@ -267,33 +301,38 @@ def _narrowing_chart(order: ItemOrder) -> Markup:
     return line_chart(lines, x, y, order.sentence(), guides=[Guide(0.5, is_level=True)])
 
 
-def _parts_sentence(question: Question, parts: DisagreementParts | None) -> str:
-    if parts is None:
-        return (
-            f"Too few shared items to analyze disagreement on {question.id}: it needs an ordered scale and ten items "
-            "with two answers."
-        )
-    return (
-        f"Parts of the disagreement on {question.id}: {parts.level} from levels (harsh or lenient), {parts.width} from "
-        f"widths (share of the scale in use), and {parts.residual} residual."
-    )
+def _agreement_sentences(matrix: AnswerMatrix, habits: Sequence[AnnotatorHabit] | None = None) -> str:
+    """Return the agreement, and the people who are stricter or more lenient, in words."""
+    agreement = describe_agreement(agreement_of(matrix))
+    if len(matrix.people) < 2 or not matrix.question.scale.is_ordered:
+        return agreement
+    habits = annotator_habits(matrix) if habits is None else habits
+    return f"{agreement} {describe_levels(habits, _length(matrix.question))}"
 
 
-def _habit_charts(
+def _length(question: Question) -> float:
+    return max(question.scale.numbers) - min(question.scale.numbers) if question.scale.is_ordered else 1.0
+
+
+def habit_charts(
     question: Question, parts: DisagreementParts | None, habits: Sequence[AnnotatorHabit]
 ) -> dict[str, Markup | None]:
-    length = max(question.scale.numbers) - min(question.scale.numbers) if question.scale.is_ordered else 1.0
+    """Draw the sources of the disagreement, and the level and the width of each annotator, on axes that hold them."""
     charts: dict[str, Markup | None] = {"parts": None, "level": None, "width": None}
     if parts is not None:
-        rows = [ChartRow(name, getattr(parts, name), "people") for name in ("level", "width", "residual")]
-        charts["parts"] = interval_plot(rows, Axis("share", -0.2, 1), "Parts of the disagreement", 0)
+        names = {"level": "stricter or more lenient", "width": "use of the scale", "residual": "single conversations"}
+        rows = [ChartRow(text, getattr(parts, name), "people") for name, text in names.items()]
+        charts["parts"] = interval_plot(rows, Axis("share of the disagreement", 0, 1), "Sources of the disagreement")
     if habits:
         levels = [ChartRow(habit.person, habit.level, "people") for habit in habits]
         widths = [ChartRow(habit.person, habit.width, "people") for habit in habits]
-        axis = Axis("own answers minus the others' on the same items", -length / 2, length / 2)
-        charts["level"] = interval_plot(levels, axis, "Level by annotator", 0)
-        axis = Axis("spread of own answers / spread of the others'", 0, 2)
-        charts["width"] = interval_plot(widths, axis, "Width by annotator", 1)
+        step = _length(question) / 8
+        ends = [end for row in levels for end in (row.estimate.value, row.estimate.low, row.estimate.high) if end]
+        reach = max(math.ceil(max(map(abs, ends), default=0) / step), 1) * step
+        axis = Axis("stricter  ←  points from the others  →  more lenient", -reach, reach)
+        charts["level"] = interval_plot(levels, axis, "Stricter or more lenient than the others", 0)
+        axis = Axis("less  ←  use of the scale, others = 1  →  more", 0, 2)
+        charts["width"] = interval_plot(widths, axis, "Use of the scale compared with the others", 1)
     return charts
 
 

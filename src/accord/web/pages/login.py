@@ -1,4 +1,4 @@
-"""Home page, sign-in links and sessions, static files."""
+"""Sign-in links and sessions, static files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from accord.web.accounts import COOKIE, SESSION_DAYS, check_same_origin, parse_form
-from accord.web.context import WorkbenchContext, add_page, is_json, static_file
+from accord.web.context import WorkbenchContext, static_file
 
 _INVALID_LINK = "this link is not valid; ask the person who runs the study for a new one"
 _USED_LINK = "this link was used before, or is older than a day. Print a new one: accord users link"
@@ -19,10 +19,8 @@ _PAGE = re.compile(r"/(?:[\w.-]+/?)*", re.ASCII)
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
-    """Add the home page, sign-in and static files."""
+    """Add sign-in and static files."""
     pages = _LoginPages(context)
-    add_page(app, "/", pages.home)
-    app.get("/index.json")(pages.home)
     app.get("/healthz")(pages.healthz)
     app.get("/static/{name}")(pages.static)
     app.get("/favicon.ico")(pages.icon)
@@ -51,24 +49,6 @@ class _LoginPages:
         assert file is not None
         return Response(file[0], media_type=file[1], headers={"Cache-Control": "public, max-age=86400"})
 
-    def home(self, request: Request) -> Response:
-        """Show the studies, or sign-in instructions."""
-        context = self.context
-        visitor = context.visitor(request) if is_json(request) else context.accounts.visitor(request)
-        if visitor is None:
-            is_single_user = context.accounts.is_single_user
-            return context.render("login", None, 401, person=None, key="", is_single_user=is_single_user)
-        if visitor.may("lead") and not is_json(request) and not context.project.store.count_conversations():
-            return RedirectResponse("/import", 303)
-        studies = [
-            {"study": each.name, "title": each.title, "level": each.settings.level, "rubric": each.rubric.name,
-             "address": each.start}
-            for each in context.sessions.values()
-            if each.is_for(visitor.person) or visitor.may("lead")
-        ]  # fmt: skip
-        data = {"studies": studies, "broken": context.errors_for(visitor)}
-        return context.render_or_json(request, "home", visitor, data)
-
     def open_link(self, key: str, request: Request, page: str = "/") -> Response:
         """Show the account of a personal link with a button to sign in, or sign in by a one-time link."""
         accounts = self.context.accounts
@@ -83,7 +63,7 @@ class _LoginPages:
         session = self.context.accounts.sign_in_by_one_time_link(key, request)
         response = RedirectResponse(page, 303)
         if session is not None:
-            _set_cookie(request, response, session)
+            set_session_cookie(request, response, session)
         elif self.context.accounts.visitor(request) is None:
             raise self.context.attempts.record(request.scope, _USED_LINK)
         return response
@@ -96,7 +76,7 @@ class _LoginPages:
         if person is None:
             raise self.context.attempts.record(request.scope, _INVALID_LINK)
         response = RedirectResponse("/", 303)
-        _set_cookie(request, response, await run_in_threadpool(accounts.sign_in, person))
+        set_session_cookie(request, response, await run_in_threadpool(accounts.sign_in, person))
         return response
 
     async def sign_out(self, request: Request) -> Response:
@@ -107,7 +87,8 @@ class _LoginPages:
         return response
 
 
-def _set_cookie(request: Request, response: Response, key: str) -> None:
+def set_session_cookie(request: Request, response: Response, key: str) -> None:
+    """Start a session in a browser."""
     secure = request.url.scheme == "https"
     max_age = SESSION_DAYS * 24 * 3600
     response.set_cookie(COOKIE, key, max_age=max_age, path="/", secure=secure, httponly=True, samesite="lax")

@@ -46,6 +46,11 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     app.post("/rate/{study}/{id}")(pages.submit)
 
 
+def render_preview(context: WorkbenchContext, visitor: Visitor, study: StudySession, view: ItemView) -> Response:
+    """Render the rating page of an item with all of its controls disabled."""
+    return _RatingPages(context)._render(visitor, study, view, RejectedForm(), template="rate_preview")
+
+
 class _RatingPages:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
@@ -102,6 +107,7 @@ class _RatingPages:
         form: RejectedForm,
         status: int = 200,
         saved: str | None = None,
+        template: str = "rate",
     ) -> Response:
         settings, assignments = study.settings, study.studies.assignments_of(study.name, visitor.person.name)
         ids = [assignment.id for assignment in assignments][::-1]
@@ -109,7 +115,7 @@ class _RatingPages:
         finished, total = study.progress(visitor.person.name)
         history = study.studies.answers_in(view.assignment, history=True)
         return self.context.render(
-            "rate", visitor, status, study=study, view=view, form=form,
+            template, visitor, status, study=study, view=view, form=form,
             sides=[(side, turn_views(view, side)) for side in view.sides],
             questions=question_views(view, settings, history, form),
             before=earlier_answers(view, study.rubric, settings), place=place + 1, total=total,

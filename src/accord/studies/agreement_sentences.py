@@ -1,0 +1,110 @@
+"""Sentences about the agreement of annotators, for leads: how much, who is stricter, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accord.studies.annotator_agreement import MIN_ITEMS, AnnotatorHabit, CountedEstimate, DisagreementParts
+
+COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+QUARTERS = {0.25: "a quarter of a point", 0.5: "half a point", 0.75: "three quarters of a point", 1.0: "one point"}
+MAX_NAMES = 3
+"""Maximum number of annotators that a sentence names."""
+
+
+def describe_agreement(alpha: CountedEstimate) -> str:
+    """Return Krippendorff's α as a sentence, from the value and the lower end of its interval."""
+    if not alpha.n:
+        return "Agreement is unknown: no item has answers of two people yet."
+    if alpha.value is None:
+        return "All answers are the same, so agreement beyond chance cannot be measured."
+    low, high = alpha.low, alpha.high
+    if alpha.value <= 0 or (low is not None and low <= 0):
+        is_clear = alpha.value < 0 and (high is None or high < 0)
+        return "People agree less than by chance." if is_clear else "It is not clear that people agree beyond chance."
+    strength = next(word for least, word in
+                    ((0.8, "well"), (0.667, "fairly well"), (0.4, "moderately"), (0.0, "a little"))
+                    if alpha.value >= least)  # fmt: skip
+    ends = "" if low is None or high is None else f" [{low:.0%}, {high:.0%}]"
+    return f"People agree {strength}: {alpha.value:.0%}{ends} of the way from chance to full agreement."
+
+
+def describe_levels(habits: Sequence[AnnotatorHabit], scale_length: float) -> str:
+    """Return the annotators who are clearly stricter or more lenient than the others, as a sentence.
+
+    An annotator is clear if the interval of the level excludes 0, or if all differences are equal.
+
+    Args:
+        habits: Habits of all annotators.
+        scale_length: Highest minus lowest value of the scale.
+    """
+    known = [habit for habit in habits if habit.level.value is not None]
+    if len(known) < 2:
+        return f"Too few shared items to compare people: each needs {MIN_ITEMS} items that others have rated too."
+    strict = [each for each in known if _is_clear(each.level, -1)]
+    lenient = [each for each in known if _is_clear(each.level, 1)]
+    if len(known) == 2 and strict and lenient:
+        size = _points([abs(each.level.value or 0) for each in strict], scale_length)
+        return f"{strict[0].person} is stricter than {lenient[0].person} by {size}."
+    parts = [
+        f"{_count(len(people))}{{}} {'is' if len(people) == 1 else 'are'} {word} by "
+        f"{_points([abs(each.level.value or 0) for each in people], scale_length)}{_names(people)}"
+        for people, word in ((strict, "stricter"), (lenient, "more lenient"))
+        if people
+    ]
+    among = f" of {_count(len(known))} people"
+    if not parts:
+        return f"None{among} is clearly stricter or more lenient than the others."
+    first, *rest = parts
+    return (
+        "; ".join(
+            [(first[0].upper() + first[1:]).replace("{}", among, 1), *(each.replace("{}", "", 1) for each in rest)]
+        )
+        + "."
+    )
+
+
+def describe_parts(parts: DisagreementParts) -> str:
+    """Return the largest part of the disagreement as a sentence, with the next step."""
+    level, width, residual = (part.value or 0.0 for part in (parts.level, parts.width, parts.residual))
+    if residual >= max(level, width):
+        return (
+            f"Of the disagreement, {residual:.0%} is about single conversations and {level + width:.0%} comes from "
+            "habits: discuss the items below."
+        )
+    if level >= width:
+        return (
+            f"Of the disagreement, {level:.0%} comes from people who are stricter or more lenient: agree on the "
+            "meaning of each point of the scale."
+        )
+    return (
+        f"Of the disagreement, {width:.0%} comes from people who use more or less of the scale: agree on examples of "
+        "its highest and lowest points."
+    )
+
+
+def _is_clear(level: CountedEstimate, sign: int) -> bool:
+    ends = (level.value or 0.0,) if level.low is None or level.high is None else (level.low, level.high)
+    return all(sign * end > 0 for end in ends)
+
+
+def _count(number: int) -> str:
+    return COUNTS[number] if number < len(COUNTS) else str(number)
+
+
+def _names(habits: Sequence[AnnotatorHabit]) -> str:
+    return f" ({', '.join(each.person for each in habits)})" if len(habits) <= MAX_NAMES else ""
+
+
+def _points(sizes: Sequence[float], scale_length: float) -> str:
+    """Return differences in points; similar ones on a short scale as the nearest quarter of a point.
+
+    >>> _points([0.37, 0.48], 4), _points([0.3, 1.4], 4), _points([12.4], 100), _points([0.04], 1)
+    ('half a point', '0.3 to 1.4 points', '12 points', '0.04 points')
+    """
+    low, high = min(sizes), max(sizes)
+    word = QUARTERS.get(round(2 * (low + high)) / 4)
+    if word and 2 <= scale_length <= 20 and high - low <= 0.25:
+        return word
+    first, last = f"{low:.2g}", f"{high:.2g}"
+    return f"{first} points" if first == last else f"{first} to {last} points"

@@ -1,0 +1,150 @@
+"""Home page: for annotators, where they stopped; for leads, the state of the project and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request
+from fastapi.responses import RedirectResponse, Response
+from markupsafe import Markup
+
+from accord.board import BoardFilters
+from accord.charts import Axis, ChartLine, line_chart
+from accord.edges import AccordError, BadInput
+from accord.learning import CARD
+from accord.studies import StudyProgress, StudySession, study_annotators, verdict_in_use
+from accord.web.accounts import Visitor
+from accord.web.context import WorkbenchContext, add_page, is_json
+
+MAX_STEPS = 3
+"""Number of next steps on the page."""
+
+
+def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
+    """Add the home page."""
+    pages = _HomePages(context)
+    add_page(app, "/", pages.home)
+    app.get("/index.json")(pages.home)
+
+
+class _HomePages:
+    def __init__(self, context: WorkbenchContext) -> None:
+        self.context = context
+
+    def home(self, request: Request) -> Response:
+        """Show the studies of an annotator, the dashboard of a lead, or sign-in instructions."""
+        context = self.context
+        visitor = context.visitor(request) if is_json(request) else context.accounts.visitor(request)
+        if visitor is None:
+            is_single_user = context.accounts.is_single_user
+            return context.render("login", None, 401, person=None, key="", is_single_user=is_single_user)
+        is_lead = visitor.may("lead")
+        if is_lead and not is_json(request) and not context.project.store.count_conversations():
+            return RedirectResponse("/import", 303)
+        studies = [
+            self._study(each, visitor) for each in context.sessions.values() if each.is_for(visitor.person) or is_lead
+        ]
+        data = {"studies": studies, "broken": context.errors_for(visitor)}
+        if not is_lead:
+            return context.render_or_json(request, "home", visitor, data)
+        trend, chart = self._trend()
+        evaluator = self._evaluator()
+        steps = self._steps(studies, evaluator, bool(trend))
+        data |= {"evaluator": evaluator, "trend": trend, "next": steps[:MAX_STEPS]}
+        return context.render_or_json(request, "dashboard", visitor, data, chart=chart)
+
+    def _study(self, study: StudySession, visitor: Visitor) -> dict[str, Any]:
+        """Return the own progress of a person in a study, and for leads that of all annotators."""
+        try:
+            study.begin()
+            done, total = study.progress(visitor.person.name)
+        except BadInput as error:
+            done, total, problem = 0, 0, str(error)
+        else:
+            problem = ""
+        row: dict[str, Any] = {
+            "study": study.name, "title": study.title, "level": study.settings.level, "rubric": study.rubric.name,
+            "address": study.start, "done": done, "total": total, "problem": problem,
+            "is_chat": study.settings.chat is not None,
+        }  # fmt: skip
+        if visitor.may("lead") and not problem:
+            progress = StudyProgress(study)
+            main = progress.main_progress
+            row |= {
+                "summary": progress.sentence(), "full": main.full, "items": progress.item_count,
+                "annotators_per_item": study.settings.annotators_per_item, "people": len(study_annotators(study)),
+            }  # fmt: skip
+        return row
+
+    def _evaluator(self) -> dict[str, Any]:
+        """Return the evaluator in use with its verdict, the candidate, and the number of ratings to learn from."""
+        context, learning = self.context, self.context.learning
+        project, state = context.project, learning.state()
+        folder = project.folder()
+        is_fitted = (folder / CARD).is_file()
+        return {
+            "name": folder.name if is_fitted else None,
+            "question": project.question.id,
+            "text": project.question.text,
+            "verdict": verdict_in_use(project, folder) if is_fitted else None,
+            "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
+            "fitting": state["fitting"],
+            "failed": state["failed"].get("fit"),
+            "ratings": len(project.rated(project.question.id)),
+        }
+
+    def _trend(self) -> tuple[str, Markup | None]:
+        """Return the summary of the board, and its chart of mean scores over time if there are two moments."""
+        try:
+            found = self.context.board.figures(BoardFilters.from_query("", ()))
+        except AccordError as error:
+            return str(error), None
+        if found is None:
+            return "", None
+        scores, figures = found
+        moments = [each for each in figures.time.moments if each.mean.value is not None]
+        if len(moments) < 2:
+            return figures.summary, None
+        places = range(len(moments))
+        line = ChartLine(
+            places, [moment.mean.value or 0.0 for moment in moments], draws="line points",
+            ends=[moment.mean for moment in moments],
+        )  # fmt: skip
+        x = Axis("", -0.5, len(moments) - 0.5, labels={at: moments[at].since[5:] for at in places})
+        title = f"Mean score by {figures.time.step}"
+        return figures.summary, line_chart([line], x, Axis("", scores.low, scores.high), title, size=(520, 160))
+
+    def _steps(
+        self, studies: Sequence[Mapping[str, Any]], evaluator: Mapping[str, Any], has_scores: bool
+    ) -> list[dict[str, str]]:
+        """Return what to do next, the most urgent first: a sentence with a page or a command."""
+        steps: list[dict[str, str]] = []
+
+        def add(text: str, address: str = "", command: str = "") -> None:
+            steps.append({"text": text, "address": address, "command": command})
+
+        if evaluator["candidate"]:
+            add("Check the fitted candidate, and promote it", "/lead#evaluator")
+        if not studies and not evaluator["ratings"]:
+            add("Create a study, so that people rate conversations", "/studies/new")
+        for study in studies:
+            if study["problem"] or study["is_chat"] or study["full"] >= study["items"]:
+                continue
+            if not study["people"]:
+                add(f"Add people who rate {study['title']}, or rate it yourself", "/people")
+            else:
+                left = study["items"] - study["full"]
+                text = f"{left:,} of {study['items']:,} items of {study['title']} need ratings: send people their links"
+                add(text, f"/lead/{quote(study['study'])}")
+        if evaluator["ratings"] and not evaluator["name"] and not evaluator["candidate"] and not evaluator["fitting"]:
+            add(
+                f"Fit an evaluator to the {evaluator['ratings']:,} ratings of {evaluator['question']}",
+                "/lead#evaluator",
+            )
+        for action in (evaluator["verdict"] or {}).get("actions", ()):
+            add(action["text"], command=action["command"])
+        if evaluator["name"] and not has_scores:
+            add("Score conversations", command="accord score chats.jsonl --out scores.jsonl")
+        return steps

@@ -1,0 +1,236 @@
+"""Form that adds a study to accord.yaml: its fields, the change of the file, and a preview of the rating page."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from itertools import islice
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
+
+from accord.edges import BadInput, parse_whole_number, redact_message
+from accord.project import Project, study_yaml, text_diff, with_study
+from accord.store import Conflict
+from accord.studies import StudySession, sample_items
+from accord.values import PROJECT_FILE, StudySettings, read_study
+from accord.web.accounts import Visitor
+from accord.web.context import WorkbenchContext
+from accord.web.pages.rate import render_preview
+
+MAX_SURVEYED = 5000
+"""Conversations whose metadata the form offers as filters."""
+MAX_VALUES = 30
+"""Values of a metadata entry above which it is not offered as a filter."""
+NUMBERS = ("annotators_per_item", "items_per_annotator")
+ORDERS = {"random": "random, another for each person", "given": "the same for everybody",
+          "informative": "first those that teach the evaluator most"}  # fmt: skip
+DEFAULTS = {"title": "", "name": "", "guidelines": "", "level": "conversation", "filter": "", "sample": "60",
+            "stratify": "", "annotators_per_item": "2", "items_per_annotator": "", "order": "random"}  # fmt: skip
+_SECRET = re.compile(r"^([-+ ]?\s*webhook:).*")
+
+
+def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
+    """Add the form of a new study, and the entry of each study as YAML."""
+    pages = _StudyForm(context)
+    app.get("/studies/new")(pages.form)
+    app.post("/studies/new")(pages.submit)
+    app.get("/studies/{name}.yaml")(pages.entry)
+
+
+class _StudyForm:
+    def __init__(self, context: WorkbenchContext) -> None:
+        self.context = context
+
+    def form(self, request: Request) -> Response:
+        """Show the empty form."""
+        visitor = self.context.visitor(request, "lead")
+        try:  # further ratings on the level of those that exist
+            level = self.context.project.level() or DEFAULTS["level"]
+        except BadInput:
+            level = DEFAULTS["level"]
+        return self._render(visitor, {**DEFAULTS, "level": level})
+
+    def entry(self, name: str, request: Request) -> Response:
+        """Return the entry of a study for accord.yaml."""
+        self.context.visitor(request, "lead")
+        settings = self.context.project.config.studies.get(name)
+        if not isinstance(settings, StudySettings):
+            raise HTTPException(404)
+        entry = study_yaml(name, settings.model_dump(mode="json", exclude_unset=True))
+        text = "studies:\n" + "".join(f"  {line}\n" for line in entry.splitlines())
+        headers = {"Content-Disposition": f'attachment; filename="{name}.yaml"'}
+        return PlainTextResponse(text, media_type="application/yaml", headers=headers)
+
+    async def submit(self, request: Request) -> Response:
+        """Check the fields, show the change or the rating page, or create the study."""
+        visitor, fields = await self.context.read_form(request, "lead")
+        return await run_in_threadpool(self._submit, visitor, fields)
+
+    def _submit(self, visitor: Visitor, fields: Mapping[str, Any]) -> Response:
+        values = {**DEFAULTS, **{name: str(value) for name, value in fields.items()}}
+        action = values.pop("do", "preview")
+        if action == "edit":
+            return self._render(visitor, values)
+        try:
+            name, settings = study_from_form(values, self.context.project)
+            if action == "rating":
+                return self._rating_page(visitor, name, settings)
+            files = self.context.project_files()
+            before = files.text()
+            changed = {PROJECT_FILE: with_study(before, name, settings)}
+            count = self._count_items(name, settings)
+            if action == "create":
+                files.change(changed, values.get("shown", ""), self.context.reload)
+                return RedirectResponse(f"/lead/{quote(name)}", 303)
+        except BadInput as error:
+            status = 409 if isinstance(error, Conflict) else 422
+            return self._render(visitor, values, str(error), status)
+        people = settings.get("annotators") or [
+            person.name for person in self.context.studies.accounts.list_users() if person.role == "annotator"
+        ]
+        lines = [_SECRET.sub(r"\1 (hidden)", redact_message(line))
+                 for line in text_diff(before, changed[PROJECT_FILE], PROJECT_FILE)]  # fmt: skip
+        return self.context.render(
+            "study_preview", visitor, name=name, settings=settings, fields=_kept(values), diff=lines, count=count,
+            people=people, shown=files.digest(changed), questions=self._questions(settings),
+        )  # fmt: skip
+
+    def _questions(self, settings: Mapping[str, Any]) -> list[str]:
+        rubric = self.context.project.rubric
+        names = settings.get("stages", [{}])[0].get("questions")
+        is_pair = settings.get("level") == "pair"
+        return [each.text for each in rubric.questions if (each.id in names if names else each.compares == is_pair)]
+
+    def _count_items(self, name: str, settings: Mapping[str, Any]) -> int:
+        """Return the number of items of the sample, and check the study as its session does.
+
+        Raises:
+            BadInput: No conversation matches, or the questions do not fit the study.
+        """
+        project, study = self.context.project, read_study(name, dict(settings))
+        count = sum(1 for _ in sample_items(name, study, project.store, 1))
+        if not count:
+            raise BadInput("no conversation matches; choose another filter, or import conversations")
+        return count
+
+    def _rating_page(self, visitor: Visitor, name: str, settings: Mapping[str, Any]) -> Response:
+        """Render the rating page of the first item, from a copy of its conversations in memory."""
+        project, study = self.context.project, read_study(name, dict(settings))
+        item = next(sample_items(name, study, project.store, 1), None)
+        if item is None:
+            raise BadInput("no conversation matches; choose another filter, or import conversations")
+        ids = {item.target.conversation, *([item.against.conversation] if item.against else [])}
+        own = {**settings, "items": {"ids": sorted(ids)}, "annotators": []}
+        config = project.config.model_copy(
+            update={"store": "sqlite:///:memory:", "studies": {name: read_study(name, own)}}
+        )
+        with Project(config, rubric=project.rubric) as preview:
+            preview.store.add_conversations(project.store.conversations(ids))
+            with closing(WorkbenchContext(preview)) as context:
+                if name in context.invalid_studies:
+                    raise BadInput(context.invalid_studies[name])
+                session: StudySession = context.sessions[name]
+                session.begin()
+                assignment = session.take(visitor.person.name)
+                assert assignment is not None
+                return render_preview(context, visitor, session, session.view(assignment))
+
+    def _render(self, visitor: Visitor, values: Mapping[str, str], error: str = "", status: int = 200) -> Response:
+        project = self.context.project
+        people = [person for person in self.context.studies.accounts.list_users() if person.role == "annotator"]
+        return self.context.render(
+            "study_form", visitor, status, values=copy.copy(dict(values)), error=error, people=people,
+            questions=project.rubric.questions, rubric=project.rubric, facets=self._facets(), orders=ORDERS,
+            conversations=project.store.count_conversations(), can_write=self.context.files is not None,
+        )  # fmt: skip
+
+    def _facets(self) -> dict[str, list[tuple[str, int]]]:
+        """Return metadata entries with their values, the most frequent first, of the first conversations."""
+        counts: dict[str, Counter[str]] = {}
+        for conversation in islice(self.context.project.store.conversations(), MAX_SURVEYED):
+            entries = {**conversation.metadata, "system": conversation.system}
+            for key, value in entries.items():
+                if isinstance(value, str | int | bool) and value != "":
+                    counts.setdefault(key, Counter())[str(value)] += 1
+        return {key: found.most_common() for key, found in sorted(counts.items()) if 1 < len(found) <= MAX_VALUES}
+
+
+def study_from_form(values: Mapping[str, str], project: Project) -> tuple[str, dict[str, Any]]:
+    """Return the name and the settings of a study from the fields of the form; defaults are left out.
+
+    Raises:
+        BadInput: A field is missing or invalid.
+    """
+    title = values["title"].strip()
+    if not title:
+        raise BadInput("the study has no title; write what people rate, such as: Was it helpful?")
+    name = values["name"].strip() or re.sub(r"[^a-z0-9]+", "-", title.casefold()).strip("-")[:40] or "study"
+    settings: dict[str, Any] = {"title": title}
+    if guidelines := values["guidelines"].replace("\r\n", "\n").strip():
+        settings["guidelines"] = guidelines + "\n"
+    if values["level"] != "conversation":
+        settings["level"] = values["level"]
+    if chosen := _chosen_questions(values, project):
+        settings["stages"] = [{"id": "rate", "questions": chosen}]
+    if items := _items(values):
+        settings["items"] = items
+    settings |= {key: number for key in NUMBERS if (number := _number(key, values[key])) is not None}
+    if people := [key.removeprefix("person.") for key, value in values.items() if key.startswith("person.") and value]:
+        settings["annotators"] = people
+    settings["order"] = values["order"]
+    read_study(name, dict(settings))
+    return name, settings
+
+
+def _chosen_questions(values: Mapping[str, str], project: Project) -> list[str]:
+    """Return the ids of the chosen questions; an empty list for all that fit the unit."""
+    questions, is_pair = project.rubric.questions, values["level"] == "pair"
+    chosen = [each.id for each in questions if values.get(f"question.{each.id}")]
+    fitting = [each.id for each in questions if each.compares == is_pair]
+    if not chosen:
+        raise BadInput("no question chosen; choose at least one")
+    if wrong := [each for each in chosen if each not in fitting]:
+        kind = "one conversation" if is_pair else "two conversations side by side"
+        raise BadInput(f"question {wrong[0]!r} is about {kind}; choose other questions, or another unit")
+    return [] if chosen == fitting else chosen
+
+
+def _items(values: Mapping[str, str]) -> dict[str, Any]:
+    sample = _number("sample", values["sample"])
+    return {
+        **({"filter": _filter(values["filter"])} if values["filter"] else {}),
+        **({} if sample is None else {"sample": sample}),
+        **({"stratify_by": [values["stratify"]]} if values["stratify"] else {}),
+    }
+
+
+def _number(name: str, text: str) -> int | None:
+    if not text.strip():
+        return None
+    number = parse_whole_number(text.strip())
+    if number is None or number < 1:
+        raise BadInput(f"{name.replace('_', ' ')}: got {text[:20]!r}, allowed: a whole number from 1, or nothing")
+    return number
+
+
+def _filter(text: str) -> dict[str, str]:
+    """Return the filter of the form's option, a JSON list of an entry and its value."""
+    try:
+        key, value = json.loads(text)
+    except (ValueError, TypeError):
+        raise BadInput("the filter cannot be read; choose it again") from None
+    return {str(key): str(value)}
+
+
+def _kept(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields that the forms of the next page send again."""
+    return {name: value for name, value in values.items() if value and name not in ("do", "shown")}
