@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,8 @@ from accord.edges import BadInput
 from accord.project import FileSurvey, Project, load_config, new_project, text_diff, with_rubric_file, with_study
 from accord.store import Imports
 from accord.studies import verdict_in_use
-from accord.values import dump_rubric, load_rubric
+from accord.studies.retrain import recover_promotion
+from accord.values import Label, Target, dump_rubric, load_rubric
 from accord.web import ProjectFiles
 from accord.web.uploads import UploadedFile, parse_multipart, save_uploads
 
@@ -227,7 +229,7 @@ def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
         bench.store.start_run("compare", {}), "done", {"decision": {"text": "use <b>calibration</b>"}}
     )
     page = browser.get("/")
-    assert "calibration" in page and "<b>calibration</b> predicts" in page and "use <b>" not in page
+    assert "calibration" in page and "<b>calibration</b> predicts answers to" in page and "use <b>" not in page
     assert not strange(page)
 
 
@@ -383,3 +385,41 @@ def test_files_are_restored_if_the_project_cannot_be_opened_with_the_change(tmp_
     assert files.path.read_text() == "store: sqlite:///accord.db\n" and not (tmp_path / "rubric-2.yaml").exists()
     with pytest.raises(BadInput, match="not a file in the project"):
         files.text("../secret.yaml")
+
+
+# --- evaluators -------------------------------------------------------------------------------------------------------
+
+
+def test_lead_chooses_the_evaluator_in_use_and_restores_an_earlier_version(started: Workbench) -> None:
+    project = started.project
+    project.store.add_labels(
+        Label(Target(f"gpt-9-{place}"), "Q0", name, 1 + place % 4) for place in range(6) for name in ("ann", "bob")
+    )
+    for name in ("calibration", "constant"):
+        project.fit(name)
+    browser = started.browser()
+    page = browser.get("/evaluators")
+    data = json.loads(browser.get("/evaluators.json"))["evaluators"]
+    assert [(each["name"], each["is_in_use"]) for each in data] == [("constant", True), ("calibration", False)]
+    form = token(page)
+    assert browser.post("/evaluators/use", form=form, name="calibration")[0] == 303
+    assert project.folder().name == "calibration" and project.evaluator_in_use == "calibration"
+    assert "Use constant" in browser.get("/evaluators")
+    folder = project.folder()
+    shutil.copytree(folder, folder.with_name("calibration.before-20260101T000000000000"))
+    (folder / "evaluator.json").write_text((folder / "evaluator.json").read_text() + " ")
+    page = browser.get("/evaluators")
+    assert "Restore this version" in page and not strange(page)
+    assert browser.post("/evaluators/use", form=form, name="calibration.before-20260101T000000000000")[0] == 303
+    assert not (folder / "evaluator.json").read_text().endswith(" ")
+    names = [each["name"] for each in json.loads(browser.get("/evaluators.json"))["evaluators"]]
+    assert len(names) == 3 and any(name.startswith("calibration.before-2026") for name in names)
+    for name in ("../x", "calibration.before-../../x", "unheard", ""):
+        assert browser.post("/evaluators/use", form=form, name=name)[0] == 422
+    assert project.folder().name == "calibration"
+
+
+def test_interrupted_restoration_is_undone(tmp_path: Path) -> None:
+    folder = tmp_path / "calibration.before-20260101T000000000000"
+    folder.mkdir()
+    assert recover_promotion(tmp_path / "calibration") and (tmp_path / "calibration").is_dir() and not folder.exists()

@@ -1,9 +1,11 @@
-from . import comparing as comparing, diagnostics as diagnostics, fitting as fitting, judging as judging
+from . import comparing as comparing, diagnostics as diagnostics, evaluator_choice as evaluator_choice
+from . import fitting as fitting, judging as judging
 from . import label_suggestions as label_suggestions, synthesising as synthesising
 from .config import Config as Config, config_from as config_from, json_schema as json_schema, LiveConfig as LiveConfig
 from .config import load_config as load_config, load_project as load_project, WatchConfig as WatchConfig
 from .config import with_settings as with_settings
 from .diagnostics import Insights as Insights, synthetic_note as synthetic_note
+from .evaluator_choice import fitted_evaluators as fitted_evaluators, use_evaluator as use_evaluator
 from .file_survey import files_in as files_in, FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED
 from .file_survey import NO_COLUMN as NO_COLUMN, set_scales as set_scales, survey_files as survey_files
 from .finetuning import annotated_pairs as annotated_pairs, finetune as finetune, FineTuned as FineTuned
@@ -27,6 +29,7 @@ from .recorded_judges import recorded_questions as recorded_questions, RecordedA
 from .recorded_judges import register_recordings as register_recordings, settings_with_judge as settings_with_judge
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun
 from .results import NextLabel as NextLabel
+from .rubric_inference import has_generated_text as has_generated_text
 from .rubric_inference import infer_questions as infer_questions, infer_rubric as infer_rubric
 from .rubric_inference import infer_scale as infer_scale, InferredRubric as InferredRubric
 from .rubric_inference import ObservedAnswers as ObservedAnswers, off_scale as off_scale

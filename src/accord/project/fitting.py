@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from accord.edges import AccordError, BadInput, count_of
 from accord.evidence import EvidenceTable, Source, Training, in_pairs, joined, ratings
 from accord.learning import (
-    CARD,
     Evaluator,
     EvaluatorSettings,
     Experiment,
@@ -104,35 +103,6 @@ def tried(project: Project, evaluator: Evaluator, every_question: bool = False) 
         BadInput: There is too little to learn from.
     """
     return _Fit(project, evaluator, project.stored_models).fit(every_question)
-
-
-class LastFit(NamedTuple):
-    """Evaluator that was fitted last: its name, and the folder that holds it."""
-
-    name: str
-    folder: Path
-
-
-def last_fit(project: Project) -> LastFit | None:
-    """Return the evaluator of the project's question that was fitted last and still exists, or None.
-
-    A project folder may be moved or copied, so an evaluator in its folder `evaluators` is found there by name.
-    """
-    for record in reversed(project.store.runs("fit")):
-        results = record["results"] or {}
-        if record["status"] != "done" or results.get("question") != project.question.id:
-            continue
-        saved, name = Path(results["folder"]), str(results["evaluator"]["name"])
-        own = project.folder(saved.name)
-        folder = next((path for path in (own, saved) if _holds(path, saved, own.parent.name)), None)
-        if folder is not None:
-            return LastFit(name, folder)
-    return None
-
-
-def _holds(folder: Path, saved: Path, evaluators: str) -> bool:
-    """Return True if a folder holds an evaluator and can replace the path under which it was saved."""
-    return (folder == saved or saved.parent.name == evaluators) and (folder / CARD).is_file()
 
 
 def _folder(project: Project, evaluator: Evaluator, out: str | Path | None) -> Path:

@@ -216,14 +216,14 @@ class Project:
 
     @property
     def evaluator_in_use(self) -> str:
-        """Name of the evaluator that was fitted last; without one, the setting `evaluator`."""
-        last = steps.fitting.last_fit(self)
+        """Name of the evaluator that was fitted or chosen last; without one, the setting `evaluator`."""
+        last = steps.evaluator_choice.last_fit(self)
         known = {*self.evaluator_names(), *learning.SIMPLE}
         return last.name if last is not None and last.name in known else self.config.evaluator
 
     def folder(self, name: str | None = None) -> Path:
-        """Folder of a fitted evaluator: `evaluators/NAME`; without a name, of the evaluator that was fitted last."""
-        last = steps.fitting.last_fit(self) if name is None else None
+        """Folder of a fitted evaluator: `evaluators/NAME`; without a name, of the evaluator in use."""
+        last = steps.evaluator_choice.last_fit(self) if name is None else None
         own = self.config.folder / EVALUATORS / (name or self.config.evaluator)
         return own if last is None else last.folder
 

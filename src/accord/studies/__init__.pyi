@@ -19,7 +19,7 @@ from .item_order import ItemOrder as ItemOrder
 from .item_sampling import eligible_turns as eligible_turns, sample_items as sample_items
 from .predicted_ratings import ConversationPredictions as ConversationPredictions
 from .predicted_ratings import PredictionService as PredictionService
-from .retrain import verdict_in_use as verdict_in_use
+from .retrain import restore_evaluator as restore_evaluator, verdict_in_use as verdict_in_use
 from .study_progress import norming_items as norming_items, study_annotators as study_annotators
 from .study_progress import StudyProgress as StudyProgress
 from .study_session import conversation_view as conversation_view, ConversationView as ConversationView

@@ -12,12 +12,12 @@ from typing import Any
 
 from accord.edges import AccordError, BadInput
 from accord.learning import CARD, Evaluator
-from accord.project import Project
+from accord.project import Project, use_evaluator
 from accord.store import Assignment
 from accord.studies.background_jobs import BackgroundJobs
 from accord.studies.blind_predictions import BlindPredictor
 from accord.studies.item_order import UPDATE_EVERY, ItemOrder, make_ranking
-from accord.studies.retrain import load_report, promote_candidate, recover_promotion, retrain
+from accord.studies.retrain import load_report, promote_candidate, recover_promotion, restore_evaluator, retrain
 from accord.studies.study_progress import study_annotators
 from accord.studies.study_session import StudySession
 from accord.values import Annotation
@@ -109,6 +109,21 @@ class BackgroundLearning:
         if self.jobs.state(FIT):
             raise BadInput("the evaluator is being fitted; wait until the fit ends, and check its result")
         promote_candidate(self.folder)
+        self.jobs.add(PREPARE, self.prepare)
+
+    def use(self, name: str) -> None:
+        """Choose another fitted evaluator, or an earlier version of the one in use (`NAME.before-TIME`).
+
+        Raises:
+            BadInput: There is no such evaluator, or a fit is running.
+        """
+        assert self.folder is not None and self.project is not None
+        if self.jobs.state(FIT):
+            raise BadInput("the evaluator is being fitted; wait until the fit ends, and choose then")
+        if name.startswith(f"{self.folder.name}.before-"):
+            restore_evaluator(self.folder, name)
+        else:
+            self.folder = use_evaluator(self.project, name).resolve()
         self.jobs.add(PREPARE, self.prepare)
 
     # --- callbacks of studies -----------------------------------------------------------------------------------

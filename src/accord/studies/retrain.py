@@ -96,12 +96,15 @@ def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
             return dict(report["verdict"])
     except (OSError, ValueError, AttributeError, BadInput):
         pass  # not retrained, or fitted again since
-    for run in reversed(project.store.runs("fit", "compare")):
+    for run in reversed(project.store.runs("fit")):
         results = run["results"] or {}
-        is_of_folder = run["command"] == "compare" or Path(str(results.get("folder"))).name == folder.name
-        if run["status"] == "done" and is_of_folder and (verdict := _verdict_in(results)) is not None:
-            return verdict
-    return None
+        if run["status"] == "done" and Path(str(results.get("folder"))).name == folder.name:
+            if (verdict := _verdict_in(results)) is not None:
+                return verdict
+            break
+    compared = next((each["results"] or {} for each in reversed(project.store.runs("compare"))), {})
+    decision = compared.get("decision") or {}
+    return _verdict_in(compared) if decision.get("evaluator") == folder.name else None
 
 
 def _verdict_in(results: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -127,12 +130,31 @@ def promote_candidate(folder: Path) -> None:
     os.replace(candidate_folder(folder), folder)
 
 
+def restore_evaluator(folder: Path, earlier: str) -> None:
+    """Replace the evaluator in use by one that a promotion replaced, and keep the present one in a folder of its own.
+
+    Args:
+        folder: Folder of the evaluator in use, `evaluators/NAME`.
+        earlier: Name of the other folder, `NAME.before-TIME`.
+
+    Raises:
+        BadInput: There is no such folder.
+    """
+    known = {path.name: path for path in folder.parent.glob(f"{folder.name}.before-*")}
+    path = known.get(earlier)
+    if path is None or not (path / CARD).is_file():
+        raise BadInput(f"there is no earlier evaluator {earlier[:80]!r} of {folder.name}; reload the page")
+    time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    os.replace(folder, folder.with_name(f"{folder.name}.before-{time}"))
+    os.replace(path, folder)
+
+
 def recover_promotion(folder: Path) -> bool:
-    """Complete an interrupted promotion, and return True if there was one."""
-    aside = list(folder.parent.glob(f"{folder.name}.before-*")) if folder.parent.is_dir() else []
-    if folder.exists() or not aside or load_report(folder) is None:
+    """Complete an interrupted promotion, or undo an interrupted restoration. Return True if there was one."""
+    aside = sorted(folder.parent.glob(f"{folder.name}.before-*")) if folder.parent.is_dir() else []
+    if folder.exists() or not aside:
         return False
-    os.replace(candidate_folder(folder), folder)
+    os.replace(aside[-1] if load_report(folder) is None else candidate_folder(folder), folder)
     return True
 
 

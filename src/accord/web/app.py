@@ -21,6 +21,7 @@ from accord.web.pages import (
     board,
     chat,
     conversation,
+    evaluators,
     explore,
     home,
     imports,
@@ -33,6 +34,9 @@ from accord.web.pages import (
 )
 from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
 
+PAGES = (
+    login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric, evaluators,
+)  # fmt: skip
 MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""
 _HEADERS = {
@@ -101,7 +105,7 @@ def _pages(context: WorkbenchContext) -> App:
     app.add_middleware(_WithHeaders)
     for kind in (Refused, AccordError, OSError, HTTPException):
         app.exception_handler(kind)(context.render_error)
-    for page in (login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric):
+    for page in PAGES:
         page.add_routes(app, context)
     return app
 

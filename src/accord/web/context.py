@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -158,7 +159,7 @@ class WorkbenchContext:
         """Return a study that this person takes part in, or leads.
 
         Raises:
-            BadInput: The study cannot be opened.
+            BadInput: The study cannot be opened, or a lead has to check its wording first.
             HTTPException: 404 for an unknown study, and for a study in which this person has no part.
         """
         if (error := self.errors_for(visitor).get(name)) is not None:
@@ -166,6 +167,9 @@ class WorkbenchContext:
         study = self.sessions.get(name)
         if study is None or not (study.is_for(visitor.person) or visitor.may("lead")):
             raise HTTPException(404)
+        if study.generated_questions():
+            advice = f"check it at /lead/{name}" if visitor.may("lead") else "a lead has to check it first"
+            raise BadInput(f"study {name!r} is not open yet: its questions have generated wording; {advice}")
         return study
 
     # --- requests -----------------------------------------------------------------------------------------------
@@ -251,6 +255,11 @@ def _status_and_reason(error: Exception) -> tuple[int, str]:
     if isinstance(error, LeaseExpired | Conflict):
         return 409, str(error)
     return (422 if isinstance(error, BadInput) else 503), str(error)
+
+
+def saved_time(path: Path) -> str:
+    """Return the time (UTC) at which a file was written, to the minute."""
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 CHART_STYLE = "charts.css"

@@ -87,6 +87,7 @@ class _HomePages:
         return {
             "name": folder.name if is_fitted else None,
             "question": project.question.id,
+            "text": project.question.text,
             "verdict": verdict_in_use(project, folder) if is_fitted else None,
             "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
             "fitting": state["fitting"],
