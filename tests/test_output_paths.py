@@ -213,6 +213,7 @@ WRITERS = {
     "accord.embedded.catalogue": "the folder of a model that is fetched",
     "accord.live.ingest": "rows of live scoring", "accord.live.log_follower": "the place in a log",
     "accord.store.mart": "the mart",
+    "accord.web.uploads": "a new file in the folder uploads",
     "accord.learning.worker_pool": "the pipe to a worker",
 }  # fmt: skip
 """Modules that open files for writing, with the files they write."""
