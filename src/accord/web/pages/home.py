@@ -43,7 +43,8 @@ class _HomePages:
             is_single_user = context.accounts.is_single_user
             return context.render("login", None, 401, person=None, key="", is_single_user=is_single_user)
         is_lead = visitor.may("lead")
-        if is_lead and not is_json(request) and not context.project.store.count_conversations():
+        has_data = bool(context.project.config.studies or context.project.store.count_conversations())
+        if is_lead and not has_data and not is_json(request):
             return RedirectResponse("/import", 303)
         studies = [
             self._study(each, visitor) for each in context.sessions.values() if each.is_for(visitor.person) or is_lead
