@@ -34,6 +34,9 @@ ROWS = [ChartRow(name, Estimate(0.4, 0.3, 0.5), "people", '/"x') for name in NAM
 DAYS = {float(day): f"11-{day:02d}" for day in range(40)}
 CHARTS = {
     "intervals": interval_plot(ROWS, Axis("agreement", -0.2, 1), "It's <&>", 0),
+    "guides": interval_plot(
+        ROWS, Axis("error"), "It's <&>", guides=[Guide(0.41, "other people 0.41"), Guide(0.42, "constant guess 0.42")]
+    ),
     "bars": bar_chart([ChartRow(name, Estimate(-0.2)) for name in NAMES], Axis("share", is_share=True), "It's <&>"),
     "columns": column_chart(NAMES, {"one": [1, 2, 3], "two": [3, 2, 1]}, Axis("x"), Axis("y"), "It's <&>"),
     "stacked": column_chart(["1", "2"], {"a": [1, 0], "b": [0, 1]}, Axis(), Axis(high=1), "It's <&>", is_stacked=True),
@@ -101,6 +104,15 @@ def test_numbers_are_in_the_description() -> None:
     assert "a name" in CHARTS["intervals"] and "0.40 [0.30, 0.50]" in elements(CHARTS["intervals"], "desc")[0].text  # type: ignore[operator]
     many = interval_plot([ChartRow(f"r{n}", Estimate(n)) for n in range(30)], Axis(), "Many")
     assert "and 6 more" in (elements(many, "desc")[0].text or "")
+
+
+def test_labels_of_near_lines_stand_above_each_other() -> None:
+    labels = [
+        text for text in elements(CHARTS["guides"], "text") if " 0.4" in (text.text or "") and "[" not in text.text
+    ]
+    first, second = (float(text.get("y")) for text in labels)
+    rows = [float(dot.get("cy")) for dot in elements(CHARTS["guides"], "circle")]
+    assert second - first >= 14 and min(rows, default=99) > second
 
 
 def test_parts_are_links_with_names() -> None:

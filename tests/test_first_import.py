@@ -638,3 +638,11 @@ def test_score_refuses_a_file_of_ratings_as_conversations() -> None:
     write("labels.csv", "conversation,annotator,rating\nc1,ann,3\n")
     with pytest.raises(BadInput, match=r"labels.csv holds ratings without text .*; name a file of conversations"):
         list(read("labels.csv"))
+
+
+def test_judge_plan_without_ratings_names_the_option_for_all() -> None:
+    write("chats.jsonl", json.dumps({"id": "c1", "messages": CHAT}) + "\n")
+    accord("import", "chats.jsonl")
+    settings = ["--plan", "--set", "models.judge.model=m", "--set", "models.judge.mode=logprobs"]
+    assert "no conversation has ratings, so none is judged; use --all" in accord("judge", *settings)
+    assert "use --all" not in accord("judge", "--all", *settings)

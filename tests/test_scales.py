@@ -167,7 +167,7 @@ def test_pairs_that_share_a_conversation_stay_in_one_fold() -> None:
     evidence, labels, _ = compared(ring=True)
     table, said = in_pairs(evidence, labels, BETTER)
     assert len({target.conversation for target in table.targets}) == 1 and len(set(table.targets)) == 150
-    with pytest.raises(BadInput, match="fold"):
+    with pytest.raises(BadInput, match="1 group of conversations"):
         compare(table, said, BETTER, draws=10)
 
 

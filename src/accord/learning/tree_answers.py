@@ -30,10 +30,10 @@ from accord.learning.ordinal import OrdinalLink
 from accord.learning.rating_layout import standardization
 from accord.values import Labels
 
-TREES = 100
+TREES = 60
 LEAST_IN_LEAF, MOST_LEAVES = 5, 200
 """Smallest number of texts in a leaf, and largest number of leaves of a tree with leaves of equal size."""
-ROUNDS, DEPTH, LEARNING_RATE = 60, 3, 0.1
+ROUNDS, DEPTH, LEARNING_RATE = 40, 3, 0.15
 _ROWS_AT_ONCE = 256
 
 

@@ -29,6 +29,7 @@ from .recorded_judges import recorded_questions as recorded_questions, RecordedA
 from .recorded_judges import register_recordings as register_recordings, settings_with_judge as settings_with_judge
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun
 from .results import NextLabel as NextLabel
+from .rubric_inference import has_generated_text as has_generated_text
 from .rubric_inference import infer_questions as infer_questions, infer_rubric as infer_rubric
 from .rubric_inference import infer_scale as infer_scale, InferredRubric as InferredRubric
 from .rubric_inference import ObservedAnswers as ObservedAnswers, off_scale as off_scale

@@ -430,13 +430,20 @@ def _reason_without_scale(observed: ObservedAnswers) -> str:
 def _question(observed: ObservedAnswers, inferred: InferredScale) -> Question:
     unit = "reply" if observed.level == "turn" else "conversation"
     is_binary = inferred.scale.kind is ScaleKind.BINARY and not observed.meanings
-    wording = f"Does {observed.name!r} hold of the {unit}?"
-    if not is_binary:
-        wording = f"How is the {unit} rated on {observed.name!r}?"
     return Question(
-        id=observed.name, text=observed.text or wording, scale=inferred.scale,
+        id=observed.name, text=observed.text or _generated_text(observed.name, unit, is_binary), scale=inferred.scale,
         meanings={option: text for option, text in inferred.meanings.items() if text},
     )  # fmt: skip
+
+
+def _generated_text(name: str, unit: str, is_binary: bool) -> str:
+    return f"Does {name!r} hold of the {unit}?" if is_binary else f"How is the {unit} rated on {name!r}?"
+
+
+def has_generated_text(question: Question) -> bool:
+    """Return True if the text of a question was made from its name, and not edited since."""
+    forms = [(unit, is_binary) for unit in ("reply", "conversation") for is_binary in (True, False)]
+    return question.text in [_generated_text(question.id, *form) for form in forms]
 
 
 def _main_question(observed: Sequence[ObservedAnswers]) -> str:

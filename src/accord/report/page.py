@@ -15,6 +15,7 @@ from accord.values import Histogram, Points, number, percent
 TERMS = {
     "evaluator": "What Accord learned from the ratings: it scores conversations as people would.",
     "assistant": "The chat system whose conversations are judged.",
+    "system": "A version of the assistant; systems are compared by their mean scores.",
     "annotator": "A person who rated conversations.",
     "RMSE": "Root mean squared error: the typical distance between a score and a rating, in points of the scale.",
     "new annotator": "A person whose ratings the evaluator has not seen. Scores are predictions for a new annotator "
@@ -26,7 +27,7 @@ TERMS = {
     "r": "Pearson's correlation of scores and ratings, from −1 to 1; 0 is chance.",
     "within annotators": "After subtracting each annotator's mean from scores and ratings, so that knowing who is "
     "strict does not count as agreement.",
-    "within systems": "After subtracting the mean of each assistant.",
+    "within systems": "After subtracting the mean of each system from scores and ratings.",
     "within 1": "Share of scores at most one step of the scale from the rating.",
     "ρ": "Spearman's rank correlation.",
     "τ": "Kendall's rank correlation, τ-b.",

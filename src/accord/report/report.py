@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -125,7 +126,7 @@ def content(
         drift=changed,
         findings=[(each.section(), each.cautions) for each in fitted.findings.values()],
         spent=spent,
-        learned=_learned(fitted.evaluator),
+        learned=_learned(fitted.evaluator, rubric),
         worst=_worst(tried),
         unscored=_unscored(found, tried.evidence),
         audit=audit,
@@ -282,7 +283,7 @@ def _unscored(found: Comparison, evidence: EvidenceTable) -> Values:
     return {"predictions": predictions, "evidence": counted, "targets": len(evidence)}
 
 
-def _learned(evaluator: Evaluator) -> Values:
+def _learned(evaluator: Evaluator, rubric: Rubric) -> Values:
     """Return the effects of metrics (`reach`) or of features (`chart`), and the shares of variance, of the head."""
     described = evaluator.head.describe()
     values = {
@@ -293,20 +294,30 @@ def _learned(evaluator: Evaluator) -> Values:
     }
     if "reach" in described:
         axis = Axis("between its worst and best value, in units of the scale")
-        return {**values, "reach": _effects(described["reach"], axis)}
+        return {**values, "reach": _effects(described["reach"], axis, rubric)}
     if "variance_ratios" not in described:
         return values
-    chart = _effects(described["weights"], Axis("change of the expected answer per standard deviation"))
+    axis = Axis("change of the expected answer per standard deviation")
+    chart = _effects(described["weights"], axis, rubric)
     levels = sorted(
         ((name, a["labels"], a["level"]) for name, a in described["annotators"].items()), key=lambda line: -line[2]
     )
     return {**values, "chart": chart, "variance": _variance_shares(described), "levels": levels}
 
 
-def _effects(effects: Mapping[str, float], axis: Axis) -> Markup:
-    """Draw a bar per feature, the largest first."""
+def _question_names(rubric: Rubric) -> dict[str, str]:
+    """Return a name of each question for charts: its ID if that is a word, else its text."""
+    return {each.id: each.text if re.fullmatch(r"[A-Za-z]{0,2}\d+", each.id) else each.id for each in rubric.questions}
+
+
+def _effects(effects: Mapping[str, float], axis: Axis, rubric: Rubric) -> Markup:
+    """Draw a bar per feature, the largest first; answers of a judge have the name of their question."""
+    texts = _question_names(rubric)
     ordered = sorted(effects.items(), key=lambda pair: -pair[1])
-    rows = [ChartRow(name, Estimate(effect), "model" if effect > 0 else "flagged") for name, effect in ordered]
+    rows = [
+        ChartRow(texts.get(name, name), Estimate(effect), "model" if effect > 0 else "flagged")
+        for name, effect in ordered
+    ]
     return bar_chart(rows, axis, "Effect of each feature")
 
 
@@ -381,9 +392,9 @@ def group_errors(insights: Insights) -> Values | None:
 
 def question_importance(insights: Insights, rubric: Rubric) -> Values | None:
     """Return the effects of the questions per step, and the most important question, on the `scale` of the main one."""
-    texts = {question.id: question.text for question in rubric.questions}
+    texts, names = {question.id: question.text for question in rubric.questions}, _question_names(rubric)
     points = [
-        ChartRow(texts.get(one.question, one.question), one.estimate, "people")
+        ChartRow(names.get(one.question, one.question), one.estimate, "people")
         for one in insights.importance
         if one.estimate.low is not None
     ]

@@ -14,7 +14,7 @@ from typing import Any
 
 from accord.edges import BadInput, UnknownName, sendable
 from accord.models import run
-from accord.project import Project, annotated_pairs, issues_of
+from accord.project import Project, annotated_pairs, has_generated_text, issues_of
 from accord.store import Assignment, Candidate, Conflict, Item, Prediction, Studies, UserAccount
 from accord.studies.item_sampling import sample_items
 from accord.studies.submitted_answer import BOTH_BAD, MAX_TEXT, SubmittedAnswer, both_bad_question, parse_value
@@ -40,6 +40,8 @@ from accord.values import (
 MAX_LISTED_OPTIONS = 10
 """Maximum number of options that a page lists; for longer scales the answer is typed."""
 CACHED_CONVERSATIONS = 256
+ACCEPTED = "accepted_wording"
+"""Setting with the hash of the rubric whose generated wording a lead has accepted."""
 REPEAT_AFTER = 5
 """Minimum number of other items between an item and its repetition."""
 
@@ -116,6 +118,7 @@ class StudySession:
         )
         self._check_questions()
         self._conversations: dict[str, Conversation] = {}
+        self._is_open = False
         self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None
         self.on_assigned: Callable[[Assignment], None] = lambda assignment: None
         self.on_answer: Callable[[Annotation], None] = lambda annotation: None
@@ -124,7 +127,8 @@ class StudySession:
     def _save_settings(self, maker: str) -> None:
         """Save the settings, the rubric's hash and the signature of the model that found the issues."""
         settings = {**self.settings.model_dump(mode="json"), "rubric_hash": self.rubric.hash, "maker": maker}
-        self.studies.set_study(self.name, settings)
+        accepted = (self.studies.study(self.name) or {}).get(ACCEPTED, "")
+        self.studies.set_study(self.name, {**settings, ACCEPTED: accepted})
 
     def _issue_finder(self) -> str:
         return str((self.studies.study(self.name) or {}).get("maker", ""))
@@ -160,6 +164,26 @@ class StudySession:
     def is_for(self, person: UserAccount) -> bool:
         """Return True if a person takes part in the study."""
         return not self.settings.annotators or person.name in self.settings.annotators
+
+    def generated_questions(self) -> list[Question]:
+        """Return the questions with generated wording that a lead has to check before the study opens.
+
+        There are none once the wording was edited or accepted, or if annotators have begun.
+        """
+        names = {name for stage in self.settings.stages for name in stage.questions}
+        has_all = any(not stage.questions for stage in self.settings.stages)
+        found = [] if self._is_open else [
+            each for each in self.rubric.questions if (has_all or each.id in names) and has_generated_text(each)
+        ]  # fmt: skip
+        self._is_open = not found or (
+            (self.studies.study(self.name) or {}).get(ACCEPTED) == self.rubric.hash
+            or bool(self.studies.all_assignments(self.name))
+        )
+        return [] if self._is_open else found
+
+    def accept_wording(self) -> None:
+        """Open the study with the generated wording of this version of the rubric."""
+        self.studies.set_study(self.name, {**(self.studies.study(self.name) or {}), ACCEPTED: self.rubric.hash})
 
     # --- items ---------------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ class Verdict:
     Attributes:
         state: One of `STATES`.
         title: The state in words.
-        sentence: The error beside that of people and the constant, and the reason why no higher state holds.
+        sentence: The error compared with that of people and the constant, and the reason why no higher state holds.
         checks: All rules.
         actions: At most three actions, each with its command.
         figures: The figures behind the rules.
@@ -238,7 +238,7 @@ def _more_labels(known: Figures) -> str:
 
 def _sentence(known: Figures, state: State, missed: Sequence[Rule]) -> str:
     text = f"scores typically miss a person's rating by {points(known.error)} points on a scale from {known.low:g} to "
-    text += f"{known.high:g}{_beside(known)}"
+    text += f"{known.high:g}{_comparison(known)}"
     if state == "single":
         return f"{text}."
     target = {"not yet": "for triage", "triage": "for comparing systems", "systems": "for single conversations"}[state]
@@ -246,8 +246,8 @@ def _sentence(known: Figures, state: State, missed: Sequence[Rule]) -> str:
     return f"{text}; not ready {target}: {missed[0].failure}{more}."
 
 
-def _beside(known: Figures) -> str:
-    """Return the place of the error beside those of other people and of a constant guess."""
+def _comparison(known: Figures) -> str:
+    """Compare the error with those of other people and of a constant guess."""
     error, constant, people = known.error, known.constant, known.people
     if error is None or constant is None:
         return ""

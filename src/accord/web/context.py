@@ -159,7 +159,7 @@ class WorkbenchContext:
         """Return a study that this person takes part in, or leads.
 
         Raises:
-            BadInput: The study cannot be opened.
+            BadInput: The study cannot be opened, or a lead has to check its wording first.
             HTTPException: 404 for an unknown study, and for a study in which this person has no part.
         """
         if (error := self.errors_for(visitor).get(name)) is not None:
@@ -167,6 +167,9 @@ class WorkbenchContext:
         study = self.sessions.get(name)
         if study is None or not (study.is_for(visitor.person) or visitor.may("lead")):
             raise HTTPException(404)
+        if study.generated_questions():
+            advice = f"check it at /lead/{name}" if visitor.may("lead") else "a lead has to check it first"
+            raise BadInput(f"study {name!r} is not open yet: its questions have generated wording; {advice}")
         return study
 
     # --- requests -----------------------------------------------------------------------------------------------

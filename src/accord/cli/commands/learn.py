@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 12
 """Metrics that `accord synth --check` prints."""
+_NO_RATED = "no conversation has ratings, so none is judged; use --all to judge all conversations"
 
 
 @command("judge")
@@ -56,7 +57,10 @@ def judge(
         for model in {each.model or "" for role, each in project.config.models.items() if role == "judge"}:
             _warn_of_small(model)
         if plan:
-            options.show(project.plan_judge(source or (), selection).to_json(), plan_text)
+            planned = project.plan_judge(source or (), selection)
+            options.show(planned.to_json(), plan_text)
+            if not (planned.questions or planned.answered or everything):
+                note(_NO_RATED)
             return
         if batch:
             if source:
@@ -73,7 +77,7 @@ def judge(
                 options.show(partial.to_json(), lambda _: _judged_text(stopped[0]))
         options.show(done.to_json(), lambda _: _judged_text(done))
         if not done.samples and not everything:
-            note("no conversation has ratings, so none was judged; use --all to judge all conversations")
+            note(_NO_RATED)
         note(*_notices(done))
         if done.failed or done.not_asked:
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)

@@ -33,7 +33,7 @@ from accord.cli.options import (
 )
 from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.terminal import Progress, figure_text, note, say, table
-from accord.edges import BadInput, GateFailed, UnknownName
+from accord.edges import BadInput, GateFailed, UnknownName, count_of
 
 if TYPE_CHECKING:
     from accord.live import App, DayRow, MonitoringReport
@@ -210,7 +210,7 @@ def follow(
     ):  # fmt: skip
         follower = LogFollower(log, ingestor, rows, position_path, format, stop_event, note)
         lines = follower.run(once, interval, progress.at)
-    say(f"{lines} lines read; scores in {out}, position in {position_path}")
+    say(f"{count_of(lines, 'line')} read; scores in {out}, position in {position_path}")
     if follower.gaps:
         stop("some lines of the log may have been lost, as noted above", PARTLY_UNSCORED)
 

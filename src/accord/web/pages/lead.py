@@ -28,6 +28,7 @@ from accord.studies import (
     DisagreementParts,
     ItemOrder,
     StudyProgress,
+    StudySession,
     Unit,
     agreement_of,
     annotator_habits,
@@ -59,6 +60,7 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     add_page(app, "/lead/{study}/disagree", pages.disagreement)
     app.post("/lead/fit")(pages.fit)
     app.post("/lead/promote")(pages.promote)
+    app.post("/lead/{study}/open")(pages.open)
     app.post("/lead/{study}/norm")(pages.norm)
     app.post("/lead/{study}/adjudicate")(pages.adjudicate)
 
@@ -88,7 +90,12 @@ class _LeadPages:
         """Show each study in one sentence, and the evaluator."""
         visitor = self.context.visitor(request, "lead")
         rows = [
-            {"study": name, "title": study.title, "summary": self._sentence(name)}
+            {
+                "study": name,
+                "title": study.title,
+                "summary": self._sentence(name),
+                "generated": len(study.generated_questions()),
+            }
             for name, study in self.context.sessions.items()
         ]
         data = {"studies": rows, "broken": self.context.invalid_studies, "learning": self.learning.state()}
@@ -101,6 +108,7 @@ class _LeadPages:
         live, order = _live_accuracy(progress), self.learning.orders.get(study)
         data = {
             "study": study, "title": progress.study.title, "summary": progress.sentence(),
+            "generated": [each.id for each in progress.study.generated_questions()],
             "agreement": _agreement_sentences(progress.matrices[progress.main.id]),
             "annotators_per_item": progress.study.settings.annotators_per_item, "items": progress.item_count,
             "people": [asdict(row) for row in progress.by_annotator],
@@ -124,6 +132,7 @@ class _LeadPages:
         }
         return self.context.render_or_json(
             request, "lead_study", visitor, data, charts=charts, progress=progress, norming=NORMING_ITEMS,
+            edits=self._can_edit(progress.study),
             estimate=_estimate_text,
         )  # fmt: skip
 
@@ -153,6 +162,11 @@ class _LeadPages:
             keys=[new_key() for _ in items],
         )  # fmt: skip
 
+    def _can_edit(self, session: StudySession) -> bool:
+        """Return True if the rubric page edits the questions of a study."""
+        files = self.context.files
+        return files is not None and files.exists and session.rubric == self.context.project.rubric
+
     # --- forms --------------------------------------------------------------------------------------------------
 
     async def fit(self, request: Request) -> Response:
@@ -172,6 +186,18 @@ class _LeadPages:
         if candidate is not None and candidate["made"] != made:
             raise BadInput("there is a newer candidate; reload the page and check it")
         self.learning.promote()
+
+    async def open(self, study: str, request: Request) -> Response:
+        """Open a study with the generated wording that the page showed."""
+        _, fields = await self.context.read_form(request, "lead")
+        await run_in_threadpool(self._open, study, str(fields.get("rubric", "")))
+        return RedirectResponse(f"/lead/{quote(study)}", 303)
+
+    def _open(self, name: str, rubric: str) -> None:
+        session = self._progress(name).study
+        if rubric != session.rubric.hash:
+            raise BadInput("the wording has changed since this page was made; reload the page and check it again")
+        session.accept_wording()
 
     async def norm(self, study: str, request: Request) -> Response:
         """Open a norming round."""
