@@ -643,6 +643,6 @@ def test_score_refuses_a_file_of_ratings_as_conversations() -> None:
 def test_judge_plan_without_ratings_names_the_option_for_all() -> None:
     write("chats.jsonl", json.dumps({"id": "c1", "messages": CHAT}) + "\n")
     accord("import", "chats.jsonl")
-    settings = ["--plan", "--set", "models.judge.model=m"]
+    settings = ["--plan", "--set", "models.judge.model=m", "--set", "models.judge.mode=logprobs"]
     assert "no conversation has ratings, so none is judged; use --all" in accord("judge", *settings)
     assert "use --all" not in accord("judge", "--all", *settings)

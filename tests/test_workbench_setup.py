@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from served_workbench import Browser, StartWorkbench, Workbench, chats, open_workbench, rate_all, token
+from test_board_pages import rows
 from test_workbench_pages import strange
 
 from accord.edges import BadInput
@@ -229,8 +230,18 @@ def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
         bench.store.start_run("compare", {}), "done", {"decision": {"text": "use <b>calibration</b>"}}
     )
     page = browser.get("/")
-    assert "calibration" in page and "<b>calibration</b> predicts answers to" in page and "use <b>" not in page
+    assert "calibration" in page and "<b>calibration</b> predicts the main question" in page and "use <b>" not in page
     assert not strange(page)
+
+
+def test_home_draws_the_latest_means_of_scores(workbench: StartWorkbench) -> None:
+    bench = workbench()
+    bench.project.mart.add(rows())
+    browser = bench.browser()
+    page = browser.get("/")
+    trend = json.loads(browser.get("/index.json"))["trend"]
+    assert len(trend["means"]) == 9 and trend["step"] == "day" and trend["summary"].startswith("Mean prediction")
+    assert "<svg" in page and trend["means"][0]["since"] in page and not strange(page)
 
 
 # --- people and studies -----------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
-from accord.edges import MB, AccordError, BadInput, one_line
+from accord.edges import MB, AccordError, BadInput, one_line, write_atomically
 from accord.live import media_type
 from accord.project import (
     MOST_SURVEYED,
@@ -35,6 +36,7 @@ MULTIPART = "multipart/form-data"
 IMPORT = "import"
 Reload = Callable[[], Project]
 """Opens the project again and returns it."""
+_SAVING = Lock()
 _BOUNDARY = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s";,]{1,70}))', re.IGNORECASE)
 _PARAMETER = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -85,7 +87,8 @@ def save_uploads(files: Sequence[UploadedFile], folder: Path) -> list[Path]:
     """
     target = folder / UPLOADS
     target.mkdir(parents=True, exist_ok=True)
-    return [_save(file, target) for file in files]
+    with _SAVING:
+        return [_save(file, target) for file in files]
 
 
 def _save(file: UploadedFile, folder: Path) -> Path:
@@ -94,13 +97,11 @@ def _save(file: UploadedFile, folder: Path) -> Path:
     for number in range(1, 10_000):
         stem, dot, ending = name.partition(".")
         path = folder / (name if number == 1 else f"{stem}-{number}{dot}{ending}")
-        try:
-            with path.open("xb") as written:
-                written.write(file.content)
+        if not path.exists() and not path.is_symlink():
+            write_atomically(path, file.content)
             return path
-        except FileExistsError:
-            if path.is_file() and not path.is_symlink() and path.read_bytes() == file.content:
-                return path
+        if path.is_file() and not path.is_symlink() and path.read_bytes() == file.content:
+            return path
     raise BadInput(f"the folder {UPLOADS} holds too many files named {name}; remove some")
 
 

@@ -20,6 +20,8 @@ from accord.web.context import WorkbenchContext, add_page, is_json
 
 MAX_STEPS = 3
 """Number of next steps on the page."""
+MAX_MOMENTS, MAX_TICKS = 24, 6
+"""Numbers of days or weeks in the chart of scores, and of their dates below it."""
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
@@ -41,17 +43,18 @@ class _HomePages:
             is_single_user = context.accounts.is_single_user
             return context.render("login", None, 401, person=None, key="", is_single_user=is_single_user)
         is_lead = visitor.may("lead")
-        if is_lead and not is_json(request) and not context.project.store.count_conversations():
+        has_data = bool(context.project.config.studies or context.project.store.count_conversations())
+        if is_lead and not has_data and not is_json(request):
             return RedirectResponse("/import", 303)
         studies = [
             self._study(each, visitor) for each in context.sessions.values() if each.is_for(visitor.person) or is_lead
         ]
-        data = {"studies": studies, "broken": context.errors_for(visitor)}
+        data: dict[str, Any] = {"studies": studies, "broken": context.errors_for(visitor)}
         if not is_lead:
             return context.render_or_json(request, "home", visitor, data)
         trend, chart = self._trend()
         evaluator = self._evaluator()
-        steps = self._steps(studies, evaluator, bool(trend))
+        steps = self._steps(studies, evaluator, trend is not None)
         data |= {"evaluator": evaluator, "trend": trend, "next": steps[:MAX_STEPS]}
         return context.render_or_json(request, "dashboard", visitor, data, chart=chart)
 
@@ -95,26 +98,28 @@ class _HomePages:
             "ratings": len(project.rated(project.question.id)),
         }
 
-    def _trend(self) -> tuple[str, Markup | None]:
-        """Return the summary of the board, and its chart of mean scores over time if there are two moments."""
+    def _trend(self) -> tuple[dict[str, Any] | None, Markup | None]:
+        """Return the summary of the board with the latest means, and their chart if there are two; `None` if empty."""
         try:
             found = self.context.board.figures(BoardFilters.from_query("", ()))
         except AccordError as error:
-            return str(error), None
+            return {"summary": str(error), "step": "", "means": []}, None
         if found is None:
-            return "", None
+            return None, None
         scores, figures = found
-        moments = [each for each in figures.time.moments if each.mean.value is not None]
+        moments = [each for each in figures.time.moments if each.mean.value is not None][-MAX_MOMENTS:]
+        means = [{"since": each.since, "mean": str(each.mean), "texts": each.texts} for each in moments]
+        trend = {"summary": figures.summary, "step": figures.time.step, "means": means}
         if len(moments) < 2:
-            return figures.summary, None
+            return trend, None
         places = range(len(moments))
         line = ChartLine(
             places, [moment.mean.value or 0.0 for moment in moments], draws="line points",
             ends=[moment.mean for moment in moments],
         )  # fmt: skip
-        x = Axis("", -0.5, len(moments) - 0.5, labels={at: moments[at].since[5:] for at in places})
-        title = f"Mean score by {figures.time.step}"
-        return figures.summary, line_chart([line], x, Axis("", scores.low, scores.high), title, size=(520, 160))
+        apart = -(-len(moments) // MAX_TICKS)
+        x = Axis("", -0.5, len(moments) - 0.5, labels={at: moments[at].since[5:] for at in places[::apart]})
+        return trend, line_chart([line], x, Axis("", scores.low, scores.high), f"Mean score by {figures.time.step}")
 
     def _steps(
         self, studies: Sequence[Mapping[str, Any]], evaluator: Mapping[str, Any], has_scores: bool
