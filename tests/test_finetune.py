@@ -30,7 +30,7 @@ from accord.embedded.huggingface import open_folder, open_hf
 from accord.finetune import Parts, TrainingSettings, evaluate, examples_of, export, predict, split_by_dialogue, train
 from accord.finetune.data import TOO_LONG, Encoded, TrainingExample, encode
 from accord.finetune.training import TRAINING, Trained
-from accord.methods import IssuePromptBuilder, Verdict, read_verdict
+from accord.methods import IssuePromptBuilder, ReplyVerdict, read_verdict
 from accord.models import (
     MADE,
     Answer,
@@ -275,7 +275,7 @@ def test_answer_parses_to_its_assessment() -> None:
     made = IssueAnnotation(Target("c", 1), issues, 2, "It is { odd }", "somebody")
     [example] = examples_of([(conversation, made)], IssuePromptBuilder(TAXONOMY))
     verdict = read_verdict(example.answer)
-    assert isinstance(verdict, Verdict) and (verdict.score, verdict.comment) == (2, "It is { odd }")
+    assert isinstance(verdict, ReplyVerdict) and (verdict.score, verdict.comment) == (2, "It is { odd }")
     assert [(s.type, s.quote) for s in verdict.issues] == [("Fluency", '"it" is'), ("Other", "")]
     assert example.types == {"Fluency", "Other"} and "Commonsense" in example.prompt and not verdict.losses
     assert "Commonsense" not in SHORT.of_turn(example.sample).messages[0].content

@@ -41,7 +41,7 @@ from accord.methods import (
     CRITICAL,
     NOT_ASSESSED,
     Issues,
-    Verdict,
+    ReplyVerdict,
     assessed,
     issue_table,
     kind_question,
@@ -87,7 +87,7 @@ def truth(made: list[Conversation]) -> list[IssueAnnotation]:
         for place, turn in enumerate(chat.turns):
             if turn.role == "assistant":
                 said = read_verdict(json.dumps(verdict(turn.content)))
-                assert isinstance(said, Verdict)
+                assert isinstance(said, ReplyVerdict)
                 found.append(settled(postprocess(Target(chat.id, place), said, turn.content, SODA, "truth"), SODA))
     return found
 

@@ -20,8 +20,8 @@ from accord.methods import (
     NO_REPLY,
     SHIPPED_SHOTS,
     IssuePromptBuilder,
+    ReplyVerdict,
     Shot,
-    Verdict,
     annotate,
     has_only_people,
     judged_turns,
@@ -173,14 +173,14 @@ def test_losses_are_counted() -> None:
     found = read_verdict(
         says({**BAD, "issues": [*BAD["issues"], "Coherence", {"type": ""}, {"type": "A", "comment": 3}]})
     )  # type: ignore[misc]
-    assert isinstance(found, Verdict) and len(found.issues) == 1 and found.score == 2
+    assert isinstance(found, ReplyVerdict) and len(found.issues) == 1 and found.score == 2
     assert found.losses == (
         "issue is not an object",
         "issue without a type",
         "comment or quote of an issue is not text",
     )
     many = read_verdict(says({**GOOD, "issues": BAD["issues"] * 60}))  # type: ignore[operator]
-    assert isinstance(many, Verdict) and len(many.issues) == 50 and many.losses == ("too many issues",) * 10
+    assert isinstance(many, ReplyVerdict) and len(many.issues) == 50 and many.losses == ("too many issues",) * 10
 
 
 def test_verdicts_of_a_dialogue_are_read_by_their_turn() -> None:
@@ -196,7 +196,7 @@ def test_verdicts_of_a_dialogue_are_read_by_their_turn() -> None:
         }
     )
     found = read_verdicts(text, [1, 3, 5])
-    assert isinstance(found[1], Verdict) and found[1].issues[0].type == "Coherence"
+    assert isinstance(found[1], ReplyVerdict) and found[1].issues[0].type == "Coherence"
     assert found[3] == Failure("no verdict", "no verdict on this turn")
     assert found[5] == Failure("no verdict", "two verdicts on one turn")
     assert read_verdicts(PERFECT, [1]) == {1: Failure("no verdict", "no list of turns")}
@@ -324,7 +324,7 @@ def test_examples_are_shown_and_at_most_five() -> None:
 def made(*types: str) -> list[Issue]:
     verdict = {**BAD, "issues": [{"type": name, "comment": f"about {name}", "quote": ""} for name in types]}
     found = read_verdict(says(verdict))
-    assert isinstance(found, Verdict)
+    assert isinstance(found, ReplyVerdict)
     return list(settled(postprocess(Target("c", 1), found, "reply", SODA, "m"), SODA).issues)
 
 
@@ -337,7 +337,7 @@ def test_kinds_are_mapped_and_keep_their_original_name() -> None:
 def mending(types: list[str], script: object, taxonomy: Taxonomy = SODA) -> tuple[IssueAnnotation, ScriptedModel]:
     verdict = {**BAD, "issues": [{"type": name, "comment": f"about {name}", "quote": ""} for name in types]}
     found = read_verdict(says(verdict))
-    assert isinstance(found, Verdict)
+    assert isinstance(found, ReplyVerdict)
     model = ScriptedModel(script)  # type: ignore[arg-type]
     [done] = run_flow(
         postprocessed([postprocess(Target("c", 1), found, "reply", taxonomy, "m")], IssuePromptBuilder(taxonomy)), model
@@ -526,7 +526,7 @@ def test_examples_are_drawn_from_other_dialogues_by_turns_with_and_without_issue
         for place, turn in enumerate(chat.turns):
             if turn.role == "assistant":
                 found = read_verdict(says(verdict(turn.content)))
-                assert isinstance(found, Verdict)
+                assert isinstance(found, ReplyVerdict)
                 pairs.append((chat, settled(postprocess(Target(chat.id, place), found, turn.content, SODA, "m"), SODA)))
     shots = shots_of(pairs, 4, seed=1)
     assert [bool(shot.verdict["issues"]) for shot in shots] == [True, False, True, False]
@@ -534,7 +534,7 @@ def test_examples_are_drawn_from_other_dialogues_by_turns_with_and_without_issue
     assert all(len(shot.turns) == shot.turn + 1 for shot in shots)
     assert shots_of(pairs, 0) == () and len(shots_of(pairs, 9)) == 5
     assert len(shots_of(pairs[:2], 5)) == 1  # two turns of one dialogue make one example
-    assert all(isinstance(read_verdict(says(dict(shot.verdict))), Verdict) for shot in shots)
+    assert all(isinstance(read_verdict(says(dict(shot.verdict))), ReplyVerdict) for shot in shots)
     made_up = IssueAnnotation(Target("c1", 1), (Issue("Coherence", "x", "never said"),), 2, "no", "m")
     assert verdict_of(made_up)["issues"] == [{"type": "Coherence", "comment": "x", "quote": ""}]
 

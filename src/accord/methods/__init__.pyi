@@ -43,7 +43,7 @@ from .issues.evidence import kind_question as kind_question, LOWEST_SCORE as LOW
 from .issues.evidence import probable as probable, SCORE as SCORE, WHY as WHY, WORST as WORST
 from .issues.issue_prompts import IssuePromptBuilder as IssuePromptBuilder, read_verdict as read_verdict
 from .issues.issue_prompts import read_verdicts as read_verdicts, SHIPPED_SHOTS as SHIPPED_SHOTS, Shot as Shot
-from .issues.issue_prompts import shots_of as shots_of, Verdict as Verdict, verdict_of as verdict_of
+from .issues.issue_prompts import shots_of as shots_of, ReplyVerdict as ReplyVerdict, verdict_of as verdict_of
 from .issues.source import DetectedIssues as DetectedIssues, IssueCounts as IssueCounts, Issues as Issues
 from .issues.source import IssueSettings as IssueSettings, turns_of as turns_of
 from .learned_rubric.assertion_pool import only as only, PrivateNames as PrivateNames, questions_of as questions_of

@@ -16,7 +16,7 @@ from importlib.resources import files
 from accord.methods.issues.issue_prompts import (
     NO_VERDICT,
     IssuePromptBuilder,
-    Verdict,
+    ReplyVerdict,
     read_verdict,
     read_verdicts,
     template,
@@ -121,7 +121,9 @@ def has_only_people(conversation: Conversation) -> bool:
 NO_KIND = "issue outside the taxonomy"
 
 
-def postprocess(target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy, signature: str) -> IssueAnnotation:
+def postprocess(
+    target: Target, verdict: ReplyVerdict, reply: str, taxonomy: Taxonomy, signature: str
+) -> IssueAnnotation:
     """Return an annotation from a verdict, with quotes looked up in `reply`, and kinds resolved by name and alias.
 
     An unknown kind keeps the name that the model wrote.
@@ -225,14 +227,14 @@ def annotate(
     conversation: Conversation, turns: Sequence[int], guidance: IssuePromptBuilder, model: str
 ) -> PromptFlow[list[IssueAnnotation | Unannotated]]:
     """Annotate some turns of a conversation, each given all turns before it; in the order of `turns`."""
-    verdicts: dict[int, Verdict | Failure] = {}
+    verdicts: dict[int, ReplyVerdict | Failure] = {}
     for group, prompt in _groups(conversation, turns, guidance):
         [reply] = yield [prompt]
         verdicts |= dict.fromkeys(group, reply) if isinstance(reply, Failure) else read_verdicts(reply.text, group)
     unread = [
         turn
         for turn in turns
-        if not isinstance(verdicts.get(turn), Verdict) and _reason(verdicts.get(turn)) != OUT_OF_BUDGET
+        if not isinstance(verdicts.get(turn), ReplyVerdict) and _reason(verdicts.get(turn)) != OUT_OF_BUDGET
     ]
     retried = yield from _one_by_one(conversation, unread, guidance)
     for turn, verdict in retried.items():
@@ -245,7 +247,7 @@ def annotate(
             Target(conversation.id, turn), verdict, conversation.turns[turn].content, guidance.taxonomy, signature
         )
         for turn in turns
-        if isinstance(verdict := verdicts[turn], Verdict)
+        if isinstance(verdict := verdicts[turn], ReplyVerdict)
     ]
     assessments = iter((yield from postprocessed(read, guidance)))
     digests = turn_digests(conversation)
@@ -273,7 +275,7 @@ def _groups(
 
 def _one_by_one(
     conversation: Conversation, turns: Sequence[int], guidance: IssuePromptBuilder
-) -> PromptFlow[dict[int, Verdict | Failure]]:
+) -> PromptFlow[dict[int, ReplyVerdict | Failure]]:
     """Return the verdicts of one request per turn, and of a repeated one after a reply with losses."""
     if not turns:
         return {}
@@ -292,21 +294,21 @@ def _one_by_one(
     return verdicts
 
 
-def _verdict(reply: Reply | Failure) -> Verdict | Failure:
+def _verdict(reply: Reply | Failure) -> ReplyVerdict | Failure:
     return reply if isinstance(reply, Failure) else read_verdict(reply.text)
 
 
-def _reason(found: Verdict | Failure | None) -> str | None:
+def _reason(found: ReplyVerdict | Failure | None) -> str | None:
     return found.reason if isinstance(found, Failure) else None
 
 
-def _trouble(found: Verdict | Failure) -> str:
+def _trouble(found: ReplyVerdict | Failure) -> str:
     """Return the reason to repeat a request; empty if the reply is complete."""
     return found.detail if isinstance(found, Failure) else "; ".join(dict.fromkeys(found.losses))
 
 
-def _better(first: Verdict | Failure, second: Verdict | Failure) -> Verdict | Failure:
+def _better(first: ReplyVerdict | Failure, second: ReplyVerdict | Failure) -> ReplyVerdict | Failure:
     """Return the reply with fewer losses; the first one in a tie or without a second verdict."""
     if isinstance(second, Failure):
-        return first if isinstance(first, Verdict) or second.reason == NO_VERDICT else second
+        return first if isinstance(first, ReplyVerdict) or second.reason == NO_VERDICT else second
     return second if isinstance(first, Failure) or len(second.losses) < len(first.losses) else first

@@ -266,7 +266,7 @@ _DIGITS = re.compile(r"\s*([0-9])(?:\.0+)?\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReplyVerdict:
     """A model's verdict on one reply: issues of any type, and in `losses` the reasons for unreadable parts."""
 
     issues: tuple[Issue, ...]
@@ -279,7 +279,7 @@ class _RepeatedKey(ValueError):
     """A JSON object has a key twice."""
 
 
-def read_verdict(text: str) -> Verdict | Failure:
+def read_verdict(text: str) -> ReplyVerdict | Failure:
     """Read the verdict on one reply: `{"issues": [{"type", "comment", "quote"}], "score": 1..5, "comment"}`.
 
     The verdict may be in one code fence, and text may follow it.
@@ -288,14 +288,14 @@ def read_verdict(text: str) -> Verdict | Failure:
     return content if isinstance(content, Failure) else _read(content)
 
 
-def read_verdicts(text: str, turns: Sequence[int]) -> dict[int, Verdict | Failure]:
+def read_verdicts(text: str, turns: Sequence[int]) -> dict[int, ReplyVerdict | Failure]:
     """Read verdicts on several replies, `{"turns": [{"turn": 3, ...}, ...]}`; every turn has an entry."""
     content = _only_object(text)
     entries = content.get("turns") if isinstance(content, dict) else None
     if not isinstance(entries, list):
         reason = content if isinstance(content, Failure) else _unreadable("no list of turns")
         return dict.fromkeys(turns, reason)
-    by_turn: dict[int, Verdict | Failure] = {}
+    by_turn: dict[int, ReplyVerdict | Failure] = {}
     for entry in entries:
         turn = _whole(entry.get("turn")) if isinstance(entry, dict) else None
         if turn in turns and turn is not None:
@@ -332,7 +332,7 @@ def _more(rest: str) -> bool:
     return "{" in rest and ('"score"' in rest or '"issues"' in rest)
 
 
-def _read(content: Mapping[str, Any]) -> Verdict | Failure:
+def _read(content: Mapping[str, Any]) -> ReplyVerdict | Failure:
     score = _score(content.get("score"))
     if score is None:
         return _unreadable("no score" if content.get("score") is None else "score outside 1 to 5")
@@ -346,7 +346,7 @@ def _read(content: Mapping[str, Any]) -> Verdict | Failure:
     if not isinstance(comment, str):
         losses.append("comment is not text")
         comment = ""
-    return Verdict(issues, score, _text(comment), tuple(losses))
+    return ReplyVerdict(issues, score, _text(comment), tuple(losses))
 
 
 def _stated(entries: Sequence[Any], losses: list[str]) -> Iterator[Issue]:
