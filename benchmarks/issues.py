@@ -26,7 +26,7 @@ from issue_finder import dialogues, ratings, verdict, written
 from accord.embedded import is_pulled
 from accord.evidence import EvidenceTable, ask_rubric
 from accord.learning import kinds_of
-from accord.methods import WORST, Verdict, assessed, issue_table, postprocess, read_verdict, settled
+from accord.methods import WORST, ReplyVerdict, assessed, issue_table, postprocess, read_verdict, settled
 from accord.models import Failure, Models, ModelSettings, run
 from accord.project import Project, config_from
 from accord.statistics import Split, fold_of
@@ -218,7 +218,7 @@ def throughput_rows(turns: int) -> list[Row]:
     def ours() -> None:
         for place, text in enumerate(replies):
             found = read_verdict(text)
-            assert isinstance(found, Verdict)
+            assert isinstance(found, ReplyVerdict)
             settled(postprocess(Target("dialogue", place), found, reply, taxonomy, "benchmark"), taxonomy)
 
     def plain() -> None:
@@ -276,7 +276,7 @@ def _assessments(conversation: Conversation, taxonomy: Taxonomy) -> Iterator[Iss
     for place, turn in enumerate(conversation.turns):
         if turn.role == "assistant":
             found = read_verdict(json.dumps(verdict(turn.content)))
-            assert isinstance(found, Verdict)
+            assert isinstance(found, ReplyVerdict)
             yield settled(
                 postprocess(Target(conversation.id, place), found, turn.content, taxonomy, "planted"), taxonomy
             )
