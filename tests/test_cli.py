@@ -395,7 +395,7 @@ def test_one_column_map_serves_conversations_and_labels() -> None:
     columns = ["--columns", "conversation=cid", "--columns", "annotator=who"]
     said = printed("import", "t.csv", "l.csv", *columns, "--format", "table")
     assert "1 conversation imported" in said and "1 label imported" in said
-    assert "no file has a column 'whom'" in refused("import", "t.csv", "--columns", "annotator=whom")
+    assert "unknown column to read as 'annotator': 'whom'" in refused("import", "t.csv", "--columns", "annotator=whom")
     Path("l2.csv").write_text("cid,who,question,value\nx,ann,Quality,2\n")
     found = accord_json("import", "l2.csv", *columns)
     assert found["labels"]["new"] == 1 and found["other_questions"] == {"Quality": 1}
