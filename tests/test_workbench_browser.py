@@ -115,7 +115,7 @@ def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(
         page.goto(f"/in/{bench.keys['ann']}")
         press_until(page, "Tab", "Continue as ann")
         page.wait_for_url("**/")
-        press_until(page, "Tab", "First look")
+        press_until(page, "Tab", "Start: First look")
         for number in range(1, 11):
             at_item(page, number)
             press(page, str(number % 4 + 1), "2")
@@ -414,7 +414,7 @@ def test_without_script_a_study_is_rated_whole(browser: Any, rating: RateIn) -> 
     ):
         save = page.get_by_role("button", name="Save and continue")
         sign_in(page, bench.keys["ann"], "ann")
-        page.get_by_role("link", name="First look", exact=True).click()
+        page.locator("a.primary", has_text="Start").click()
         page.get_by_text("Read on.").wait_for()
         page.get_by_role("link", name="Begin").click()
         page.get_by_label("Poor.").check()
