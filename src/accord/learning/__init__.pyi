@@ -7,7 +7,7 @@ from .auxiliary_questions import other_sheets as other_sheets
 from .baselines import AnnotatorMean as AnnotatorMean, BestColumn as BestColumn, Constant as Constant
 from .baselines import JudgeArgmax as JudgeArgmax, JudgeExpected as JudgeExpected, LowestTurn as LowestTurn
 from .baselines import MeanTurn as MeanTurn, RandomDraw as RandomDraw
-from .calibration import Calibration as Calibration, FEWEST_LABELS as FEWEST_LABELS
+from .calibration import Calibration as Calibration
 from .conformal import band_quantile as band_quantile, bands as bands, groups_needed as groups_needed
 from .cross_validation import Choice as Choice, Experiment as Experiment, Factory as Factory, FoldTask as FoldTask
 from .cross_validation import HeadLearner as HeadLearner, HeldOutAnswers as HeldOutAnswers, level_of as level_of
@@ -41,6 +41,7 @@ from .presets import EvaluatorSettings as EvaluatorSettings, EVIDENCE as EVIDENC
 from .presets import SIMPLE as SIMPLE, SIMPLE_HEADS as SIMPLE_HEADS
 from .rating_layout import GROUP as GROUP, OFFSET as OFFSET, OWN_SLOPE as OWN_SLOPE, RatingLayout as RatingLayout
 from .rating_layout import SLOPE as SLOPE, TEXT as TEXT
+from .simple_models import FEWEST_LABELS as FEWEST_LABELS
 from .simple_models import JudgeMean as JudgeMean, PartialLeastSquares as PartialLeastSquares, PENALTIES as PENALTIES
 from .simple_models import Ridge as Ridge
 from .stacking import shrunk_weights as shrunk_weights

@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable, Ratings
-from accord.learning.answer_model import known_ratings, matrix, sources_of
+from accord.learning.answer_model import judge_columns, known_ratings, matrix, sources_of
 from accord.learning.mixed_model import MixedModel
 from accord.learning.rating_layout import GROUP, OFFSET, TEXT, standardization
+from accord.learning.simple_models import FEWEST_LABELS
 from accord.values import Labels, Question, Target
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-FEWEST_LABELS = 8
 POOL = 1000
 """Largest number of texts to consider; more are thinned evenly."""
 PEOPLE = 50
@@ -139,7 +139,7 @@ def spread_targets(evidence: EvidenceTable, done: Collection[Target], count: int
         count: Number of texts.
     """
     features = evidence.expected()
-    X, is_judge = matrix(features), np.array([column.question is not None for column in features.columns], dtype=bool)
+    X, is_judge = matrix(features), judge_columns(features)
     X = X[:, is_judge] if is_judge.any() else X
     rows = np.array([row for row, target in enumerate(evidence.targets) if target not in set(done)], dtype=np.intp)
     if not len(rows):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -194,6 +194,19 @@ def inner_folds(rated: Ratings, seed: int = 0) -> Indices:
     names = [str(name) for name in (rated.group if len(set(rated.group)) > 1 else rated.text)]
     place = fold_of(names, INNER_FOLDS, seed)
     return np.array([place[name] for name in names], dtype=np.intp)
+
+
+def fold_masks(fold: Indices) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """Yield the training and the test rows of each fold as masks; a single fold is trained and tested on."""
+    folds = np.unique(fold)
+    for label in folds:
+        test = fold == label
+        yield (~test if len(folds) > 1 else test), test
+
+
+def judge_columns(features: EvidenceTable) -> NDArray[np.bool_]:
+    """Return (d,) True for the columns that are a judge's answers."""
+    return np.array([column.question is not None for column in features.columns], dtype=bool)
 
 
 def known_ratings(evidence: EvidenceTable, labels: Labels, question: Question) -> Ratings:

@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, options_of
-from accord.learning.answer_model import AnswerModel, inner_folds, known_ratings, missing_reason, part_arrays, prefixed
+from accord.learning.answer_model import (
+    AnswerModel,
+    inner_folds,
+    judge_columns,
+    known_ratings,
+    missing_reason,
+    part_arrays,
+    prefixed,
+)
 from accord.learning.auxiliary_questions import AuxiliaryQuestions
 from accord.learning.curve_answers import CurveAnswers, CurveSettings
 from accord.learning.head import Head, heads
@@ -22,7 +30,7 @@ from accord.learning.mixed_model import BEST, MixedAnswers
 from accord.learning.multicalibration import JUDGE_VERSION, GroupShifts
 from accord.learning.network_answers import NetworkAnswers, NetworkSettings
 from accord.learning.presets import ABOUT
-from accord.learning.simple_models import SIMPLE_MODELS
+from accord.learning.simple_models import FEWEST_LABELS, SIMPLE_MODELS
 from accord.learning.stacking import CANDIDATES, ConstantAnswers, StackedAnswers, fit_stack, trials_to_json
 from accord.learning.svr import SupportVectorAnswers
 from accord.learning.training_reference import ScaleLevels, TrainingReference
@@ -31,8 +39,6 @@ from accord.version import __version__
 
 Floats = NDArray[np.float64]
 ANSWER_MODELS = ("auto", "constant", "judge", "column", "mixed", "curves", "network", "svr", *SIMPLE_MODELS)
-FEWEST_LABELS = 8
-"""With fewer labels, `auto` is the judge mean."""
 
 
 class Calibration(Head):
@@ -159,11 +165,7 @@ class Calibration(Head):
         return self._set(model, reference, shifts, domain=None)
 
     def _check_enough(self, evidence: EvidenceTable, labels: int) -> None:
-        """Check that the answer model can learn from so many labels.
-
-        Raises:
-            BadInput: It cannot.
-        """
+        """Raise `BadInput` unless the answer model can learn from so many labels."""
         if labels >= FEWEST_LABELS:
             return
         question = self.question.id
@@ -172,7 +174,7 @@ class Calibration(Head):
                 f"{labels} labels on {question!r} have evidence; {self.answer_model} needs at least {FEWEST_LABELS}. "
                 "Import more labels, or use answer_model: auto, which starts from the judge's answers"
             )
-        if not any(column.question is not None for column in evidence.columns):
+        if not judge_columns(evidence).any():
             raise BadInput(
                 f"{labels} labels on {question!r} have evidence and no judge answered; at least {FEWEST_LABELS} labels "
                 "are needed. Rate more (accord serve), or configure a judge under models: and run accord judge"
@@ -185,7 +187,7 @@ class Calibration(Head):
 
         The held-out distributions (n, K) are for each rating's annotator and for a new one.
         """
-        is_judged = any(column.question is not None for column in evidence.columns)
+        is_judged = bool(judge_columns(evidence).any())
         is_enough = len(rated) >= FEWEST_LABELS and (len(set(rated.group)) > 1 or not is_judged)
         if self.answer_model == "auto" and is_enough:
             has_judge = any(column.question == self.question.id for column in evidence.columns)

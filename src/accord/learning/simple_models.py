@@ -20,7 +20,17 @@ from typing import Any, Self
 import numpy as np
 
 from accord.evidence import Arrays, EvidenceTable, Ratings, by_row
-from accord.learning.answer_model import AnswerModel, Floats, Indices, TextMeanModel, matrix, part_arrays, prefixed
+from accord.learning.answer_model import (
+    AnswerModel,
+    Floats,
+    Indices,
+    TextMeanModel,
+    fold_masks,
+    judge_columns,
+    matrix,
+    part_arrays,
+    prefixed,
+)
 from accord.learning.ordinal import OrdinalLink
 from accord.learning.rating_layout import standardization
 from accord.learning.tree_answers import BoostedAnswers, TreeAnswers
@@ -30,8 +40,8 @@ PRIOR_CORRELATION, PRIOR_TEXTS = 0.35, 10
 """Prior of the judge mean: correlation with the ratings, and its weight in texts."""
 PRIOR_RATINGS, PRIOR_SPREAD = 2, 0.25
 """With few labels: weight of the middle of the scale in ratings, and standard deviation of ratings in scale widths."""
-FEWEST_FOR_LINK = 8
-"""With fewer labels the judge mean's spread is not estimated."""
+FEWEST_LABELS = 8
+"""With fewer labels only the judge mean is learned, and its spread is not estimated."""
 PENALTIES = np.logspace(-2, 4, 25)
 """Penalties of ridge regression on standardized columns."""
 
@@ -74,13 +84,12 @@ class LinearModel(TextMeanModel):
     ) -> Floats:
         """Learn from T rated texts."""
         X = matrix(features)[texts]
-        is_judge = np.array([column.question is not None for column in features.columns], dtype=bool)
+        is_judge = judge_columns(features)
         self.used_ = is_judge if self.judge_only and is_judge.any() else np.ones(len(is_judge), dtype=bool)
         held_out = np.empty(len(texts))
-        for label in np.unique(fold):
-            train = fold != label if (fold != label).any() else fold == label
+        for train, test in fold_masks(fold):
             self._fit_part(X[train], mean[train], weight[train])
-            held_out[fold == label] = self._mean(X[fold == label])
+            held_out[test] = self._mean(X[test])
         self._fit_part(X, mean, weight)
         return held_out
 
@@ -140,8 +149,8 @@ class JudgeMean(LinearModel):
         return np.full(Z.shape[1], slope / scale / count)
 
     def fit_predict(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
-        """Learn from the mean rating of each text, or from the prior with fewer than `FEWEST_FOR_LINK` labels."""
-        if len(rated) >= FEWEST_FOR_LINK:
+        """Learn from the mean rating of each text, or from the prior with fewer than `FEWEST_LABELS` labels."""
+        if len(rated) >= FEWEST_LABELS:
             self.ratings_, self.groups_ = len(rated), len(set(rated.group))
             return super().fit_predict(features, rated, labels)
         self.fit(features, rated, labels)
@@ -150,14 +159,14 @@ class JudgeMean(LinearModel):
     def fit(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> None:
         """Learn without predicting the training ratings."""
         self.ratings_, self.groups_ = len(rated), len(set(rated.group))
-        if len(rated) >= FEWEST_FOR_LINK:
+        if len(rated) >= FEWEST_LABELS:
             super().fit(features, rated, labels)
             return
         X, options, steps = matrix(features), rated.options, len(rated.options) - 1
         width = float(np.ptp(options))
         self.people_ = sorted({str(name) for name in rated.annotator})
         self.unit_ = np.array([options[0], width / steps, steps])
-        self.used_ = np.array([column.question is not None for column in features.columns], dtype=bool)
+        self.used_ = judge_columns(features)
         self.mean_, self.scale_ = standardization(X)
         Z = self.standardized(X)
         self.center_ = Z.mean(axis=0)
@@ -172,7 +181,7 @@ class JudgeMean(LinearModel):
     @property
     def caution(self) -> str | None:
         """Warning if the model rests on the prior, or on one group."""
-        if self.ratings_ >= FEWEST_FOR_LINK:
+        if self.ratings_ >= FEWEST_LABELS:
             return None if self.groups_ > 1 else "learned from ratings of one conversation or context"
         if not self.ratings_:
             return "not calibrated: there are no ratings, so only the order of the scores has a meaning"

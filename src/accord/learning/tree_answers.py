@@ -21,6 +21,7 @@ from accord.learning.answer_model import (
     Floats,
     Indices,
     TextMeanModel,
+    fold_masks,
     inner_folds,
     matrix,
     part_arrays,
@@ -31,9 +32,11 @@ from accord.learning.rating_layout import standardization
 from accord.values import Labels
 
 TREES = 60
+"""Number of randomized trees."""
 LEAST_IN_LEAF, MOST_LEAVES = 5, 200
 """Smallest number of texts in a leaf, and largest number of leaves of a tree with leaves of equal size."""
 ROUNDS, DEPTH, LEARNING_RATE = 40, 3, 0.15
+"""Boosting: number of trees of each ensemble, their depth, and the share of each tree that is added."""
 _ROWS_AT_ONCE = 256
 
 
@@ -150,11 +153,10 @@ class TreeAnswers(AnswerModel):
         X, fill = _filled(matrix(features)[texts])
         self.options_, self.people_ = rated.options, sorted({str(name) for name in rated.annotator})
         self.floor_ = 1 / (2 * len(rated) + len(rated.options))
-        held_out, trees, folds = np.empty(share.shape), [], np.unique(fold)
-        for label in folds:
-            train = fold != label if len(folds) > 1 else fold == label
-            forest = _forest(X[train], share[train], weight[train], TREES // len(folds), int(label))
-            held_out[fold == label] = forest.predict(X[fold == label]).reshape(-1, share.shape[1])
+        held_out, trees, count = np.empty(share.shape), [], TREES // len(np.unique(fold))
+        for seed, (train, test) in enumerate(fold_masks(fold)):
+            forest = _forest(X[train], share[train], weight[train], count, seed)
+            held_out[test] = forest.predict(X[test]).reshape(-1, share.shape[1])
             trees += [tree.tree_ for tree in forest.estimators_]
         self.trees_ = TreeEnsemble.of(trees, 1 / len(trees), fill)
         return self._shares(held_out)[place]
@@ -170,6 +172,7 @@ class TreeAnswers(AnswerModel):
         """Learn the share of answers y ≤ k of each text."""
         if getattr(self, "_rated", None) is not rated:
             self.fit_predict(features, rated, labels)
+        del self._rated
 
     def _shares(self, below: Floats) -> Floats:
         """Return (n, K) distributions from the frequencies of y ≤ k (n, K - 1)."""
@@ -221,27 +224,23 @@ class BoostedAnswers(TextMeanModel):
         from sklearn.ensemble import GradientBoostingRegressor
 
         X, fill = _filled(matrix(features)[texts])
-        held_out, trees, folds, levels = np.empty(len(texts)), [], np.unique(fold), []
-        for label in folds:
-            train = fold != label if len(folds) > 1 else fold == label
+        held_out, trees, levels = np.empty(len(texts)), [], []
+        for train, test in fold_masks(fold):
             model = GradientBoostingRegressor(
                 n_estimators=ROUNDS, max_depth=DEPTH, learning_rate=LEARNING_RATE, min_samples_leaf=LEAST_IN_LEAF,
                 subsample=0.7, random_state=0,
             )  # fmt: skip
             model.fit(X[train], mean[train], weight[train])
-            held_out[fold == label] = model.predict(X[fold == label])
+            held_out[test] = model.predict(X[test])
             trees += [tree.tree_ for tree in model.estimators_[:, 0]]
             levels.append(float(np.average(mean[train], weights=weight[train])))
         self.level_ = float(np.mean(levels))
-        self.trees_ = TreeEnsemble.of(trees, LEARNING_RATE / len(folds), fill)
+        self.trees_ = TreeEnsemble.of(trees, LEARNING_RATE / len(levels), fill)
         return held_out
-
-    def _mean(self, X: Floats) -> Floats:
-        return np.asarray(self.level_ + self.trees_.sums(X)[:, 0])
 
     def predict_texts(self, features: EvidenceTable) -> Floats:
         """Return (n,) predicted mean ratings."""
-        return self._mean(matrix(features))
+        return np.asarray(self.level_ + self.trees_.sums(matrix(features))[:, 0])
 
     def contributions(self, features: EvidenceTable) -> Floats:
         """Return (n, d) the contribution of each column to the predicted mean rating."""

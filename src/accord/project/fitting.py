@@ -212,11 +212,6 @@ class _Fit:
         rated = project.rated(evaluator.question.id)
         if not rated and (evaluator.starts_without_labels or not evaluator.head.needs_labels):
             return self._untested(rated)
-        if evaluator.starts_without_labels:
-            train, _ = project.training(evaluator)
-            labels = train.labels.on(evaluator.question.id)
-            if len(labels) < FEWEST_TO_TEST or len({train.group_of(target) for target in labels.targets}) < 2:
-                return self._untested(train.labels)
         return self._with_labels()
 
     def _untested(self, labels: Labels) -> Fitted:
@@ -255,6 +250,10 @@ class _Fit:
             caution = f"{evaluator.question.id!r} has no ratings: labels of issues were learned, scores were not"
             return Fitted(replace(first, other_questions=tuple(others)), labels=rows, cautions=[caution])
         train, groups = project.training(evaluator)
+        given = train.labels.on(evaluator.question.id)
+        is_testable = len(given) >= FEWEST_TO_TEST and len({train.group_of(target) for target in given.targets}) > 1
+        if evaluator.starts_without_labels and not is_testable:
+            return self._untested(train.labels)
         known = project.measure([source for source in evaluator.sources if not learns(source)], train.samples)
         known, train = in_question(known, train)
         side = _held_out_side(evaluator, train)

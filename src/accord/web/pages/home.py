@@ -1,4 +1,4 @@
-"""Home page: for annotators, where they stopped; for leads, the state of the project and what to do next."""
+"""Home page: own progress for annotators; state of the project and next steps for leads."""
 
 from __future__ import annotations
 
