@@ -2,7 +2,7 @@ from .active_learning import spread_targets as spread_targets
 from .active_learning import suggest_labels as suggest_labels
 from .adaptive import AdaptiveRubric as AdaptiveRubric
 from .answer_model import inner_folds as inner_folds, matrix as matrix
-from .auxiliary_questions import AuxiliaryQuestions as AuxiliaryQuestions, FEWEST_SHEETS as FEWEST_SHEETS
+from .auxiliary_questions import AuxiliaryQuestions as AuxiliaryQuestions
 from .auxiliary_questions import other_sheets as other_sheets
 from .baselines import AnnotatorMean as AnnotatorMean, BestColumn as BestColumn, Constant as Constant
 from .baselines import JudgeArgmax as JudgeArgmax, JudgeExpected as JudgeExpected, LowestTurn as LowestTurn
