@@ -15,14 +15,15 @@ from accord.learning import (
     PAPER,
     AuxiliaryQuestions,
     Calibration,
+    NetworkAnswers,
     NetworkSettings,
     answers_to,
     blocks,
     chances,
     inputs,
     other_sheets,
+    sheets_beyond,
 )
-from accord.learning.network_answers import NetworkAnswers, sheets_beyond
 from accord.project import Project, config_from, infer_rubric, survey_files
 from accord.statistics import pearson
 from accord.testing import Planted, planted
