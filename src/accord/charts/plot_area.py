@@ -15,6 +15,7 @@ STYLE = """\
 .chart { display: block; max-width: 100%; height: auto; font: 13px system-ui, sans-serif; }
 .chart.large { min-width: 30rem; }
 .chart text { fill: light-dark(#1a1d21, #e7eaee); }
+.chart .label { paint-order: stroke; stroke: light-dark(#ffffff, #0f1318); stroke-width: 4px; }
 .chart .tick, .chart .axis-title { fill: light-dark(#5b6470, #9aa4b2); font-size: 12px; }
 .chart .axis, .chart .guide { stroke: light-dark(#838c98, #6b7583); }
 .chart .grid { stroke: light-dark(#dfe3e8, #2a323d); }
@@ -60,6 +61,18 @@ def cut_text(text: str, width: float, size: float = TICK) -> str:
     while len(text) > 1 and text_width(text, size) > width:
         text = text[: max(int(len(text) * 0.9) - 1, 0)].rstrip("…") + "…"
     return text
+
+
+def wrap_text(text: str, width: float, size: float = TICK, count: int = 3) -> list[str]:
+    """Return a text in at most `count` lines of a width in pixels; an ellipsis ends a line that is too long."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and len(lines) < count and text_width(longer, size) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return [cut_text(line, width, size) for line in lines]
 
 
 def escape_text(text: str) -> str:
@@ -208,10 +221,10 @@ class PlotArea:
                 last = self.x(value) + text_width(label, TICK) / 2
                 self.outside = max(self.outside, text_width(label, TICK) / 2 - self.x(value))
         if self.across.title:
-            middle = self.left + self.width / 2
-            parts.append(text_of(middle, bottom + self.bottom - 6, self.across.title, "axis-title", "middle"))
             half = text_width(self.across.title, TICK) / 2
-            self.right = max(self.right, half - self.width / 2 + 4)
+            middle = max(self.left + self.width / 2, half)
+            parts.append(text_of(middle, bottom + self.bottom - 6, self.across.title, "axis-title", "middle"))
+            self.right = max(self.right, middle + half - self.left - self.width + 4)
         self.right = max(self.right, last - self.left - self.width + 4)
         return "".join(parts)
 
