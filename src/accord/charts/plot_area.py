@@ -150,7 +150,7 @@ class Axis:
 
     Attributes:
         title: Name and unit.
-        low, high: Ends; `None` fits the data.
+        low, high: Ends; `None` fits the data, rounded outward to a tick, but not beyond `limits`.
         is_share: Ticks are percentages.
         labels: Labels by position, in place of numeric ticks.
     """
@@ -160,6 +160,7 @@ class Axis:
     high: float | None = None
     is_share: bool = False
     labels: Mapping[float, str] = field(default_factory=dict)
+    limits: tuple[float, float] = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -297,15 +298,18 @@ def ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def domain_of(values: Sequence[float], axis: Axis) -> tuple[float, float]:
-    """Return the ends of the axis: the given ones, else those of the data, rounded outward to a tick."""
+    """Return the ends of the axis: the given ones, else those of the data, rounded outward within the limits."""
     low = min(values, default=0.0) if axis.low is None else axis.low
     high = max(values, default=1.0) if axis.high is None else axis.high
     if high - low < 1e-12:
         low, high = (low - 0.5, high + 0.5) if axis.low is None else (low, low + 1.0)
     places = ticks(low, high, 5)
     step = places[1] - places[0] if len(places) > 1 else high - low
-    low = low if axis.low is not None else math.floor(low / step + 1e-9) * step
-    return low, high if axis.high is not None else math.ceil(high / step - 1e-9) * step
+    first, last = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    return (
+        low if axis.low is not None else max(first, min(axis.limits[0], low)),
+        high if axis.high is not None else min(last, max(axis.limits[1], high)),
+    )
 
 
 def _tick_labels(axis: Axis, low: float, high: float, count: int) -> list[tuple[float, str]]:
