@@ -101,8 +101,6 @@ class MetricSettings(GroupSettings):
     names: tuple[Annotated[str, BeforeValidator(metric_name)], ...] = Field(
         default=("lexical",), description="Metrics and groups; `accord plugins` lists them."
     )
-        default=("lexical",), description="Metrics and groups; `accord plugins` lists them."
-    )
 
 
 @sources.register("metrics")
