@@ -96,6 +96,13 @@ def svg_of(content: str, width: int, height: int, **attributes: str) -> Markup:
     return Markup(tag("svg", content, class_=kind, viewBox=box, width=width, height=height, **attributes))
 
 
+def svg_file(chart: Markup) -> str:
+    """Return a chart as the content of an SVG file with its own styles, readable on light and dark pages."""
+    head, _, content = str(chart).partition(">")
+    style = f"<style>:root {{ color-scheme: light dark; }}\n{STYLE}</style>"
+    return f'{head} xmlns="http://www.w3.org/2000/svg">{style}{content}\n'
+
+
 def slanted_text(x: float, y: float, short: str, text: str) -> str:
     """Return a slanted label that ends at a point, with its full text as tooltip."""
     turn = f"rotate(-35 {x:.1f} {y:.1f})"
