@@ -75,6 +75,7 @@ class PartTable:
         statistics: Columns of numbers; the first is the part's main one.
         note: Sentences on reading the table.
         charts: Figures by name, drawn from the rows.
+        headings: Column headings that differ from the names of labels and statistics.
     """
 
     rows: Sequence[Row]
@@ -82,10 +83,12 @@ class PartTable:
     statistics: Sequence[str] = ()
     note: str = ""
     charts: Mapping[str, Markup] = field(default_factory=dict)
+    headings: Mapping[str, str] = field(default_factory=dict)
 
     def header(self) -> list[str]:
         """Return the column names as shown."""
-        return [*self.labels, *self.statistics, *(["published"] if self._is_published() else [])]
+        names = (*self.labels, *self.statistics)
+        return [*(self.headings.get(name, name) for name in names), *(["published"] if self._is_published() else [])]
 
     def lines(self) -> list[list[str]]:
         """Return the cells as text; `published` has the paper's figures in the order of the statistics."""

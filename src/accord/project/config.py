@@ -134,7 +134,8 @@ class Config(_Strict):
     )
     metrics: list[str] = Field(
         default=["lexical"],
-        description="Names of metrics, or of groups of metrics: `lexical`, `bank`, `embedding`, ...",
+        description="Names of metrics, or of groups of metrics: `lexical`, `bank`, `embedding`, ...; "
+        "`ciu: {position: 1.0, effort: paper}` sets terms of CIU.",
     )
     sources: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Settings of evidence sources, by name."
@@ -166,6 +167,15 @@ class Config(_Strict):
     folds: int = Field(default=FOLDS, ge=2, description="Folds of the cross-validation, over groups.")
     seed: int = Field(default=0, description="Seed of folds, resampling and all other random choices.")
     draws: int = Field(default=DRAWS, ge=2, le=100_000, description="Bootstrap samples and permutations.")
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _name_metrics(cls, metrics: Any) -> Any:
+        if not isinstance(metrics, list) or all(isinstance(each, str) and "@" not in each for each in metrics):
+            return metrics
+        from accord.evidence import metric_name  # imported here, so that other projects load no evidence code
+
+        return list(map(metric_name, metrics))
 
     @field_validator("studies", mode="before")
     @classmethod
@@ -441,9 +451,12 @@ def _variable(name: str, where: str) -> str:
 
 def json_schema() -> JsonSchema:
     """Return the JSON Schema of `accord.yaml`, with the settings of every source, for editors."""
-    from accord.evidence import sources
+    from accord.evidence import CIU, sources
 
     schema = Config.model_json_schema()
+    ciu = {"type": "object", "properties": {"ciu": CIU.model_json_schema()}, "required": ["ciu"],
+           "additionalProperties": False}  # fmt: skip
+    schema["properties"]["metrics"]["items"] = {"anyOf": [{"type": "string"}, ciu]}
     schema["properties"]["sources"]["properties"] = {
         name: kind.settings_type.model_json_schema() for name, kind in sources
     }
