@@ -120,15 +120,16 @@ def with_published(rows: Iterable[Row], figures: Mapping[str, Sequence[Any]], st
     return found
 
 
-def interval_chart(rows: Sequence[Row], statistic: str, title: str) -> Markup:
-    """Return a chart of one statistic with its interval for each system."""
+def interval_chart(rows: Sequence[Row], statistic: str, title: str, axis: Axis | None = None) -> Markup:
+    """Return a chart of one statistic with its interval for each system that has it; the default axis fits the data."""
     estimates = [
         ChartRow(
             str(row["system"]), Estimate(row[statistic], row.get(f"{statistic}_low"), row.get(f"{statistic}_high"))
         )
         for row in rows
+        if row.get(statistic) is not None
     ]
-    return interval_plot(estimates, Axis(title), title)
+    return interval_plot(estimates, axis or Axis(title), title)
 
 
 @dataclass(frozen=True)
