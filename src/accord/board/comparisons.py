@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MIN_SHARED_INPUTS = 10
 """Minimum number of common inputs for a paired comparison of two groups."""
+MAX_QUESTION_TEXTS = 100_000
+"""Maximum number of texts, drawn at random, that are compared on other questions."""
 COMPARED: tuple[Dimension, ...] = ("system", "version")
 """Dimensions that are compared by default, the first with two values."""
 
@@ -109,6 +111,7 @@ def question_differences(
     if not others or found.difference.value is None:
         return []
     sides = texts.filter(pl.any_horizontal(_is_group(found.by, name) for name in (found.first, found.second)))
+    sides = sides.sample(min(MAX_QUESTION_TEXTS, len(sides)), seed=0)
     keys = ["conversation", "turn"]
     names = sides.select(keys).lazy()
     rows, _ = reader.mart.read(
