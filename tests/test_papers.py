@@ -36,6 +36,8 @@ def test_a_table_prints_intervals_and_published_figures():
     shown = PartTable(rows, ("system",), ("rmse",))
     assert shown.header() == ["system", "rmse", "published"]
     assert shown.lines() == [["ours", "0.500 [0.400, 0.600]", "0.396"], ["constant", "0.800", "–"]]
+    named = PartTable(rows, ("system",), ("rmse",), headings={"rmse": "RMSE"})
+    assert named.header() == ["system", "RMSE", "published"]
 
 
 def test_one_failing_part_leaves_the_others():
