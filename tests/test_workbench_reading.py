@@ -116,6 +116,31 @@ def test_rows_are_grouped_by_question_and_only_the_main_one_is_unfolded(
     assert "Judge, other questions: 1" in page
 
 
+def test_training_data_is_marked_in_the_transcript_and_the_list(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = reading_project(tmp_path, monkeypatch)
+    fresh = Conversation("fresh", (Turn("user", "Is it new?"), Turn("assistant", "It is new.")))
+    opened.store.add_conversations([fresh])
+    [rated] = opened.store.conversations(["chat-00"])
+    browser = workbench(opened=opened).browser()
+
+    def is_marked(name: str) -> bool:
+        row = read(browser, f"/conversation/{name}.json")["whole"]["questions"][0]["prediction"]
+        page = browser.get(f"/conversation/{name}")
+        mark = "<b>Training data:</b> calibration learned from this conversation, so its scores of it look better"
+        assert (mark in page) == row["in_training"]
+        return mark in page
+
+    assert is_marked("chat-00") and not is_marked("fresh"), "by the evaluator, before any score is saved"
+    score(opened, opened.load(), [rated, fresh], tmp_path / "scores.jsonl")
+    assert is_marked("chat-00") and not is_marked("fresh")
+    rows = json.loads(browser.get("/board/list.json?training=with"))["rows"]
+    assert {row["conversation"]: row["in_training"] for row in rows} == {"chat-00": True, "fresh": False}
+    for cells in browser.get("/board/list?training=with").split("<tr>")[2:]:
+        assert (">training data<" in cells) == ("chat-00" in cells)
+
+
 def test_synthetic_conversation_is_marked(
     workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

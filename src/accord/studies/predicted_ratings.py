@@ -121,7 +121,8 @@ def predict_conversation(project: Project, evaluator: Evaluator, conversation: C
         raise BadInput(f"the evaluator in use compares two conversations ({evaluator.question.id})")
     samples = samples_of(conversation, evaluator.level)
     evidence = project.measure(evaluator.sources, samples)
-    scores = run(Scorer(evaluator).score(samples, evidence), project.stored_models)
+    scorer = Scorer(evaluator)
+    scores = scorer.finish(samples, run(scorer.score(samples, evidence), project.stored_models))
     metrics = _metrics(evidence)
     if evaluator.level != "turn":
         metrics |= _metrics(_measure_turns(project, conversation))

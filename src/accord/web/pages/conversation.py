@@ -92,6 +92,7 @@ class _ConversationPage:
         return self.context.render(
             "conversation", visitor, conversation=conversation, turns=list(_turns(details, predictions)),
             chosen=chosen, back=back_address(back), is_open=open == "all", here=here,
+            trained=_trained(details, predictions),
             whole=_place_details(details, predictions, None, details.scores()), documents=_documents(conversation),
             predictions=predictions, origin=_text_pairs(origin if isinstance(origin, Mapping) else {"origin": origin}),
             metadata=_text_pairs({name: value for name, value in metadata.items() if name != SYNTHETIC}),
@@ -108,6 +109,14 @@ class _ConversationPage:
 
 
 # --- values of the template -----------------------------------------------------------------------------------------
+
+
+def _trained(details: ConversationDetails, predictions: ConversationPredictions) -> list[str]:
+    """Return the evaluators that learned from the conversation: the one in use, or those of saved scores."""
+    if any(row.get("in_training") for row in predictions.scores.values()):
+        return [predictions.evaluator.rpartition(" ")[0]]
+    runs = [run for run in details.runs if any(row["in_training"] for row in run.rows)]
+    return list(dict.fromkeys(f"{run.evaluator or run.command} ({run.started[:10]})" for run in runs))
 
 
 def _turns(details: ConversationDetails, predictions: ConversationPredictions) -> Iterator[dict[str, Any]]:
