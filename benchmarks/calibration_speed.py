@@ -30,7 +30,6 @@ from statistics import median
 import numpy as np
 from eager import seconds_of_a_step
 from harness import Row, chosen, finish, options
-from llm_rubric import load
 from numpy.typing import NDArray
 from scipy import optimize
 
@@ -39,6 +38,7 @@ from accord.learning import Calibration, MixedAnswers, NetworkShape, answers_to,
 from accord.learning.network_grid import Cell, Grid, losses, search
 from accord.learning.network_training import Schedule, Sheets, TrainingJob, train
 from accord.models import RecordedJudge
+from accord.papers.llm_rubric.protocols import load
 from accord.statistics import Clusters, grouped_folds
 from accord.testing import planted
 from accord.values import Labels, Question, load_rubric

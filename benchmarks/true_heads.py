@@ -212,7 +212,7 @@ def context_jump(data: Path, draws: int) -> list[Row]:
 
 def stack(data: Path, draws: int, transfer: bool) -> list[Row]:
     """The default head on LLM-RUBRIC's data."""
-    import llm_rubric as paper
+    from accord.papers.llm_rubric import protocols as paper
 
     synth, real = paper.both(data)
     predict = paper.learned(partial(Calibration, synth.question), transfer)
@@ -232,7 +232,7 @@ def stack(data: Path, draws: int, transfer: bool) -> list[Row]:
 
 def within_annotator(data: Path, draws: int) -> list[Row]:
     """Return the part of the headline correlation that is not due to knowing the annotator or the system."""
-    import llm_rubric as paper
+    from accord.papers.llm_rubric import protocols as paper
 
     synth, _ = paper.both(data)
     repeats = paper.cross_validated(paper.learned(partial(Calibration, synth.question)), synth, fold_seeds(draws))
@@ -251,7 +251,7 @@ def within_annotator(data: Path, draws: int) -> list[Row]:
 
 def worst_system_bias(data: Path, draws: int) -> list[Row]:
     """The default head, with and without shifts by group."""
-    import llm_rubric as paper
+    from accord.papers.llm_rubric import protocols as paper
 
     synth, _ = paper.both(data)
     system = np.array([str(synth.system_of[name]) for name in synth.rated.conversation])

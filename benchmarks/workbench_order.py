@@ -81,7 +81,7 @@ def _planted(levels: bool) -> World:
 
 
 def _synth(data: Path) -> World:
-    import llm_rubric as paper
+    from accord.papers.llm_rubric import protocols as paper
 
     synth, _ = paper.both(data)
     return World(synth.evidence, synth.question, synth.rated, synth.rated.value)

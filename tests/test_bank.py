@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, Turn, embedded
-from accord.edges import MissingExtra
+from accord.edges import BadInput, MissingExtra
 from accord.evidence import (
     BANK,
     CIU,
@@ -29,6 +29,7 @@ from accord.evidence import (
     first_words,
     measure,
     score,
+    signature_of,
     stems,
     tokens,
     turn_metrics,
@@ -36,6 +37,7 @@ from accord.evidence import (
 )
 from accord.evidence.bank import reply_metrics as similarity
 from accord.formats import read
+from accord.project import config_from
 from accord.statistics import STATISTICS, Paired
 from accord.values import Sample
 
@@ -82,13 +84,57 @@ def test_ciu_is_equation_1() -> None:
         return total - effort * len(reply.tokens)
 
     for g, effort, frequency, beta in ((0, 0, True, 0), (1, 0.005, True, 0), (0.5, 0, False, 0), (0, 0, True, 0.25)):
-        found = CIU(g, frequency, effort, beta)(reply, history, sources)
+        found = CIU(position=g, frequency=frequency, effort=effort, unsupported=beta)(reply, history, sources)
         assert found == pytest.approx(by_hand(g, effort, frequency, beta))
     assert CIU()(reply, history, []) is None
     two = [ParsedDocument("Nothing of that."), *sources]
     assert CIU()(reply, history, two) == CIU()(reply, history, sources), "the best document counts"
     persona = [ParsedDocument("your persona: " + FACT)]
     assert CIU()(reply, history, persona) == CIU()(reply, history, sources)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"ciu": {"position": 1.0, "effort": "paper", "frequency": False, "phrases": False}},
+         "ciu@position=1,frequency=false,effort=0.005"),
+        ("ciu@effort=paper, position=1.0", "ciu@position=1,effort=0.005"),
+        ({"ciu": {"phrases": True}}, "ciu@phrases=true"),
+        ({"ciu": {"position": 0}}, "ciu"),
+        ("ciu-paper", "ciu-paper"),
+    ],
+)  # fmt: skip
+def test_settings_of_ciu_are_part_of_its_name_and_signature(given: object, name: str) -> None:
+    [named] = config_from({"metrics": [given]}).metrics
+    assert named == name and f"name:{name}" in str(signature_of(named))
+    history, sources = after(("user", "What do herons eat?"))
+    by_hand = turn_metrics.get(named)(ParsedText("Herons eat fish"), history, sources)
+    chat = Conversation("c", (Turn("user", "What do herons eat?"), Turn("assistant", "Herons eat fish")),
+                        (Document(FACT),))  # fmt: skip
+    assert measure([Sample(chat, 1)], [given]).values[0, 0] == by_hand  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ciu": {"positon": 1}}, "metrics: metric ciu: unknown key 'positon'. Did you mean 'position'?"),
+        ({"ciu": {"position": 2}}, "position: Input should be less than or equal to 1, got 2"),
+        ("ciu@effort=-1", "effort: Input should be greater than or equal to 0"),
+        ({"words": {"position": 1}}, "a metric is a name, or `ciu: {SETTING: VALUE}`, got {'words'"),
+        (3, "a metric is a name"),
+    ],
+)
+def test_wrong_settings_of_a_metric_are_refused(given: object, said: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(said)):
+        config_from({"metrics": [given]})
+
+
+def test_rake_keeps_a_third_as_many_phrases_as_content_words() -> None:
+    document = ParsedDocument("Long blue legged birds eat fish. Frogs, and fish of the big rivers.")
+    # 9 words, 3 phrases: the first (its words have degree / frequency 6 and 7/2), big river (4), fish (7/2); frog has 1
+    assert document.phrase_content == {"long", "blue", "leg", "bird", "eat", "fish", "big", "river"}
+    reply, history = ParsedText("Frogs eat fish in rivers"), TurnHistory()
+    assert CIU()(reply, history, [document]) == 4 and CIU(phrases=True)(reply, history, [document]) == 3
 
 
 def test_overlap_novelty_and_length() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from accord.methods import RubricPromptBuilder
 from accord.models import ScriptedModel, run_flow
+from accord.papers import StudyInput, open_paper
+from accord.papers.llm_rubric import protocols
 from accord.values import AssertionReason, Polarity
 
 ROOT = Path(__file__).parents[1]
@@ -19,7 +21,7 @@ HELPERS = {
     "adoror_planted", "adoror_prefixes", "adoror_systems", "board_scores",
     "ciu_selection", "ciu_tables", "eager", "harness", "wording",
     "hostile",
-    "llm_rubric_paper", "llm_rubric_people", "load", "rated", "rubicon_baselines", "rubicon_planted",
+    "load", "rated", "rubicon_baselines", "rubicon_planted",
     "rubicon_recorded", "scale_live", "scale_scoring", "scale_store",
     "true_heads", "true_labels", "true_shared", "true_texts", "true_watch", "workbench_order",
 }  # fmt: skip
@@ -124,11 +126,9 @@ def test_scripts_of_other_processes_import_names_of_this_release():
 
 
 @needs_data
-def test_the_comparable_rows_are_those_of_the_manifest(load):
-    llm_rubric = load("llm_rubric")
-    folder, rubric = Path(DATA), llm_rubric.load_rubric("llm-rubric")
-    judge = llm_rubric.RecordedJudge.read([folder / "llm_rubric_synth"])
-    llm_rubric.check_manifest(llm_rubric.load(folder, "llm_rubric_synth", rubric, judge))
+def test_the_comparable_rows_are_those_of_the_manifest():
+    synth, _ = protocols.both(Path(DATA))
+    protocols.check_manifest(synth)
 
 
 @needs_data
@@ -145,14 +145,13 @@ def test_a_fold_of_topical_usr_has_a_source_and_two_sides(load):
 
 
 @needs_data
-def test_the_papers_table_of_means_per_system_and_question_is_that_of_its_data(load):
-    load("llm_rubric")
-    rows = {
-        (row["dataset"], row["system"], row["question"]): row for row in load("llm_rubric_people").means(Path(DATA))
-    }
+def test_the_papers_table_of_means_per_system_and_question_is_that_of_its_data():
+    table = open_paper("llm-rubric").parts[5].on_data(StudyInput(Path(DATA)))
+    rows = {(row["dataset"], row["system"], row["question"]): row for row in table.rows}
     paper = {"DS1": (3.329, 3.473, 3.552), "DS2": (3.197, 3.436, 3.295), "DS3": (3.066, 3.473, 3.500)}
     for system, figures in paper.items():
         found = [rows["llm_rubric_real", system, question] for question in ("Q1", "Q6", "Q7")]
         assert [row["mean"] for row in found] == pytest.approx(figures, abs=2e-3)
+        assert [row["mean_published"] for row in found] == list(figures)
         assert all(0.1 < row["mean_high"] - row["mean"] < 0.26 for row in found), "the paper says .24"
     assert "mean_low" not in rows["llm_rubric_synth", "DS1", "Q2"], "all answers are equal"

@@ -9,13 +9,25 @@ import numpy as np
 import pytest
 from synthetic_corpus import planted_thumbs
 
-from accord import Conversation, Evaluator, Label, Labels, Score, Target, Turn, load_evaluator
+from accord import Conversation, Evaluator, Label, Labels, Score, Target, Turn, load_evaluator, read_labels
 from accord.evidence import ratings
-from accord.learning import PAPER, AuxiliaryQuestions, Calibration, answers_to, other_sheets
-from accord.project import Project, config_from
+from accord.learning import (
+    PAPER,
+    AuxiliaryQuestions,
+    Calibration,
+    NetworkAnswers,
+    NetworkSettings,
+    answers_to,
+    blocks,
+    chances,
+    inputs,
+    other_sheets,
+    sheets_beyond,
+)
+from accord.project import Project, config_from, infer_rubric, survey_files
 from accord.statistics import pearson
 from accord.testing import Planted, planted
-from accord.values import Question, Rubric, Scale
+from accord.values import Question, Rubric, Scale, ScaleKind
 
 
 def r_of(head: Calibration, corpus: Planted, labels: Labels, tested: Labels) -> float:
@@ -94,7 +106,7 @@ def test_other_questions_are_described_and_saved(tmp_path: Path) -> None:
             assert len(first) == 20 and first == pytest.approx(then)
 
 
-def test_few_sheets_names_and_comparisons_are_ignored() -> None:
+def test_few_answers_names_and_comparisons_add_no_column() -> None:
     corpus, _ = planted_thumbs(conversations=200, users=60)
     main, thumbs = corpus.labels.on("main"), corpus.labels.on("thumb")
     strange = [
@@ -107,9 +119,32 @@ def test_few_sheets_names_and_comparisons_are_ignored() -> None:
     for case in strange:
         found, table = AuxiliaryQuestions.learn(corpus.evidence, Labels([*main, *case]), "main")
         assert found is None and table is corpus.evidence
+    few = [*thumbs[:5], *(Label(label.target, "thumb", label.annotator, place % 2) for place, label in enumerate(main))]
+    found, _ = AuxiliaryQuestions.learn(corpus.evidence, Labels([*main, *few]), "main")
+    assert found is not None and found.sheets == {"thumb": 5}, "answers beside a main rating count too"
+
+
+def test_users_who_did_not_click_have_no_answer(tmp_path: Path) -> None:
+    file = tmp_path / "thumbs.csv"
+    clicks = ["up", "down", "no click", "", "No feedback"]
+    rows = [f"c{place},user-{place},thumb,{click}" for place, click in enumerate(clicks)]
+    file.write_text("\n".join(["conversation,annotator,question,value", *rows]) + "\n")
+    inferred = infer_rubric(survey_files([str(file)]).questions.values(), None).rubric
+    assert inferred.main_question.scale.kind is ScaleKind.BINARY
+    values = {label.annotator: label.value for label in read_labels(file, inferred)}
+    assert values.pop("user-0") == 1 and values.pop("user-1") == 0
+    assert set(values.values()) <= {None}, "missing, not negative"
+
+
+def test_every_sheet_is_trained_on_also_a_single_one() -> None:
+    corpus, _ = planted_thumbs(conversations=200, users=60)
+    main, thumbs = corpus.labels.on("main"), corpus.labels.on("thumb")
     everything = Labels([*main, *thumbs, *(replace(x, question="issue:rude") for x in thumbs)])
     assert set(other_sheets(everything, main)) == {label.target for label in thumbs}
-    assert not other_sheets(everything, main, {"thumb"}) and not other_sheets(Labels([*main, *thumbs[:19]]), main)
+    for one in (thumbs[0], replace(thumbs[0], value="good")):
+        assert other_sheets(Labels([*main, one]), main) == [one.target]
+    assert not other_sheets(everything, main, {"thumb"})
+    assert not other_sheets(Labels([*main, replace(thumbs[0], value=None)]), main), "no click is no answer"
     of_turns = Labels(replace(label, target=Target(label.target.conversation, 1)) for label in thumbs)
     assert not other_sheets(Labels([*main, *of_turns]), main), "turns and conversations are rated separately"
 
@@ -148,15 +183,90 @@ def test_project_learns_from_thumbs_on_unrated_conversations(tmp_path: Path) -> 
         assert project.insights(fitted).curve[-1].labels == pytest.approx(20)
 
 
-def test_network_receives_sheets_without_a_main_rating() -> None:
+def test_network_receives_every_answer() -> None:
     corpus = planted(conversations=10, annotators=2, share=1.0)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
-    first = corpus.evidence.targets[0]
-    more = Labels([*corpus.labels, Label(first, "thumb", "u", 1), Label(first, "thumb", "p0", 0)])
-    answers, options = answers_to(rated, more, [(first, "u")])
-    assert answers.shape == (21, 2) and options == (4, 2)
-    assert answers[-1].tolist() == [-1, 1] and (answers[:-1, 0] == rated.answer).all()
-    assert answers[:, 1].tolist().count(-1) == 19
+    first, second = corpus.evidence.targets[:2]
+    more = Labels([
+        *corpus.labels, Label(first, "thumb", "u", 1), Label(first, "thumb", "p0", 0),
+        Label(second, "thumb", "p1", 1), Label(second, "thumb", "p1", 0),
+        Label(second, "thumb", "v", None), Label(Target("elsewhere"), "thumb", "w", 1),
+    ])  # fmt: skip
+    beyond = sheets_beyond(corpus.evidence, rated, more)
+    assert beyond == [(first, "u"), (second, "p1")], "the second answer of p1 has no main rating"
+    answers, options = answers_to(rated, more, beyond)
+    assert answers.shape == (22, 2) and options == (4, 2)
+    assert answers[-2:].tolist() == [[-1, 1], [-1, 0]] and (answers[:-2, 0] == rated.answer).all()
+    assert answers[:, 1].tolist().count(-1) == 18
+
+
+@pytest.mark.slow
+def test_pretraining_learns_from_every_answer() -> None:
+    training = pytest.importorskip("accord.learning.network_training")
+    corpus = planted(conversations=12, annotators=2, share=1.0)
+    t, main = corpus.evidence.targets, [*corpus.labels]
+    # Two annotators answered both questions on two texts; a user answered the other question alone, once.
+    beside = [Label(t[0], "thumb", "p0", 0), Label(t[1], "thumb", "p1", 1)]
+    alone = Label(t[2], "thumb", "user", 1)
+    settings = {**vars(PAPER), "hidden": (4, 3), "rate": 0.01, "pretrain": 3, "finetune": 1}
+    seen = []
+
+    def weights(labels: list[Label]) -> np.ndarray:
+        model = NetworkAnswers(NetworkSettings.of(settings))
+        evidence = model.prepare(corpus.evidence)
+        rated = ratings(evidence, Labels(main), corpus.question)
+        model.cross_predict(lambda: model, evidence, rated, Labels(labels))
+        sheets, shape = model._sheets, model.shape_
+        everything = np.ones(len(sheets.annotator), dtype=bool)
+        tables, width = training.tables(sheets, shape.widest), sheets.blocks
+        rows = blocks(sheets.annotator, width, np.flatnonzero(everything))
+        x = inputs(np, *(np.asarray(tables[name])[rows] for name in ("values", "present")), tables["group"])
+        start = training.initial(shape, training.jax.random.key(0))
+        allowed = np.append(everything, np.zeros(len(tables["answers"]) - len(everything), dtype=bool))
+        total, count = training.total_surprise(shape, tables, start, x, rows, allowed)
+        chance = chances(np, shape, jax_free(start), np.asarray(x))
+        answered = np.asarray(tables["answers"])[rows]
+        assert float(total) == pytest.approx(-np.log((chance * answered).sum(-1)[answered.sum(-1) > 0]).sum(), rel=1e-4)
+        seen.append(int(count))
+        model.fit(evidence, rated, Labels(labels))
+        return np.asarray(model.members_[0]["W1"]["shared"])
+
+    with_all, with_one, flipped = (
+        weights([*main, *beside, *rest]) for rest in ([alone], [], [replace(alone, value=0)])
+    )
+    assert seen == [24 + 3, 24 + 2, 24 + 3], "eq. 1 sums over every answer"
+    assert not np.allclose(with_all, with_one) and not np.allclose(with_all, flipped)
+
+
+def jax_free(parameters: dict[str, dict[str, object]]) -> dict[str, dict[str, np.ndarray]]:
+    return {layer: {part: np.asarray(array) for part, array in parts.items()} for layer, parts in parameters.items()}
+
+
+@pytest.mark.slow
+def test_users_with_thumbs_alone_have_no_weights_of_their_own() -> None:
+    training = pytest.importorskip("accord.learning.network_training")
+    corpus, _ = planted_thumbs(users=30, conversations=100)
+    settings = {**vars(PAPER), "hidden": (4, 3), "rate": 0.01, "pretrain": 3, "finetune": 1}
+
+    def network(labels: Labels) -> NetworkAnswers:
+        model = NetworkAnswers(NetworkSettings.of(settings))
+        evidence = model.prepare(corpus.evidence)
+        rated = ratings(evidence, labels, corpus.question)
+        model.cross_predict(lambda: model, evidence, rated, labels)
+        return model
+
+    one = network(corpus.labels)
+    same = network(Labels(replace(x, annotator="one user") if x.question == "thumb" else x for x in corpus.labels))
+    assert one.shape_.annotators == 3 and one.annotators == ["p0", "p1", "p2"]
+    sheets = one._sheets
+    counts = np.bincount(sheets.annotator)
+    assert counts.sum() == 50 + 150 and counts[3:].max() == counts[:3].max(), "blocks of equal size"
+    terms = training.Schedule(3, 1, None, 0.0, False)
+    job = training.TrainingJob(np.ones(200, dtype=bool), 0.01, 0.0, 0.0, 0)
+    [first], [then] = (training.train(one.shape_, each._sheets, terms, [job]) for each in (one, same))
+    assert first["W1"]["own"].shape[0] == 3
+    for layer in first:
+        assert first[layer]["own"] == pytest.approx(then[layer]["own"], abs=1e-5), "it does not matter which user"
 
 
 @pytest.mark.slow

@@ -35,6 +35,7 @@ PANELS = {
     "Learn": ("judge", "fit", "compare", "report", "gate", "estimate", "synth", "issues", "models", "finetune"),
     "Rate": ("serve", "users", "label", "validate"),
     "Operate": ("score", "scores", "follow", "watch", "board", "store"),
+    "Research": ("paper",),
 }
 """Commands by the heading under which `accord --help` lists them."""
 

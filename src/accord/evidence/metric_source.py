@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import Field, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter
 
+from accord.edges import BadInput, one_line, validate
 from accord.evidence.bank import ruber
 from accord.evidence.bank.reply_features import TurnMetric, parsed_document, turn_metrics
-from accord.evidence.bank.reply_metrics import BANK, BERTSCORE, EMBEDDING, REFERENCE
+from accord.evidence.bank.reply_metrics import BANK, BERTSCORE, CIU, EMBEDDING, REFERENCE
 from accord.evidence.bank.session import LEXICAL, NOTHING, WORDLESS, LexicalMetric, Metric, MetricSession, metrics
 from accord.evidence.bank.words import (
     ENGLISH,
@@ -60,6 +61,22 @@ GROUPS = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference":
 """Groups of metrics; `GROUP@EMBEDDER` is a group with another embedder."""
 
 
+def metric_name(given: Any) -> str:
+    """Return the name of a metric as it stands in `metrics:`; `ciu: {SETTING: VALUE}` becomes `ciu@SETTING=VALUE,...`.
+
+    Raises:
+        ValueError: The settings are invalid, or the metric has none.
+    """
+    try:
+        if isinstance(given, str):
+            return CIU.parsed(given.removeprefix("ciu@")).name if given.startswith("ciu@") else given
+        if isinstance(given, Mapping) and list(given) == ["ciu"]:
+            return validate(CIU, given["ciu"], "metric ciu").name
+    except BadInput as error:
+        raise ValueError(str(error)) from None
+    raise ValueError(f"a metric is a name, or `ciu: {{SETTING: VALUE}}`, got {one_line(repr(given), 60)}")
+
+
 def metric_names(named: Iterable[str]) -> list[str]:
     """Return metric names, with groups expanded."""
     names: dict[str, None] = {}
@@ -81,7 +98,9 @@ class GroupSettings(SourceSettings):
 class MetricSettings(GroupSettings):
     """Settings of the source `metrics`."""
 
-    names: tuple[str, ...] = Field(default=("lexical",), description="Metrics and groups; `accord plugins` lists them.")
+    names: tuple[Annotated[str, BeforeValidator(metric_name)], ...] = Field(
+        default=("lexical",), description="Metrics and groups; `accord plugins` lists them."
+    )
 
 
 @sources.register("metrics")

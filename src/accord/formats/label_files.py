@@ -40,7 +40,9 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "against_turn": (),
     "time": ("rated_at", "timestamp", "created_at"),
 }  # fmt: skip
-NOT_APPLICABLE = {"na", "n/a", "not applicable", "none", "null", "nan", "-"}
+NO_CLICK = {"no click", "no_click", "not clicked", "no feedback", "no_feedback", "no vote", "no_vote"}
+"""Texts of a user who answered nothing: missing, not negative."""
+NOT_APPLICABLE = {"na", "n/a", "not applicable", "none", "null", "nan", "-"} | NO_CLICK
 _TEXTS = {name for ours in ("content", "prompt", "response") for name in (ours, *OF_TEXT[ours])} - {
     "value", "question", "answer", "from", "message",
 }  # fmt: skip

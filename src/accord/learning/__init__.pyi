@@ -2,7 +2,7 @@ from .active_learning import spread_targets as spread_targets
 from .active_learning import suggest_labels as suggest_labels
 from .adaptive import AdaptiveRubric as AdaptiveRubric
 from .answer_model import inner_folds as inner_folds, matrix as matrix
-from .auxiliary_questions import AuxiliaryQuestions as AuxiliaryQuestions, FEWEST_SHEETS as FEWEST_SHEETS
+from .auxiliary_questions import AuxiliaryQuestions as AuxiliaryQuestions
 from .auxiliary_questions import other_sheets as other_sheets
 from .baselines import AnnotatorMean as AnnotatorMean, BestColumn as BestColumn, Constant as Constant
 from .baselines import JudgeArgmax as JudgeArgmax, JudgeExpected as JudgeExpected, LowestTurn as LowestTurn
@@ -33,7 +33,8 @@ from .mixed_model import MixedAnswers as MixedAnswers, MixedModel as MixedModel
 from .moe_ciu import ExpertParameters as ExpertParameters, parts as parts
 from .network import blocks as blocks, chances as chances, inputs as inputs, NetworkShape as NetworkShape
 from .network import predict as predict
-from .network_answers import answers_to as answers_to, NetworkSettings as NetworkSettings, PAPER as PAPER
+from .network_answers import answers_to as answers_to, NetworkAnswers as NetworkAnswers
+from .network_answers import NetworkSettings as NetworkSettings, PAPER as PAPER, sheets_beyond as sheets_beyond
 from .ordinal import OrdinalLink as OrdinalLink
 from .panel import predict_panel as predict_panel, RULES as RULES
 from .plausibility_gate import fakes as fakes, KINDS as KINDS, Plausibility as Plausibility

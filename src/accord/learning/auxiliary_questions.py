@@ -26,8 +26,8 @@ from accord.values import ISSUE, Label, Labels, Target
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-FEWEST_SHEETS = 20
-"""Smallest number of sheets without a main rating for a question to be used."""
+FEWEST_ANSWERS = 20
+"""Smallest number of answers, with or without a main rating, from which a question is predicted. Fewer lowered r."""
 SOURCE = "other questions"
 """Source name of the added columns."""
 
@@ -61,11 +61,12 @@ class AuxiliaryQuestions:
         features = evidence.expected()
         X, source = matrix(features), sources_of(features.columns)
         groups = np.array([str(labels.group_of(target)) for target in features.targets], dtype=object)
+        raters = {str(label.annotator) for label in labels.on(main)}
         sheets, models, held_out = {}, [], []
         for name, count in _alone(features, labels, main).items():
-            answers = _Answers.of(features, labels, name, groups)
+            answers = _Answers.of(features, labels.on(name), raters, groups)
             place = fold_of(answers.group, INNER_FOLDS)
-            if count < FEWEST_SHEETS or len(place) < 2 or not X.shape[1]:
+            if not count or len(answers.row) < FEWEST_ANSWERS or len(place) < 2 or not X.shape[1]:
                 continue
             fold = np.array([place.get(group, -1) for group in groups], dtype=np.intp)
             whole = answers.fitted(X, np.arange(len(answers.row)), source)
@@ -123,7 +124,10 @@ class AuxiliaryQuestions:
 
 @dataclass(frozen=True)
 class _Answers:
-    """n answers to one question: (n,) values, evidence rows, annotators, texts and groups."""
+    """n answers to one question: (n,) values, evidence rows, annotators, texts and groups.
+
+    Annotators without a main rating share one name, because they get no terms of their own (footnote 26).
+    """
 
     value: Floats
     row: Indices
@@ -132,20 +136,23 @@ class _Answers:
     group: NDArray[np.object_]
 
     @classmethod
-    def of(cls, features: EvidenceTable, labels: Labels, question: str, groups: NDArray[np.object_]) -> _Answers:
-        given = _answers(features, labels.on(question))
+    def of(
+        cls, features: EvidenceTable, labels: Labels, raters: Collection[str], groups: NDArray[np.object_]
+    ) -> _Answers:
+        given = _answers(features, labels)
         row = features.rows_of(label.target for label in given)
         return cls(
             np.array([label.value for label in given], dtype=float),
             row,
-            np.array([str(label.annotator) for label in given], dtype=object),
+            np.array([label.annotator if str(label.annotator) in raters else "" for label in given], dtype=object),
             np.array([str(label.target) for label in given], dtype=object),
             groups[row],
         )
 
     def fitted(self, X: Floats, kept: Indices, source: Sequence[str]) -> MixedModel:
+        annotator = self.annotator[kept] if (self.annotator[kept] != "").any() else None
         return MixedModel(own_slopes=False).fit(
-            X[self.row[kept]], self.value[kept], self.annotator[kept], self.text[kept], self.group[kept], source
+            X[self.row[kept]], self.value[kept], annotator, self.text[kept], self.group[kept], source
         )
 
 
@@ -159,13 +166,12 @@ def other_sheets(labels: Labels, rated: Labels, without: Collection[str] = ()) -
     """
     rows = {(label.target, label.annotator) for label in rated}
     levels, mains = {label.target.turn is None for label in rated}, {label.question for label in rated}
-    counts: dict[str, list[Target]] = {}
-    for label in labels:
-        is_other = label.question not in mains | {*without} and not label.question.startswith(ISSUE)
-        is_alone = (label.target, label.annotator) not in rows and (label.target.turn is None) in levels
-        if is_other and is_alone and _is_number(label):
-            counts.setdefault(label.question, []).append(label.target)
-    return [target for targets in counts.values() if len(targets) >= FEWEST_SHEETS for target in targets]
+    return list(dict.fromkeys(
+        label.target for label in labels
+        if label.question not in mains | {*without} and not label.question.startswith(ISSUE)
+        and label.value is not None and label.against is None
+        and (label.target, label.annotator) not in rows and (label.target.turn is None) in levels
+    ))  # fmt: skip
 
 
 def _has_evidence(features: EvidenceTable) -> NDArray[np.bool_]:

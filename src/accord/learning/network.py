@@ -24,7 +24,10 @@ Indices = NDArray[np.intp]
 Array = Any
 """Array of `xp`."""
 Parameters = dict[str, dict[str, Array]]
-"""`shared` (…) and `own` (A, …) weights by layer: W of eq. 3 to 5, and each annotator's Wᵃ."""
+"""`shared` (…) and `own` (A, …) weights by layer: W of eq. 3 to 5, and each annotator's Wᵃ.
+
+Blocks of rows after the first A have no weights of their own: Wᵃ = 0 (footnote 26).
+"""
 
 _FAR = 1e4
 _LARGEST = 80.0
@@ -85,13 +88,13 @@ def inputs(xp: Any, values: Array, present: Array, group: Array) -> Array:
 
 
 def chances(xp: Any, shape: NetworkShape, parameters: Parameters, x: Array) -> Array:
-    """Return (A, c, Q, K) p̂_a of every question's options, 0 for padding.
+    """Return (B, c, Q, K) p̂_a of every question's options, 0 for padding.
 
     Args:
         xp: `numpy` or `jax.numpy`.
         shape: Dimensions of the network.
         parameters: Layers of the network.
-        x: (A, c, d) inputs of each annotator's rows.
+        x: (B, c, d) inputs of each annotator's rows, B ≥ A; the blocks after A belong to no annotator.
     """
     z1 = _sigmoid(xp, _layer(xp, parameters["W1"], x))
     z2 = _sigmoid(xp, _layer(xp, parameters["W2"], z1))
@@ -99,7 +102,7 @@ def chances(xp: Any, shape: NetworkShape, parameters: Parameters, x: Array) -> A
     allowed = np.arange(shape.widest) < np.array(shape.options)[:, None]
     if shape.head == "softmax":
         return _softmax(xp, xp.where(allowed, outputs, -_FAR))
-    return _cut(xp, outputs, _thresholds(xp, parameters["cuts"]), allowed)
+    return _cut(xp, outputs, _thresholds(xp, parameters["cuts"], len(x)), allowed)
 
 
 def main_alone(shape: NetworkShape, parameters: Parameters) -> tuple[NetworkShape, Parameters]:
@@ -116,7 +119,14 @@ def main_alone(shape: NetworkShape, parameters: Parameters) -> tuple[NetworkShap
 def _layer(xp: Any, weights: dict[str, Array], z: Array) -> Array:
     """Return (W + Wᵃ)[1; z] for each annotator's rows."""
     with_one = xp.concatenate([xp.ones_like(z[..., :1]), z], axis=-1)
-    return with_one @ (weights["shared"] + weights["own"])
+    return with_one @ (weights["shared"] + _own(xp, weights["own"], len(z)))
+
+
+def _own(xp: Any, own: Array, count: int) -> Array:
+    """Return (count, …) the own weights of each block of rows, 0 after the last annotator."""
+    if count <= len(own):
+        return own
+    return xp.concatenate([own, xp.zeros((count - len(own), *own.shape[1:]), dtype=own.dtype)])
 
 
 def _sigmoid(xp: Any, z: Array) -> Array:
@@ -129,9 +139,9 @@ def _softmax(xp: Any, outputs: Array) -> Array:
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def _thresholds(xp: Any, cuts: dict[str, Array]) -> Array:
-    """Return (A, Q, K-1) rising thresholds; each step after the first is exponentiated."""
-    steps = cuts["shared"] + cuts["own"]
+def _thresholds(xp: Any, cuts: dict[str, Array], count: int) -> Array:
+    """Return (count, Q, K-1) rising thresholds; each step after the first is exponentiated."""
+    steps = cuts["shared"] + _own(xp, cuts["own"], count)
     return xp.cumsum(xp.concatenate([steps[..., :1], xp.exp(steps[..., 1:])], axis=-1), axis=-1)
 
 

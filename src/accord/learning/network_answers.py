@@ -6,7 +6,7 @@ Each question is a task: an annotator's answers to other questions are learned t
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -38,34 +38,24 @@ def answers_to(
     """Return every question's answers on the sheets of the main ratings, followed by those of the sheets `beyond`.
 
     A question is a task if at least two of its options were chosen. Its options are the chosen ones, or at most
-    `MOST_OPTIONS` ranges of them. If an annotator rated a text several times, the k-th answer to any question belongs
-    to the k-th rating.
+    `MOST_OPTIONS` ranges of them. The k-th answer of an annotator to a question about a text belongs to the k-th sheet.
 
     Returns:
         (n + beyond, Q) index of the chosen option, the main question first, -1 for no answer; and the number of options
-        of
-        each question.
+        of each question.
     """
     main = rated.labels[0].question if len(rated.labels) else ""
-    answers_by_sheet: dict[tuple[Target, str], dict[str, list[Value]]] = defaultdict(lambda: defaultdict(list))
+    given: dict[Sheet, dict[str, list[Value]]] = defaultdict(lambda: defaultdict(list))
     for label in labels:
         if label.value is not None and label.question != main:
-            answers_by_sheet[label.target, label.annotator][label.question].append(label.value)
+            given[label.target, label.annotator][label.question].append(label.value)
     chosen: dict[str, set[Value]] = defaultdict(set)
     sheets: list[dict[str, Value]] = []
-    counts: dict[tuple[Target, str], int] = defaultdict(int)
-    for label in rated.labels:
-        sheet_key = (label.target, label.annotator)
-        sheet = {
-            q: values[counts[sheet_key]]
-            for q, values in answers_by_sheet[sheet_key].items()
-            if counts[sheet_key] < len(values)
-        }
-        counts[sheet_key] += 1
-        sheets.append(sheet)
-    sheets += [
-        {question: values[0] for question, values in answers_by_sheet[sheet_key].items()} for sheet_key in beyond
-    ]
+    counts: Counter[Sheet] = Counter()
+    for key in [*((label.target, label.annotator) for label in rated.labels), *beyond]:
+        number = counts[key]
+        sheets.append({name: values[number] for name, values in given[key].items() if number < len(values)})
+        counts[key] += 1
     for sheet in sheets:
         for question, value in sheet.items():
             chosen[question].add(value)
@@ -79,13 +69,23 @@ def answers_to(
 def sheets_beyond(features: EvidenceTable, rated: Ratings, labels: Labels) -> list[Sheet]:
     """Return the sheets with evidence and without a main rating (eq. 1 sums over them too)."""
     main = {label.question for label in rated.labels}
-    own: set[Sheet] = {(label.target, label.annotator) for label in rated.labels}
     known = {features.targets[row] for row in np.flatnonzero(features.present.any(axis=1))}
-    return list(dict.fromkeys(
-        (each.target, each.annotator) for each in labels
-        if each.question not in main and each.value is not None and each.against is None
-        and each.target in known and (each.target, each.annotator) not in own
-    ))  # fmt: skip
+    answers = Counter(
+        (label.target, label.annotator, label.question) for label in labels
+        if label.question not in main and label.value is not None and label.against is None and label.target in known
+    )  # fmt: skip
+    longest: dict[Sheet, int] = {}
+    for (target, annotator, _), count in answers.items():
+        longest[target, annotator] = max(count, longest.get((target, annotator), 0))
+    mains = Counter((label.target, label.annotator) for label in rated.labels)
+    return [sheet for sheet, count in longest.items() for _ in range(count - mains[sheet])]
+
+
+def _in_blocks(owner: Indices, people: int) -> Indices:
+    """Return (n,) the block of each sheet: its annotator's, or for -1 one of further blocks of about the same size."""
+    width = max(int(np.bincount(owner[owner >= 0], minlength=1).max()), 1)
+    number = np.cumsum(owner < 0) - 1
+    return np.where(owner < 0, people + number // width, owner)
 
 
 def _places(values: set[Value]) -> dict[Value, int]:
@@ -214,14 +214,13 @@ class NetworkAnswers(AnswerModel):
         rows = np.append(rated.row, features.rows_of(target for target, _ in beyond))
         self.inputs_ = Inputs.fit(features.take(np.unique(rated.row)), with_mask)
         answers, options = answers_to(rated, labels, beyond)
-        names = [*map(str, rated.annotator), *(str(name) for _, name in beyond)]
         self.people_ = np.unique(rated.annotator.astype(str))
-        place = {name: number for number, name in enumerate(dict.fromkeys([*self.people_, *sorted(names)]))}
-        sheet_key = np.array([place[name] for name in names], dtype=np.intp)
+        # Annotators without a main rating, such as users with thumbs, have no weights of their own (footnote 26).
+        owner = self._place_of([*rated.annotator, *(name for _, name in beyond)])
         values, present = self.inputs_.of(features.take(rows))
-        sheets = Sheets(values, present, self.inputs_.group, sheet_key, answers)
+        sheets = Sheets(values, present, self.inputs_.group, _in_blocks(owner, len(self.people_)), answers)
         width = values.shape[1] + present.shape[1]
-        self.shape_ = NetworkShape(width, self.settings.hidden, options, len(place), self.settings.head)
+        self.shape_ = NetworkShape(width, self.settings.hidden, options, len(self.people_), self.settings.head)
         self._sheets = sheets
         fold = self._folds(rated, labels, beyond)
         if self.settings.search is not None:
@@ -278,9 +277,7 @@ class NetworkAnswers(AnswerModel):
             self.cross_predict(lambda: self, features, rated, labels)
         everything = np.ones(len(self._sheets.annotator), dtype=bool)
         runs = [(everything, self.pooling_, member) for member in range(self.settings.members)]
-        # Annotators without a main rating only train the shared weights.
-        self.members_ = [_first(network, len(self.people_)) for network in self._networks(self._sheets, runs)]
-        self.shape_ = replace(self.shape_, annotators=len(self.people_))
+        self.members_ = self._networks(self._sheets, runs)
         del self._sheets
 
     def _networks(self, sheets: Sheets, runs: Sequence[tuple[NDArray[np.bool_], float, int]]) -> list[Parameters]:
@@ -313,13 +310,16 @@ class NetworkAnswers(AnswerModel):
         In a new domain it is mixed with that of a new annotator.
         """
         x = inputs(np, *self.inputs_.of(features), self.inputs_.group)
-        place = {str(name): index for index, name in enumerate(self.people_)}
-        sheet_key = np.array([-1 if name is None else place.get(str(name), -1) for name in annotators], dtype=np.intp)
-        own = predict(self.shape_, self.members_, x, sheet_key)
+        own = predict(self.shape_, self.members_, x, self._place_of(annotators))
         if self.trust_ == 1:
             return own
         anybody = predict(self.shape_, self.members_, x, np.full(len(x), -1, dtype=np.intp))
         return np.asarray(self.trust_ * own + (1 - self.trust_) * anybody)
+
+    def _place_of(self, annotators: Sequence[str | None]) -> Indices:
+        """Return (n,) the index of each annotator; -1 for one without a main rating."""
+        place = {str(name): index for index, name in enumerate(self.people_)}
+        return np.array([-1 if name is None else place.get(str(name), -1) for name in annotators], dtype=np.intp)
 
     @property
     def annotators(self) -> list[str]:
@@ -380,8 +380,3 @@ class NetworkAnswers(AnswerModel):
 def _squares(own: Any) -> Floats:
     """Return (annotators,) the sum of squares of each annotator's weights of a layer, (annotators, ...)."""
     return np.asarray((np.ascontiguousarray(own, dtype=float).reshape(len(own), -1) ** 2).sum(axis=1))
-
-
-def _first(network: Parameters, people: int) -> Parameters:
-    """Return a network with the own weights of its first annotators only."""
-    return {name: {**weights, "own": weights["own"][:people]} for name, weights in network.items()}

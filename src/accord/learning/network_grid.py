@@ -113,7 +113,7 @@ def losses(
     jobs = [TrainingJob(rows, rate, 0.0, 0.0, seed) for rate in grid.rate for rows in folds]
     first = jobs[: len(folds)]
     both = (first, on_main(sheets, first))
-    steps, last = (schedules(sheets.annotator, shape.annotators, some, terms) for some in both)
+    steps, last = (schedules(sheets.annotator, sheets.blocks, some, terms) for some in both)
     stops = tuple(epochs - 1 for epochs in grid.epochs)
     result = _losses(
         shape, terms, stops, tables(sheets, shape.widest), (steps, last), _unseen(shape, sheets, folds), settings(jobs)
@@ -127,7 +127,7 @@ def _unseen(shape: NetworkShape, sheets: Sheets, folds: Sequence[NDArray[np.bool
     """Return (folds, A, c) the rows that each fold predicts, by annotator."""
     rows = [np.flatnonzero(~learned) for learned in folds]
     width = max(int(np.bincount(sheets.annotator[each]).max(initial=1)) for each in rows)
-    return jnp.asarray(np.stack([blocks(sheets.annotator, shape.annotators, each, width) for each in rows]))
+    return jnp.asarray(np.stack([blocks(sheets.annotator, sheets.blocks, each, width) for each in rows]))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=HALF_THE_EFFORT)

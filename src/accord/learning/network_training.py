@@ -48,7 +48,7 @@ class Sheets:
         values: (n, d) inputs; 0 for missing ones.
         present: (n, G) flags of present groups of inputs; G is 0 if no input can be missing.
         group: (G, d) groups of inputs.
-        annotator: (n,) index of the annotator.
+        annotator: (n,) index of the annotator; from A on, of a block of sheets without weights of their own.
         answers: (n, Q) index of the chosen option, the main question first; -1 for no answer.
     """
 
@@ -57,6 +57,11 @@ class Sheets:
     group: Floats
     annotator: Indices
     answers: Indices
+
+    @property
+    def blocks(self) -> int:
+        """Number of annotators and of further blocks."""
+        return int(self.annotator.max()) + 1
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ def train(shape: NetworkShape, sheets: Sheets, terms: Schedule, jobs: Sequence[T
     Returns:
         The networks of the main question.
     """
-    steps, last = (schedules(sheets.annotator, shape.annotators, some, terms) for some in (jobs, on_main(sheets, jobs)))
+    steps, last = (schedules(sheets.annotator, sheets.blocks, some, terms) for some in (jobs, on_main(sheets, jobs)))
     arrays, each = tables(sheets, shape.widest), settings(jobs)
     # Training networks one after another keeps their arrays in the processor's cache (docs/decisions/0011).
     networks = [

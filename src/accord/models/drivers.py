@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accord.edges import BadInput
+from accord.edges import BadInput, MissingExtra
 from accord.models.budget import Budget, Caps
 from accord.models.embedders import (
+    STAND_IN_WIDTH,
     Embedder,
     EmbeddingExchange,
     Remote,
@@ -22,6 +23,7 @@ from accord.models.embedders import (
     open_embedder,
     open_remote,
     paid_from,
+    random_vector,
 )
 from accord.models.exchange import Assumption, Plan, answer_all, price, stored_answers
 from accord.models.flow import (
@@ -198,11 +200,19 @@ class Models(Shared):
         return vectors
 
     def _price_vectors(self, requests: Sequence[EmbeddingText], plan: Plan) -> Sequence[Any]:
-        """Return stored vectors, and stand-ins for those of an endpoint, whose requests are counted."""
+        """Return stored vectors, and stand-ins for those of an endpoint, whose requests are counted.
+
+        An embedder in this process returns its vectors, or stand-ins if it is not installed.
+        """
         name, texts = requests[0].embedder, [request.text for request in requests]
-        if not is_remote(name):
-            return wait(embed_all(texts, self._embedder(name), self.store, self.budget))
         width = next((request.width for request in requests if request.width), None)
+        if not is_remote(name):
+            embedder = self._embedder(name)
+            try:
+                return wait(embed_all(texts, embedder, self.store, self.budget))
+            except (BadInput, MissingExtra):
+                plan.has_follow_ups = True
+                return [random_vector(text, width or STAND_IN_WIDTH) for text in texts]
         return price(EmbeddingExchange(open_embedder(name), self.store, width=width), texts, plan)
 
     def _without_asking(self, request: Request) -> Any:

@@ -230,7 +230,8 @@ def judge_in_batches(project: Project, selection: JudgeSelection = JudgeSelectio
         raise BadInput("batches need a judge. Add one to accord.yaml: models: {judge: {mode: logprobs, model: NAME}}")
     names = [name for name in ("rubric", "likelihood") if name in project.evidence]
     models = project.open_models(asks=True, in_batches=True)
-    models.role(JUDGE).judge(project.rubric)
+    for role in project.source("rubric").roles:
+        models.role(role).judge(project.rubric)
     states: list[Batch] = []
     failed: Counter[str] = Counter()
     pending_keys: set[str] = set()

@@ -359,11 +359,11 @@ def reliability(insights: Insights) -> Values | None:
     panels = []
     for one in shown:
         error = "–" if one.error.value is None else f"{one.error.value:.3f}"
-        panels.append((f"answer {one.option}: smECE {error}", _reliability_curve(one)))
+        panels.append((f"answer {one.option}: smECE {error}", reliability_curve(one)))
     return {"panels": panels, "worst": worst.option, "error": worst.error.value or 0.0}
 
 
-def _reliability_curve(diagram: Diagram) -> Markup:
+def reliability_curve(diagram: Diagram) -> Markup:
     """Draw the observed frequency by predicted probability, with a wider line where predictions are dense."""
     lines = [
         ChartLine(diagram.predicted.tolist(), diagram.happened.tolist(), diagram.low.tolist(), diagram.high.tolist(),

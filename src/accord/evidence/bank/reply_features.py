@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from typing import Any, Generic, TypeVar
@@ -182,11 +183,42 @@ class ParsedDocument:
         return frozenset(chain.from_iterable(self.words.parts(self._pieces())))
 
     @lazy
+    def phrase_content(self) -> frozenset[str]:
+        """Content stems of the best phrases by RAKE (Rose et al., 2010).
+
+        A phrase is a run of content words between stop words and punctuation. Its score is the sum over its words of
+        degree / frequency. One phrase is kept for every three distinct content words.
+        """
+        phrases = _phrases(self._pieces(), self.words)
+        frequency = Counter(stem for phrase in phrases for stem in phrase)
+        degree = Counter({stem: 0 for stem in frequency})
+        for phrase in phrases:
+            degree.update(dict.fromkeys(phrase, len(phrase)))
+        scores = {phrase: sum(degree[stem] / frequency[stem] for stem in phrase) for phrase in phrases}
+        best = sorted(scores, key=lambda phrase: -scores[phrase])[: -(-len(frequency) // 3)]
+        return frozenset(chain.from_iterable(best))
+
+    @lazy
     def passages(self) -> list[DocumentPassage]:
         """Words in order: one passage, or several for a long document."""
         ordered = self.words.units(islice(self.words.words_of(self._pieces()), COMPARED))
         starts = range(0, max(len(ordered) - SHARED, 1), PASSAGE - SHARED)
         return [DocumentPassage(ordered[start : start + PASSAGE]) for start in starts]
+
+
+def _phrases(pieces: Sequence[str], words: Vocabulary) -> list[tuple[str, ...]]:
+    """Return the runs of content stems between stop words and punctuation."""
+    found: list[tuple[str, ...]] = []
+    run: list[str] = []
+    for piece in pieces:
+        before, after = [[] if end.isalnum() else [""] for end in (piece[0], piece[-1])]
+        for stem in [*before, *words.stems(words.words_in[piece]), *after]:  # '' for a stop word or punctuation
+            if stem:
+                run.append(stem)
+            elif run:
+                found.append(tuple(run))
+                run = []
+    return [*found, tuple(run)] if run else found
 
 
 PERSONA = "your persona:"

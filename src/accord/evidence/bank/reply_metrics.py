@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from accord.edges import MissingExtra
+from accord.edges import MissingExtra, validate
 from accord.evidence.bank.reply_features import (
     COMPARED,
     DocumentPassage,
@@ -178,29 +178,50 @@ def _run(places: Sequence[int], passage: DocumentPassage) -> int:
 PAPER_EFFORT = 0.005
 
 
-@dataclass(frozen=True)
-class CIU:
+class CIU(BaseModel):
     """Content information utility: information from the documents that a reply passes on; `None` without documents.
 
     The defaults keep the one part of the published metric that predicts ratings: the discount by frequency.
-
-    Attributes:
-        position: Discount g for late content; 1 in the paper.
-        frequency: Discount content that earlier turns contain.
-        effort: Cost C of a word; 0.005 in the paper.
-        unsupported: Credit β for content outside the documents; it also rewards invented content.
     """
 
-    position: float = 0.0
-    frequency: bool = True
-    effort: float = 0.0
-    unsupported: float = 0.0
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    position: float = Field(default=0.0, ge=0, le=1, description="Discount g for late content; 1 in the paper.")
+    frequency: bool = Field(default=True, description="Discount content that earlier turns contain.")
+    effort: Annotated[float, BeforeValidator(lambda cost: PAPER_EFFORT if cost == "paper" else cost)] = Field(
+        default=0.0, ge=0, le=1, description="Cost C of a word of the reply; `paper` is the paper's 0.005."
+    )
+    unsupported: float = Field(
+        default=0.0, ge=0, le=1, description="Credit β for content outside the documents; it also rewards invention."
+    )
+    phrases: bool = Field(
+        default=False,
+        description="Count words of each document's best RAKE phrases only; otherwise all content words.",
+    )
+
+    @classmethod
+    def parsed(cls, argument: str) -> CIU:
+        """Return the metric of the name `ciu@SETTING=VALUE,...`.
+
+        Raises:
+            BadInput: A setting is unknown, or a value is invalid.
+        """
+        pairs = [part.partition("=") for part in argument.split(",")]
+        return validate(cls, {key.strip(): value.strip() for key, _, value in pairs}, "metric ciu")
+
+    @property
+    def name(self) -> str:
+        """Canonical name: `ciu`, or `ciu@SETTING=VALUE,...` with the settings that differ from the defaults."""
+        changed = self.model_dump(exclude_defaults=True)
+        settings = [f"{key}={str(value).lower().removesuffix('.0')}" for key, value in changed.items()]
+        return f"ciu@{','.join(settings)}" if settings else "ciu"
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """Return the utility of a reply; unbounded, about 0 to 10."""
         if not sources:
             return None
-        utility = max([self._worth(reply, history, source.content) for source in sources])
+        counted = [source.phrase_content if self.phrases else source.content for source in sources]
+        utility = max([self._worth(reply, history, content) for content in counted])
         if self.unsupported:
             invented = frozenset(reply.content).difference(*(source.content for source in sources))
             utility += self.unsupported * self._worth(reply, history, invented)
@@ -219,6 +240,7 @@ class CIU:
 turn_metrics.register("ciu")(CIU())
 turn_metrics.register("ciu-paper")(CIU(position=1.0, effort=PAPER_EFFORT))
 turn_metrics.register("ciu-unsupported")(CIU(unsupported=0.25))
+turn_metrics.family("ciu", CIU.parsed)
 
 
 # --- similarity -----------------------------------------------------------------------------------------------------

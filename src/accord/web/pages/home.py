@@ -103,7 +103,7 @@ class _HomePages:
         try:
             found = self.context.board.figures(BoardFilters.from_query("", ()))
         except AccordError as error:
-            return {"summary": str(error), "step": "", "means": []}, None
+            return {"summary": f"{error}.", "step": "", "means": []}, None
         if found is None:
             return None, None
         scores, figures = found

@@ -1,17 +1,9 @@
-"""The paper's other tables and figures on LLM-RUBRIC's data; `llm_rubric.py` runs them by name.
-
-oracle      table 1, rows a to f: an evaluator that knows people's answers to the other questions.
-ablations   table 2: without fine-tuning, pretraining, personalization, and without each question, on S.
-questions   table 3: each question as the main one, with the judge's own expected answer, on S.
-curve       appendix J: learned on shares of the synthetic rows, tested on the real ones.
-adaptive    appendix B: agreement by number of questions, on S.
-diagrams    appendix K: the smooth calibration error, ours and that of the `relplot` library.
-"""
+"""Oracles (table 1, a to f), ablations (table 2), single questions (table 3), learning curve, adaptive questions."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -19,8 +11,12 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from harness import Row
-from llm_rubric import (
+from numpy.typing import NDArray
+from sklearn.isotonic import IsotonicRegression
+
+from accord.evidence import Column, EvidenceTable, ratings
+from accord.learning import Calibration, Experiment, JudgeExpected
+from accord.papers.llm_rubric.protocols import (
     FOLD_SEEDS,
     DataSet,
     Predict,
@@ -32,12 +28,8 @@ from llm_rubric import (
     test_rows,
     transferred,
 )
-from numpy.typing import NDArray
-from sklearn.isotonic import IsotonicRegression
-
-from accord.evidence import Column, EvidenceTable, ratings
-from accord.learning import Calibration, Experiment, JudgeExpected
-from accord.statistics import STATISTICS, Clusters, bootstrap, grouped_folds, smece_by_option
+from accord.papers.study import Row
+from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, grouped_folds, smece_by_option
 from accord.validation import adaptive_curve
 from accord.values import Labels, Question, Rubric, Target
 
@@ -116,10 +108,10 @@ def oracle(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
     systems = {
         "a oracle": (ours, known),
         "b without the judge's answers": (ours, told(data, rubric, llm=False, own=True)),
-        "c without personalisation": (anonymous(ours), known),
-        "d c, personalised isotonic": (isotonic(anonymous(ours), data.question), known),
-        "e depersonalised oracle": (anonymous(ours), shared),
-        "f e, personalised isotonic": (isotonic(anonymous(ours), data.question), shared),
+        "c without personalization": (anonymous(ours), known),
+        "d c, personalized isotonic": (isotonic(anonymous(ours), data.question), known),
+        "e depersonalized oracle": (anonymous(ours), shared),
+        "f e, personalized isotonic": (isotonic(anonymous(ours), data.question), shared),
     }
     found = {name: cross_validated(predict, prompt_text, seeds) for name, (predict, prompt_text) in systems.items()}
     return fold_rows("oracle", data, found)
@@ -137,36 +129,59 @@ def without(data: DataSet, question: str) -> DataSet:
     return DataSet(data.name, data.system_of, part, data.labels, data.question)
 
 
-def ablations(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
-    """Table 2 on S: our system first, each row tested against it; then the network's own parts."""
-    ours = learned(partial(Calibration, data.question, "mixed"))
-    found = {"accord": cross_validated(ours, data, seeds)}
-    found["accord, without personalisation"] = cross_validated(anonymous(ours), data, seeds)
+def ablations(data: DataSet, rubric: Rubric, seeds: Sequence[int], tested: DataSet | None = None) -> list[Row]:
+    """Table 2: our system first, each row tested against it; then the parts of the paper's network.
+
+    Args:
+        data: The set to learn from; without `tested` it is cross-validated.
+        rubric: Its questions.
+        seeds: Seeds of the folds.
+        tested: Another set to test on, as a new domain.
+    """
+
+    def measured(
+        predict: Predict, part: Callable[[DataSet], DataSet] = _whole, number: int | None = None
+    ) -> list[Paired]:
+        if tested is not None:
+            return transferred(predict, part(data), part(tested))
+        return cross_validated(predict, part(data), seeds[:number])
+
+    ours = learned(partial(Calibration, data.question, "mixed"), in_new_domain=tested is not None)
+    found = {"accord": measured(ours), "accord, without personalization": measured(anonymous(ours))}
     for question in rubric.questions:
-        found[f"accord, without {question.id}"] = cross_validated(ours, without(data, question.id), seeds)
-    rows = fold_rows("ablations", data, found) + test_rows("ablations", data, found)
+        found[f"accord, without {question.id}"] = measured(ours, partial(without, question=question.id))
+    where, protocol = tested or data, "ablations" if tested is None else "ablations, T"
+    rows = fold_rows(protocol, where, found) + test_rows(protocol, where, found)
     parts: dict[str, dict[str, Any]] = {
         "network": {},
         "network, without fine-tuning": {"pretrain": 40, "finetune": 0},
         "network, without pre-training": {"pretrain": 0, "finetune": 40},
-        "network, without personalisation": {"pooling": 1e6},
+        "network, without personalization": {"pooling": 1e6},
     }
     made = {name: learned(partial(authors_network, data.question, **changed)) for name, changed in parts.items()}
-    networks = {name: cross_validated(predict, data, seeds[:3]) for name, predict in made.items()}
-    return rows + fold_rows("ablations", data, networks)
+    return rows + fold_rows(protocol, where, {name: measured(predict, number=3) for name, predict in made.items()})
 
 
-def questions(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
-    """Table 3 on S: every question as the main one."""
+def _whole(data: DataSet) -> DataSet:
+    return data
+
+
+def questions(data: DataSet, rubric: Rubric, seeds: Sequence[int], tested: DataSet | None = None) -> list[Row]:
+    """Table 3: every question as the main one; `tested` as in `ablations`."""
     rows = []
     for question in rubric.questions:
-        mine = DataSet(data.name, data.system_of, data.evidence, data.labels, question)
+        train, test = (each and replace(each, question=question) for each in (data, tested))
+        assert train is not None
         systems = {
-            "accord": learned(partial(Calibration, question, "mixed")),
+            "accord": learned(partial(Calibration, question, "mixed"), in_new_domain=test is not None),
             "judge-expected": learned(partial(JudgeExpected, question)),
         }
-        found = {name: cross_validated(predict, mine, seeds[:2]) for name, predict in systems.items()}
-        rows += [{**row, "question": question.id} for row in fold_rows(f"question {question.id}", mine, found)]
+        found = {
+            name: transferred(predict, train, test) if test else cross_validated(predict, train, seeds[:2])
+            for name, predict in systems.items()
+        }
+        named = fold_rows(f"question {question.id}", test or train, found)
+        rows += [{**row, "question": question.id} for row in named]
     return rows
 
 

@@ -1,53 +1,53 @@
-"""People's answers about LLM-RUBRIC's systems, and disagreement of its judges; `llm_rubric.py` runs both by name.
-
-means       tables 4 and 5: people's mean and deviation per system and question, with 95% intervals over dialogues.
-panel       appendix A on S, out of fold: predicted answers of all annotators to each question and their actual answers;
-            controversial dialogues (annotators' predictions differ) and actual disagreement; each annotator's expected
-            and measured error.
-"""
+"""Annotators' answers per system and question (tables 4 and 5), and their disagreement (appendix A)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import pvariance
 
 import numpy as np
-from harness import Row
-from llm_rubric import FOLD_SEEDS, DataSet
 from numpy.typing import NDArray
 
 from accord.evidence import ratings
 from accord.formats import read
 from accord.learning import Calibration
+from accord.papers.llm_rubric.protocols import FOLD_SEEDS, DataSet
+from accord.papers.study import Row
 from accord.statistics import CenteredPart, grouped_folds, pearson, reach
-from accord.values import Labels, Question, Rubric, Score
+from accord.values import Conversation, Label, Labels, Question, Rubric, Score
 
 Floats = NDArray[np.float64]
-TABLES = {"llm_rubric_synth": "table 4", "llm_rubric_real": "table 5"}
 FEWEST = 5
 """Fewer answers, or constant ones, have no interval."""
 
 
-def means(folder: Path) -> list[Row]:
-    """Return people's answers per system and question."""
+def means_of(folder: Path) -> list[Row]:
+    """Return annotators' answers per system and question of a data set."""
+    records = list(read(folder))
+    return mean_rows(
+        (record.conversation for record in records), (label for record in records for label in record.labels)
+    )
+
+
+def mean_rows(conversations: Iterable[Conversation], labels: Iterable[Label]) -> list[Row]:
+    """Return the mean and deviation of numeric answers per system and question, with intervals over conversations."""
+    system_of = {conversation.id: str(conversation.system) for conversation in conversations}
+    found: dict[tuple[str, str], list[tuple[str, float]]] = {}
+    for label in labels:
+        if isinstance(label.value, int | float) and label.target.conversation in system_of:
+            about = (system_of[label.target.conversation], label.question)
+            found.setdefault(about, []).append((label.target.conversation, float(label.value)))
     rows: list[Row] = []
-    for name, table in TABLES.items():
-        found: dict[tuple[str, str], list[tuple[str, float]]] = {}
-        for record in read(folder / name):
-            for label in record.labels:
-                if isinstance(label.value, int | float):
-                    about = (str(record.conversation.system), label.question)
-                    found.setdefault(about, []).append((record.conversation.id, float(label.value)))
-        for (system, question), answers in sorted(found.items()):
-            value, names = np.array([answer for _, answer in answers]), np.array([where for where, _ in answers])
-            row: Row = {"protocol": table, "dataset": name, "system": system, "question": question, "n": len(value)}
-            row["mean"] = float(value.mean())
-            if len(value) >= FEWEST and np.ptp(value) > 0:
-                half = reach([CenteredPart((value - value.mean()) / len(value), names)])
-                row |= {"mean_low": row["mean"] - half, "mean_high": row["mean"] + half}
-                row["sd"] = float(value.std(ddof=1))
-            rows.append(row)
+    for (system, question), answers in sorted(found.items()):
+        value, names = np.array([answer for _, answer in answers]), np.array([where for where, _ in answers])
+        row: Row = {"system": system, "question": question, "n": len(value), "mean": float(value.mean())}
+        if len(value) >= FEWEST and np.ptp(value) > 0:
+            half = reach([CenteredPart((value - value.mean()) / len(value), names)])
+            row |= {"mean_low": row["mean"] - half, "mean_high": row["mean"] + half}
+            row["sd"] = float(value.std(ddof=1))
+        rows.append(row)
     return rows
 
 

@@ -1,0 +1,222 @@
+"""Parts of a paper: what each needs, how it is run, and its table beside the published figures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from markupsafe import Markup
+
+from accord.charts import Axis, ChartRow, interval_plot
+from accord.edges import AccordError, BadInput, UnknownName
+from accord.values import Estimate
+
+if TYPE_CHECKING:
+    from accord.project import Project
+
+Row = dict[str, Any]
+"""A row of a table: labels, and statistics by name; `NAME_low` and `NAME_high` are the ends of a 95% interval and
+`NAME_published` the paper's figure."""
+Status = Literal["works", "partial", "impossible", "skipped"]
+REPEATS = 3
+
+
+@dataclass(frozen=True)
+class StudyInput:
+    """Input of a study.
+
+    Attributes:
+        data: Folder of the public data sets, each in a folder of its own.
+        project: The project file of one's own conversations, labels and models; takes the place of `data`.
+        repeats: Number of splits, draws or seeds over which a part averages.
+    """
+
+    data: Path | None = None
+    project: Path | None = None
+    repeats: int = REPEATS
+
+    def folder(self, name: str) -> Path:
+        """Return the folder of a data set.
+
+        Raises:
+            BadInput: There is no such data set.
+        """
+        if self.data is None:
+            raise BadInput(f"no data set {name!r}: name the folder of data sets with --data")
+        if not (self.data / name).is_dir():
+            raise BadInput(f"no data set {name!r} in {self.data}; name the folder that holds it with --data")
+        return self.data / name
+
+    @contextmanager
+    def open_project(self) -> Iterator[Project]:
+        """Open the project.
+
+        Raises:
+            BadInput: No project is given, or its file is invalid.
+        """
+        from accord.project import open_project
+
+        if self.project is None:
+            raise BadInput("this part reads a project: name its accord.yaml with --project")
+        with open_project(self.project) as project:
+            yield project
+
+
+@dataclass(frozen=True)
+class PartTable:
+    """Table of a part.
+
+    Attributes:
+        rows: The rows.
+        labels: Columns that name a row.
+        statistics: Columns of numbers; the first is the part's main one.
+        note: Sentences on reading the table.
+        charts: Figures by name, drawn from the rows.
+        headings: Column headings that differ from the names of labels and statistics.
+    """
+
+    rows: Sequence[Row]
+    labels: Sequence[str] = ("system",)
+    statistics: Sequence[str] = ()
+    note: str = ""
+    charts: Mapping[str, Markup] = field(default_factory=dict)
+    headings: Mapping[str, str] = field(default_factory=dict)
+
+    def header(self) -> list[str]:
+        """Return the column names as shown."""
+        names = (*self.labels, *self.statistics)
+        return [*(self.headings.get(name, name) for name in names), *(["published"] if self._is_published() else [])]
+
+    def lines(self) -> list[list[str]]:
+        """Return the cells as text; `published` has the paper's figures in the order of the statistics."""
+        return [
+            [*(_text(row.get(name)) for name in self.labels), *(_number(row, name) for name in self.statistics),
+             *([self._published(row)] if self._is_published() else [])]
+            for row in self.rows
+        ]  # fmt: skip
+
+    def _is_published(self) -> bool:
+        return any(row.get(f"{name}_published") is not None for row in self.rows for name in self.statistics)
+
+    def _published(self, row: Row) -> str:
+        figures = [row.get(f"{name}_published") for name in self.statistics]
+        shown = [_text(figure) for figure, name in zip(figures, self.statistics, strict=True) if self._has(name)]
+        return " / ".join(shown) if any(figure is not None for figure in figures) else "–"
+
+    def _has(self, name: str) -> bool:
+        return any(row.get(f"{name}_published") is not None for row in self.rows)
+
+
+def with_published(rows: Iterable[Row], figures: Mapping[str, Sequence[Any]], statistics: Sequence[str]) -> list[Row]:
+    """Return rows with the paper's figures of each system, given in the order of the statistics."""
+    found = []
+    for row in rows:
+        printed = dict(zip(statistics, figures.get(row["system"], ()), strict=False))
+        found.append({**row, **{f"{name}_published": value for name, value in printed.items()}})
+    return found
+
+
+def interval_chart(rows: Sequence[Row], statistic: str, title: str) -> Markup:
+    """Return a chart of one statistic with its interval for each system."""
+    estimates = [
+        ChartRow(
+            str(row["system"]), Estimate(row[statistic], row.get(f"{statistic}_low"), row.get(f"{statistic}_high"))
+        )
+        for row in rows
+    ]
+    return interval_plot(estimates, Axis(title), title)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table, figure or section of a paper.
+
+    Attributes:
+        name: Name on the command line.
+        title: Place in the paper and subject, such as "Table 2: ablations".
+        on_data: Runs the part on the public data sets.
+        on_project: Runs the part on a project.
+        limits: Reason why the part, or a piece of it, cannot be run as published: data or models that cannot be had.
+    """
+
+    name: str
+    title: str
+    on_data: Callable[[StudyInput], PartTable] | None = None
+    on_project: Callable[[StudyInput], PartTable] | None = None
+    limits: str = ""
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """Outcome of a part: `table` is None for a part that cannot be run, or that lacks data or packages here.
+
+    Attributes:
+        status: `works`; `partial` and `impossible` for parts with `limits`; `skipped` with the reason.
+    """
+
+    part: Part
+    status: Status
+    reason: str = ""
+    table: PartTable | None = None
+    seconds: float = 0.0
+
+    def to_json(self) -> Row:
+        """Return the outcome as a JSON object."""
+        found: Row = {"part": self.part.name, "title": self.part.title, "status": self.status, "reason": self.reason}
+        if self.table is not None:
+            found |= {"note": self.table.note, "rows": list(self.table.rows), "seconds": self.seconds}
+        return found
+
+
+def run_parts(parts: Sequence[Part], given: StudyInput, only: Sequence[str] = ()) -> Iterator[PartResult]:
+    """Run the parts in order, on the project if one is given and else on the data sets.
+
+    Args:
+        parts: Parts of a paper.
+        given: Data sets or a project.
+        only: Names of the parts to run; all by default.
+
+    Raises:
+        UnknownName: A name in `only` is not a part.
+    """
+    known = [part.name for part in parts]
+    for name in only:
+        if name not in known:
+            raise UnknownName("part", name, known)
+    for part in parts:
+        if not only or part.name in only:
+            yield _run(part, given)
+
+
+def _run(part: Part, given: StudyInput) -> PartResult:
+    run = part.on_data if given.project is None else part.on_project
+    if run is None:
+        if part.on_data is None and part.on_project is None:
+            return PartResult(part, "impossible", part.limits)
+        other = "a project: --project accord.yaml" if given.project is None else "the public data sets: --data FOLDER"
+        return PartResult(part, "skipped", f"runs on {other}")
+    started = time.process_time()
+    try:
+        table = run(given)
+    except AccordError as error:
+        return PartResult(part, "skipped", str(error))
+    return PartResult(part, "partial" if part.limits else "works", part.limits, table, time.process_time() - started)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return str(value)
+
+
+def _number(row: Row, name: str) -> str:
+    value = row.get(name)
+    if not isinstance(value, float):
+        return _text(value)
+    return Estimate(value, row.get(f"{name}_low"), row.get(f"{name}_high")).text(3, 3)
