@@ -52,17 +52,20 @@ def test_lead_and_two_people_go_from_an_empty_folder_to_a_verdict(
         page.set_viewport_size(options["viewport"])
 
     opened = Project(config_from({"store": f"sqlite:///{tmp_path}/accord.db", "draws": 50}, folder=tmp_path))
-    with opened, open_workbench(opened, files=ProjectFiles(tmp_path / "accord.yaml")) as bench:
-        with tab(browser, bench.port, **options) as lead:
-            import_files(lead, tmp_path / "data", check)
-            create_study(lead, check)
-            links = invite(lead, check)
-            for name, link in links.items():
-                rate_ten(browser, bench, link, options, wrong)
-                done = stored(bench, name)
-                assert len(done) == 20 and {label.value for label in done if label.question == "helpful"} == {3}
-                assert {label.value for label in done if label.question == "polite"} == {1}
-            fit_and_read(lead, check)
+    with (
+        opened,
+        open_workbench(opened, files=ProjectFiles(tmp_path / "accord.yaml")) as bench,
+        tab(browser, bench.port, **options) as lead,
+    ):
+        import_files(lead, tmp_path / "data", check)
+        create_study(lead, check)
+        links = invite(lead, check)
+        for name, link in links.items():
+            rate_ten(browser, bench, link, options, wrong)
+            done = stored(bench, name)
+            assert len(done) == 20 and {label.value for label in done if label.question == "helpful"} == {3}
+            assert {label.value for label in done if label.question == "polite"} == {1}
+        fit_and_read(lead, check)
     assert not wrong, "\n".join(wrong)
 
 
