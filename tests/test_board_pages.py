@@ -95,6 +95,25 @@ def test_every_part_of_a_chart_links_to_its_texts(shared: Browser) -> None:
     assert json.loads(shared.get("/board.json"))["texts"] == 120
 
 
+def test_evaluators_are_shown_by_name_and_day_with_the_digest_as_tooltip(shared: Browser) -> None:
+    for path in ("/board", "/board/list"):
+        page = shared.get(path)
+        text = re.sub(r"<[^>]*>", " ", page)
+        assert "Scores of  e (1 Jun 2026) " in text and "e@1" not in text and 'title="e@1"' in page
+
+
+def test_no_drift_is_a_quiet_note(shared: Browser) -> None:
+    page = shared.get("/board")
+    assert '<p class="soft">No alarms and no drift in this time.</p>' in page
+    assert "caution" not in page and 'class="happened"' not in page
+
+
+def test_first_sentence_is_that_of_the_json_and_of_the_home_page(shared: Browser) -> None:
+    summary = json.loads(shared.get("/board.json"))["summary"]
+    assert summary.endswith(".") and f'<p class="standing">{summary}</p>' in shared.get("/board")
+    assert json.loads(shared.get("/index.json"))["trend"]["summary"] == summary and summary in shared.get("/")
+
+
 def test_a_list_leads_to_conversations_and_back(workbench: StartWorkbench) -> None:
     name = "a/b?c=d&e#f%41 <b>"
     bench = workbench()

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, bar_chart, share_bars
 from accord.edges import one_line_json, sendable, truncate_middle
+from accord.learning import CARD
 from accord.live import Refused
 from accord.store import scores_of_conversation
 from accord.studies import (
@@ -30,7 +31,7 @@ from accord.studies import (
     tool_calls_of,
 )  # fmt: skip
 from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Conversation, Estimate, Turn
-from accord.web.context import WorkbenchContext, conversation_address
+from accord.web.context import WorkbenchContext, conversation_address, saved_time
 from accord.web.pages.conversation_details import (
     ConversationDetails,
     Place,
@@ -86,13 +87,14 @@ class _ConversationPage:
         if is_json:
             # ASCII: escapes can carry invalid Unicode, such as half of a surrogate pair.
             return Response(json.dumps(details.to_json(predictions), default=str), media_type="application/json")
+        card = self.predictions.folder / CARD
         chosen = int(turn) if _NUMBER.fullmatch(turn) and int(turn) < len(conversation.turns) else None
         here, metadata = conversation_address(conversation.id, None, back_address(back)), conversation.metadata
         origin = metadata.get(SYNTHETIC, {})  # how a synthetic conversation was made
         return self.context.render(
             "conversation", visitor, conversation=conversation, turns=list(_turns(details, predictions)),
             chosen=chosen, back=back_address(back), is_open=open == "all", here=here,
-            trained=_trained(details, predictions),
+            trained=_trained(details, predictions), saved=saved_time(card) if card.is_file() else "",
             whole=_place_details(details, predictions, None, details.scores()), documents=_documents(conversation),
             predictions=predictions, origin=_text_pairs(origin if isinstance(origin, Mapping) else {"origin": origin}),
             metadata=_text_pairs({name: value for name, value in metadata.items() if name != SYNTHETIC}),
