@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
+from accord.charts import Axis, ChartRow, interval_plot
 from accord.edges import AccordError, BadInput, UnknownName
 from accord.values import Estimate
 
@@ -108,6 +109,26 @@ class PartTable:
 
     def _has(self, name: str) -> bool:
         return any(row.get(f"{name}_published") is not None for row in self.rows)
+
+
+def with_published(rows: Iterable[Row], figures: Mapping[str, Sequence[Any]], statistics: Sequence[str]) -> list[Row]:
+    """Return rows with the paper's figures of each system, given in the order of the statistics."""
+    found = []
+    for row in rows:
+        printed = dict(zip(statistics, figures.get(row["system"], ()), strict=False))
+        found.append({**row, **{f"{name}_published": value for name, value in printed.items()}})
+    return found
+
+
+def interval_chart(rows: Sequence[Row], statistic: str, title: str) -> Markup:
+    """Return a chart of one statistic with its interval for each system."""
+    estimates = [
+        ChartRow(
+            str(row["system"]), Estimate(row[statistic], row.get(f"{statistic}_low"), row.get(f"{statistic}_high"))
+        )
+        for row in rows
+    ]
+    return interval_plot(estimates, Axis(title), title)
 
 
 @dataclass(frozen=True)
