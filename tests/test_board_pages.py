@@ -76,7 +76,7 @@ def test_empty_board_shows_next_step(workbench: StartWorkbench) -> None:
 @pytest.mark.slow
 def test_every_part_of_a_chart_links_to_its_texts(shared: Browser) -> None:
     page = shared.get("/board?by=topic")
-    assert shared.status == 200 and "Mean prediction: " in page
+    assert shared.status == 200 and "The 3 topics differ little on Q0" in page
     bins = [unescape(each) for each in re.findall(r'<a href="([^"]*)" aria-label="[\d.]+ to', page)]
     points = [each for each in links(page) if each.startswith("/board/list") and "since=" in each]
     assert len(points) >= 9 and len(bins) >= 10
@@ -95,12 +95,31 @@ def test_every_part_of_a_chart_links_to_its_texts(shared: Browser) -> None:
     assert json.loads(shared.get("/board.json"))["texts"] == 120
 
 
+def test_evaluators_are_shown_by_name_and_day_with_the_digest_as_tooltip(shared: Browser) -> None:
+    for path in ("/board", "/board/list"):
+        page = shared.get(path)
+        text = re.sub(r"<[^>]*>", " ", page)
+        assert "Scores of  e (1 Jun 2026) " in text and "e@1" not in text and 'title="e@1"' in page
+
+
+def test_no_drift_is_a_quiet_note(shared: Browser) -> None:
+    page = shared.get("/board")
+    assert '<p class="soft">No alarms and no drift in this time.</p>' in page
+    assert "caution" not in page and 'class="happened"' not in page
+
+
+def test_first_sentence_is_that_of_the_json_and_of_the_home_page(shared: Browser) -> None:
+    summary = json.loads(shared.get("/board.json"))["summary"]
+    assert summary.endswith(".") and f'<p class="standing">{summary}</p>' in shared.get("/board")
+    assert json.loads(shared.get("/index.json"))["trend"]["summary"] == summary and summary in shared.get("/")
+
+
 def test_a_list_leads_to_conversations_and_back(workbench: StartWorkbench) -> None:
     name = "a/b?c=d&e#f%41 <b>"
     bench = workbench()
     bench.project.mart.add([*rows(), row(name, 1.0)])
     browser = bench.browser()
-    [tail] = re.findall(r'<a href="([^"]*)">The lowest tenth', browser.get("/board?system="))
+    [tail] = re.findall(r'<a href="([^"]*)">The bottom 10%', browser.get("/board?system="))
     [found] = [each for each in links(browser.get(unescape(tail))) if each.startswith("/conversation/")]
     path, _, query = found.partition("?")
     assert path == "/conversation/" + quote(name, safe="") and unquote(path.removeprefix("/conversation/")) == name
@@ -204,7 +223,7 @@ def test_a_live_score_is_on_the_board_when_it_is_answered_and_outlives_a_kill(tm
     evaluator = str(scaled.saved(tmp_path / "evaluator"))
     (tmp_path / "accord.yaml").write_text("store: sqlite:///accord.db\n", encoding="utf-8")
     with serving(tmp_path, "--evaluator", evaluator) as server:
-        browser = Browser(server.port, printed_link(server.log))
+        browser = Browser(server.port, printed_link(server))
         assert "No scores yet" in browser.get("/board")
         value = score(server.port, "live-0")
         [row] = json.loads(browser.get("/board/list.json"))["rows"]

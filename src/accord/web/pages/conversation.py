@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, bar_chart, share_bars
 from accord.edges import one_line_json, sendable, truncate_middle
+from accord.learning import CARD
 from accord.live import Refused
 from accord.store import scores_of_conversation
 from accord.studies import (
@@ -30,7 +31,7 @@ from accord.studies import (
     tool_calls_of,
 )  # fmt: skip
 from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Conversation, Estimate, Turn
-from accord.web.context import WorkbenchContext, conversation_address
+from accord.web.context import WorkbenchContext, conversation_address, saved_time
 from accord.web.pages.conversation_details import (
     ConversationDetails,
     Place,
@@ -85,14 +86,15 @@ class _ConversationPage:
         predictions = self.predictions.predict(conversation)
         if is_json:
             # ASCII: escapes can carry invalid Unicode, such as half of a surrogate pair.
-            data = {**details.to_json(), "predictions": predictions.to_json()}
-            return Response(json.dumps(data, default=str), media_type="application/json")
+            return Response(json.dumps(details.to_json(predictions), default=str), media_type="application/json")
+        card = self.predictions.folder / CARD
         chosen = int(turn) if _NUMBER.fullmatch(turn) and int(turn) < len(conversation.turns) else None
         here, metadata = conversation_address(conversation.id, None, back_address(back)), conversation.metadata
         origin = metadata.get(SYNTHETIC, {})  # how a synthetic conversation was made
         return self.context.render(
             "conversation", visitor, conversation=conversation, turns=list(_turns(details, predictions)),
             chosen=chosen, back=back_address(back), is_open=open == "all", here=here,
+            trained=_trained(details, predictions), saved=saved_time(card) if card.is_file() else "",
             whole=_place_details(details, predictions, None, details.scores()), documents=_documents(conversation),
             predictions=predictions, origin=_text_pairs(origin if isinstance(origin, Mapping) else {"origin": origin}),
             metadata=_text_pairs({name: value for name, value in metadata.items() if name != SYNTHETIC}),
@@ -109,6 +111,14 @@ class _ConversationPage:
 
 
 # --- values of the template -----------------------------------------------------------------------------------------
+
+
+def _trained(details: ConversationDetails, predictions: ConversationPredictions) -> list[str]:
+    """Return the evaluators that learned from the conversation: the one in use, or those of saved scores."""
+    if any(row.get("in_training") for row in predictions.scores.values()):
+        return [predictions.evaluator.rpartition(" ")[0]]
+    runs = [run for run in details.runs if any(row["in_training"] for row in run.rows)]
+    return list(dict.fromkeys(f"{run.evaluator or run.command} ({run.started[:10]})" for run in runs))
 
 
 def _turns(details: ConversationDetails, predictions: ConversationPredictions) -> Iterator[dict[str, Any]]:
@@ -146,20 +156,38 @@ def _place_details(
     scores: Mapping[Place, Sequence[Mapping[str, Any]]],
 ) -> dict[str, Any]:
     """Return the details of a turn or of the whole conversation; `earlier` runs are not listed."""
-    judged = [(answer, share_bars(answer["shares"], answer["question"])) for answer in details.judged.get(place, ())]
-    people = [
-        (name, row, share_bars(row["distribution"], name) if "distribution" in row else None)
-        for name, row in predictions.people.get(place, {}).items()
-    ]
+    questions = [_question_view(row) for row in details.questions(place, predictions)]
     rows, prediction = scores.get(place, ()), predictions.scores.get(place)
     attributions = next((row["attributions"] for row in (prediction, *rows) if row and row.get("attributions")), None)
     values = {
-        "answers": details.answers.get(place, ()), "judged": judged, "scores": rows[:MAX_RUNS],
-        "earlier": max(0, len(rows) - MAX_RUNS), "prediction": prediction, "people": people,
+        "questions": questions, "others": [row for row in questions if not row["is_listed"]],
+        "ratings": sum(len(row["ratings"]) for row in questions), "prediction": prediction,
+        "scores": rows[:MAX_RUNS], "earlier": max(0, len(rows) - MAX_RUNS),
         "attributions": _attribution_chart(attributions) if attributions else None,
         "metrics": predictions.metrics.get(place, {}),
     }  # fmt: skip
-    return {**values, "is_any": any(values[name] for name in ("answers", "judged", "scores", "prediction", "metrics"))}
+    return {**values, "is_any": any(values[name] for name in ("questions", "scores", "metrics"))}
+
+
+def _question_view(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a question with charts of distributions, and counts of what is folded."""
+    people = [
+        (name, each, share_bars(each["distribution"], name) if "distribution" in each else None)
+        for name, each in row["predicted_ratings"].items()
+    ]
+    judge = [(each, share_bars(each["shares"], row["question"])) for each in row["judge"]]
+    ratings = row["ratings"]
+    counts = [(sum(bool(each["comment"]) for each in ratings), "comment"),
+              (sum(len(each["history"]) for each in ratings), "correction")]  # fmt: skip
+    notes = ", ".join(f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts if count)
+    if not notes and any(each["time"] or each["study"] or each["against"] for each in ratings):
+        notes = "times"
+    numbers = {"predicted": (row["prediction"] or {}).get("value"), "rated": row["mean"],
+               "judge": next((each["expected"] for each in row["judge"]), None)}  # fmt: skip
+    figures = " · ".join(f"{name} {value:.3g}" for name, value in numbers.items() if value is not None)
+    is_listed = bool(row["text"] or row["prediction"] or ratings)  # answers of a judge alone need no fold each
+    return {**row, "predicted_ratings": people, "judge": judge, "notes": notes, "figures": figures,
+            "is_listed": is_listed}  # fmt: skip
 
 
 def _attribution_chart(attributions: Mapping[str, float]) -> Markup:

@@ -1,4 +1,4 @@
-"""Annotations, scores and issues of one conversation by turn, for the conversation page and its JSON.
+"""Annotations, predictions, scores and issues of one conversation by turn and question, for its page and JSON.
 
 Only leads see these details, because answers and predictions would bias annotators.
 """
@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any, TypeVar
 
 from accord.edges import AccordError, sendable
 from accord.project import Project, issues_of
 from accord.store import EvaluatorScores, StoreError, scores_of_conversation
-from accord.studies import CitationFinder
+from accord.studies import CitationFinder, ConversationPredictions
 from accord.values import (
     ISSUE,
     Annotation,
     Conversation,
     IssueAnnotation,
+    Question,
     Rubric,
     Taxonomy,
     issues_from,
@@ -48,6 +50,7 @@ class ConversationDetails:
     """A conversation with all annotations by turn, and the scores of runs, the latest first."""
 
     conversation: Conversation
+    rubric: Rubric
     answers: Mapping[Place, list[Row]] = field(default_factory=dict)
     marks: Mapping[Place, list[Annotation]] = field(default_factory=dict)
     issues: Mapping[Place, list[ModelIssues]] = field(default_factory=dict)
@@ -64,18 +67,42 @@ class ConversationDetails:
                 scores.setdefault(row.get("turn"), []).append({**row, **origin})
         return scores
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything except predictions."""
+    def questions(self, place: Place, predictions: ConversationPredictions) -> list[Row]:
+        """Return the questions of a turn or of the whole conversation with predictions, ratings and judges' answers.
+
+        The main question comes first, then the others in the rubric's order; questions of other rubrics come last.
+        """
+        predicted = predictions.scores.get(place)
+        others = ((predicted or {}).get("notes") or {}).get("other_questions") or {}
+        ratings, judged = _by_question(self.answers.get(place, ())), _by_question(self.judged.get(place, ()))
+        main = predictions.question or self.rubric.main
+        known = [main, *(question.id for question in self.rubric.questions)]
+        found = {*others, *ratings, *judged, *([main] if predicted else [])}
+        rows = []
+        for name in dict.fromkeys([*(each for each in known if each in found), *ratings, *judged, *others]):
+            question, is_main = self.rubric.get(name), name == main
+            rows.append({
+                "question": name, "text": "" if question is None else question.text, "is_main": is_main,
+                "meanings": {} if question is None else dict(question.meanings),
+                "prediction": predicted if is_main else others.get(name),
+                "predicted_ratings": dict(predictions.people.get(place, {})) if is_main else {},
+                "ratings": ratings.get(name, []), "mean": _mean_rating(question, ratings.get(name, [])),
+                "judge": judged.get(name, []),
+            })  # fmt: skip
+        return rows
+
+    def to_json(self, predictions: ConversationPredictions) -> dict[str, Any]:
+        """Return all details with the predictions."""
         conversation, scores = self.conversation, self.scores()
         citations, replies = CitationFinder(conversation.documents), {id(turn) for turn in conversation.replies}
 
         def details(place: Place) -> dict[str, list[Any]]:
             return {
-                "answers": self.answers.get(place, []),
+                "questions": self.questions(place, predictions),
                 "marks": [mark.to_json() for mark in self.marks.get(place, [])],
                 "issues": [{"by": each.by, "is_old": each.is_old, **each.annotation.to_json()}
                            for each in self.issues.get(place, [])],
-                "judged": self.judged.get(place, []), "scores": scores.get(place, []),
+                "scores": scores.get(place, []),
             }  # fmt: skip
 
         turns = [
@@ -88,6 +115,7 @@ class ConversationDetails:
             "conversation": conversation.id, "synthetic": conversation.is_synthetic,
             "metadata": dict(conversation.metadata),
             "documents": [each.to_json() for each in conversation.documents], "turns": turns, "whole": details(None),
+            "predictions": predictions.to_json(),
         }  # fmt: skip
 
 
@@ -100,6 +128,7 @@ def load_details(project: Project, name: str) -> ConversationDetails | None:
     people = [each for each in annotations if each.kind == "person"]
     return ConversationDetails(
         conversation,
+        project.rubric,
         _by_place(_current_answers([each for each in people if not each.question.startswith(ISSUE)])),
         _current_marks([each for each in people if each.question.startswith(ISSUE)]),
         _model_issues(conversation, [each for each in annotations if each.is_of_issues]),
@@ -121,6 +150,21 @@ def _by_place(rows: Iterable[tuple[Place, _T]]) -> dict[Place, list[_T]]:
     for place, row in rows:
         by_place.setdefault(place, []).append(row)
     return by_place
+
+
+def _by_question(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return rows by their question, without its name."""
+    by_question: dict[str, list[Row]] = {}
+    for row in rows:
+        by_question.setdefault(row["question"], []).append({k: v for k, v in row.items() if k != "question"})
+    return by_question
+
+
+def _mean_rating(question: Question | None, ratings: Sequence[Row]) -> float | None:
+    """Return the mean of the ratings that are numbers; `None` for an unordered scale."""
+    values = [row["value"] for row in ratings if isinstance(row["value"], int | float)]
+    is_ordered = question is None or question.scale.is_ordered
+    return fmean(values) if values and is_ordered else None
 
 
 def _current_answers(annotations: Sequence[Annotation]) -> list[tuple[Place, Row]]:
@@ -182,10 +226,8 @@ def _judge_answer(rubric: Rubric, annotation: Annotation) -> Row:
     question, shares = rubric.get(annotation.question), dict(annotation.distribution or {})
     is_ordered = question is not None and question.scale.is_ordered
     return {
-        "question": annotation.question, "text": "" if question is None else question.text, "by": annotation.by,
-        "mode": annotation.mode, "shares": shares, "outside": annotation.outside,
-        "meanings": {} if question is None else dict(question.meanings),
-        "expected": _mean(shares) if is_ordered else None,
+        "question": annotation.question, "by": annotation.by, "mode": annotation.mode, "shares": shares,
+        "outside": annotation.outside, "expected": _mean(shares) if is_ordered else None,
     }  # fmt: skip
 
 
