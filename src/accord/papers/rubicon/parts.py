@@ -33,8 +33,8 @@ RECORDED = (
 )
 MEASURES = (
     "ΔNetSAT: mean score of good conversations minus that of bad ones; it grows with the number of assertions. Yield: "
-    "share of conversations labeled with the required precision (90% by default), where the bounds of the labels are "
-    "read off the tested conversations, as in the paper."
+    "share of conversations labeled with the required precision (90% by default); as in the paper, the bounds of the "
+    "labels are read off the tested conversations."
 )
 YIELD = (
     "Yield: share of conversations labeled with the required precision (90% by default). The paper reads the bounds of "
@@ -175,12 +175,12 @@ def _curve_table(outcomes: Mapping[tuple[str, str], NetSatOutcome]) -> PartTable
 
 def _curve_chart(outcome: NetSatOutcome, title: str) -> Markup:
     theta, above, below = curves(outcome.scores, outcome.good)
-    share, step = float(outcome.good.mean()), np.tanh(theta - outcome.threshold)
+    share, grid = float(outcome.good.mean()), np.linspace(theta[0], theta[-1], 200)
+    step = np.tanh(grid - outcome.threshold)
     aims = {"s2": share + (1 - share) * (1 + step) / 2, "s1": 1 - share + share * (1 - step) / 2}
     found = {"s2": ("good, of scores above", above), "s1": ("bad, of scores up to", below)}
-    x = theta.tolist()
-    lines = [ChartLine(x, values.tolist(), kind=kind, name=name) for kind, (name, values) in found.items()]
-    lines += [ChartLine(x, values.tolist(), kind=kind, is_dashed=True) for kind, values in aims.items()]
+    lines = [ChartLine(theta.tolist(), values.tolist(), kind=kind, name=name) for kind, (name, values) in found.items()]
+    lines += [ChartLine(grid.tolist(), values.tolist(), kind=kind, is_dashed=True) for kind, values in aims.items()]
     guides = [Guide(outcome.threshold)]
     return line_chart(lines, Axis("threshold on NetSAT"), Axis("share", 0, 1, True), title, guides=guides)
 

@@ -42,11 +42,11 @@ class Planted:
     """A drawn pool.
 
     Attributes:
-        kinds: What each assertion is; `informative` ones are to be found.
-        ideas: Which idea each expresses: repetitions share one.
-        sides: Whether it speaks for a conversation.
-        level: (P, TRAIN + test) how far each is true of each conversation, from 0 to 10.
-        good: (TRAIN + test,).
+        kinds: Kind of each assertion; a selection should find the `informative` ones.
+        ideas: Number of the idea of each assertion; repetitions share one.
+        sides: Class of each assertion.
+        level: (P, TRAIN + test) agreement with each assertion in each conversation, from 0 to 10.
+        good: (TRAIN + test,) mask of good conversations.
     """
 
     kinds: list[str]
@@ -57,7 +57,7 @@ class Planted:
 
 
 def plain(rng: np.random.Generator, test: int) -> Planted:
-    """Independent assertions: informative ones 3.2 points apart (s.d. 1.8), half repeated."""
+    """Draw independent assertions: informative ones 3.2 points apart (s.d. 1.8), half repeated."""
     good = _classes(rng, test)
     drawn = _Drawn(good)
     for side in Polarity:
@@ -71,7 +71,7 @@ def plain(rng: np.random.Generator, test: int) -> Planted:
 
 
 def shared(rng: np.random.Generator, test: int) -> Planted:
-    """Informative assertions 2.8 points apart, and as many 3.4 points apart that share a nuisance factor."""
+    """Draw informative assertions 2.8 points apart, and as many 3.4 points apart that share a nuisance factor."""
     good = _classes(rng, test)
     drawn = _Drawn(good)
     nuisance = rng.normal(size=len(good))
@@ -91,7 +91,7 @@ CASES: Mapping[str, Callable[[np.random.Generator, int], Planted]] = {
 
 
 class _Drawn:
-    """A pool under way."""
+    """A pool to which assertions are added."""
 
     def __init__(self, good: NDArray[np.bool_]) -> None:
         self.good = good
@@ -110,12 +110,12 @@ class _Drawn:
         self.levels.append(level)
 
     def toward(self, rng: np.random.Generator, side: Polarity, half: float, spread: float) -> Floats:
-        """An assertion whose classes' means lie twice `half` apart."""
+        """Return an assertion with twice `half` between the means of the classes."""
         label = np.where(self.good == (side is Polarity.SAT), 1.0, -1.0)
         return 5 + half * label + rng.normal(scale=spread, size=len(label))
 
     def rest(self, rng: np.random.Generator, side: Polarity) -> None:
-        """What should not be found."""
+        """Add assertions that a selection should avoid."""
         size = len(self.good)
         for _ in range(NOISE):
             self.add("noise", side, rng.uniform(2, 8) + rng.normal(scale=2.2, size=size))

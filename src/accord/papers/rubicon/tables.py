@@ -65,7 +65,7 @@ class ProjectTables:
         return [result_row(each, self.test, self.decided) for each in (*results, *failed)]
 
     def table_2(self) -> list[Row]:
-        """Return the learned rubric with all prompts, and without parts of them."""
+        """Return the learned rubric with the full prompts, and the ablations of the prompts."""
         with TemporaryDirectory() as folder:
             changes = {self.settings.policy: {}, **_ablations(Path(folder), self.settings)}
             results = [self._ablated(name, change) for name, change in changes.items()]
