@@ -246,7 +246,7 @@ def test_a_live_score_is_on_the_board_when_it_is_answered_and_outlives_a_kill(tm
     evaluator = str(scaled.saved(tmp_path / "evaluator"))
     (tmp_path / "accord.yaml").write_text("store: sqlite:///accord.db\n", encoding="utf-8")
     with serving(tmp_path, "--evaluator", evaluator) as server:
-        browser = Browser(server.port, printed_link(server.log))
+        browser = Browser(server.port, printed_link(server))
         assert "No scores yet" in browser.get("/board")
         value = score(server.port, "live-0")
         [row] = json.loads(browser.get("/board/list.json"))["rows"]
