@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -83,8 +83,8 @@ class ProjectTables:
 
     def learned(self, change: Mapping[str, Any] | None = None) -> RubricFit:
         """Learn the rubric, with some settings changed."""
-        source = run(self._source(change or {}).learn(self.train), self.models).source
-        assert isinstance(source, LearnedRubric) and source.fit_ is not None
+        source = cast(LearnedRubric, run(self._source(change or {}).learn(self.train), self.models).source)
+        assert source.fit_ is not None
         return source.fit_
 
     def _ablated(self, name: str, change: Mapping[str, Any]) -> RubricResult:
@@ -98,9 +98,7 @@ class ProjectTables:
         return run(compare_rubrics(fit, answers, self.decided, self.settings, rivals), self.models)
 
     def _source(self, change: Mapping[str, Any]) -> LearnedRubric:
-        made = make_source("learned-rubric", {**self.given, **change}, self.context)
-        assert isinstance(made, LearnedRubric)
-        return made
+        return cast(LearnedRubric, make_source("learned-rubric", {**self.given, **change}, self.context))
 
 
 def _ablations(folder: Path, settings: LearnedRubricSettings) -> dict[str, dict[str, str | None]]:
