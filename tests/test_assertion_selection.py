@@ -36,8 +36,7 @@ from accord.methods import (
     with_intervals,
 )
 from accord.models import NOT_APPLICABLE
-from accord.papers.rubicon import baselines
-from accord.papers.rubicon.outcomes import all_intervals, figures
+from accord.papers.rubicon import baselines, outcomes
 from accord.statistics import Clusters
 from accord.testing import check_selection_policy
 from accord.values import Polarity, dump_rubric, read_rubric
@@ -122,7 +121,7 @@ def test_figures_worked_by_hand() -> None:
     tested = NetSatOutcome(
         scores, good, 0.5, UncertaintyWindow(-0.5, 1.5), 0.9, scores + 5, np.array([-5.0] * 7 + [-4.0])
     )
-    found = figures(tested)
+    found = outcomes.figures(tested)
     assert found["delta_netsat"] == pytest.approx(8.5 / 5 + 5 / 3)
     assert found["yield_rate"] == pytest.approx(6 / 8) and found["yield_deployed"] == pytest.approx(6 / 8)
     assert found["precision_deployed"] == pytest.approx(5 / 6)
@@ -130,12 +129,12 @@ def test_figures_worked_by_hand() -> None:
     assert found["f1"] == pytest.approx(8 / 9)
     assert found["sat_dsat"] == pytest.approx(-np.corrcoef(tested.sat, tested.dsat)[0, 1])
     clusters = Clusters([str(i // 2) for i in range(8)])
-    row, verdict = all_intervals(tested, clusters, draws=200), with_intervals(tested, clusters, draws=200)
+    row, verdict = outcomes.all_intervals(tested, clusters, draws=200), with_intervals(tested, clusters, draws=200)
     assert row["accuracy"].low < row["accuracy"].value < 1.0 and row["delta_netsat"].low < row["delta_netsat"].value
     for name, each in verdict.items():
         assert (each.value, each.low, each.high) == pytest.approx((row[name].value, row[name].low, row[name].high))
     one_class = NetSatOutcome(scores, np.ones(8, dtype=bool), 0.0, UncertaintyWindow(0, 0), 0.9, scores, scores)
-    assert {*figures(one_class).values(), *verdict_statistics(one_class).values()} == {None}
+    assert {*outcomes.figures(one_class).values(), *verdict_statistics(one_class).values()} == {None}
 
 
 def test_policies_of_the_paper_follow_their_definitions() -> None:

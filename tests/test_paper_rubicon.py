@@ -12,8 +12,7 @@ from planted_chats import Author, conversations, write_files
 from accord.methods import RubricPromptBuilder
 from accord.models import ScriptedModel, run_flow
 from accord.papers import StudyInput, open_paper, run_parts
-from accord.papers.rubicon import baselines, published
-from accord.papers.rubicon.planted import DrawnStudy, plain
+from accord.papers.rubicon import baselines, planted, published
 from accord.testing import ChatServer
 from accord.values import AssertionReason, Polarity
 
@@ -23,7 +22,7 @@ needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folde
 
 @pytest.mark.slow
 def test_the_selection_finds_the_informative_assertions_of_a_drawn_pool():
-    study = DrawnStudy(plain(np.random.default_rng(0), 50), 0)
+    study = planted.DrawnStudy(planted.plain(np.random.default_rng(0), 50), 0)
     rows = {name: study.row(name) for name in baselines.SYSTEMS}
     assert rows["accord"]["found"] > 0.9 > rows["brute force"]["found"] > rows["ucb"]["found"]
     assert rows["all"]["found"] == 1 and rows["all"]["informative"] < 0.3
