@@ -21,6 +21,8 @@ from accord.learning import (
     blocks,
     chances,
     inputs,
+    latent_answers,
+    log_densities,
     predict,
 )
 from accord.learning.network_grid import Grid, losses, search
@@ -72,6 +74,52 @@ def test_network_matches_the_papers_formula(head: str) -> None:
             for question, expected in enumerate(by_loops(shape, p, x[a, row], a)):
                 assert found[a, row, question, : len(expected)] == pytest.approx(expected, abs=1e-6)
                 assert found[a, row, question, len(expected) :] == pytest.approx(0, abs=1e-6)
+
+
+def test_latent_answer_matches_the_papers_formula() -> None:
+    shape = NetworkShape(3, (4, 5), (4, 2), 2, "ordinal")
+    p, rng = drawn(shape), np.random.default_rng(1)
+    x, answer = rng.normal(size=(2, 6, 3)), rng.integers(2, size=(2, 6, 2))
+    density = np.exp(log_densities(np, shape, p, x, (answer[..., None] == np.arange(4)).astype(float)))
+    steps = latent_answers(shape, [p], x.reshape(12, 3), np.repeat([0, 1], 6)).reshape(2, 6)
+    for a in range(2):
+        for row in range(6):
+            z = x[a, row]
+            for layer in ("W1", "W2"):
+                z = 1 / (1 + np.exp(-np.append(1, z) @ (p[layer]["shared"] + p[layer]["own"][a])))
+            out = np.append(1, z) @ (p["V"]["shared"] + p["V"]["own"][a])
+            assert steps[a, row] == pytest.approx(out[0] + 1.5), "the options of a scale of four are at -1.5, ... 1.5"
+            for question, options in enumerate(shape.options):
+                r, s = out[2 * question], np.exp(out[2 * question + 1])
+                y = answer[a, row, question] - (options - 1) / 2
+                expected = np.exp(-(y - r) / s) / (s * (1 + np.exp(-(y - r) / s)) ** 2)
+                assert density[a, row, question] == pytest.approx(expected, rel=1e-6)
+    everyone = latent_answers(shape, [p], x[0], np.full(6, -1))
+    other = latent_answers(shape, [p], x[0], np.ones(6, dtype=int))
+    assert everyone == pytest.approx((steps[0] + other) / 2)
+
+
+@pytest.mark.slow
+def test_latent_answers_are_tied_to_the_scale(tmp_path: Path) -> None:
+    corpus = planted(conversations=150, annotators=3, share=0.9, noise=0.4)
+    truth = np.array([2.5 + corpus.evidence.values @ corpus.weights + level for level in corpus.levels.values()])
+
+    def errors(answer: str, **network: float) -> tuple[float, float]:
+        settings = {"members": 1, "pooling": 30.0, **network}
+        head = Calibration(corpus.question, "network", network=settings, answer=answer)
+        head.fit(corpus.evidence, corpus.labels)
+        each = [head.predict(corpus.evidence, name) for name in head.annotators]
+        if answer == "latent":
+            Evaluator(corpus.question, (), head, head_name="network").save(tmp_path)
+            assert load_evaluator(tmp_path).head.predict(corpus.evidence, "p2") == each[2]
+            assert "answer:latent" in str(head.signature())
+        values = np.array([[score.value for score in scores] for scores in each])  # type: ignore[union-attr]
+        rmse = float(np.sqrt(np.mean((values - truth) ** 2)))
+        return rmse, 1 - float(np.corrcoef(values.ravel(), truth.ravel())[0, 1])
+
+    tied, loose, options = errors("latent"), errors("latent", unquantized=0.0), errors("option")
+    assert tied[0] < 0.6 * loose[0], "without the second term the scale is arbitrary"
+    assert tied[0] < options[0] and tied[1] < 0.5 * options[1]
 
 
 def test_new_annotator_is_the_mean_of_all_annotators() -> None:
@@ -196,6 +244,10 @@ def test_invalid_network_settings_are_rejected() -> None:
         {"like": "paper", "search": True},
         {"finetune": "x"},
         {"pretrain": 0, "finetune": 0},
+        {"unquantized": -0.1},
+        {"unquantized": True},
+        {"unquantized": "little"},
+        {"unquantized": 0.1, "head": "softmax"},
     ):
         with pytest.raises(BadInput):
             Calibration(corpus.question, network=wrong)

@@ -199,6 +199,13 @@ def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any
             yield page
 
 
+def scrolling(page: Any, kind: str) -> list[str]:
+    """Return the elements that scroll sideways on a phone."""
+    page.set_viewport_size({"width": PHONE[1], "height": 800})
+    find = "kind => [...document.querySelectorAll(kind)].filter(each => each.scrollWidth > each.clientWidth)"
+    return list(page.evaluate(f"{find}.map(each => each.textContent)", kind))
+
+
 @pytest.mark.browser
 @pytest.mark.slow
 def test_charts_are_drawn_under_the_policy_and_are_accessible(page: Any) -> None:
@@ -232,3 +239,4 @@ def test_lead_pages_are_accessible_in_light_and_dark(page: Any) -> None:
         for fold in page.locator("details").all():
             fold.evaluate("each => { each.open = true; }")
         assert not faults(page), path
+        assert not scrolling(page, "figure"), path

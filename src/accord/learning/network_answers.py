@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.answer_model import AnswerModel, Floats, inner_folds
-from accord.learning.network import Indices, Inputs, NetworkShape, Parameters, inputs, predict
+from accord.learning.network import Indices, Inputs, NetworkShape, Parameters, inputs, latent_answers, predict
 from accord.statistics import INNER_FOLDS
 from accord.values import Labels, Target, Value
 
@@ -99,6 +99,10 @@ POOLING = (30.0, 100.0, 300.0)
 """Candidate strengths of partial pooling."""
 
 
+TIED = 0.1
+"""Weight of the unquantized log likelihood for `answer: latent`."""
+
+
 @dataclass(frozen=True)
 class NetworkSettings:
     """Architecture and training of a network. The defaults are the regularized variant; `PAPER` holds the paper's.
@@ -117,6 +121,8 @@ class NetworkSettings:
         dropout: Share of the questions that a training step hides; above 0 the network tolerates missing questions.
         members: Number of networks with different seeds whose distributions are averaged.
         seed: Random seed of the first network.
+        unquantized: For `head: ordinal`: weight of the unquantized log likelihood, which ties the latent answer to the
+            scale (footnote 28).
         search: For the paper's network: choose sizes, batch, rate and epochs from the paper's grid on inner folds,
             limited to this number of its 64 programs, cheapest first; None uses the settings as they are.
     """
@@ -133,11 +139,14 @@ class NetworkSettings:
     dropout: float = 0.0
     members: int = 5
     seed: int = 0
+    unquantized: float = 0.0
     search: int | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> NetworkSettings:
+    def of(cls, given: Mapping[str, Any], is_tied: bool = False) -> NetworkSettings:
         """Return settings from a mapping; `like` names the defaults to start from (`regularised` or `paper`).
+
+        With `is_tied` the latent answer is tied to the scale by default.
 
         Raises:
             BadInput: There is no such setting, or a value is invalid.
@@ -152,21 +161,32 @@ class NetworkSettings:
         hidden = rest.get("hidden", defaults.hidden)
         if not isinstance(hidden, list | tuple) or len(hidden) != 2 or not all(map(_is_count, hidden)):
             raise BadInput(f"hidden must be two numbers of units from 1, got {hidden!r}")
-        result = replace(defaults, **{**rest, "hidden": tuple(hidden)})
-        if result.reads not in ("expected", "distributions") or result.head not in ("ordinal", "softmax"):
+        tied = {"unquantized": TIED} if is_tied else {}
+        result = replace(defaults, **{**tied, **rest, "hidden": tuple(hidden)})
+        result._check()
+        return result
+
+    def _check(self) -> None:
+        """Check the values."""
+        if self.reads not in ("expected", "distributions") or self.head not in ("ordinal", "softmax"):
             raise BadInput("reads must be 'expected' or 'distributions', and head must be 'ordinal' or 'softmax'")
         for name in ("batch", "members", "search"):
-            value = getattr(result, name)
+            value = getattr(self, name)
             if not _is_count(value) and (value is not None or name == "members"):
                 raise BadInput(f"{name} of a network must be a number from 1, got {value!r}")
-        if not all(_is_count(epochs) or epochs == 0 for epochs in (result.pretrain, result.finetune)):
-            raise BadInput(f"epochs must be numbers from 0, got {result.pretrain!r} and {result.finetune!r}")
-        if result.pretrain + result.finetune < 1:
+        if isinstance(self.unquantized, bool) or not isinstance(self.unquantized, int | float) or not (
+            0 <= self.unquantized <= 1
+        ):  # fmt: skip
+            raise BadInput(f"unquantized must be a number from 0 to 1, got {self.unquantized!r}")
+        if self.unquantized > 0 and self.head != "ordinal":
+            raise BadInput("unquantized needs head: ordinal, which has a latent answer")
+        if not all(_is_count(epochs) or epochs == 0 for epochs in (self.pretrain, self.finetune)):
+            raise BadInput(f"epochs must be numbers from 0, got {self.pretrain!r} and {self.finetune!r}")
+        if self.pretrain + self.finetune < 1:
             raise BadInput("pretrain and finetune are both 0; a network needs at least one epoch")
-        as_in_the_grid = result.pooling == 0 and result.decay == 0 and result.dropout == 0
-        if result.search is not None and not as_in_the_grid:
+        as_in_the_grid = self.pooling == 0 and self.decay == 0 and self.dropout == 0
+        if self.search is not None and not as_in_the_grid:
             raise BadInput("search needs like: paper, because it searches the paper's grid")
-        return result
 
 
 PAPER = NetworkSettings(
@@ -214,7 +234,7 @@ class NetworkAnswers(AnswerModel):
         rows = np.append(rated.row, features.rows_of(target for target, _ in beyond))
         self.inputs_ = Inputs.fit(features.take(np.unique(rated.row)), with_mask)
         answers, options = answers_to(rated, labels, beyond)
-        self.people_ = np.unique(rated.annotator.astype(str))
+        self.people_, self.options_ = np.unique(rated.annotator.astype(str)), rated.options
         # Annotators without a main rating, such as users with thumbs, have no weights of their own (footnote 26).
         owner = self._place_of([*rated.annotator, *(name for _, name in beyond)])
         values, present = self.inputs_.of(features.take(rows))
@@ -287,7 +307,8 @@ class NetworkAnswers(AnswerModel):
         jobs = [TrainingJob(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in runs]
         # Trials and members share one compiled program for any pooling strength.
         penalised = own.decay > 0 or own.pooling is None or own.pooling > 0
-        return train(self.shape_, sheets, Schedule(own.pretrain, own.finetune, own.batch, own.dropout, penalised), jobs)
+        terms = Schedule(own.pretrain, own.finetune, own.batch, own.dropout, penalised, own.unquantized)
+        return train(self.shape_, sheets, terms, jobs)
 
     def _held_out(self, sheets: Sheets, nets: Sequence[Parameters], fold: Indices) -> tuple[Floats, Floats]:
         """Return (n, K) each rating predicted by the network that did not learn from its fold.
@@ -316,10 +337,26 @@ class NetworkAnswers(AnswerModel):
         anybody = predict(self.shape_, self.members_, x, np.full(len(x), -1, dtype=np.intp))
         return np.asarray(self.trust_ * own + (1 - self.trust_) * anybody)
 
+    def latent(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """Return (n,) the latent answer; between options it is interpolated, beyond the ends extrapolated."""
+        x = inputs(np, *self.inputs_.of(features), self.inputs_.group)
+        own, anybody = (
+            latent_answers(self.shape_, self.members_, x, who)
+            for who in (self._place_of(annotators), np.full(len(x), -1, dtype=np.intp))
+        )
+        steps = self.trust_ * own + (1 - self.trust_) * anybody
+        low = np.clip(np.floor(steps), 0, len(self.options_) - 2).astype(np.intp)
+        return np.asarray(self.options_[low] + (steps - low) * np.diff(self.options_)[low])
+
     def _place_of(self, annotators: Sequence[str | None]) -> Indices:
         """Return (n,) the index of each annotator; -1 for one without a main rating."""
         place = {str(name): index for index, name in enumerate(self.people_)}
         return np.array([-1 if name is None else place.get(str(name), -1) for name in annotators], dtype=np.intp)
+
+    @property
+    def has_latent(self) -> bool:
+        """True for an ordinal head."""
+        return self.settings.head == "ordinal"
 
     @property
     def annotators(self) -> list[str]:
@@ -358,7 +395,7 @@ class NetworkAnswers(AnswerModel):
             for layer, parts in self.members_[0].items()
             for part in parts
         }
-        return card, {**arrays, **self.inputs_.arrays()}
+        return card, {**arrays, **self.inputs_.arrays(), "options": self.options_}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """Restore the learned state from `state`."""
@@ -367,7 +404,7 @@ class NetworkAnswers(AnswerModel):
         self.people_ = np.array(card["people"], dtype=object)
         about = card["shape"]
         self.shape_ = NetworkShape(**{**about, "hidden": tuple(about["hidden"]), "options": tuple(about["options"])})
-        self.inputs_ = Inputs.from_arrays(arrays)
+        self.inputs_, self.options_ = Inputs.from_arrays(arrays), arrays.get("options", np.zeros(0))
         layers = ("W1", "W2", "V", *(("cuts",) if self.shape_.head == "ordinal" else ()))
         count = len(arrays["W1.shared"])
         self.members_ = [

@@ -16,7 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import MissingExtra
-from accord.learning.network import Array, Indices, NetworkShape, Parameters, blocks, chances, inputs, main_alone
+from accord.learning.network import (
+    Array,
+    Indices,
+    NetworkShape,
+    Parameters,
+    blocks,
+    chances,
+    inputs,
+    log_densities,
+    main_alone,
+)
 
 try:
     import jax
@@ -74,6 +84,7 @@ class Schedule:
         batch: Largest number of rows per step; None takes all.
         dropout: Share of the groups of inputs that a step hides.
         penalised: True if any job has a penalty.
+        unquantized: Weight of the unquantized log likelihood, for an ordinal head (footnote 28).
     """
 
     pretrain: int
@@ -81,6 +92,7 @@ class Schedule:
     batch: int | None
     dropout: float
     penalised: bool
+    unquantized: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -201,6 +213,8 @@ def surprise(
         present = present * jax.random.bernoulli(key, 1 - terms.dropout, present.shape)
     x = inputs(jnp, sheets["values"][rows], present, sheets["group"])
     total, count = total_surprise(shape, sheets, parameters, x, rows, job["rows"])
+    if terms.unquantized > 0:
+        total = total + terms.unquantized * unquantized_surprise(shape, sheets, parameters, x, rows, job["rows"])
     misfit = total / jnp.maximum(count, 1)
     if not terms.penalised:
         return misfit
@@ -217,6 +231,15 @@ def total_surprise(
     chance = (chances(jnp, shape, parameters, x) * answers).sum(axis=-1)
     answered = answers.sum(axis=-1) * allowed[rows][..., None]
     return -(jnp.log(jnp.where(answered > 0, chance, 1.0) + _TINY) * answered).sum(), answered.sum()
+
+
+def unquantized_surprise(
+    shape: NetworkShape, sheets: Tables, parameters: Parameters, x: Array, rows: Array, allowed: Array
+) -> Array:
+    """Return Σ -log density of the `allowed` answers in some rows with inputs `x`, which ties the latent scale."""
+    answers = sheets["answers"][rows][..., : len(shape.options), : shape.widest]
+    answered = answers.sum(axis=-1) * allowed[rows][..., None]
+    return -(log_densities(jnp, shape, parameters, x, answers) * answered).sum()
 
 
 # --- arrays of the compiled program --------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, bar_chart, share_bars
 from accord.edges import BadInput, one_line_json, parse_whole_number, sendable, truncate_middle
+from accord.learning import CARD
 from accord.live import Refused
 from accord.project import correct_issue, undo_correction
 from accord.store import scores_of_conversation
@@ -34,7 +35,7 @@ from accord.studies import (
 )  # fmt: skip
 from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Annotation, Conversation, Estimate, Turn
 from accord.web.accounts import new_key
-from accord.web.context import WorkbenchContext, conversation_address
+from accord.web.context import WorkbenchContext, conversation_address, saved_time
 from accord.web.pages.conversation_details import (
     ConversationDetails,
     Place,
@@ -91,13 +92,14 @@ class _ConversationPage:
         if is_json:
             # ASCII: escapes can carry invalid Unicode, such as half of a surrogate pair.
             return Response(json.dumps(details.to_json(predictions), default=str), media_type="application/json")
+        card = self.predictions.folder / CARD
         chosen = int(turn) if _NUMBER.fullmatch(turn) and int(turn) < len(conversation.turns) else None
         here, metadata = conversation_address(conversation.id, None, back_address(back)), conversation.metadata
         origin = metadata.get(SYNTHETIC, {})  # how a synthetic conversation was made
         return self.context.render(
             "conversation", visitor, conversation=conversation, turns=list(_turns(details, predictions)),
             chosen=chosen, back=back_address(back), is_open=open == "all", here=here,
-            trained=_trained(details, predictions),
+            trained=_trained(details, predictions), saved=saved_time(card) if card.is_file() else "",
             whole=_place_details(details, predictions, None, details.scores()), documents=_documents(conversation),
             predictions=predictions, origin=_text_pairs(origin if isinstance(origin, Mapping) else {"origin": origin}),
             metadata=_text_pairs({name: value for name, value in metadata.items() if name != SYNTHETIC}),
