@@ -84,6 +84,13 @@ def test_all_tables_of_a_project(project):
     assert len(project.asked) == asked, "stored replies are used again"
 
 
+def test_all_parts_share_one_budget(project):
+    with Path("accord.yaml").open("a") as settings:
+        settings.write("budget: {requests: 12}\n")
+    said = accord("paper", "rubicon", "--project", "accord.yaml", code=4)
+    assert "spent: 12 requests" in said and len(project.asked) == 12
+
+
 def test_without_a_judge_and_a_writer_the_parts_say_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write("rubric.yaml", "name: planted\nmain: helped\nquestions:\n"

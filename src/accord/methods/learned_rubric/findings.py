@@ -26,7 +26,6 @@ from accord.methods.learned_rubric.assertion_selector import (
 from accord.methods.learned_rubric.selection_policies import (
     ALL,
     POINT,
-    RUBICON,
     TOP,
     UNCERTAIN,
     Floats,
@@ -235,10 +234,10 @@ class RubricFindings(Findings):
             f"good and bad conversations. Their sum, NetSAT, was tested on {self.tested} others: good conversations "
             f"score {number(best.value, 1)} points above bad ones ({number(best.low, 1)} to {number(best.high, 1)})."
         )
+        names = ["learned rubric", *(row["system"] for row in self.rows[1:])]
         rows: list[list[str | Estimate]] = [
-            [row["system"], *(_figure(row, name) for name in COLUMNS)] for row in self.rows
+            [shown, *(_figure(row, name) for name in COLUMNS)] for shown, row in zip(names, self.rows, strict=True)
         ]
-        learned_rows = frozenset(place for place, row in enumerate(self.rows) if row["system"] == RUBICON)
         labels = (
             "Accuracy counts every score above the threshold as good. Labeled is the share of conversations outside "
             "the uncertainty window; threshold and window come from the training side."
@@ -247,7 +246,7 @@ class RubricFindings(Findings):
             Charts([self._separations()]), Text(self._worst(), "soft"),
             Charts([self._histogram()], ("good", "bad, by annotators")), Text(self._trust(), "soft"),
             Text("Assertions by share of failures", "heading"), *(assertion.fold() for assertion in self.assertions),
-            Text("Rubrics", "heading"), Table(["", *COLUMNS.values()], rows, own=learned_rows), Text(labels, "soft"),
+            Text("Rubrics", "heading"), Table(["", *COLUMNS.values()], rows, own=frozenset({0})), Text(labels, "soft"),
             Text(f"Each new conversation takes {len(self.assertions)} questions.", "soft"),
             Text(self.evaluator["signature"], "code"),
         ])  # fmt: skip
