@@ -68,7 +68,7 @@ def main() -> None:
         elif part == "planted":
             test = TEST_QUICK if given.quick else TEST
             found = planted_rows(min(given.limit or 20, 1 if given.quick else 20), test)
-            rows += [{**row, "precision": row["informative"], "recall": row["found"], "part": part} for row in found]
+            rows += [{**row, **_of_selection(row), "part": part} for row in found]
         elif part == "recorded":
             found = recorded_rows(data_folder(parser, given.data), min(given.limit or 20, 2 if given.quick else 20))
             rows += [{**row, "part": part} for row in found]
@@ -79,6 +79,12 @@ def main() -> None:
         else:
             rows += _embedded_rows(data_folder(parser, given.data), given.store, 8 if given.quick else 200)
     finish("rubicon", rows, COLUMNS, given.json)
+
+
+def _of_selection(row: Row) -> Row:
+    """Return precision and recall of the selection, in place of those of the labels."""
+    names, ends = {"precision": "informative", "recall": "found"}, ("", "_low", "_high")
+    return {f"{name}{end}": row.get(f"{found}{end}") for name, found in names.items() for end in ends}
 
 
 def _table_rows(path: Path | None, draws: int = DRAWS) -> list[Row]:
