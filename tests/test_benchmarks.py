@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 HELPERS = {
     "adoror_planted", "adoror_prefixes", "adoror_systems", "board_scores",
-    "ciu_selection", "ciu_tables", "eager", "harness", "wording",
+    "eager", "harness", "wording",
     "hostile",
-    "load", "rated", "rubicon_baselines", "rubicon_planted",
+    "load", "rubicon_baselines", "rubicon_planted",
     "rubicon_recorded", "scale_live", "scale_scoring", "scale_store",
     "true_heads", "true_labels", "true_shared", "true_texts", "true_watch", "workbench_order",
 }  # fmt: skip
