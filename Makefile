@@ -62,6 +62,13 @@ docs: $(VENV)/ready ## write the generated pages: commands and JSON Schemas
 tables: $(VENV)/ready ## write the tables of the README and the docs from benchmarks/results
 	$(BIN)/python tools/write_tables.py
 
+screenshots: $(VENV)/ready ## take the pictures of docs/gallery; needs Chromium
+	$(BIN)/python tools/screenshots.py
+
+papers: $(VENV)/ready ## run the papers' studies on the public data and write docs/papers; DATA=FOLDER
+	for name in llm-rubric rubicon soda-eval ciu adoror; do \
+	  $(BIN)/accord paper $$name --data $(DATA) --out docs/papers || exit 1; done
+
 BENCHMARKS := architecture first_hour first_labels import_speed compare_speed calibration_speed judging_overhead faults attacks \
   live_scoring workbench scale embedded_model true_numbers rubicon rubric_selection issues adoror \
   demonstration_selection ciu simulated_annotators llm_rubric \
@@ -77,4 +84,4 @@ bench: $(VENV)/ready ## run all benchmarks (five hours) and write benchmarks/res
 clean: ## remove generated files
 	rm -rf $(VENV) $(OUT) .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check quick test lint format docs tables bench clean
+.PHONY: help setup finetune models demo check quick test lint format docs tables screenshots papers bench clean

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from browsing import faults, tab
 from served_workbench import project, served
-from test_board import annotated, planted
+from test_board import DAY, annotated, planted
 
 from accord import Conversation, Turn
 
@@ -25,6 +27,8 @@ def served_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         )
         opened.mart.add(scores)
         opened.mart.add([{**row, "conversation": f"of-{row['conversation']}"} for row in annotated()])
+        old = [{**row, "evaluator": "first@1", "scored": row["scored"] - DAY} for row in scores]
+        opened.mart.add([{**row, "value": row["value"] - 0.1 + n % 3 / 100} for n, row in enumerate(old)])
         with served(opened) as port:
             yield port
 
@@ -33,6 +37,17 @@ def served_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def page(browser: Any, served_board: int) -> Iterator[Any]:
     with tab(browser, served_board) as opened:
         yield opened
+
+
+class Clicks:
+    """Counter of the clicks on a page."""
+
+    def __init__(self, page: Any) -> None:
+        self.page, self.count = page, 0
+
+    def on(self, link: Any) -> None:
+        link.click()
+        self.count += 1
 
 
 def at(page: Any) -> str:
@@ -66,8 +81,76 @@ def test_a_lead_opens_a_tail_reads_the_worst_and_comes_back(page: Any) -> None:
     page.locator(".standing", has_text="with topic t1").wait_for()
     assert at(page) == board
     page.get_by_role("link", name="topic t1").click()  # the filter is taken away
-    page.locator(".standing", has_text="Mean prediction").wait_for()
+    page.locator(".standing", has_text=re.compile(r"^Of \d topics")).wait_for()
     assert "topic=t1" not in at(page)
+
+
+def filters(page: Any) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+def test_filters_stay_through_pages_transcripts_and_comparisons(page: Any) -> None:
+    """From the board of a topic: all texts, second page, transcript, back, back to the board, compare two systems."""
+    kept = {"topic": ["t1"], "since": ["2026-06-02"]}
+
+    def has_kept() -> bool:
+        return kept.items() <= filters(page).items()
+
+    page.goto("/board?topic=t1&since=2026-06-02")
+    page.get_by_role("link", name="All texts, worst first").click()
+    page.get_by_role("link", name="Next page").first.click()
+    page.get_by_text("Page 2 of").first.wait_for()
+    assert has_kept()
+    page.get_by_role("link", name="best first", exact=True).click()
+    page.locator(".standing", has_text="best first").wait_for()
+    page.get_by_role("link", name="Next page").first.click()
+    page.get_by_text("Page 2 of").first.wait_for()
+    listed = at(page)
+    assert has_kept() and filters(page)["page"] == ["2"] and filters(page)["order"] == ["best"]
+    page.locator("table.list tbody a").last.click()
+    page.get_by_role("link", name="Back to the list").click()
+    page.locator("table.list").wait_for()
+    assert at(page) == listed
+    page.get_by_role("link", name="Back to the board").click()
+    page.locator("svg.chart").first.wait_for()
+    assert has_kept() and "page" not in filters(page) and "order" not in filters(page)
+    page.get_by_role("navigation", name="Compare").get_by_role("link", name="systems b and a").click()
+    page.locator(".standing", has_text="System b is rated").wait_for()
+    assert has_kept()
+    for name in ("Annotators", "Answers", "By"):
+        page.get_by_role("navigation", name=name, exact=True).get_by_role("link").last.click()
+        page.locator(".standing").wait_for()
+        assert has_kept(), name
+
+
+def test_two_versions_and_two_evaluators_are_compared_in_one_click(page: Any) -> None:
+    for link, result in (
+        ("systems b and a", r"System b is rated 0\.\d+ points higher than a on Q0 \(95% interval"),
+        (
+            "with evaluator first",
+            r"Evaluator e \(1 Jun 2026\) rates the same 400 texts 0\.09 points higher than first \(",
+        ),
+    ):
+        page.goto("/board")
+        clicks = Clicks(page)
+        clicks.on(page.get_by_role("navigation", name="Compare").get_by_role("link", name=link))
+        page.locator(".standing", has_text=re.compile(result)).wait_for()
+        assert page.locator(".compared [aria-current]").count() == 1
+        assert clicks.count == 1
+
+
+@pytest.mark.parametrize("tail", ["part of the chart", "bottom 10%", "group"])
+def test_a_transcript_is_two_clicks_from_the_tail(page: Any, tail: str) -> None:
+    page.goto("/board")
+    clicks = Clicks(page)
+    clicks.on({
+        "part of the chart": page.locator("svg.chart a").first,
+        "bottom 10%": page.get_by_role("link", name="The bottom 10%"),
+        "group": page.get_by_role("link", name="times as often").first,
+    }[tail])  # fmt: skip
+    clicks.on(page.locator("table.list tbody a").first)
+    page.locator("article.rated").wait_for()
+    assert clicks.count <= 2 and page.url.startswith(page.evaluate("location.origin") + "/conversation/")
 
 
 def test_the_parts_of_a_figure_are_reached_by_keyboard(page: Any) -> None:
@@ -88,12 +171,13 @@ def test_it_works_without_script(browser: Any, served_board: int) -> None:
         page.locator("select[name=first]").select_option("t1")
         page.locator("select[name=second]").select_option("t0")
         page.get_by_role("button", name="Compare").click()
-        page.get_by_text("t1 scores").wait_for()
+        page.locator(".standing", has_text="Topic t1 is rated").wait_for()
         assert "first=t1" in page.url and "by=topic" in page.url
 
 
 def test_nothing_is_wrong_by_axe(page: Any) -> None:
-    for path in ("/board", "/board?annotators=ann&annotators=bob", "/board?view=each&by=topic", "/board/list",
+    for path in ("/board", "/board?annotators=ann&annotators=bob", "/board?view=each&by=topic",
+                 "/board?against=first%401", "/board?training=with", "/board/list",
                  "/board/list?order=apart&page=2", "/board?system=nobody"):  # fmt: skip
         page.goto(path)
         assert not faults(page, [(scheme, width) for scheme in ("light", "dark") for width in (390, 1200)]), path

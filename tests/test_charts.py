@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
@@ -27,7 +28,7 @@ from accord.values import Estimate
 
 NAMES = [
     "<b>short</b>",
-    "a name that is much longer than the room for it, which has to be cut somewhere",
+    "a name that is much longer than the room for it on three lines of a chart that is as narrow as a phone, which is why some of its words have to be cut somewhere at its end",
     "\u4e00" * 30,
 ]
 ROWS = [ChartRow(name, Estimate(0.4, 0.3, 0.5), "people", '/"x') for name in NAMES]
@@ -92,7 +93,23 @@ def test_tick_labels_do_not_collide() -> None:
 
 def test_a_cut_label_keeps_its_text_as_a_tooltip() -> None:
     cut = [text for text in elements(CHARTS["intervals"], "text") if (text.text or "").endswith("…")]
-    assert len(cut) == 2 and cut[0][0].text == NAMES[1]
+    assert len(cut) == 1 and cut[0][0].text == NAMES[1]
+
+
+@pytest.mark.parametrize("draw", [interval_plot, bar_chart])
+def test_charts_of_rows_fit_a_phone_and_show_question_texts_whole(draw: Callable[..., Markup]) -> None:
+    text = "In terms of content, is the response helpful, and does it answer every part of the question?"
+    for labels in ([text], ["Q1", "Q2"], [text, "short"]):
+        chart = draw([ChartRow(label, Estimate(2.5, 2.25, 2.75)) for label in labels], Axis("score"), "Means")
+        assert float(ElementTree.fromstring(str(chart)).get("width", "")) <= 440
+        shown = [each for each in elements(chart, "text") if each.get("class") == "label"]
+        assert " ".join(each.text or "" for each in shown) == " ".join(labels)
+        anchors = {each.get("text-anchor") for each in shown}
+        assert anchors == ({"end"} if text not in labels else {"start"}), "long labels stand above their rows"
+
+
+def test_counts_beside_bars_are_whole_numbers() -> None:
+    assert ">12,345</text>" in bar_chart([ChartRow("all", Estimate(12345.0))], Axis(), "Counts")
 
 
 def test_people_and_model_have_different_colors_and_marks() -> None:

@@ -116,8 +116,8 @@ def test_demo_and_real_data_are_one_command(data: Path) -> None:
     result = invoke("demo")
     first, *rest = result.stdout.split("\n\n")
     assert first.startswith("Ready for comparing systems: scores typically miss a person's rating by 0.")
-    about = next(part for part in rest if part.startswith("These conversations"))
-    assert "A script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
+    about = next(part for part in rest if part.startswith("Demo: the conversations"))
+    assert "a script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
     assert "507 ratings of 150 conversations by 4 annotators" in result.stdout
     assert "accord models pull" in refused("demo", "--with-models", "--out", "other")
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [

@@ -200,52 +200,72 @@ def test_demonstrations_are_shortened_by_whole_turns_then_dropped_and_the_input_
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("4", 4.0),
-        (" 3.5 out of 5", 3.5),
-        ("overall score: 2.25 [END]", 2.25),
-        ("**Score:** 1", 1.0),
-        ("5/5", 5.0),
-        ("3,5", 3.5),
-        ("_4_", 4.0),
-        ("On a scale from 1 to 5: 4", 4.0),
-        ("(1-5): 2", 2.0),
-        ("25e-1", 2.5),
-        ("OVERALL score: 3", 3.0),
-        ("Out of 5, I'd give it 4", 4.0),
-        ("Of the 3 questions 2 were answered. Score: 4", 4.0),
-        ("On a 5-point scale this is a 2.", 2.0),
-        ("From 1 (worst) to 5 (best), I'd rate the reply a 3.", 3.0),
-        ("4 because it answers 2 of 3 questions", 4.0),
-        ("4\n\noverall score: 2", 4.0),
-        ("Rating: 4/5, since 2 facts are wrong", 4.0),
-        ("fluency score: 2, overall score: 4", 4.0),
-        ("It deserves a 2, not a 4", 2.0),
-        ("It asks 3 times for 2024 figures, so 2", 2.0),
-        ("1. It is polite.\n2. It is short.\nThat makes 5.", 5.0),
-    ],
-)
-def test_labelled_number_is_the_score(text: str, value: float) -> None:
+TEN = Question(id="overall", text="How good?", scale=Scale(kind=ScaleKind.REAL, low=0, high=10))
+SCORES = {
+    # the number alone, with its scale, or with punctuation
+    "4": 4, " 3.5 out of 5": 3.5, "4 out of 5": 4, "4/5": 4, "5 / 5": 5, "5 out of five": 5, "3 of 5": 3, "4 stars": 4,
+    "_4_": 4, "**4**": 4, "[4]": 4, "4 [END]": 4, "4 - good": 4, "4 (confidence 3)": 4, "4, confidence: 90%": 4,
+    "4 because it answers 2 of 3 questions": 4, "4\n\noverall score: 2": 4, "~4": 4, "\uff14": 4,
+    # decimals
+    "3,5": 3.5, "3.50": 3.5, "25e-1": 2.5, "1.000": 1, "3.5 +/- 0.5": 3.5,
+    # words, if they are the whole reply
+    "four": 4, "Score: four": 4, "Overall score is three.": 3, "Four out of five": 4,
+    # labels
+    "Score: 4": 4, "overall score: 2.25 [END]": 2.25, "**Score:** 1": 1, "OVERALL score: 3": 3, '{"score": "4"}': 4,
+    "The score should be 4 because 5 would need more": 4, "Rating: 4/5, since 2 facts are wrong": 4,
+    "fluency score: 2, overall score: 4": 4, "I considered 3 and 4. Final score: 4": 4,
+    "The score cannot be 5. The score is 4.": 4, "Of the 3 questions 2 were answered. Score: 4": 4,
+    "It deserves a 2, not a 4": 2, "It would be a 5 if it answered; I give it 3": 3,
+    # the scale before the score
+    "On a scale from 1 to 5: 4": 4, "(1-5): 2": 2, "Score (1 to 5): 3": 3, "Out of 5, I'd give it 4": 4,
+    "On a 5-point scale this is a 2.": 2, "From 1 (worst) to 5 (best), I'd rate the reply a 3.": 3,
+    # reasoning with other numbers, or with the same one
+    "It asks 3 times for 2024 figures, so 2": 2, "First it says 4, then 4 again. 4": 4, "In 2024 he asked. 3": 3,
+    "The 4th reply is good. 3": 3, "1. It is polite.\n2. It is short.\nThat makes 5.": 5,
+}  # fmt: skip
+FAILURES = {
+    NO_NUMBER: ("I cannot rate this.", "", "NaN", "score: N/A", "I cannot give a score of 5", "IV", "1.000,5", "4th",
+                "No one knows", "four point five", "one to two"),
+    OUTSIDE: ("7", "-2", "0", "5.5", "0.5 of 1", "8/10", "4/10", "Score: 3 out of 10", "4 out of ten", "80%", "4 percent",
+              "1,000", "1,000,000", "Score: 7, as 4 would be low", "3 of 4 questions were answered",
+              "4 on a 10-point scale", "on a scale of 1-10, 4", "4 on a scale from 0 to 4"),
+    AMBIGUOUS: ("4 or 5", "3 or maybe 4", "3, maybe 4", "3 (maybe 4)", "between 3 and 4", "between 3 and 4, so 3.5",
+                "I'd give it a 3-4", "3\u20144", "3 to 4", "4+", "4 and a half", "4\u00bd", "4 5", "4, 5", "4 and 5",
+                "1 000", "1 2 3 4 5", "Score: 2. Or rather: Score: 3", "Relevance: 5, Fluency: 3",
+                "3 if strict, 4 if lenient", "I'd say a 3, though it could be a 4", "The score is not 5.", "not a 4",
+                "less than 4", "at least 4", "It mentions 3 facts", "It has 2 mistakes.",
+                "In section 4, the reply is wrong", "1. It is polite"),
+    ECHO: ("the roses in our garden need some water. 3", "[0] user: I have 3 dogs", "=====[abc]===== 4",
+           "The last turn, [1]: is good. 5"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "value"), SCORES.items())
+def test_clear_score_is_read(text: str, value: float) -> None:
     found = read(PromptTemplate(QUESTION, DIALOGUE), ASKED, Reply(text))
     assert isinstance(found, ParsedScore) and found.value == value
     assert np.array(found.shares) @ np.arange(1, 6) == pytest.approx(value) and sum(found.shares) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("I cannot rate this.", NO_NUMBER), ("", NO_NUMBER), ("7", OUTSIDE), ("-2", OUTSIDE), ("0.5 of 1", OUTSIDE),
-        ("the roses in our garden need some water. 3", ECHO), ("[0] user: I have 3 dogs", ECHO),
-        ("8/10", OUTSIDE), ("Score: 3 out of 10", OUTSIDE), ("Score: 7, as 4 would be low", OUTSIDE), ("4 or 5", AMBIGUOUS), ("3 or maybe 4", AMBIGUOUS),
-        ("between 3 and 4", AMBIGUOUS), ("I'd give it a 3-4", AMBIGUOUS), ("Score: 2. Or rather: Score: 3", AMBIGUOUS),
-        ("=====[abc]===== 4", ECHO), ("NaN", NO_NUMBER), ("The last turn, [1]: is good. 5", ECHO), ("1,000", OUTSIDE),
-    ],
-)  # fmt: skip
-def test_reply_outside_the_scale_is_a_failure(text: str, reason: str) -> None:
+@pytest.mark.parametrize(("text", "reason"), [(text, reason) for reason in FAILURES for text in FAILURES[reason]])
+def test_unclear_score_is_a_failure_with_a_reason(text: str, reason: str) -> None:
     found = read(PromptTemplate(QUESTION, DIALOGUE), ASKED, Reply(text))
-    assert isinstance(found, Failure) and found.reason == reason
+    assert isinstance(found, Failure) and found.reason == reason and found.detail
+
+
+def test_score_depends_on_the_scale() -> None:
+    ten = PromptTemplate(TEN, DIALOGUE)
+    for text, value in (("8/10", 8), ("4 on a 10-point scale", 4), ("8 on a scale of 0 to 10", 8), ("ten", 10)):
+        found = read(ten, ASKED, Reply(text))
+        assert isinstance(found, ParsedScore) and found.value == value, text
+    five = read(ten, ASKED, Reply("4/5"))
+    assert isinstance(five, Failure) and five.reason == OUTSIDE
+
+
+def test_long_reply_without_a_score_is_read() -> None:
+    wording = PromptTemplate(QUESTION, DIALOGUE)
+    for piece in ("a ", " ", "1,000", "9", "score is ", "4 or ", "4, ", "out of ", "_", "between 3 and "):
+        assert isinstance(read(wording, ASKED, Reply(piece * 20_000)), Failure), piece
 
 
 def test_long_label_is_not_an_echo_and_ends_of_a_real_scale_are_valid() -> None:

@@ -25,6 +25,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput, BudgetReached, NotFitted, UnknownName
+from accord.embedded import open_sentence_embedder
 from accord.evidence import (
     Column,
     EvidenceTable,
@@ -37,7 +38,7 @@ from accord.evidence import (
     sources,
 )
 from accord.learning import Calibration
-from accord.methods import IN_CONTEXT, InContext, InContextFindings, at_level, prompt_text
+from accord.methods import IN_CONTEXT, InContext, InContextFindings, at_level, prompt_text, rivals
 from accord.models import (
     Budget,
     Caps,
@@ -405,6 +406,26 @@ def test_configured_rivals_are_asked(asked: Asked) -> None:
     assert sorted(result.system for result in figures(found).results) == sorted([IN_CONTEXT, *names, *baselines])
     with pytest.raises(UnknownName, match="unknown rival 'magic'"):
         run(source(rivals=["magic"]).learn(training()), models)
+
+
+def test_plan_and_random_examples_need_no_embedder(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ACCORD_MODELS", str(tmp_path))
+    open_sentence_embedder.cache_clear()
+    models = asked.given(scripted())
+    missing = source(**FEW, embedder="minilm-l6")
+    assert plan(study(missing, training()), models).questions == 2 * 28 + 28 + 2 * 28 + (2 + 1) * 12 + 1
+    with pytest.raises(BadInput, match="accord models pull minilm-l6"):
+        run(study(missing, training()), models)
+    at_random = source(**FEW, embedder="minilm-l6", selector="random")
+    found = run(study(at_random, training()), models)
+    restored = at_random.restored(saved(found.source))
+    new = [Sample(Conversation("new", chat.turns)) for chat in rated_chats(41)[0][40:]]
+    assert run(restored.measure(new), models).present.all() and asked.server is not None and not asked.server.requests
+    monkeypatch.setitem(rivals._plugins, "nearest", lambda result: None)
+    with pytest.raises(BadInput, match="accord models pull minilm-l6"):  # a rival may compare texts
+        run(study(source(**FEW, embedder="minilm-l6", selector="random", rivals=["nearest"]), training()), models)
 
 
 @pytest.mark.slow

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from xml.etree import ElementTree
 
 import pytest
-from browsing import DARK, LIGHT, faults, tab
+from browsing import DARK, LIGHT, PHONE, faults, tab
 from read_conversations import RICH, reading_project
 from scored_rows import add_scores
 from served_workbench import StartWorkbench, project, served
@@ -33,7 +35,9 @@ def test_score_table_has_metadata_and_metrics_without_synthetic_conversations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with reading_project(tmp_path, monkeypatch, fits=False) as opened:
-        assert load_score_table(opened).rows == ()
+        rated = load_score_table(opened)
+        assert (rated.value, rated.total, len(rated.rows)) == ("rating", 92, 92), "without scores, the ratings"
+        assert rated.default_group() == "metadata: system" and rated.columns["rating"]
         opened.fit(every_question=True)
         scored(opened, tmp_path)
         found = load_score_table(opened)
@@ -61,7 +65,7 @@ def table(tmp_path: Path) -> Iterator[Callable[..., ScoreTable]]:
 
 
 def chart_of(found: ScoreTable, **fields: str) -> ExploreChart:
-    return ExploreChart(found, ChartSettings.from_query(fields, found.columns))
+    return ExploreChart(found, ChartSettings.from_query(fields, found))
 
 
 def test_a_conversation_that_the_store_does_not_hold_has_its_score_alone(table: Callable[..., ScoreTable]) -> None:
@@ -84,23 +88,70 @@ def test_a_chart_counts_in_bins_and_names_no_field_by_its_text(table: Callable[.
         counted[group["x"]] += group["n"]
     assert len(counted) == CATEGORIES + 1 and counted[OTHER] == 60 - 2 * CATEGORIES
     assert len({group["color"] for group in groups}) <= 5 and EVIL not in made.draw()
-    plain = chart_of(found, x=VALUE, y=VALUE, mark="point", aggregate="none")
-    assert plain.is_raw and len(plain.to_json()["points"]) == 60 and plain.draw().count("<circle") == 60
+    plain = chart_of(found, x=VALUE, y=VALUE, aggregate="none")
+    assert len(plain.to_json()["points"]) == 60 and plain.draw().count("<circle") == 60
 
 
 @pytest.mark.parametrize(
     ("fields", "drawn"),
     [
         ({"x": VALUE, "aggregate": "count"}, "<rect"),
-        ({"x": "metadata: topic", "mark": "quartiles"}, "<circle"),
-        ({"x": "metadata: topic", "mark": "line", "color": "metadata: system"}, "<polyline"),
-        ({"x": "metadata: topic", "mark": "point", "aggregate": "none"}, "<circle"),
+        ({"x": "metadata: topic", "aggregate": "median"}, "<circle"),
+        ({"x": "metadata: topic", "color": "metadata: system"}, "<circle"),
+        ({"x": "metadata: topic", "aggregate": "none"}, "<circle"),
+        ({"x": "metadata: system", "color": "metadata: topic", "aggregate": "none"}, "<circle"),
         ({"x": "turns", "y": "metadata: system", "aggregate": "count"}, "<rect"),
     ],
 )
-def test_every_mark_draws(table: Callable[..., ScoreTable], fields: dict[str, str], drawn: str) -> None:
+def test_every_aggregate_draws_and_means_are_never_bars(
+    table: Callable[..., ScoreTable], fields: dict[str, str], drawn: str
+) -> None:
     chart = chart_of(table({"conversation": f"gpt-9-{n}", "value": n / 7} for n in range(12)), **fields)
-    assert drawn in chart.draw() and sum(group["n"] for group in chart.to_json().get("groups", [{"n": 12}])) == 12
+    picture = chart.draw()
+    assert drawn in picture and sum(group["n"] for group in chart.to_json()["groups"]) == 12
+    root = ElementTree.fromstring(str(picture))
+    bars = root.findall("g")[-1].findall("rect")  # squares of the legend stand before the last group
+    assert bool(bars) == (fields.get("aggregate") == "count")
+    assert float(root.get("width", "")) <= 440, "it fits a phone"
+
+
+def test_default_chart_is_the_mean_by_system_with_intervals_inside_the_scale(table: Callable[..., ScoreTable]) -> None:
+    chart = chart_of(table({"conversation": f"gpt-9-{n}", "value": 4.5 if n % 2 else 1.5 + n / 12} for n in range(12)))
+    data = chart.to_json()
+    assert (data["x"], data["y"], data["aggregate"]) == ("metadata: system", VALUE, "mean")
+    assert data["title"] == chart.title == "Mean score by system"
+    best, other = data["groups"]
+    assert (best["x"], best["n"], best["y"], best["low"], best["high"]) == ("gpt-9", 6, 4.5, 4.5, 4.5)
+    assert other["low"] < other["y"] < other["high"] and "1.92 [1.6" in chart.draw()
+    ticks = [float(text) for text in re.findall(r'class="tick"[^>]*>([\d.]+)<', chart.draw())]
+    assert min(ticks) >= 1 and max(ticks) <= 5, "the axis does not begin at 0"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"system": "one", "language": "en de", "topic": "a b c"}, "metadata: language"),
+        ({"system": "one", "country": "at ch", "domain": "x y"}, "metadata: domain"),
+        ({"system": "one", "country": "at ch", "id": "@"}, "metadata: country"),
+        ({"time": "@"}, "day"),
+        ({"system": "one"}, VALUE),
+    ],
+)
+def test_with_one_system_the_default_chart_is_by_another_group_or_the_distribution(
+    table: Callable[..., ScoreTable], metadata: dict[str, str], expected: str
+) -> None:
+    def value(texts: str, n: int) -> str:
+        return f"2026-03-0{n % 3 + 1}T10:{n:02d}:00" if texts == "@" else texts.split()[n % len(texts.split())]
+
+    turns = (Turn("user", "a"), Turn("assistant", "b"))
+    chats = [
+        Conversation(f"c{n}", turns, metadata={name: value(texts, n) for name, texts in metadata.items()})
+        for n in range(30)
+    ]
+    chart = chart_of(table(({"conversation": chat.id, "value": n / 10} for n, chat in enumerate(chats)), *chats))
+    assert chart.settings.x == expected
+    assert chart.settings.aggregate == ("count" if expected == VALUE else "mean")
+    assert sum(group.n for group in chart.groups()) == 30 and chart.draw()
 
 
 @pytest.mark.slow
@@ -113,17 +164,18 @@ def test_explore_is_for_leads_and_refuses_unknown_columns(
     def explore(**fields: str) -> str:
         return lee.get("/explore?" + urlencode(fields))
 
-    assert "No conversation has been scored yet" in explore() and lee.status == 200
+    page = explore()
+    assert "92 of 92 ratings" in page and "Mean rating by system" in page and "How good is it?" in page
     scored(bench.project, tmp_path)
+    page = explore()
+    assert "Mean score by system" in page and '<th scope="row">desk-1</th><td>15</td>' in page
     page = explore(x="turns", aggregate="count")
     assert "31 of 31 scores" in page and "1 score of synthetic conversations is left out" in page
     assert not strange(page) and 'value="turns" selected' in page
     for wrong in (
         {"x": EVIL},
-        {"mark": "image"},
         {"aggregate": "sum(x)"},
         {"y": "metadata: topic"},
-        {"aggregate": "none"},
     ):
         refused = explore(**wrong)
         assert lee.status == 422 and not strange(refused), wrong
@@ -147,6 +199,13 @@ def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any
             yield page
 
 
+def scrolling(page: Any, kind: str) -> list[str]:
+    """Return the elements that scroll sideways on a phone."""
+    page.set_viewport_size({"width": PHONE[1], "height": 800})
+    find = "kind => [...document.querySelectorAll(kind)].filter(each => each.scrollWidth > each.clientWidth)"
+    return list(page.evaluate(f"{find}.map(each => each.textContent)", kind))
+
+
 @pytest.mark.browser
 @pytest.mark.slow
 def test_charts_are_drawn_under_the_policy_and_are_accessible(page: Any) -> None:
@@ -155,15 +214,19 @@ def test_charts_are_drawn_under_the_policy_and_are_accessible(page: Any) -> None
     page.on("request", lambda asked: "//localhost:" in asked.url or wrong.append(asked.url))
     for fields in (
         {}, {"x": VALUE, "aggregate": "count", "color": "metadata: system"},
-        {"x": "metric: words-per-reply", "mark": "point", "aggregate": "none"},
-        {"x": "metadata: topic", "mark": "quartiles"}, {"x": "metadata: week", "mark": "line"},
+        {"x": "metric: words-per-reply", "aggregate": "none"}, {"x": "metadata: topic", "aggregate": "median"},
     ):  # fmt: skip
         page.goto("/explore?" + urlencode(fields))
         assert page.locator("#chart svg .bar, #chart svg .point").count() > 1
         assert not faults(page, [LIGHT, DARK]), fields
-    page.get_by_label("Mark").select_option("bar")
+        assert not faults(page, [PHONE]), fields
+        wide = (
+            "[...document.querySelectorAll('figure, .wide')].filter(each => each.scrollWidth > each.clientWidth).length"
+        )
+        assert page.evaluate("innerWidth") == PHONE[1] and page.evaluate(wide) == 0, "nothing scrolls on a phone"
+    page.get_by_label("Show").select_option("count")
     page.get_by_role("button", name="Draw").click()
-    page.wait_for_url("**mark=bar*")
+    page.wait_for_url("**aggregate=count*")
     page.locator("#chart svg").wait_for()
     assert not wrong, wrong
 
@@ -176,3 +239,4 @@ def test_lead_pages_are_accessible_in_light_and_dark(page: Any) -> None:
         for fold in page.locator("details").all():
             fold.evaluate("each => { each.open = true; }")
         assert not faults(page), path
+        assert not scrolling(page, "figure"), path

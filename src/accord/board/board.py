@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from accord.board.comparisons import (
+    MeanDifference,
+    evaluator_difference,
+    group_difference,
+    last_period_difference,
+    pairs_of,
+    question_differences,
+)
 from accord.board.density import Density, density_of
-from accord.board.filters import BoardFilters
+from accord.board.filters import DIMENSIONS, BoardFilters, Dimension
 from accord.board.score_reader import UNKNOWN, ScoreReader, SelectedScores
 from accord.board.statistics import (
     DisputedText,
     EvidenceEffect,
-    GroupDifference,
     GroupTable,
     PoweredMean,
     QuestionSlope,
     TimeSeries,
     controversial,
-    difference,
     drifts,
     group_table,
     over_time,
@@ -28,6 +34,7 @@ from accord.board.statistics import (
     pulls,
     rises,
 )
+from accord.board.summary import first_sentence, overview_of
 from accord.project import Project
 from accord.values import Estimate
 
@@ -39,22 +46,35 @@ PAGE = 50
 """Number of texts on a page of a list."""
 CACHE_SIZE = 16
 """Number of cached results."""
-NEXT = (
-    "No scores yet. Score a file: accord score chats.jsonl --out scores.jsonl; or score live: accord serve. To add a "
-    "folder of score parts: accord board repair FOLDER"
-)
+NEXT = {
+    "Score a file": "accord score chats.jsonl --out scores.jsonl",
+    "Score live": "accord serve",
+    "Add a folder of score parts": "accord board repair FOLDER",
+}
+"""Commands that make the first scores."""
 
 
 @dataclass(frozen=True)
 class BoardFigures:
     """All statistics of a selection.
 
-    `notes` tell which scores are left out or included, and `unscored` counts missing scores by reason. `given` is the
-    distribution of people's answers to the same texts, `powered` are prediction-powered means of people's ratings by
-    system, `pulls` the evidence with the largest effect on scores, and `rises` slopes of the main question on others.
+    Attributes:
+        summary: The first sentence: the comparison below with its interval, or the mean, and changes over time.
+        overview: Number of texts, mean, bottom 10%, and last period.
+        notes: Sentences about scores that are left out or included.
+        unscored: Number of missing scores by reason.
+        given: Distribution of people's answers to the same texts.
+        pairs: Groups that are compared in one click, by dimension.
+        difference: Difference of two groups of the table; `questions` are the same groups on other questions.
+        evaluators: Difference of two evaluators on the same texts.
+        last_period: Difference of the last day or week and all earlier ones.
+        powered: Prediction-powered means of people's ratings by system.
+        pulls: Evidence with the largest effect on scores.
+        rises: Slopes of the main question on others.
     """
 
     summary: str
+    overview: str
     notes: tuple[str, ...]
     texts: int
     mean: Estimate
@@ -64,7 +84,11 @@ class BoardFigures:
     table: GroupTable
     annotators: GroupTable | None
     time: TimeSeries
-    difference: GroupDifference | None
+    pairs: Mapping[Dimension, tuple[str, str]]
+    difference: MeanDifference | None
+    questions: tuple[MeanDifference, ...]
+    evaluators: MeanDifference | None
+    last_period: MeanDifference | None
     controversial: tuple[DisputedText, ...]
     powered: tuple[PoweredMean, ...]
     powered_note: str
@@ -98,8 +122,11 @@ class Board:
             if found is None:
                 return None
             shared = self._once(("shared", selection.base, state), lambda: self._shared(found, alarms))
-            texts, figures = shared
-            return found, self._once((selection, state), lambda: _with_groups(found, texts, figures))
+            texts, base = shared
+            if selection.by is None:
+                selection = replace(selection, by=next(iter(base.pairs), DIMENSIONS[0]))
+            chosen = replace(found, selection=replace(found.selection, by=selection.by))
+            return chosen, self._once((selection, state), lambda: self._with_groups(chosen, texts, base))
 
     def page(
         self, selection: BoardFilters, number: int = 1, size: int = PAGE
@@ -131,18 +158,33 @@ class Board:
         density = density_of(scores, rows)
         missing = scores.rows.filter(scores.rows["value"].is_null())["unscored"]
         unscored = {str(name): int(n) for name, n in missing.value_counts(sort=True).head(10).iter_rows()}
-        time = over_time(scores, texts, [*alarms, *drifts(self.project.store)])
+        time = over_time(scores, texts, [*alarms, *drifts(scores, self.reader)])
         many = len(scores.annotators) > 1
         scored = len(texts) > 0
         people, rests_on = powered(scores, texts, self.reader) if about.answers == "predicted" else ([], "")
         return texts, BoardFigures(
-            _summary(scores, len(texts), density, time), (*scores.notes, *scores.state.faults), len(texts),
-            density.mean, unscored, density, self._given(scores), GroupTable(about.by, (), 0),
+            "", overview_of(scores, len(texts), density, time), (*scores.notes, *scores.state.faults), len(texts),
+            density.mean, unscored, density, self._given(scores), GroupTable("system", (), 0),
             group_table(scores, scores.scored, "annotator") if many else None, time,
-            None, tuple(controversial(scores)), tuple(people), rests_on,
+            pairs_of(texts), None, (), None, last_period_difference(scores, texts, time),
+            tuple(controversial(scores)), tuple(people), rests_on,
             tuple(pulls(scores, texts, self.reader)) if scored and about.answers == "predicted" else (),
             tuple(rises(scores, texts, self.reader, self.project.question.id)) if scored else (),
         )  # fmt: skip
+
+    def _with_groups(self, scores: SelectedScores, texts: pl.DataFrame, figures: BoardFigures) -> BoardFigures:
+        """Return the statistics with the table of groups, the comparison, and the first sentence."""
+        about = scores.selection
+        by = str(about.by)
+        table = group_table(scores, texts, by)
+        difference = group_difference(scores, texts, by, about.first, about.second)
+        is_predicted, evaluators, questions = about.answers == "predicted", None, list[MeanDifference]()
+        if difference is not None and is_predicted:
+            questions = question_differences(difference, scores, texts, self.reader)
+        if about.against is not None and is_predicted:
+            evaluators = evaluator_difference(scores, texts, self.reader, about.against)
+        found = replace(figures, table=table, difference=difference, questions=tuple(questions), evaluators=evaluators)
+        return replace(found, summary=first_sentence(scores, found))
 
     def _given(self, scores: SelectedScores) -> Density | None:
         """Return the distribution of people's answers to these texts."""
@@ -163,31 +205,6 @@ class Board:
         return density_of(people, rows)
 
 
-def _with_groups(scores: SelectedScores, texts: pl.DataFrame, figures: BoardFigures) -> BoardFigures:
-    """Return the statistics with those by group."""
-    about = scores.selection
-    table = group_table(scores, texts, about.by)
-    gap = difference(scores, texts, about.by, about.first, about.second) if len(texts) else None
-    return replace(figures, table=table, difference=gap)
-
-
-def _summary(scores: SelectedScores, texts: int, density: Density, time: TimeSeries) -> str:
-    about = scores.selection
-    where = ", ".join(f"{name} {value or UNKNOWN}" for name, value in about.filters().items())
-    of = f" with {where}" if where else ""
-    if not texts:
-        return f"No text{of} has a score on {about.question}; remove a filter"
-    tail = "" if density.tail is None else f"; the lowest tenth is at {density.tail:.2f} or below"
-    many = len(time.moments) > 1
-    last = time.moments[-1] if many else None
-    trend = f"; in the last {time.step} {last.mean} from {last.texts:,}" if last is not None else ""
-    what = "Mean rating of people:" if about.answers == "given" else "Mean prediction:"
-    alarms = sum(each.kind == "alarm" for each in time.happened)
-    raised = f"; {alarms} {'alarm' if alarms == 1 else 'alarms'}" if alarms else ""
-    scale = f"{about.question} ({scores.low:g} to {scores.high:g})"
-    return f"{what} {density.mean} on {scale}, {texts:,} {'text' if texts == 1 else 'texts'}{of}{tail}{trend}{raised}"
-
-
 # --- lists of texts ----------------------------------------------------------------------------------------------
 
 
@@ -195,7 +212,8 @@ def _summary(scores: SelectedScores, texts: int, density: Density, time: TimeSer
 class ListedText:
     """A text in a list with the dimensions of its conversation.
 
-    `value` is the mean over annotators with standard deviation `apart`, or the score of one annotator.
+    `value` is the mean over annotators with standard deviation `apart`, or the score of one annotator. `in_training` is
+    True if the evaluator learned from the conversation.
     """
 
     conversation: str
@@ -208,6 +226,7 @@ class ListedText:
     topic: str | None
     day: str | None
     unscored: str | None
+    in_training: bool
 
 
 @dataclass(frozen=True)
@@ -260,7 +279,7 @@ def listed(scores: SelectedScores, number: int = 1, size: int = PAGE) -> TextPag
         ListedText(
             row["conversation"], row["turn"], row["value"], row["apart"],
             str(row["annotator"]) if about.view == "each" else None, row["system"], row["version"], row["topic"],
-            None if row["day"] is None else row["day"].isoformat(), row["unscored"],
+            None if row["day"] is None else row["day"].isoformat(), row["unscored"], row["in_training"],
         )
         for row in shown.iter_rows(named=True)
     ]  # fmt: skip

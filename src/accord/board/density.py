@@ -46,7 +46,7 @@ class Density:
             single answers in the view of each annotator, else of the means of texts.
         bins: Twenty bins, from the lowest.
         mean: Mean with its interval.
-        median, tail: Median, and upper end of the lowest tenth.
+        median, tail: Median, and upper end of the bottom 10%.
         rows, conversations, annotators: Numbers of scores, conversations and annotators.
         bandwidth: Bandwidth of the smoothing, in units of the scale.
         drawn: Units that are resampled, as words for the caption.

@@ -35,6 +35,7 @@ class BoardFilters:
     Attributes:
         question: Question of the rubric; by default the main one.
         evaluator: Evaluator of the scores; by default the one that scored last. Evaluators are never mixed.
+        against: Another evaluator, whose scores of the same texts are compared.
         system, version, topic, user_group, language: Dimensions of conversations; "" selects missing values.
         since, until: First and last day (UTC) of the conversations, or of scoring if the log has no time.
         annotators: Count only scores for these annotators; empty for the population, or for all if there is none.
@@ -43,7 +44,7 @@ class BoardFilters:
         synthetic: Leave synthetic conversations out, show only these, or include them.
         training: Leave out or include scores of conversations that the evaluator learned from. If there are no others,
             these are shown.
-        by: Dimension of the table.
+        by: Dimension of the table; by default `system`, or `version` if only versions differ.
         first, second: Two values of `by` to compare.
         low, high: Scores from `low` up to, but not including, `high`; the upper end of the scale is included.
         unscored: Only texts without a score.
@@ -52,6 +53,7 @@ class BoardFilters:
 
     question: str | None = None
     evaluator: str | None = None
+    against: str | None = None
     system: str | None = None
     version: str | None = None
     topic: str | None = None
@@ -64,7 +66,7 @@ class BoardFilters:
     answers: Answers = "predicted"
     synthetic: Synthetic = "without"
     training: Training = "without"
-    by: Dimension = "system"
+    by: Dimension | None = None
     first: str | None = None
     second: str | None = None
     low: float | None = None
@@ -130,7 +132,9 @@ class BoardFilters:
     @property
     def base(self) -> BoardFilters:
         """The filters without those of lists and comparisons; selections with the same base share their data."""
-        return replace(self, first=None, second=None, low=None, high=None, unscored=False, order="worst", by="system")
+        return replace(
+            self, against=None, first=None, second=None, low=None, high=None, unscored=False, order="worst", by=None
+        )
 
     def filters(self) -> dict[str, str]:
         """Return the filters of conversations that are set, by name."""

@@ -6,10 +6,10 @@ whose sums have the same variance.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +36,17 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class BoardChoices:
-    """Numbers of scores by question and by evaluator (the latest first), and of synthetic and all scores."""
+    """Numbers of scores by question and by evaluator (the latest first), and of synthetic and all scores.
+
+    `names` has the name of each evaluator with the day of its first score, and `answered` the evaluators by question.
+    """
 
     questions: Mapping[str, int]
     evaluators: Mapping[str, int]
     synthetic: int
     total: int
+    names: Mapping[str, str]
+    answered: Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
@@ -51,11 +56,13 @@ class SelectedScores:
     Attributes:
         selection: Filters, with the chosen question and evaluator.
         rows: One row per text and annotator: `conversation`, `turn`, `annotator`, `value` (`None` without a score),
-            `cluster`, `day`, the dimensions, `input`, `unscored`; in the view of each annotator also `probabilities`.
+            `cluster`, `day`, the dimensions, `input`, `unscored`, `in_training`; in the view of each annotator also
+            `probabilities`.
         low, high: Ends of the scale.
         options: Answers with a probability.
         left_out: Number of scores of synthetic conversations that are left out.
         in_training: Number of scores of training conversations, included or left out.
+        has_training: True if these are included.
         choices: Other questions and evaluators.
         state: State of the mart.
         notes: Sentences about what is left out or included.
@@ -68,6 +75,7 @@ class SelectedScores:
     options: tuple[float, ...]
     left_out: int
     in_training: int
+    has_training: bool
     choices: BoardChoices
     state: MartState
     notes: tuple[str, ...] = ()
@@ -139,16 +147,24 @@ class ScoreReader:
 
         state = self.mart.state()
         if self._choices is None or self._choices[0] != state:
-            about = [pl.len(), pl.col("scored").max(), pl.col("synthetic").fill_null(False).sum()]
+            about = [
+                pl.len(), pl.col("scored").max(), pl.col("scored").min().alias("began"),
+                pl.col("synthetic").fill_null(False).sum(),
+            ]  # fmt: skip
             counted, state = self.mart.read(
                 lambda rows: rows.group_by("question", "evaluator").agg(about).sort("scored", descending=True).collect()
             )
             found: dict[str, BoardChoices] = {}
             totals = dict(counted.group_by("question", maintain_order=True).agg(pl.col("len").sum()).iter_rows())
+            began = counted.group_by("evaluator").agg(pl.col("began").min())
+            names = _evaluator_names(dict(began.iter_rows()))
+            answered = {str(name): frozenset(rows["evaluator"]) for (name,), rows in counted.group_by("question")}
             for name in totals:
                 of = counted.filter(pl.col("question") == name)
                 evaluators = dict(zip(of["evaluator"], of["len"], strict=True))
-                found[name] = BoardChoices(totals, evaluators, int(of["synthetic"].sum()), int(of["len"].sum()))
+                found[name] = BoardChoices(
+                    totals, evaluators, int(of["synthetic"].sum()), int(of["len"].sum()), names, answered
+                )
             self._choices = state, found
         per_question = self._choices[1]
         if not per_question:
@@ -179,7 +195,8 @@ class ScoreReader:
         columns = [
             "conversation", "turn", pl.col("annotator").cast(pl.Categorical), "value", "bundle",
             *(pl.col(name).cast(pl.Categorical) for name in DIMENSIONS), when, pl.col("input").hash().alias("input"),
-            pl.col("unscored").cast(pl.Categorical), *(["probabilities"] if selection.view == "each" else []),
+            pl.col("unscored").cast(pl.Categorical), pl.col("in_training").fill_null(False),
+            *(["probabilities"] if selection.view == "each" else []),
         ]  # fmt: skip
         training = pl.col("in_training").fill_null(False)
         in_training = self._count(wanted & training)
@@ -198,10 +215,10 @@ class ScoreReader:
         notes = [f"{left_out:,} scores of synthetic conversations are left out"] if left_out else []
         notes += ["only synthetic conversations"] if selection.synthetic == "only" else []
         notes += ["synthetic conversations are included"] if selection.synthetic == "with" else []
+        has_training = bool(in_training) and (selection.training == "with" or bool(alone))
         if in_training and selection.answers == "predicted":
-            is_shown = selection.training == "with" or alone
             note = "scores are of conversations used in training; they look better than they are"
-            note = note if is_shown else "scores of conversations used in training are left out"
+            note = note if has_training else "scores of conversations used in training are left out"
             notes.append(f"{in_training:,} {note}")
         rows, whom = _of_view(rows, selection)
         notes += whom
@@ -214,7 +231,9 @@ class ScoreReader:
         rows = rows.with_columns(clusters.alias("cluster"))
         low, high = _ends(self.project.rubric.get(question), options, rows)
         taken = replace(selection, question=question, evaluator=evaluator)
-        return SelectedScores(taken, rows, low, high, options, left_out, in_training, choices, state, tuple(notes))
+        return SelectedScores(
+            taken, rows, low, high, options, left_out, in_training, has_training, choices, state, tuple(notes)
+        )
 
     def _count(self, wanted: pl.Expr) -> int:
         import polars as pl
@@ -252,6 +271,19 @@ class ScoreReader:
     def alarms(self) -> list[dict[str, Any]]:
         """Return the alarms of monitoring."""
         return MonitoringTables(self.project.store).alarms()
+
+
+def _evaluator_names(began: Mapping[str, datetime | None]) -> dict[str, str]:
+    """Return a name for each evaluator: its own with the day of its first score, and the time if two share the day."""
+    names: dict[str, str] = {}
+    for clock in ("", ", %H:%M", ", %H:%M:%S"):
+        counts = Counter(names.values())
+        for id, time in began.items():
+            if not names.get(id) or counts[names[id]] > 1:
+                name = id.partition("@")[0]
+                names[id] = name if time is None else f"{name} ({time.day} {time:%b %Y{clock}})"
+    counts = Counter(names.values())
+    return {id: name if counts[name] == 1 else id for id, name in names.items()}
 
 
 def _trained(selection: BoardFilters, training: pl.Expr) -> pl.Expr:

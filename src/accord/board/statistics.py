@@ -1,4 +1,4 @@
-"""Statistics of the board: means by group and over time, differences of groups, disagreement, effects of evidence."""
+"""Statistics of the board: means by group and over time, disagreement, effects of evidence."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 
 from accord.board.bootstrap import MIN_CLUSTERS, counts, ends, means, quantiles, slope
 from accord.board.score_reader import DAY, NO_ANNOTATOR, UNKNOWN, ScoreReader, SelectedScores
-from accord.edges import BadInput
-from accord.statistics import CenteredPart, p_value, reach
-from accord.store import Store
 from accord.validation import LabeledSystem, estimate_systems
 from accord.values import Estimate
 
@@ -27,8 +24,6 @@ MIN_DAYS_FOR_WEEKS = 45
 """Range in days from which periods are weeks instead of days."""
 MAX_PERIODS = 60
 """Maximum number of periods; earlier ones are omitted."""
-MIN_SHARED_INPUTS = 10
-"""Minimum number of common inputs for a paired comparison of two groups."""
 MAX_ATTRIBUTIONS = 5000
 """Number of scores whose attributions are read."""
 MAX_DISPUTED = 10
@@ -38,7 +33,7 @@ MIN_LABELED = 5
 
 @dataclass(frozen=True)
 class GroupRow:
-    """A group of texts with its mean; `tail` is its rate of texts in the lowest tenth, relative to all texts."""
+    """A group of texts with its mean; `tail` is its rate of texts in the bottom 10%, relative to all texts."""
 
     name: str
     value: str
@@ -95,7 +90,7 @@ def _cluster(texts: pl.DataFrame) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class Period:
-    """A day or a week: mean, upper end of the lowest tenth, median, and lower end of the highest tenth."""
+    """A day or a week: mean, upper end of the bottom 10%, median, and lower end of the top 10%."""
 
     since: str
     until: str
@@ -154,14 +149,27 @@ def over_time(scores: SelectedScores, texts: pl.DataFrame, alarms: list[dict[str
     return TimeSeries("week" if step == 7 else "day", tuple(moments), _happened(scores, alarms, shown))
 
 
-def drifts(store: Store) -> list[dict[str, Any]]:
-    """Return the last twenty runs with drift, in the format of alarms."""
-    found = [
-        {"what": "drift", "day": str(run["finished"])[:10], "message": str(run["results"]["drift_said"])}
-        for run in store.runs()
-        if run["command"] in ("score", "run") and (run["results"] or {}).get("drift_said")
+def drifts(scores: SelectedScores, reader: ScoreReader) -> list[dict[str, Any]]:
+    """Return drift found by the last twenty runs of the evaluator, in the format of alarms.
+
+    The day is the last one of the conversations of the run. Runs that found no shifted feature are left out.
+    """
+    import polars as pl
+
+    messages = {
+        run["id"]: str(run["results"]["drift_said"])
+        for run in reader.project.store.runs()
+        if any(shift.get("is_shifted") for shift in (run["results"] or {}).get("drift") or ())
+    }
+    names = list(messages)[-20:]
+    if not names:
+        return []
+    whose = pl.col("run").is_in(names) & (pl.col("evaluator") == scores.selection.evaluator)
+    when = pl.coalesce("time", "scored").dt.date().max().alias(DAY)
+    days, _ = reader.mart.read(lambda rows: rows.filter(whose).group_by("run").agg(when).drop_nulls().collect())
+    return [
+        {"what": "drift", "day": day.isoformat(), "message": messages[run].rstrip(".")} for run, day in days.iter_rows()
     ]
-    return found[-20:]
 
 
 def _happened(
@@ -174,83 +182,6 @@ def _happened(
         if shown[0] <= str(each.get("day")) <= shown[1] and (system is None or each.get("system") in (None, system))
     ]
     return tuple(sorted(events, key=lambda each: (each.day, each.message))[-20:])
-
-
-# --- two groups -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class GroupDifference:
-    """Difference between the means of two groups, first minus second.
-
-    `p` is two-sided. If both groups have enough inputs in common (`shared`), these are compared in pairs.
-    """
-
-    by: str
-    first: str
-    second: str
-    difference: Estimate
-    p: float | None
-    paired: bool
-    shared: int
-    texts: tuple[int, int]
-    summary: str
-
-
-def difference(
-    scores: SelectedScores, texts: pl.DataFrame, by: str, first: str | None, second: str | None
-) -> GroupDifference | None:
-    """Return the difference of two groups, by default of the two largest; `None` with fewer than two.
-
-    Raises:
-        BadInput: A named group has no scores.
-    """
-    import polars as pl
-
-    most = [str(name) for name in texts[by].value_counts(sort=True)[by].head(3).to_list() if name is not None]
-    names = sorted(most[:2], reverse=True) if len(most) > 1 else most
-    one = first if first is not None else next((name for name in names if name != second), None)
-    other = second if second is not None else next((name for name in names if name != one), None)
-    if one is None or other is None or one == other:
-        return None
-    sides = [texts.filter(pl.col(by) == name if name else pl.col(by).is_null()) for name in (one, other)]
-    for name, side in zip((one, other), sides, strict=True):
-        if not len(side):
-            raise BadInput(f"the {by} {name!r} has no scores here; choose a group of the table")
-    of_inputs = [
-        side.filter(pl.col("input").is_not_null()).group_by("input").agg(pl.col("value").mean(), pl.len())
-        for side in sides
-    ]
-    joined = of_inputs[0].join(of_inputs[1], on="input", suffix="_other")
-    shared = len(joined)
-    if shared >= MIN_SHARED_INPUTS:
-        gaps = (joined["value"] - joined["value_other"]).to_numpy().astype(float)
-        value, parts = (
-            float(gaps.mean()),
-            [CenteredPart((gaps - gaps.mean()) / len(gaps), np.arange(shared).astype(str))],
-        )
-        sizes = int(joined["len"].sum()), int(joined["len_other"].sum())
-    else:
-        value, parts = 0.0, []
-        for sign, side in zip((1.0, -1.0), sides, strict=True):
-            value_of, cluster = side["value"].to_numpy().astype(float), side["cluster"].to_numpy()
-            names_of, place = np.unique(cluster, return_inverse=True)
-            adds = np.bincount(place, value_of - value_of.mean(), len(names_of)) / len(value_of)
-            value += sign * float(value_of.mean())
-            parts.append(CenteredPart(sign * adds, names_of.astype(str)))
-        sizes = len(sides[0]), len(sides[1])
-    known = all(len(part.adds) >= MIN_CLUSTERS for part in parts)
-    half = reach(parts) if known else None
-    p = p_value(value, parts) if known else None
-    ranged = Estimate(value) if half is None else Estimate(value, value - half, value + half)
-    how = f"on the {shared:,} inputs of both" if shared >= MIN_SHARED_INPUTS else "on different inputs (unpaired)"
-    verdict = (
-        "too few conversations for a test" if p is None
-        else f"p = {p:.2g}" if p >= 0.001 else "p < 0.001"
-    )  # fmt: skip
-    direction = "higher" if value >= 0 else "lower"
-    summary = f"{one} scores {abs(value):.2f} {direction} than {other} {how}: {ranged}, {verdict}"
-    return GroupDifference(by, one, other, ranged, p, shared >= MIN_SHARED_INPUTS, shared, sizes, summary)
 
 
 # --- people -----------------------------------------------------------------------------------------------------------
@@ -351,7 +282,7 @@ def powered(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) ->
 
 @dataclass(frozen=True)
 class EvidenceEffect:
-    """Mean absolute effect of a column of evidence on scores, and its mean effect in the lowest tenth minus overall."""
+    """Mean absolute effect of a column of evidence on scores, and its mean effect in the bottom 10% minus overall."""
 
     evidence: str
     weight: Estimate

@@ -7,7 +7,7 @@ its kind: `people`, `model`, `neutral`, `flagged`, or a series from `s0` to `s9`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -19,7 +19,6 @@ from accord.charts.plot_area import (
     Guide,
     PlotArea,
     circle,
-    cut_text,
     domain_of,
     draw_legend,
     escape_text,
@@ -31,13 +30,16 @@ from accord.charts.plot_area import (
     text_width,
     ticks,
     tooltip,
+    wrap_text,
 )
 from accord.values import Estimate
 
-ROW, GAP = 26, 12
-"""Height of a row and space between columns, in pixels."""
-LONGEST_LABEL = 300
-"""Width of a row's label in pixels; a longer one is cut, and its full text is its tooltip."""
+ROW, LINE, GAP = 26, 18, 12
+"""Height of a row, height of a line of text, and space between columns, in pixels."""
+WIDTH, NARROWEST_PLOT = 430, 150
+"""Width of a chart of rows, which fits a phone, and smallest width of a plot with labels beside it, in pixels."""
+INSET = 8
+"""Left edge of a plot whose labels stand above their rows."""
 
 
 @dataclass(frozen=True)
@@ -100,45 +102,26 @@ def interval_plot(
     if axis.high is not None and max(numbers, default=axis.high) > axis.high:
         axis = replace(axis, high=None)
     low, high = domain_of([*numbers, *(guide.at for guide in guides)], axis)
-    area = PlotArea(_label_width(row.label for row in rows), 300, 0, axis, Axis(), (low, high), (0, 1))
+    texts = [str(row.estimate) for row in rows]
+    area = _row_area(rows, texts, axis, (low, high))
     lines = area.label_lines(guides)
-    head = 18 * (max(lines, default=-1) + 1)
-    area.height = head + ROW * len(rows)
+    marks = _draw_rows(rows, texts, area, LINE * (max(lines, default=-1) + 1), _dot_and_interval)
     parts = [area.x_axis()]
     parts += [
-        area.guide(guide, 18 * line) for guide, line in zip(guides, lines, strict=True) if low <= guide.at <= high
+        area.guide(guide, LINE * line) for guide, line in zip(guides, lines, strict=True) if low <= guide.at <= high
     ]
-    for place, row in enumerate(rows):
-        y = head + ROW * place + ROW // 2
-        parts.append(_row_label(row, area.left - GAP, y))
-        parts.append(text_of(area.left + area.width + GAP, y + 5, str(row.estimate)))
-        if row.estimate.value is not None:
-            first, last = (area.x(end) for end in (_ends(row.estimate)[0], _ends(row.estimate)[-1]))
-            dot = circle(area.x(row.estimate.value), y, 5) if row.kind != "model" else (
-                tag("rect", class_="bar", x=area.x(row.estimate.value) - 4.5, y=y - 4.5, width=9, height=9)
-            )  # fmt: skip
-            parts.append(tag("g", line_of(first, last, y, y, "line") + dot, class_=row.kind))
-    area.right = GAP + 6 + max((text_width(str(row.estimate), LABEL) for row in rows), default=0)
     descriptions = [f"{row.label}: {row.estimate}" for row in rows] + [guide.label for guide in guides if guide.label]
-    return area.svg(title, descriptions, parts, any(row.href for row in rows))
+    return area.svg(title, descriptions, [*parts, *marks], any(row.href for row in rows))
 
 
 def bar_chart(rows: Sequence[ChartRow], axis: Axis, title: str) -> Markup:
     """Draw a bar from zero and its number per row; bars below zero go to the left."""
     values = [row.estimate.value or 0.0 for row in rows]
-    low, high = domain_of([0.0, *values], axis)
-    area = PlotArea(
-        _label_width(row.label for row in rows), 300, (ROW - 4) * len(rows), axis, Axis(), (low, high), (0, 1)
-    )
-    parts = [area.x_axis(), line_of(area.x(0), area.x(0), 0, area.height, "axis")]
-    numbers = [f"{value:.0%}" if axis.is_share else f"{value:.3g}" for value in values]
-    for place, (row, value, number) in enumerate(zip(rows, values, numbers, strict=True)):
-        y, start, end = (ROW - 4) * place, *sorted((area.x(0), area.x(value)))
-        parts.append(_row_label(row, area.left - GAP, y + 11))
-        parts.append(tag("rect", class_=f"bar {row.kind}", x=start, y=y + 3, width=end - start, height=15))
-        parts.append(text_of(area.left + area.width + GAP, y + 15, number.replace("-", "−")))
-    area.right = GAP + 6 + max((text_width(number, LABEL) for number in numbers), default=0)
-    return area.svg(title, [f"{row.label}: {number}" for row, number in zip(rows, numbers, strict=True)], parts)
+    texts = [_bar_number(value, axis.is_share) for value in values]
+    area = _row_area(rows, texts, axis, domain_of([0.0, *values], axis))
+    marks = _draw_rows(rows, texts, area, 0, _bar)
+    parts = [area.x_axis(), line_of(area.x(0), area.x(0), 0, area.height, "axis"), *marks]
+    return area.svg(title, [f"{row.label}: {text}" for row, text in zip(rows, texts, strict=True)], parts)
 
 
 def column_chart(
@@ -327,11 +310,58 @@ def _bin_counts(values: Sequence[float], first: int, step: float, bins: int) -> 
     return counts
 
 
-def _label_width(labels: Iterable[str]) -> float:
-    return min(max((text_width(label, LABEL) for label in labels), default=0.0), LONGEST_LABEL) + GAP + 4
+def _row_area(rows: Sequence[ChartRow], numbers: Sequence[str], axis: Axis, ends: tuple[float, float]) -> PlotArea:
+    """Return the plot area of a chart of rows; labels stand beside the rows if they are short, else above them."""
+    right = GAP + 6 + max((text_width(number, LABEL) for number in numbers), default=0)
+    beside = GAP + 4 + max((text_width(row.label, LABEL) for row in rows), default=0)
+    left = beside if WIDTH - beside - right >= NARROWEST_PLOT else INSET
+    area = PlotArea(left, round(WIDTH - left - right), 0, axis, Axis(), ends, (0, 1))
+    area.right = right
+    return area
 
 
-def _row_label(row: ChartRow, x: float, y: float) -> str:
-    content = tooltip(cut_text(row.label, LONGEST_LABEL, LABEL), row.label)
-    label = tag("text", content, x=x, y=y + 5, text_anchor="end")
-    return tag("a", label, href=row.href) if row.href else label
+def _draw_rows(
+    rows: Sequence[ChartRow],
+    numbers: Sequence[str],
+    area: PlotArea,
+    top: float,
+    mark: Callable[[ChartRow, PlotArea, float], str],
+) -> list[str]:
+    """Return the label, the mark and the number of each row, and set the height of the area."""
+    parts, is_above = [], area.left == INSET
+    for row, number in zip(rows, numbers, strict=True):
+        lines = wrap_text(row.label, area.left + area.width + area.right, LABEL) if is_above else [row.label]
+        middle = top + (LINE * len(lines) + 10 if is_above else ROW / 2)
+        x, y, anchor = (0.0, top + 13, "start") if is_above else (area.left - GAP, middle + 5, "end")
+        full = row.label if " ".join(lines) != " ".join(row.label.split()) else ""
+        label = "".join(
+            tag("text", tooltip(line, full or line), class_="label", x=x, y=y + LINE * place, text_anchor=anchor)
+            for place, line in enumerate(lines)
+        )
+        parts.append(tag("a", label, href=row.href) if row.href else label)
+        parts.append(mark(row, area, middle))
+        parts.append(text_of(area.left + area.width + GAP, middle + 5, number))
+        top = middle + (LINE if is_above else ROW / 2)
+    area.height = top
+    return parts
+
+
+def _dot_and_interval(row: ChartRow, area: PlotArea, y: float) -> str:
+    if row.estimate.value is None:
+        return ""
+    ends, x = _ends(row.estimate), area.x(row.estimate.value)
+    dot = circle(x, y, 5) if row.kind != "model" else (
+        tag("rect", class_="bar", x=x - 4.5, y=y - 4.5, width=9, height=9)
+    )  # fmt: skip
+    return tag("g", line_of(area.x(ends[0]), area.x(ends[-1]), y, y, "line") + dot, class_=row.kind)
+
+
+def _bar(row: ChartRow, area: PlotArea, y: float) -> str:
+    start, end = sorted((area.x(0), area.x(row.estimate.value or 0.0)))
+    return tag("rect", class_=f"bar {row.kind}", x=start, y=y - 7.5, width=end - start, height=15)
+
+
+def _bar_number(value: float, is_share: bool) -> str:
+    """Return the number beside a bar: a percentage, a count with thousands separators, or three digits."""
+    text = f"{value:.0%}" if is_share else f"{value:,.0f}" if value.is_integer() else f"{value:.3g}"
+    return text.replace("-", "−")

@@ -15,6 +15,7 @@ STYLE = """\
 .chart { display: block; max-width: 100%; height: auto; font: 13px system-ui, sans-serif; }
 .chart.large { min-width: 30rem; }
 .chart text { fill: light-dark(#1a1d21, #e7eaee); }
+.chart .label { paint-order: stroke; stroke: light-dark(#ffffff, #0f1318); stroke-width: 4px; }
 .chart .tick, .chart .axis-title { fill: light-dark(#5b6470, #9aa4b2); font-size: 12px; }
 .chart .axis, .chart .guide { stroke: light-dark(#838c98, #6b7583); }
 .chart .grid { stroke: light-dark(#dfe3e8, #2a323d); }
@@ -60,6 +61,18 @@ def cut_text(text: str, width: float, size: float = TICK) -> str:
     while len(text) > 1 and text_width(text, size) > width:
         text = text[: max(int(len(text) * 0.9) - 1, 0)].rstrip("…") + "…"
     return text
+
+
+def wrap_text(text: str, width: float, size: float = TICK, count: int = 3) -> list[str]:
+    """Return a text in at most `count` lines of a width in pixels; an ellipsis ends a line that is too long."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and len(lines) < count and text_width(longer, size) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return [cut_text(line, width, size) for line in lines]
 
 
 def escape_text(text: str) -> str:
@@ -144,7 +157,7 @@ class Axis:
 
     Attributes:
         title: Name and unit.
-        low, high: Ends; `None` fits the data.
+        low, high: Ends; `None` fits the data, rounded outward to a tick, but not beyond `limits`.
         is_share: Ticks are percentages.
         labels: Labels by position, in place of numeric ticks.
     """
@@ -154,6 +167,7 @@ class Axis:
     high: float | None = None
     is_share: bool = False
     labels: Mapping[float, str] = field(default_factory=dict)
+    limits: tuple[float, float] = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -215,10 +229,10 @@ class PlotArea:
                 last = self.x(value) + text_width(label, TICK) / 2
                 self.outside = max(self.outside, text_width(label, TICK) / 2 - self.x(value))
         if self.across.title:
-            middle = self.left + self.width / 2
-            parts.append(text_of(middle, bottom + self.bottom - 6, self.across.title, "axis-title", "middle"))
             half = text_width(self.across.title, TICK) / 2
-            self.right = max(self.right, half - self.width / 2 + 4)
+            middle = max(self.left + self.width / 2, half)
+            parts.append(text_of(middle, bottom + self.bottom - 6, self.across.title, "axis-title", "middle"))
+            self.right = max(self.right, middle + half - self.left - self.width + 4)
         self.right = max(self.right, last - self.left - self.width + 4)
         return "".join(parts)
 
@@ -291,15 +305,18 @@ def ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def domain_of(values: Sequence[float], axis: Axis) -> tuple[float, float]:
-    """Return the ends of the axis: the given ones, else those of the data, rounded outward to a tick."""
+    """Return the ends of the axis: the given ones, else those of the data, rounded outward within the limits."""
     low = min(values, default=0.0) if axis.low is None else axis.low
     high = max(values, default=1.0) if axis.high is None else axis.high
     if high - low < 1e-12:
         low, high = (low - 0.5, high + 0.5) if axis.low is None else (low, low + 1.0)
     places = ticks(low, high, 5)
     step = places[1] - places[0] if len(places) > 1 else high - low
-    low = low if axis.low is not None else math.floor(low / step + 1e-9) * step
-    return low, high if axis.high is not None else math.ceil(high / step - 1e-9) * step
+    first, last = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    return (
+        low if axis.low is not None else max(first, min(axis.limits[0], low)),
+        high if axis.high is not None else min(last, max(axis.limits[1], high)),
+    )
 
 
 def _tick_labels(axis: Axis, low: float, high: float, count: int) -> list[tuple[float, str]]:

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accord.edges import BadInput
+from accord.edges import BadInput, MissingExtra
 from accord.models.budget import Budget, Caps
 from accord.models.embedders import (
+    STAND_IN_WIDTH,
     Embedder,
     EmbeddingExchange,
     Remote,
@@ -22,6 +23,7 @@ from accord.models.embedders import (
     open_embedder,
     open_remote,
     paid_from,
+    random_vector,
 )
 from accord.models.exchange import Assumption, Plan, answer_all, price, stored_answers
 from accord.models.flow import (
@@ -198,11 +200,19 @@ class Models(Shared):
         return vectors
 
     def _price_vectors(self, requests: Sequence[EmbeddingText], plan: Plan) -> Sequence[Any]:
-        """Return stored vectors, and stand-ins for those of an endpoint, whose requests are counted."""
+        """Return stored vectors, and stand-ins for those of an endpoint, whose requests are counted.
+
+        An embedder in this process returns its vectors, or stand-ins if it is not installed.
+        """
         name, texts = requests[0].embedder, [request.text for request in requests]
-        if not is_remote(name):
-            return wait(embed_all(texts, self._embedder(name), self.store, self.budget))
         width = next((request.width for request in requests if request.width), None)
+        if not is_remote(name):
+            embedder = self._embedder(name)
+            try:
+                return wait(embed_all(texts, embedder, self.store, self.budget))
+            except (BadInput, MissingExtra):
+                plan.has_follow_ups = True
+                return [random_vector(text, width or STAND_IN_WIDTH) for text in texts]
         return price(EmbeddingExchange(open_embedder(name), self.store, width=width), texts, plan)
 
     def _without_asking(self, request: Request) -> Any:
@@ -257,23 +267,24 @@ def run(flow: Flow[T], models: Models, step: OnAnswer = lambda purpose: None) ->
     return _drive(flow, lambda requests: wait(models.answer(requests, step)), models.budget)
 
 
-def plan_range(make: Callable[[], Flow[Any]], models: Models) -> Plan:
+def plan_range(make: Callable[[], Flow[Any]], models: Models, seen: set[int] | None = None) -> Plan:
     """Plan a flow; if its number of requests depends on replies, the plan has a range.
 
     Args:
         make: Function that returns a new flow; called for each end of the range.
         models: Models of the flow; no request is sent.
+        seen: `Plan.seen` of earlier plans of the same run, which is extended.
     """
-    result = plan(make(), models)
+    result = plan(make(), models, seen=seen)
     if result.has_follow_ups:
-        result.extend(plan(make(), models, "fewest"), plan(make(), models, "most"))
+        result.extend(plan(make(), models, "fewest", seen), plan(make(), models, "most", seen))
         result.price(models.budget)
     return result
 
 
-def plan(flow: Flow[Any], models: Models, assume: Assumption = "stand_in") -> Plan:
+def plan(flow: Flow[Any], models: Models, assume: Assumption = "stand_in", seen: set[int] | None = None) -> Plan:
     """Plan a flow: run it with stored answers and assumed replies, without asking a model."""
-    result = Plan(assume=assume)
+    result = Plan(assume=assume, seen=set() if seen is None else seen)
     try:
         _drive(flow, lambda requests: models.price(requests, result), models.budget)
     except BadInput:

@@ -420,8 +420,12 @@ class EmbeddingExchange(Exchange[str, Floats]):
         """Draw a unit vector for a text."""
         plan.has_follow_ups = True
         self._width = self._width or self.cache.width(self._identity) or STAND_IN_WIDTH
-        random = np.random.default_rng(list(self.key(request).encode()))
-        return _unit(random.standard_normal(self._width))
+        return random_vector(self.key(request), self._width)
+
+
+def random_vector(key: str, width: int) -> Floats:
+    """Draw the unit vector that stands in for a text in a plan."""
+    return _unit(np.random.default_rng(list(key.encode())).standard_normal(width))
 
 
 def embed(texts: Sequence[str], embedder: Embedder, store: Store, budget: Budget | None = None) -> Floats:

@@ -45,6 +45,8 @@ from accord.values import (
 )
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+FURTHER_JUDGE = "judge-"
+"""Prefix of the roles of further judges."""
 _ROLES = (JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD, USER, ASSISTANT)
 
 
@@ -127,8 +129,8 @@ class Config(_Strict):
     rubric: str = Field(default="llm-rubric", description="Name of a shipped rubric, or a YAML file.")
     models: dict[str, ModelSettings] = Field(
         default_factory=dict,
-        description="Models by role: judge, writer, scorer, finder, likelihood, and user and assistant of "
-        "synthetic conversations.",
+        description="Models by role: judge, further judges judge-NAME, writer, scorer, finder, likelihood, and user "
+        "and assistant of synthetic conversations.",
     )
     metrics: list[str] = Field(
         default=["lexical"],
@@ -215,6 +217,9 @@ class Config(_Strict):
     def settings_of(self, source: str) -> dict[str, Json]:
         """Return the settings of a source."""
         own = dict(self.sources.get(source, {}))
+        if source == "rubric":
+            further: dict[str, Json] = {role: {} for role in self.models if role.startswith(FURTHER_JUDGE)}
+            return {**own, "judges": {**further, **own.get("judges", {})}} if further else own
         return {"names": list(self.metrics), **own} if source == "metrics" else own
 
     def about(self, evaluator: str) -> EvaluatorSettings:
@@ -245,6 +250,19 @@ def _without_secrets(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_secrets(inner) for inner in value]
     return strip_url_secrets(value) if isinstance(value, str) and "://" in value else value
+
+
+def _check_roles(config: Config, where: str) -> None:
+    """Check the names of roles, and that every further judge has a model."""
+    for role in config.models:
+        if role not in _ROLES and not re.fullmatch(rf"{FURTHER_JUDGE}[\w-]+", role):
+            raise BadInput(f"{where}: models: {UnknownName('role', role, (*_ROLES, f'{FURTHER_JUDGE}NAME'))}")
+    judges = [role for role in config.models if role == JUDGE or role.startswith(FURTHER_JUDGE)]
+    if judges and JUDGE not in judges:
+        raise BadInput(f"{where}: models: {judges[0]} is a further judge; name the first one {JUDGE}")
+    for role in config.sources.get("rubric", {}).get("judges", {}):
+        if role not in judges:
+            raise BadInput(f"{where}: sources: rubric: judges: {UnknownName('judge', role, judges)}; add it to models:")
 
 
 def load_config(path: str | Path | None = None) -> Config:
@@ -298,13 +316,11 @@ def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) 
             "evaluators: {NAME: {sources: [...], head: ..., settings: {...}}}"
         )
     config = validate(Config, _with_studies(content), where)
-    for role in config.models:
-        if role not in _ROLES:
-            raise BadInput(f"{where}: models: {UnknownName('role', role, _ROLES)}")
     if config.sources:
         from accord.evidence import sources  # imported here, so that other projects load no evidence code
     for name, settings in config.sources.items():
         validate(sources.get(name).settings_type, settings, where, ("sources", name))
+    _check_roles(config, where)
     return _located(config, folder)
 
 

@@ -172,9 +172,10 @@ def _between_people(conversations: Iterable[Conversation], excluded: Counter[str
 def plan_judge(project: Project, names: Sequence[str] = (), selection: JudgeSelection = JudgeSelection()) -> Plan:
     """Plan the requests and the cost of `judge` with the same arguments, without asking a model."""
     sources, plan = model_sources(project, names), Plan()
+    seen: set[int] = set()
     for batch in _batches(project, selection, Counter()):
         plan.samples += len(batch)
-        plan.plus(plan_range(partial(measure_all, sources, batch), project.stored_models))
+        plan.plus(plan_range(partial(measure_all, sources, batch), project.stored_models, seen))
     plan.price(project.budget)
     return plan
 
@@ -229,7 +230,8 @@ def judge_in_batches(project: Project, selection: JudgeSelection = JudgeSelectio
         raise BadInput("batches need a judge. Add one to accord.yaml: models: {judge: {mode: logprobs, model: NAME}}")
     names = [name for name in ("rubric", "likelihood") if name in project.evidence]
     models = project.open_models(asks=True, in_batches=True)
-    models.role(JUDGE).judge(project.rubric)
+    for role in project.source("rubric").roles:
+        models.role(role).judge(project.rubric)
     states: list[Batch] = []
     failed: Counter[str] = Counter()
     pending_keys: set[str] = set()

@@ -6,9 +6,8 @@ from importlib.resources import files
 from pathlib import Path
 
 ABOUT = (
-    "These conversations were written for this demo. A script (tools/draw_sample_ratings.py) generated ratings of four "
-    "simulated annotators from a planned quality of each conversation. The figures show that the software works; "
-    "they say nothing about your conversations and annotators."
+    "Demo: the conversations were written for this example, and a script (tools/draw_sample_ratings.py) generated the "
+    "ratings of its four annotators. The figures show that the software works; they say nothing about your data."
 )
 """Description of the sample in reports."""
 

@@ -7,7 +7,7 @@ from .annotator_agreement import AnnotatorHabit as AnnotatorHabit, CountedEstima
 from .annotator_agreement import decompose_disagreement as decompose_disagreement
 from .annotator_agreement import DisagreementParts as DisagreementParts, most_disputed as most_disputed, Unit as Unit
 from .background_jobs import BackgroundJobs as BackgroundJobs
-from .background_learning import BackgroundLearning as BackgroundLearning, FIT as FIT
+from .background_learning import BackgroundLearning as BackgroundLearning, FIT as FIT, SCORE as SCORE
 from .chat_session import ChatSession as ChatSession
 from .citations import CitationFinder as CitationFinder, DocumentUse as DocumentUse, excerpts as excerpts
 from .human_studies import FLOWS as FLOWS, load_outcome as load_outcome, load_outcomes as load_outcomes

@@ -141,7 +141,7 @@ class Verdict:
             compared = "people are unknown" if known.people is None else "people are no better than a constant guess"
             agreement = points(r.value), f"correlation with people, 0 is chance ({compared})"
         share = "–" if known.decided is None else f"{known.decided:.0%}"
-        decided = share, f"of conversations can be decided good or bad, with {AGREE:.0%} agreement promised"
+        decided = share, f"of conversations can be called good or bad, with {AGREE:.0%} agreement with people"
         return [error, (agreement[0].replace("-", "−"), agreement[1]), decided]
 
     def to_json(self) -> dict[str, Any]:
@@ -236,32 +236,31 @@ def _more_labels(known: Figures) -> str:
     return f"Not yet: label about {max(known.labels, FEWEST_MORE):,} more, or add evidence"
 
 
+_USES: Mapping[State, str] = {
+    "not yet": "",
+    "triage": " Conversations with low scores are worth reading first.",
+    "systems": " Means over many conversations can be compared.",
+    "single": " A single score is about as close to a person's rating as that of another person.",
+}
+
+
 def _sentence(known: Figures, state: State, missed: Sequence[Rule]) -> str:
     text = f"scores typically miss a person's rating by {points(known.error)} points on a scale from {known.low:g} to "
-    text += f"{known.high:g}{_comparison(known)}"
+    text += f"{known.high:g}.{_comparison(known)}{_USES[state]}"
     if state == "single":
-        return f"{text}."
+        return text
     target = {"not yet": "for triage", "triage": "for comparing systems", "systems": "for single conversations"}[state]
-    more = {0: "", 1: " (and one more rule)"}.get(len(missed) - 1, f" (and {len(missed) - 1} more rules)")
-    return f"{text}; not ready {target}: {missed[0].failure}{more}."
+    more = {0: "", 1: " One more rule is not met."}.get(len(missed) - 1, f" {len(missed) - 1} more rules are not met.")
+    return f"{text} Not ready {target}: {missed[0].failure}.{more}"
 
 
 def _comparison(known: Figures) -> str:
-    """Compare the error with those of other people and of a constant guess."""
-    error, constant, people = known.error, known.constant, known.people
-    if error is None or constant is None:
+    """State the errors of other people and of a constant guess."""
+    if known.error is None or known.constant is None:
         return ""
-    guess, others = f"a constant guess ({points(constant)})", f"other people ({points(people)})"
-    if people is None:
-        return f", {_compared(error, constant)} {guess}"
-    pairs = [(others, people), (guess, constant)]
-    return f", {' and '.join(f'{_compared(error, other)} {name}' for name, other in pairs)}"
-
-
-def _compared(error: float, other: float) -> str:
-    """Compare two errors as they are shown, with two decimals."""
-    difference = round(error, 2) - round(other, 2)
-    return "less than" if difference < -0.005 else "more than" if difference > 0.005 else "as much as"
+    if known.people is None:
+        return f" A constant guess misses it by {points(known.constant)}."
+    return f" Other people miss it by {points(known.people)}, a constant guess by {points(known.constant)}."
 
 
 def _actions(known: Figures, state: State, missed: Sequence[Rule]) -> list[tuple[str, str]]:
@@ -280,7 +279,7 @@ def _actions(known: Figures, state: State, missed: Sequence[Rule]) -> list[tuple
                      f"accord score new.jsonl --agree {AGREE} --out scores.jsonl")  # fmt: skip
         actions = [score, *remedies]
     elif state == "systems":
-        actions = [("Compare systems, with intervals that hold", "accord estimate"), *remedies]
+        actions = [("Compare versions of the assistant by their mean scores", "accord estimate"), *remedies]
     else:
         low = max(int(10 * (known.r.low or 0.0)) / 10, 0.0)
         actions = [score, ("Stop a release if agreement falls", f"accord gate --min-within {low:g}"),

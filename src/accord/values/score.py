@@ -163,7 +163,8 @@ class Score:
         options: (K,) rising values of the scale.
         probabilities: (K,) probability of each option, summing to 1.
         value: Mean of the distribution, the answer with the least expected squared error (LLM-RUBRIC, eq. 2); after
-            `decoded`, the answer with the least expected value of another loss.
+            `decoded`, the answer with the least expected value of another loss; with `answer: latent`, the latent
+            answer, which may lie beyond the options.
         interval: Central `INTERVAL_MASS` of the distribution, as two values of the scale.
         signature: Description of how the score was computed.
         band: Conformal interval around the mean, if the evaluator calibrated one: it contains the promised share of

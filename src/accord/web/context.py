@@ -314,6 +314,7 @@ def _templates() -> Environment:
     )  # fmt: skip
     environment.globals.update(static=_address, version=__version__)
     environment.filters["zip_same"] = lambda names: [(name, name) for name in names]
+    environment.filters["named"] = lambda ids, names: [(id, names[id]) for id in ids]
     environment.filters["zip_words"] = lambda names: [(name, name.replace("_", " ")) for name in names]
     environment.filters["number"] = lambda value: f"{value:g}"
     environment.filters["json_text"] = lambda value: json.dumps(value, ensure_ascii=False)

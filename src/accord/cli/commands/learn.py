@@ -54,7 +54,7 @@ def judge(
     selection = JudgeSelection(everything, limit, longest, people)
     with options.open_counted() as project:
         budget.apply(project)
-        for model in {each.model or "" for role, each in project.config.models.items() if role == "judge"}:
+        for model in {each.model or "" for role, each in project.config.models.items() if role.startswith("judge")}:
             _warn_of_small(model)
         if plan:
             planned = project.plan_judge(source or (), selection)

@@ -185,7 +185,7 @@ class InContextSettings(SourceSettings):
     towers: TowerSettings = Field(
         default_factory=TowerSettings, description="Settings of the selectors that learn: width, epochs, ..."
     )
-    embedder: str = Field(default="minilm-l6", description="Embedder of examples and inputs, as for metrics.")
+    embedder: str = Field(default="minilm-l6", description="Embedder of examples; not used with `selector: random`.")
     calibrate: bool = Field(
         default=True,
         description="Ask about the training examples too, so that a head can learn from the answers.",
@@ -201,7 +201,9 @@ FEWEST_EXAMPLES = 10
 
 
 def vectors_of(texts: Sequence[str], embedder: str, width: int | None = None) -> Flow[Vectors]:
-    """Return (n, h) vectors of texts; `width` is h, if known."""
+    """Return (n, h) vectors of texts; `width` is h, if known. Nothing is embedded with `width` 0."""
+    if width == 0:
+        return np.zeros((len(texts), 0), dtype=np.float32)
     vectors = yield [Request(EMBEDDER, EmbeddingText(embedder, text, width)) for text in texts]
     return np.stack(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
 
@@ -246,7 +248,7 @@ class InContextTraining:
         """
         settings = self.settings
         texts = tuple(prompt_text(example.sample) for example in self.train.all)
-        yield from vectors_of(texts[:1], settings.embedder)  # fails before any paid request
+        yield from self._vectors(texts[:1])  # fails before any paid request
         candidates = [TaskPrompt(self.wording.by_hand()), *prompts]
         if writer is not None:
             candidates += yield from self._written(writer, inversion)
@@ -254,7 +256,7 @@ class InContextTraining:
         self.search = yield from self._searched()
         tasks = [task for task, _ in self.search[: settings.top_prompts]]
         self.pairs = yield from self._observed(tasks, texts)
-        prompt_vectors = yield from vectors_of([task.text for task in tasks], settings.embedder)
+        prompt_vectors = yield from self._vectors([task.text for task in tasks])
         library = ExampleLibrary(self.pairs.queries, self.train.unit, texts, prompt_vectors)
         self.tried = [try_selector(name, self.made, library, self.pairs, self.folds) for name in self._contest()]
         self.chosen = simplest(self.tried, self.groups) if settings.selector == AUTO else self.tried[-1]
@@ -294,14 +296,23 @@ class InContextTraining:
         flow = try_pairs(self.wording, self.train, tasks, query, nodes, counts)
         rows, targets = yield from to_scorer(self.wording, flow, SETS)
         _check_scores(counts)
-        vectors = yield from vectors_of(texts, settings.embedder)
+        vectors = yield from self._vectors(texts)
         return Pairs(vectors, texts, query[rows], nodes.take(rows), targets)
+
+    def _vectors(self, texts: Sequence[str]) -> Flow[Vectors]:
+        """Return (n, h) vectors of texts; h is 0 if no selector or rival compares them."""
+        needs_vectors = not {ZERO_SHOT, FEW_SHOT}.issuperset(self.settings.rivals) or any(
+            make_selector(name).needs_vectors for name in self._configured
+        )
+        return (yield from vectors_of(texts, self.settings.embedder, None if needs_vectors else 0))
+
+    @property
+    def _configured(self) -> list[str]:
+        return by_cost() if self.settings.selector == AUTO else list(dict.fromkeys((CHANCE, self.settings.selector)))
 
     def _contest(self) -> list[str]:
         """Return the selectors to compare, the random one first; a plan needs that one only."""
-        if self._is_priced:
-            return [CHANCE]
-        return by_cost() if self.settings.selector == AUTO else list(dict.fromkeys((CHANCE, self.settings.selector)))
+        return [CHANCE] if self._is_priced else self._configured
 
     def made(self, name: str) -> Selector:
         """Return a selector with the settings; a plan trains for one epoch."""

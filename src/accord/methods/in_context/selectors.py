@@ -43,7 +43,7 @@ class ExampleLibrary:
     """n rated examples and ℓ prompts: the training set, and P_S of section 4.2.
 
     Attributes:
-        vectors: (n, h) unit vectors of the examples' texts, without scores.
+        vectors: (n, h) unit vectors of the examples' texts, without scores; h is 0 if nothing was embedded.
         scores: (n,) mean scores, on [0, 1].
         texts: n texts.
         prompts: (ℓ, h) unit vectors of the task prompts, best first.
@@ -257,12 +257,14 @@ class Selector(ABC):
         cost: Order of preference in the comparison: 0 random, 1 to 4 retrieval, from 5 on trained.
         is_chance: True for the baseline, whose result is the mean of all observed sets.
         needs_pairs: True if it learns from observed errors of the scorer.
+        needs_vectors: True if it compares texts by their vectors; without such a selector nothing is embedded.
     """
 
     name: str = ""
     cost: int = 2
     is_chance: ClassVar[bool] = False
     needs_pairs: ClassVar[bool] = False
+    needs_vectors: ClassVar[bool] = True
 
     def __init__(self, seed: int = 0, towers: TowerSettings | None = None) -> None:
         self.seed, self.towers = seed, towers or TowerSettings()
@@ -318,7 +320,7 @@ def by_cost() -> list[str]:
 class Random(Selector):
     """Random sets; the same text gets the same weights."""
 
-    cost, is_chance = 0, True
+    cost, is_chance, needs_vectors = 0, True, False
 
     def fit(self, library: ExampleLibrary, pairs: Pairs | None = None) -> Self:
         """Learn nothing."""

@@ -275,7 +275,7 @@ def gate_effect(given: StudyInput) -> PartTable:
 def gate_of_project(given: StudyInput) -> PartTable:
     """The plausibility gate on a project with a likelihood model."""
     with given.open_project() as project:
-        if LIKELIHOOD not in project.config.models:
+        if LIKELIHOOD not in {**project.config.models, **project.given}:
             raise BadInput(
                 "no likelihood model in the project. Add one to accord.yaml: "
                 f'models: {{likelihood: {{model: "{gate.SMALL}"}}}}'

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from markupsafe import Markup
 
-from accord.charts import Axis, ChartLine, ChartRow, interval_plot, line_chart
+from accord.charts import Axis, ChartLine, line_chart
 from accord.learning import Calibration
 from accord.papers.catalog import Paper
 from accord.papers.llm_rubric import ablations, annotators, published
@@ -25,10 +23,9 @@ from accord.papers.llm_rubric.protocols import (
     learned,
     transferred,
 )
-from accord.papers.study import Part, PartTable, Row, StudyInput
+from accord.papers.study import Part, PartTable, Row, StudyInput, interval_chart, with_published
 from accord.report import reliability_curve
 from accord.statistics import Clusters, diagrams
-from accord.values import Estimate
 
 MOST_RATINGS = 30
 """Figure 2 shows annotators with at least this many dialogues."""
@@ -51,25 +48,6 @@ def _seeds(given: StudyInput) -> list[int]:
     return [FOLD_SEEDS[0] + seed for seed in range(given.repeats)]
 
 
-def _with_published(rows: Iterable[Row], figures: Mapping[str, Sequence[float]]) -> list[Row]:
-    """Add the paper's figures of each system to its row, in the order of `published.STATISTICS`."""
-    found = []
-    for row in rows:
-        printed = dict(zip(published.STATISTICS, figures.get(row["system"], ()), strict=False))
-        found.append({**row, **{f"{name}_published": value for name, value in printed.items()}})
-    return found
-
-
-def _interval_chart(rows: Sequence[Row], statistic: str, title: str) -> Markup:
-    estimates = [
-        ChartRow(
-            str(row["system"]), Estimate(row[statistic], row.get(f"{statistic}_low"), row.get(f"{statistic}_high"))
-        )
-        for row in rows
-    ]
-    return interval_plot(estimates, Axis(title), title)
-
-
 def table_1(given: StudyInput) -> PartTable:
     """Table 1: systems and baselines, cross-validated on the synthetic and tested on the real dialogues."""
     synth, real = _sets(given)
@@ -81,8 +59,8 @@ def table_1(given: StudyInput) -> PartTable:
             name: transferred(predict, synth, real) if data is real else cross_validated(predict, synth, _seeds(given))
             for name, predict in systems.items()
         }
-        part = _with_published(fold_rows(protocol, data, found), published.TABLE_1[data.name])
-        charts[f"RMSE on {data.name}"] = _interval_chart(part, "rmse", "RMSE")
+        part = with_published(fold_rows(protocol, data, found), published.TABLE_1[data.name], published.STATISTICS)
+        charts[f"RMSE on {data.name}"] = interval_chart(part, "rmse", "RMSE")
         rows += part
     return PartTable(rows, ("dataset", "system"), published.STATISTICS, CEILING, charts)
 
@@ -91,14 +69,18 @@ def oracle(given: StudyInput) -> PartTable:
     """Table 1, rows a to f, on the synthetic dialogues."""
     synth, _ = _sets(given)
     rows = ablations.oracle(synth, asked_always(), _seeds(given))
-    return PartTable(_with_published(rows, published.TABLE_1[synth.name]), ("dataset", "system"), published.STATISTICS)
+    return PartTable(
+        with_published(rows, published.TABLE_1[synth.name], published.STATISTICS),
+        ("dataset", "system"),
+        published.STATISTICS,
+    )
 
 
 def table_2(given: StudyInput) -> PartTable:
     """Table 2: ablations on the real dialogues, as published, and on the synthetic ones."""
     synth, real = _sets(given)
     rows = ablations.ablations(synth, asked_always(), _seeds(given), real)
-    rows = _with_published(rows, published.TABLE_2)
+    rows = with_published(rows, published.TABLE_2, published.STATISTICS)
     rows += ablations.ablations(synth, asked_always(), _seeds(given))
     return PartTable([row for row in rows if "against" not in row], ("dataset", "system"), ("rmse", "pearson"), CEILING)
 
@@ -132,7 +114,7 @@ def means_of_project(given: StudyInput) -> PartTable:
     charts = {}
     for question in dict.fromkeys(row["question"] for row in rows):
         part = [row for row in rows if row["question"] == question]
-        charts[f"mean of {question}"] = _interval_chart(part, "mean", f"mean answer to {question}")
+        charts[f"mean of {question}"] = interval_chart(part, "mean", f"mean answer to {question}")
     return PartTable(rows, ("system", "question", "n"), ("mean", "sd"), charts=charts)
 
 

@@ -25,6 +25,10 @@ from accord.board import (
     Density,
     SelectedScores,
     TimeSeries,
+    describe_test,
+    difference_in_words,
+    stated_difference,
+    times_as_often,
 )
 from accord.charts import Axis, ChartLine, ChartLink, Guide, line_chart
 from accord.edges import BadInput, parse_whole_number
@@ -33,6 +37,9 @@ from accord.web.context import WorkbenchContext, add_page
 CHART_SIZE = (600, 200)
 _PAGE_FIELDS = ("page", "back")
 _MAX_BACK = 4096
+MAX_COMPARED_EVALUATORS = 3
+"""Number of other evaluators that are offered for comparison, the latest first."""
+EMPTY = {"summary": "No scores yet.", "texts": 0, "next": NEXT}
 _NO_LIST_FILTERS = {"low": None, "high": None, "unscored": False, "order": "worst"}
 
 
@@ -53,15 +60,21 @@ class _BoardPages:
         selection = BoardFilters.from_query(request.url.query, _PAGE_FIELDS)
         result = self.context.board.figures(selection)
         if result is None:
-            return self.context.render_or_json(request, "board_empty", visitor, {"summary": NEXT, "texts": 0})
+            return self.context.render_or_json(request, "board_empty", visitor, EMPTY)
         texts, figures = result
         links = Links(selection)
-        data = {"selection": texts.selection.to_json(), **figures.to_json()}
+        data = {
+            "selection": texts.selection.to_json(),
+            "evaluator": texts.choices.names[str(texts.selection.evaluator)],
+            **figures.to_json(),
+        }
         for number, each in enumerate(data["density"]["bins"]):
             each["list"] = links.bin(figures, number)
         return self.context.render_or_json(
             request, "board", visitor, data, scores=texts, figures=figures, links=links, dimensions=DIMENSIONS,
-            charts=_charts(texts, figures, links), hidden=_hidden(selection), has_gaps=_has_gaps(figures.time),
+            charts=_charts(texts, figures, links), hidden=_hidden(selection), describe_test=describe_test,
+            times_as_often=times_as_often, differences=_differences(texts, figures),
+            comparisons=_comparisons(texts, figures, links), has_gaps=_has_gaps(figures.time),
         )  # fmt: skip
 
     def list(self, request: Request) -> Response:
@@ -72,7 +85,7 @@ class _BoardPages:
         number, back = _page_and_back(query)
         result = self.context.board.page(selection, number)
         if result is None:
-            return self.context.render_or_json(request, "board_empty", visitor, {"summary": NEXT, "texts": 0})
+            return self.context.render_or_json(request, "board_empty", visitor, EMPTY)
         texts, page = result
         links = Links(selection, back)
         rows = [{**row, "conversation_link": links.conversation(row["conversation"], row["turn"], page.number)}
@@ -95,7 +108,9 @@ def _charts(texts: SelectedScores, figures: BoardFigures, links: Links) -> dict[
         return {"density": None, "time": None}
     return {
         "density": _density_chart(figures, Axis("score", texts.low, texts.high), links),
-        "time": _time_chart(figures.time, Axis("", texts.low, texts.high), links) if figures.time.moments else None,
+        "time": _time_chart(figures.time, Axis("", texts.low, texts.high), links)
+        if len(figures.time.moments) > 1
+        else None,
     }
 
 
@@ -105,14 +120,15 @@ def _density_chart(figures: BoardFigures, x: Axis, links: Links) -> Markup:
     lines = [_density_line(density, "model")]
     if given is not None:
         lines.append(_density_line(given, "people"))
-    mean = density.mean
+    mean, peak = density.mean, max(value for line in lines for value in (*line.y, *line.high))
+    y = Axis(low=0, high=1.15 * peak, labels={0.0: ""})  # the label of the mean stands above the curve
     bins = [
         ChartLink(part.low, part.high, links.bin(figures, number), f"{part.low:.2f} to {part.high:.2f}: {part.count:,}")
         for number, part in enumerate(density.bins)
         if part.count
     ]
     return line_chart(
-        lines, x, Axis(low=0, labels={0.0: ""}), f"Density of {density.rows:,} scores", links=bins, size=CHART_SIZE,
+        lines, x, y, f"Density of {density.rows:,} scores", links=bins, size=CHART_SIZE,
         guides=[] if mean.value is None else [Guide(mean.value, f"mean {mean}")],
     )  # fmt: skip
 
@@ -150,6 +166,32 @@ def _time_chart(time: TimeSeries, y: Axis, links: Links) -> Markup:
     return line_chart(lines, x, y, f"Mean score by {time.step}", guides=guides, links=parts, size=CHART_SIZE)
 
 
+def _comparisons(scores: SelectedScores, figures: BoardFigures, links: Links) -> list[tuple[str, str, bool]]:
+    """Return the comparisons in one click: address, text, and True if it is shown."""
+    about, names = scores.selection, scores.choices.names
+    stated = stated_difference(about, figures)
+    shown = () if stated is None else (stated.by, stated.first, stated.second)
+    comparisons = [
+        (links.board(by=by, first=first, second=second, against=None), f"{by}s {first} and {second}",
+         shown == (by, first, second))
+        for by, (first, second) in figures.pairs.items()
+    ]  # fmt: skip
+    others = [id for id in scores.choices.evaluators if id != about.evaluator] if about.answers == "predicted" else []
+    comparisons += [
+        (links.board(against=id), f"with evaluator {names[id]}", about.against == id)
+        for id in others[:MAX_COMPARED_EVALUATORS]
+    ]
+    return comparisons
+
+
+def _differences(scores: SelectedScores, figures: BoardFigures) -> dict[str, str]:
+    """Return the sentence of each difference that the page shows."""
+    found = {"groups": figures.difference, "evaluators": figures.evaluators, "last_period": figures.last_period}
+    return {
+        name: "" if each is None else difference_in_words(each, scores.choices.names) for name, each in found.items()
+    }
+
+
 def _has_gaps(time: TimeSeries) -> bool:
     """Return True if days or weeks without scores lie between the first and the last."""
     return any(
@@ -160,7 +202,7 @@ def _has_gaps(time: TimeSeries) -> bool:
 
 def _hidden(selection: BoardFilters) -> list[tuple[str, str]]:
     """Return the hidden fields of the form that compares two groups."""
-    fields = parse_qs(selection.to_query(first=None, second=None), keep_blank_values=True)
+    fields = parse_qs(selection.to_query(first=None, second=None, against=None), keep_blank_values=True)
     return [(name, value) for name, values in fields.items() for value in values]
 
 
@@ -217,7 +259,7 @@ class Links:
         return self.list(low=each.low if place else None, high=each.high if place < last else None)
 
     def tail(self, figures: BoardFigures, **changes: Any) -> str:
-        """Return the list of texts in the lowest tenth, including its upper end."""
+        """Return the list of texts in the bottom 10%, including its upper end."""
         end = figures.density.tail
         return self.list(high=None if end is None else math.ceil(end * 1e6) / 1e6 + 1e-6, **changes)
 
@@ -230,20 +272,35 @@ class Links:
         """Return the conversation page of a disputed text, with a link back to the list of disputed texts."""
         return self.conversation(name, turn, order="apart", view="panel")
 
+    def question(self, question: str, scores: SelectedScores) -> str:
+        """Return the board of another question, of the same evaluators if they answered it."""
+        known = scores.choices.answered.get(question, frozenset())
+        evaluator, against = (
+            name if name in known else None for name in (scores.selection.evaluator, self.selection.against)
+        )
+        return self.board(question=question, evaluator=evaluator, against=against)
+
+    def by(self, name: str) -> str:
+        """Return the board with the table of another dimension."""
+        is_same = name == self.selection.by
+        return self.board(by=name) if is_same else self.board(by=name, first=None, second=None)
+
     def unset(self, name: str) -> str:
         """Return the board without a filter."""
         return self.board(**{name: None})
 
     def only(self, name: str, value: str) -> str:
         """Return the board of one group."""
-        return self.board(annotators=(value,)) if name == "annotator" else self.board(**{name: value})
+        if name == "annotator":
+            return self.board(annotators=(value,))
+        return self.board(**{name: value, "first": None, "second": None})
 
     def group(self, name: str, value: str) -> str:
         """Return the list of texts of one group."""
         return self.list(**_of_group(name, value))
 
     def group_tail(self, figures: BoardFigures, name: str, value: str) -> str:
-        """Return the list of texts of one group in the lowest tenth of all."""
+        """Return the list of texts of one group in the bottom 10% of all."""
         return self.tail(figures, **_of_group(name, value))
 
 

@@ -1,77 +1,103 @@
-"""Explore page: any score, metadata entry or metric against any other, as one chart whose address is its state.
+"""Explore page: any score, metadata entry or metric by any other, as one chart whose address is its state.
 
-The server draws the chart from a bounded sample of the latest scores. Synthetic conversations are left out by default.
+Without choices it shows the mean score of each system. The server draws the chart from a bounded sample of the latest
+scores, or of the ratings if nothing is scored. Synthetic conversations are left out by default.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
 from random import Random
-from statistics import fmean, median, quantiles
+from statistics import quantiles
 from typing import Any
 
+import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from markupsafe import Markup
 
-from accord.charts import Axis, ChartLine, ChartRow, column_chart, interval_plot, line_chart, ticks
+from accord.board import means
+from accord.charts import Axis, ChartLine, ChartRow, bar_chart, interval_plot, line_chart, ticks
 from accord.edges import BadInput, sendable
 from accord.project import Project
-from accord.scoring import latest_scored
+from accord.scoring import ConversationFacts, latest_scored
 from accord.store import scores_of_run
-from accord.values import Conversation, Estimate, Sample
+from accord.values import Conversation, Estimate, Question, Sample
 from accord.web.context import WorkbenchContext, add_page
 
 SAMPLE_SIZE = 2000
 """Maximum number of scores in a chart; a larger run is sampled with the project's seed."""
 CATEGORIES, SERIES = 20, 6
 """Maximum number of categories and of colors; the rarest values are pooled as `OTHER`."""
-OTHER, COUNT, NONE = "(other)", "count", "(none)"
+OTHER, NONE = "(other)", "(none)"
 X_BINS, COLOR_BINS = 12, 4
-MARKS = ("bar", "line", "point", "quartiles")
-AGGREGATES = ("mean", "median", "min", "max", COUNT, "none")
-_STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "mean": fmean, "median": median, "min": min, "max": max, COUNT: len,
+MEAN, MEDIAN, COUNT, RAW = "mean", "median", "count", "none"
+AGGREGATES = {
+    MEAN: "mean with 95% interval", MEDIAN: "median with quartiles", COUNT: "number", RAW: "every value as a point",
 }  # fmt: skip
 SCORE_FIELDS = ("value", "low", "high", "variance", "entropy")
-CHART_SIZE = (640, 320)
+SCORE, RATING, DAY = "score: value", "rating", "day"
+USUAL_GROUPS = tuple(f"metadata: {name}" for name in ("system", "language", "topic", "domain", "category"))
+"""Columns to group by without a choice, the most useful first."""
+CHART_SIZE = (300, 240)
 Cell = str | float | bool | None
 
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Sampled scores of the latest run: values by column name, `None` for a missing one.
+    """Sampled scores of the latest run, or ratings of the main question: values by column name, `None` if missing.
 
-    `columns` are True if they hold only numbers, `total` counts the scores of the run without those left out, and
-    `unknown` the sampled scores whose conversation is not in the store.
+    Attributes:
+        run: Id of the run; empty for ratings.
+        rows: Values of each score.
+        conversations: Conversation of each row.
+        columns: True for columns that hold only numbers.
+        questions: Questions of the rubric whose answers a column holds.
+        total: Number of scores without those left out.
+        synthetic: Number of scores left out because their conversations are synthetic.
+        unknown: Number of rows whose conversation is not in the store.
     """
 
     run: str = ""
     rows: Sequence[dict[str, Cell]] = ()
+    conversations: Sequence[str] = ()
     columns: Mapping[str, bool] = field(default_factory=dict)
+    questions: Mapping[str, Question] = field(default_factory=dict)
     total: int = 0
     synthetic: int = 0
     unknown: int = 0
 
+    @property
+    def value(self) -> str:
+        """Column of the main question."""
+        return SCORE if self.run else RATING
+
+    def default_group(self) -> str:
+        """Return the first column with 2 to `CATEGORIES` values: system, language, topic, ..., day; else none."""
+        others = [name for name in self.columns if name.startswith("metadata: ")]
+        for name in (*USUAL_GROUPS, *others, DAY):
+            if 2 <= len({row.get(name) for row in self.rows} - {None}) <= min(CATEGORIES, len(self.rows) // 2):
+                return name
+        return ""
+
 
 def load_score_table(project: Project, synthetic: bool = False, size: int = SAMPLE_SIZE) -> ScoreTable:
-    """Return the latest scores with metadata and metrics of their conversations.
+    """Return the latest scores, or the ratings if nothing is scored, with metadata and metrics of conversations.
 
     Args:
         project: Project whose store and sources are used.
         synthetic: True to include synthetic conversations.
         size: Maximum number of rows.
     """
-    run = latest_scored(project.store, project.mart)
-    if run is None:
-        return ScoreTable()
+    run = latest_scored(project.store, project.mart) or ""
     random, sample, total, left_out = Random(project.config.seed), list[Mapping[str, Any]](), 0, 0
     excluded = set() if synthetic else {each.id for each in project.store.conversations(synthetic="only")}
-    for score in scores_of_run(project.mart, run):
+    for score in scores_of_run(project.mart, run) if run else _ratings(project):
         if score["conversation"] in excluded:
             left_out += 1
             continue
@@ -81,18 +107,35 @@ def load_score_table(project: Project, synthetic: bool = False, size: int = SAMP
         elif (place := random.randrange(total)) < size:  # reservoir sampling: one pass over all scores
             sample[place] = score
     conversations = {each.id: each for each in project.store.conversations({row["conversation"] for row in sample})}
-    rows = [_table_row(score, conversations.get(score["conversation"])) for score in sample]
+    rows = [_table_row(score, conversations.get(score["conversation"]), bool(run)) for score in sample]
     for row, metrics in zip(rows, _metrics(project, sample, conversations), strict=True):
         row.update(metrics)
-    unknown = sum(score["conversation"] not in conversations for score in sample)
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: all(_is_number(row.get(name)) or row.get(name) is None for row in rows) for name in names}
-    return ScoreTable(run, rows, columns, total, left_out, unknown)
+    questions = {f"question: {question.id}": question for question in project.rubric.questions}
+    ids = [score["conversation"] for score in sample]
+    return ScoreTable(
+        run, rows, ids, columns, {**questions, SCORE if run else RATING: project.question}, total, left_out,
+        sum(name not in conversations for name in ids),
+    )  # fmt: skip
 
 
-def _table_row(score: Mapping[str, Any], conversation: Conversation | None) -> dict[str, Cell]:
-    row: dict[str, Cell] = {f"score: {name}": score.get(name) for name in SCORE_FIELDS}
-    row |= {"score: annotator": score.get("annotator"), "score: warning": bool(score.get("warning"))}
+def _ratings(project: Project) -> Iterable[Mapping[str, Any]]:
+    """Return the ratings of the main question as rows of scores."""
+    return (
+        {"conversation": each.target.conversation, "turn": each.target.turn, "annotator": each.annotator,
+         "value": each.value}
+        for each in project.store.labels(project.question.id)
+        if each.against is None and _is_number(each.value)
+    )  # fmt: skip
+
+
+def _table_row(score: Mapping[str, Any], conversation: Conversation | None, is_scored: bool) -> dict[str, Cell]:
+    if is_scored:
+        row: dict[str, Cell] = {f"score: {name}": score.get(name) for name in SCORE_FIELDS}
+        row |= {"score: annotator": score.get("annotator"), "score: warning": bool(score.get("warning"))}
+    else:
+        row = {RATING: score["value"], "annotator": score["annotator"]}
     for name, answer in ((score.get("notes") or {}).get("other_questions") or {}).items():
         row[f"question: {name}"] = answer.get("value")
     if conversation is not None:
@@ -100,6 +143,8 @@ def _table_row(score: Mapping[str, Any], conversation: Conversation | None) -> d
         for name, value in conversation.metadata.items():
             if isinstance(value, str | int | float):
                 row[sendable(f"metadata: {name}")] = sendable(value)[:200] if isinstance(value, str) else value
+        if (time := ConversationFacts.of(conversation).time) is not None:
+            row[DAY] = datetime.fromtimestamp(time / 1000, UTC).date().isoformat()
         row["synthetic"] = conversation.is_synthetic
     return row
 
@@ -139,48 +184,51 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class ChartSettings:
-    """Columns for x, y and color (empty for none), a mark, and the aggregate of y."""
+    """Columns for x, y and color (empty for none), and the aggregate of y."""
 
     x: str
     y: str
     color: str
-    mark: str
     aggregate: str
 
     @classmethod
-    def from_query(cls, fields: Mapping[str, str], columns: Mapping[str, bool]) -> ChartSettings:
-        """Return the settings of a query, with defaults for missing fields.
+    def from_query(cls, fields: Mapping[str, str], table: ScoreTable) -> ChartSettings:
+        """Return the settings of a query; by default the mean by group, or the distribution without groups.
 
         Raises:
-            BadInput: A field names an unknown column, mark or aggregate, or the combination cannot be drawn.
+            BadInput: A field names an unknown column or aggregate, or the combination cannot be drawn.
         """
-        of_metadata = sorted((name for name in columns if name.startswith("metadata: ")), key="metadata: system".__ne__)
-        settings = cls(
-            fields.get("x") or next(iter(of_metadata), "turns"), fields.get("y") or "score: value",
-            fields.get("color", ""), fields.get("mark") or "bar", fields.get("aggregate") or "mean",
-        )  # fmt: skip
-        choices = [(settings.mark, MARKS, "mark"), (settings.aggregate, AGGREGATES, "aggregate")]
-        names = ("", *columns) if columns else None
-        choices += [(name, names, "column") for name in (settings.x, settings.y, settings.color) if names]
+        y = fields.get("y") or table.value
+        x = fields.get("x") or table.default_group() or y
+        settings = cls(x, y, fields.get("color", ""), fields.get("aggregate") or (COUNT if x == y else MEAN))
+        choices: list[tuple[str, Iterable[str], str]] = [(settings.aggregate, AGGREGATES, "aggregate")]
+        if table.columns:
+            choices += [(name, ("", *table.columns), "column") for name in (x, y, settings.color)]
         for value, allowed, kind in choices:
             if value not in allowed:
                 raise BadInput(f"{kind}: got {value[:60]!r}, allowed: {', '.join(filter(None, allowed))}")
-        if settings.aggregate == "none" and settings.mark == "bar":
-            raise BadInput("aggregate 'none' needs the mark point, line or quartiles; choose one of them")
-        needs_numbers = settings.mark == "quartiles" or settings.aggregate != COUNT
-        if needs_numbers and not columns.get(settings.y, True):
-            raise BadInput(f"y: {settings.y[:60]!r} holds text; choose a column of numbers, or the aggregate count")
+        if settings.aggregate != COUNT and not table.columns.get(y, True):
+            raise BadInput(f"y: {y[:60]!r} holds text; choose a column of numbers, or the aggregate count")
         return settings
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows with the same value of x and of color; `at` is the place on the x axis."""
+    """Rows with the same value of x and of color; `at` is the place on the x axis, `n` the number of rows.
+
+    The interval of `estimate` is the 95% interval of the mean over conversations, or the quartiles of a median.
+    """
 
     x: str
     at: float
     color: str
-    values: Sequence[float]
+    n: int
+    estimate: Estimate
+
+    @property
+    def label(self) -> str:
+        """The x value and the color."""
+        return ", ".join(filter(None, (self.x, self.color)))
 
 
 @dataclass(frozen=True)
@@ -190,86 +238,115 @@ class ExploreChart:
     table: ScoreTable
     settings: ChartSettings
 
-    @property
-    def is_raw(self) -> bool:
-        """True if every score is drawn as its own point."""
-        return self.settings.aggregate == "none" and self.settings.mark != "quartiles"
-
     def groups(self) -> list[Group]:
-        """Return the scores by x and color, in the order of the x axis."""
+        """Return the groups in the order of the x axis; groups by one metadata text are ordered by their number."""
+        keys, values, conversations = [], list[float](), []
+        for (x, color, value), conversation in zip(self._cells(is_binned=True), self.table.conversations, strict=True):
+            if x is not None and color is not None and value is not None:
+                keys.append((x[1], x[0], color[1], color[0]))
+                values.append(value)
+                conversations.append(conversation)
+        order = sorted(set(keys))
+        place = np.array([order.index(key) for key in keys], dtype=np.intp)
+        numbers = np.array(values)
+        if self.settings.aggregate == COUNT:
+            found = [Estimate(float(n)) for n in np.bincount(place, minlength=len(order))]
+        elif self.settings.aggregate == MEDIAN:
+            found = [_quartiles(numbers[place == at]) for at in range(len(order))]
+        else:
+            clusters = np.unique(np.array(conversations, dtype=str), return_inverse=True)[1]
+            found = means(place, clusters, numbers, len(order))
+        counts = np.bincount(place, minlength=len(order)).tolist()
+        groups = [
+            Group(x, at, color, n, estimate)
+            for (at, x, _, color), n, estimate in zip(order, counts, found, strict=True)
+        ]
+        is_numeric = self.table.columns.get(self.settings.x)
+        if self.settings.color or is_numeric or not self.settings.x.startswith("metadata: "):
+            return groups
+        return sorted(groups, key=lambda group: (group.x in (OTHER, NONE), -(group.estimate.value or 0.0)))
+
+    def points(self) -> list[tuple[tuple[str, float], str, float]]:
+        """Return the label and place on the x axis, the color and the value of each row."""
+        cells = self._cells(is_binned=False)
+        return [(x, color[0], y) for x, color, y in cells if x is not None and color is not None and y is not None]
+
+    def _cells(self, is_binned: bool) -> list[tuple[tuple[str, float] | None, tuple[str, float] | None, float | None]]:
+        """Return the x, the color and the value of each row; `None` for missing ones."""
         settings, table = self.settings, self.table
-        xs = _binned(table, settings.x, CATEGORIES, X_BINS, is_binned=not self.is_raw)
+        xs = _binned(table, settings.x, CATEGORIES, X_BINS, is_binned)
         colors = _binned(table, settings.color, SERIES, COLOR_BINS) if settings.color else [("", 0.0)] * len(xs)
-        is_counted = settings.aggregate == COUNT and settings.mark != "quartiles"
-        cells: dict[tuple[str, float, str], list[float]] = {}
-        for row, x, color in zip(table.rows, xs, colors, strict=True):
-            value = 1.0 if is_counted else row.get(settings.y)
-            if x is not None and color is not None and _is_number(value):
-                cells.setdefault((*x, color[0]), []).append(float(value))  # type: ignore[arg-type]
-        return sorted((Group(*key, values) for key, values in cells.items()), key=lambda group: (group.at, group.color))
+        ys = [1.0 if settings.aggregate == COUNT else row.get(settings.y) for row in table.rows]
+        return [
+            (x, color, float(y) if _is_number(y) else None)  # type: ignore[arg-type]
+            for x, color, y in zip(xs, colors, ys, strict=True)
+        ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings and the numbers that are drawn."""
-        settings = vars(self.settings)
-        if self.is_raw:
-            points = [{"x": g.x, "color": g.color, "y": y} for g in self.groups() for y in g.values]
-            return {**settings, "points": points}
-        statistic = _quartiles if self.settings.mark == "quartiles" else _STATISTICS[self.settings.aggregate]
-        groups = [{"x": g.x, "color": g.color, "n": len(g.values), "y": statistic(g.values)} for g in self.groups()]
-        return {**settings, "groups": groups}
+        """Return the settings, the title and the numbers of the chart and of its table."""
+        groups = [
+            {"x": g.x, "color": g.color, "n": g.n, "y": g.estimate.value, "low": g.estimate.low,
+             "high": g.estimate.high}
+            for g in self.groups()
+        ]  # fmt: skip
+        data = {**vars(self.settings), "title": self.title, "groups": groups}
+        if self.settings.aggregate == RAW:
+            data["points"] = [{"x": x, "color": color, "y": y} for (x, _), color, y in self.points()]
+        return data
 
     @property
     def title(self) -> str:
         """Description of the chart."""
         settings = self.settings
-        y = "Number of scores" if settings.aggregate == COUNT and settings.mark != "quartiles" else settings.y
-        color = f", colored by {settings.color}" if settings.color else ""
-        summary = "" if self.is_raw or settings.aggregate == COUNT else f"; {settings.aggregate} of the scores shown"
-        summary = "; median and quartiles" if settings.mark == "quartiles" else summary
-        return f"{y} by {settings.x}{color}{summary}"
+        y, noun = short_name(settings.y), "scores" if self.table.run else "ratings"
+        title = {MEAN: f"Mean {y}", MEDIAN: f"Median {y}", COUNT: f"Number of {noun}", RAW: y}[settings.aggregate]
+        color = f", colored by {short_name(settings.color)}" if settings.color else ""
+        return f"{title[:1].upper()}{title[1:]} by {short_name(settings.x)}{color}"
 
     def draw(self) -> Markup:
-        """Return the chart as SVG."""
-        settings, groups = self.settings, self.groups()
-        x_axis = Axis(settings.x)
-        if settings.mark == "quartiles":
-            rows = [
-                ChartRow(", ".join(filter(None, (group.x, group.color))), Estimate(*_quartiles(group.values)), "people")
-                for group in groups
-            ]
-            return interval_plot(rows, Axis(settings.y), self.title)
-        aggregate = settings.aggregate
-        y_axis = Axis(COUNT if aggregate == COUNT else settings.y if self.is_raw else f"{aggregate} of {settings.y}")
-        places = dict(sorted({group.at: group.x for group in groups}.items()))
-        series: dict[str, dict[float, Sequence[float]]] = {}
-        for group in groups:
-            series.setdefault(group.color, {})[group.at] = group.values
-        if settings.mark == "bar":
-            heights = {
-                color: [_STATISTICS[aggregate](values[at]) if at in values else 0.0 for at in places]
-                for color, values in series.items()
-            }
-            return column_chart(list(places.values()), heights, x_axis, y_axis, self.title, size=CHART_SIZE)
-        if not self.table.columns.get(settings.x) or not self.is_raw:
-            x_axis = Axis(settings.x, labels=places)
-        draws = "points" if settings.mark == "point" else "line points"
-        lines = [self._line(values, f"s{n % 10}", color, draws) for n, (color, values) in enumerate(series.items())]
-        return line_chart(lines, x_axis, y_axis, self.title, size=CHART_SIZE)
+        """Return the chart as SVG: dots with intervals, bars from 0 for counts, or a point for every value."""
+        settings = self.settings
+        limits, question = (-math.inf, math.inf), self.table.questions.get(settings.y)
+        if question is not None and question.scale.is_ordered:
+            limits = question.scale.numbers[0], question.scale.numbers[-1]
+        axis = Axis(short_name(settings.y), limits=limits)
+        if settings.aggregate == RAW:
+            return self._draw_points(axis)
+        groups = self.groups()
+        colors = sorted({group.color for group in groups})
+        kinds = {color: f"s{place}" for place, color in enumerate(colors)}
+        if not settings.color:
+            kinds = {"": "s0" if self.table.run else "people"}
+        rows = [ChartRow(group.label, group.estimate, kinds[group.color]) for group in groups]
+        if settings.aggregate == COUNT:
+            return bar_chart(rows, Axis("number of scores" if self.table.run else "number of ratings"), self.title)
+        return interval_plot(rows, axis, self.title)
 
-    def _line(self, values: Mapping[float, Sequence[float]], kind: str, name: str, draws: str) -> ChartLine:
-        if self.is_raw:
-            points = [(at, y) for at, ys in values.items() for y in ys]
-        else:
-            points = [(at, _STATISTICS[self.settings.aggregate](ys)) for at, ys in values.items()]
-        return ChartLine([at for at, _ in points], [y for _, y in points], kind=kind, name=name, draws=draws)
+    def _draw_points(self, y: Axis) -> Markup:
+        points = self.points()
+        x = Axis(short_name(self.settings.x))
+        if not self.table.columns.get(self.settings.x):
+            x = Axis(x.title, labels={at: label for (label, at), _, _ in sorted(points)})
+        lines = []
+        for number, color in enumerate(sorted({color for _, color, _ in points})):
+            own = [(at, value) for (_, at), its, value in points if its == color]
+            xs, ys = zip(*own, strict=True)
+            lines.append(ChartLine(xs, ys, kind=f"s{number}", name=color, draws="points"))
+        return line_chart(lines, x, y, self.title, size=CHART_SIZE)
 
 
-def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median and the first and third quartile."""
+def short_name(column: str) -> str:
+    """Return a column's name for titles: `score` for its value, and metadata without the prefix."""
+    name = "score" if column == SCORE else column.removeprefix("metadata: ")
+    return name if len(name) <= 40 else name[:39] + "…"
+
+
+def _quartiles(values: Sequence[float]) -> Estimate:
+    """Return the median, with the first and third quartile as ends."""
     if len(values) < 2:
-        return values[0], values[0], values[0]
+        return Estimate(float(values[0]))
     low, middle, high = quantiles(values, n=4, method="inclusive")
-    return middle, low, high
+    return Estimate(middle, low, high)
 
 
 def _binned(
@@ -308,24 +385,25 @@ class _ExplorePage:
         self.context = context
         self._table = lru_cache(maxsize=2)(self._load)
 
-    def _load(self, run: str, synthetic: bool) -> ScoreTable:
+    def _load(self, version: Hashable, synthetic: bool) -> ScoreTable:
         return load_score_table(self.context.project, synthetic)
 
     def show(self, request: Request) -> Response:
-        """Show the form and the chart; with `.json`, the numbers that are drawn."""
+        """Show the chart, its table and the form; with `.json`, the numbers that are drawn."""
         visitor = self.context.visitor(request, "lead")
+        project = self.context.project
         fields = {name: str(value) for name, value in request.query_params.items()}
         with_synthetic = fields.get("synthetic") == "yes"
-        run = latest_scored(self.context.project.store, self.context.project.mart)
-        table = self._table(run or "", with_synthetic)
-        settings = ChartSettings.from_query(fields, table.columns)
+        version = latest_scored(project.store, project.mart) or project.store.labels_version()
+        table = self._table(version, with_synthetic)
+        settings = ChartSettings.from_query(fields, table)
         chart = ExploreChart(table, settings)
         data = {"run": table.run, "shown": len(table.rows), "total": table.total, "synthetic": table.synthetic,
                 "unknown": table.unknown}  # fmt: skip
         if request.url.path.endswith(".json"):
             return JSONResponse({**data, "columns": dict(table.columns), "chart": chart.to_json()})
         return self.context.render(
-            "explore", visitor, data=data, settings=settings, columns=list(table.columns), marks=MARKS,
-            aggregates=AGGREGATES, with_synthetic=with_synthetic, query=request.url.query,
-            chart=chart.draw() if table.rows else None, title=chart.title,
+            "explore", visitor, data=data, settings=settings, columns=list(table.columns), aggregates=AGGREGATES,
+            with_synthetic=with_synthetic, query=request.url.query, groups=chart.groups(), short_name=short_name,
+            chart=chart.draw() if table.rows else None, title=chart.title, question=table.questions.get(settings.y),
         )  # fmt: skip

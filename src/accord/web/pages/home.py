@@ -95,6 +95,8 @@ class _HomePages:
             "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
             "fitting": state["fitting"],
             "failed": state["failed"].get("fit"),
+            "scoring": state["scoring"],
+            "failed_scoring": state["failed"].get("score"),
             "ratings": len(project.rated(project.question.id)),
         }
 
@@ -103,7 +105,7 @@ class _HomePages:
         try:
             found = self.context.board.figures(BoardFilters.from_query("", ()))
         except AccordError as error:
-            return {"summary": str(error), "step": "", "means": []}, None
+            return {"summary": f"{error}.", "step": "", "means": []}, None
         if found is None:
             return None, None
         scores, figures = found

@@ -1,0 +1,171 @@
+"""First sentence of the board, comparisons, names of evaluators, drift notes and relative rates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_board import BEGIN, DAY, board, figures, row
+
+from accord import Conversation, Turn
+from accord.board import MeanDifference, difference_in_words, times_as_often
+from accord.store import MartRow, MonitoringTables
+from accord.values import Estimate, Label, Target
+
+
+def versions(gap: float, count: int = 80, questions: Sequence[tuple[str, float]] = (), **more: Any) -> list[MartRow]:
+    """Versions 2.9 and then 2.10, which differ by `gap`, and other questions with their own gaps; ten days."""
+    rng, rows = np.random.default_rng(1), []
+    for place in range(count):
+        is_new = place % 2
+        about = {"version": "2.10" if is_new else "2.9", "time": BEGIN + (place // 2 % 10) * DAY, **more}
+        for question, size in (("Q0", gap), *questions):
+            value = float(np.clip(2.5 + size * is_new + rng.normal(0, 0.1), 1, 4))
+            rows.append(row(f"c{place}", value, question=question, **about))
+    return rows
+
+
+NUMBERS = r"\d\.\d\d points {} than 2\.9 on Q0 \(95% interval 0\.\d+ to 0\.\d+\)"
+HIGHER, LOWER = (rf"Version 2\.10 is rated {NUMBERS.format(word)}" for word in ("higher", "lower"))
+SAME = "; no other change was found since 1 June 2026"
+
+
+@pytest.mark.parametrize(("rows", "sentence"), [
+    (versions(0.4), HIGHER + SAME),
+    (versions(-0.4), LOWER + SAME),
+    (versions(0.0), r"No clear difference between version 2\.10 and 2\.9 on Q0: [+-]0\.\d\d points "
+     r"\(95% interval -0\.\d+ to 0\.\d+\); no change was found since 1 June 2026"),
+    (versions(0.4, count=6), r"Too few different scores to compare version 2\.10 with 2\.9 on Q0 \(3 and 3 texts\)"),
+    (versions(0.4, questions=[("Q1", 0.3), ("Q2", -0.3), ("Q3", 0.0)]),
+     HIGHER + "; higher also on Q1, lower on Q2, no clear difference on 1 other question" + SAME),
+    (versions(-0.4, questions=[(f"Q{n}", -0.3) for n in range(1, 6)]),
+     LOWER + "; lower also on Q1, Q2, Q3 and 2 more" + SAME),
+    ([{**each, "time": BEGIN} for each in versions(0.4)], HIGHER),
+    ([{**each, "version": None} for each in versions(0.0)],
+     r"The mean score on Q0 is 2\.\d\d on a scale from 1 to 4 \(95% interval 2\.\d\d to 2\.\d\d, 80 texts\)"
+     "; no change was found since 1 June 2026"),
+    ([row("a", 2.0)], r"The mean score on Q0 is 2\.00 on a scale from 1 to 4 \(1 text\)"),
+    ([row("a", None, unscored="refused")], "No text has a score on Q0; remove a filter"),
+], ids=["better", "worse", "no difference", "too few", "questions", "many questions", "one day", "no version", "one text",
+        "unscored"])  # fmt: skip
+def test_first_sentence(tmp_path: Path, rows: list[MartRow], sentence: str) -> None:
+    with board(tmp_path, rows) as opened:
+        found = figures(opened)[1]
+        assert re.fullmatch(rf"{sentence}\.", found.summary), found.summary
+        if found.difference is not None:
+            words = difference_in_words(found.difference, {})
+            assert found.summary.startswith(words), "the sentence and the table state the same test"
+        assert all(each.question in found.summary for each in found.questions[:3] if each.sign)
+
+
+def test_first_sentence_states_the_filters_and_answers_of_people(tmp_path: Path) -> None:
+    with board(tmp_path, versions(0.4, topic="refunds")) as opened:
+        assert " on Q0 for texts with topic refunds (95% interval" in figures(opened, "topic=refunds")[1].summary
+        assert figures(opened, "version=2.9")[1].summary.startswith(
+            "The mean score on Q0 for texts with version 2.9 is"
+        )
+        turns = (Turn("user", "?"), Turn("assistant", "!"))
+        opened.project.store.add_conversations(Conversation(f"c{n}", turns) for n in range(80))
+        opened.project.store.add_labels(
+            Label(Target(f"c{n}"), "Q0", "ann", 2 + n % 2 + (n % 3 == 0)) for n in range(80)
+        )
+        summary = figures(opened, "answers=given")[1].summary
+        assert summary.startswith("According to people, version 2.10 is rated 0.98 points higher than 2.9 on Q0")
+
+
+def test_first_sentence_ranks_three_systems_unless_two_are_chosen(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [row(f"c{n}", 2 + 0.4 * (n % 3) + rng.normal(0, 0.1), system="abc"[n % 3]) for n in range(90)]
+    with board(tmp_path / "far", rows) as opened:
+        summary = figures(opened)[1].summary
+        assert re.match(
+            r"Of 3 systems, c has the highest mean on Q0, 2\.8\d \(95% .*, and a the lowest, [12]\.\d\d \(", summary
+        )
+        chosen = figures(opened, "first=a&second=b")[1].summary
+        assert chosen.startswith("System a is rated 0.") and "lower than b on Q0" in chosen
+    near = [{**each, "value": 2 + rng.normal(0, 0.1)} for each in rows]
+    with board(tmp_path / "near", near) as opened:
+        assert figures(opened)[1].summary.startswith("The 3 systems differ little on Q0: means from ")
+
+
+def test_a_group_without_scores_is_named(tmp_path: Path) -> None:
+    with board(tmp_path, versions(0.4)) as opened:
+        summary = figures(opened, "first=2.9&second=3")[1].summary
+        assert summary.startswith("No scores of version 3 on Q0; choose another version or remove a filter")
+
+
+@pytest.mark.parametrize(("low", "high", "said"), [
+    (0.1, 0.3, "Version 2 is rated 0.20 points higher than 1 on Q0 (95% interval 0.10 to 0.30)"),
+    (-0.3, -0.1, "Version 2 is rated 0.20 points lower than 1 on Q0 (95% interval 0.10 to 0.30)"),
+    (0.001, 0.399, "Version 2 is rated 0.200 points higher than 1 on Q0 (95% interval 0.001 to 0.399)"),
+    (-0.1, 0.3, "No clear difference between version 2 and 1 on Q0: +0.10 points (95% interval -0.10 to 0.30)"),
+    (0.0, 0.4, "No clear difference between version 2 and 1 on Q0: +0.20 points (95% interval 0.00 to 0.40)"),
+    (None, None, "Too few different scores to compare version 2 with 1 on Q0 (3 and 4 texts)"),
+])  # fmt: skip
+def test_a_difference_is_stated_as_its_interval_says(low: float | None, high: float | None, said: str) -> None:
+    value = 0.2 if low is None or high is None else (low + high) / 2
+    found = MeanDifference("Q0", "version", "2", "1", Estimate(value, low, high), 0.1, False, 0, (3, 4))
+    assert difference_in_words(found, {}) == said
+
+
+def test_a_change_in_the_last_day_is_stated_and_shown(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [row(f"c{n}", 2.5 + 0.5 * (n >= 80) + rng.normal(0, 0.1), time=BEGIN + n // 20 * DAY) for n in range(100)]
+    with board(tmp_path, rows) as opened:
+        found = figures(opened)[1]
+        assert found.last_period is not None and found.last_period.sign == 1
+        assert f"; the last day is rated {found.last_period.difference.value:.2f} points higher than" in found.summary
+        assert "no change" not in found.summary
+        MonitoringTables(opened.project.store).raise_alarms({"one": {"day": "2026-06-02", "message": "a moved"}})
+        assert "; 1 alarm since 1 June 2026, the last day" in figures(opened)[1].summary
+
+
+def test_only_runs_that_found_drift_are_events(tmp_path: Path) -> None:
+    with board(tmp_path, versions(0.4)) as opened:
+        for name, moved in (("still", False), ("moved", True), ("other", True)):
+            with opened.project.store.run("score", {}) as record:
+                record.results.update(drift=[{"feature": "length", "is_shifted": moved}], drift_said=f"{name}.")
+            evaluator = "e@2" if name == "other" else "e@1"
+            opened.project.mart.add([row(f"r-{name}", 2.5, run=record.id, evaluator=evaluator, scored=BEGIN - 1)])
+        found = figures(opened, "evaluator=e%401")[1]
+        assert [(each.day, each.kind, each.message) for each in found.time.happened] == [
+            ("2026-06-01", "drift", "moved")
+        ]
+        assert "; drift in 1 run since 1 June 2026" in found.summary
+
+
+def test_two_evaluators_are_compared_on_the_same_texts(tmp_path: Path) -> None:
+    second = [
+        {**each, "value": each["value"] + 0.2 + 0.01 * (n % 3), "evaluator": "other@9", "scored": BEGIN + DAY}
+        for n, each in enumerate(versions(0.4)[:60])
+    ]
+    with board(tmp_path, [*versions(0.4), *second]) as opened:
+        scores, found = figures(opened, "against=e%401")
+        assert found.evaluators is not None and found.evaluators.shared == 60
+        assert found.summary.startswith(
+            "Evaluator other (2 Jun 2026) rates the same 60 texts 0.21 points higher than e (1 Jun"
+        )
+        assert scores.choices.names == {"other@9": "other (2 Jun 2026)", "e@1": "e (1 Jun 2026)"}
+
+
+def test_evaluators_of_one_name_and_day_have_different_names(tmp_path: Path) -> None:
+    times = {"e@1": 0, "e@2": 3_600_000, "e@3": 3_601_000, "f@1": 0}
+    rows = [row("a", 2.0, evaluator=name, scored=BEGIN + time) for name, time in times.items()]
+    with board(tmp_path, rows) as opened:
+        names = figures(opened)[0].choices.names
+    assert names == {
+        "e@1": "e (1 Jun 2026, 00:00)", "e@2": "e (1 Jun 2026, 01:00:00)", "e@3": "e (1 Jun 2026, 01:00:01)",
+        "f@1": "f (1 Jun 2026)",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("ratio", "words"), [
+    (0.0, "never"), (0.04, "under 0.1 times as often"), (0.5, "0.5 times as often"), (0.97, "as often"),
+    (2.249, "2.2 times as often"), (10.0, "10.0 times as often"),
+])  # fmt: skip
+def test_relative_rates_in_words(ratio: float, words: str) -> None:
+    assert times_as_often(ratio) == words
