@@ -166,8 +166,7 @@ def transfer(train: Rated, test: Rated, bank: str, draws: int) -> list[Row]:
         for column in train.questions.keys() & test.questions.keys():
             ours, theirs = train.questions[column], test.questions[column]
             if ours in train.people and theirs in test.people:
-                learned = make_head("curves", question_of(train, ours), {}).fit(train.evidence, train.labels)
-                assert isinstance(learned, Calibration)
+                learned = Calibration(question_of(train, ours), "curves").fit(train.evidence, train.labels)
                 evaluator = learned if system == "mixture" else learned.with_ranks_among(test.evidence)
                 scores = evaluator.predict(test.evidence)
                 known = np.array([isinstance(score, Score) for score in scores])
