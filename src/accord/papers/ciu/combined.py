@@ -160,14 +160,14 @@ def ratios(rows: Sequence[Row]) -> list[Row]:
 def transfer(train: Rated, test: Rated, bank: str, draws: int) -> list[Row]:
     """Learn on one set and apply to another: unchanged, and with ranks among the other set's texts."""
     rows: list[Row] = []
-    for system in ("mixture", "mixture, ranks among its own"):
+    for system, has_own_ranks in (("mixture", False), ("mixture, ranks among its own", True)):
         about: Row = {"part": "transfer", "dataset": test.name, "system": system, "bank": bank}
         about |= {"n": len(test.evidence)}
         for column in train.questions.keys() & test.questions.keys():
             ours, theirs = train.questions[column], test.questions[column]
             if ours in train.people and theirs in test.people:
                 learned = Calibration(question_of(train, ours), "curves").fit(train.evidence, train.labels)
-                evaluator = learned if system == "mixture" else learned.with_ranks_among(test.evidence)
+                evaluator = learned.with_ranks_among(test.evidence) if has_own_ranks else learned
                 scores = evaluator.predict(test.evidence)
                 known = np.array([isinstance(score, Score) for score in scores])
                 value = np.array([score.value for score in scores if isinstance(score, Score)])
