@@ -3,12 +3,12 @@
     python benchmarks/rubicon.py [--data DIR] [--only planted|recorded|embedded|tables] [--quick] --json OUT
 
 `planted` draws conversations whose truth is known, has a scripted judge answer a pool of informative, repeated, always
-true, noisy and over-fitted assertions, and asks which of them a selection finds; `recorded` selects among the recorded
-answers of two data sets, on splits of whole dialogues; `embedded` writes, judges, selects and tries a rubric on 200 USS
-dialogues with the small model in this process; `tables` prints the paper's three tables with SPUR's rubric and the
-ablations (rubicon_baselines.py), for the models and labels of the project whose `accord.yaml` --project names, or for
-planted conversations and a scripted model. Intervals are 95 %: over seeds where there are several, else over
-conversations.
+true, noisy and over-fitted assertions, and asks which of them a selection finds (precision and recall of the
+selection); `recorded` selects among the recorded answers of two data sets, on splits of whole dialogues; `embedded`
+writes, judges, selects and tries a rubric on 200 USS dialogues with the small model in this process; `tables` prints
+the paper's three tables with SPUR's rubric and the ablations, for the models and labels of the project whose
+`accord.yaml` --project names, or for planted conversations and a scripted model. `accord paper rubicon` runs the same
+code. Intervals are 95 %: over seeds where there are several, else over conversations.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from pathlib import Path
 import numpy as np
 from harness import Row, chosen, data_folder, finish, options
 from planted_chats import Author, conversations
-from rubicon_baselines import policy_rows, stability, table_rows
-from rubicon_planted import TEST, TEST_QUICK, planted_rows
-from rubicon_recorded import recorded_rows
 
 from accord.edges import BadInput
 from accord.embedded import is_pulled
 from accord.evidence import Source, Training
 from accord.formats import read
-from accord.methods import RUBICON, LearnedRubric, RubricFindings
+from accord.methods import RUBICON, ClassifiedSamples, LearnedRubric, RubricFindings
 from accord.models import Models, run
+from accord.papers.rubicon.outcomes import result_row
+from accord.papers.rubicon.planted import TEST, planted_rows
+from accord.papers.rubicon.recorded import recorded_rows
+from accord.papers.rubicon.tables import ProjectTables, policy_results, stability
 from accord.project import Project, config_from, open_project
 from accord.statistics import DRAWS
 from accord.testing import ChatServer
@@ -45,6 +46,7 @@ COLUMNS = (
 )  # fmt: skip
 MODEL = "embedded:smollm2-135m"
 SMALL = 50
+TEST_QUICK = 100
 TASK = """\
 about: Task dialogues in which a user finds and books restaurants, hotels, trains, films, doctors and the like.
 expected:
@@ -65,9 +67,11 @@ def main() -> None:
             print("note: the model in this process takes longer than --quick may; --only embedded runs it")
         elif part == "planted":
             test = TEST_QUICK if given.quick else TEST
-            rows += planted_rows(min(given.limit or 20, 1 if given.quick else 20), test)
+            found = planted_rows(min(given.limit or 20, 1 if given.quick else 20), test)
+            rows += [{**row, "precision": row["informative"], "recall": row["found"], "part": part} for row in found]
         elif part == "recorded":
-            rows += recorded_rows(data_folder(parser, given.data), min(given.limit or 20, 2 if given.quick else 20))
+            found = recorded_rows(data_folder(parser, given.data), min(given.limit or 20, 2 if given.quick else 20))
+            rows += [{**row, "part": part} for row in found]
         elif part == "tables":
             rows += _table_rows(given.project) if given.only or not given.quick else []
         elif not is_pulled(MODEL.partition(":")[2]):
@@ -78,12 +82,12 @@ def main() -> None:
 
 
 def _table_rows(path: Path | None, draws: int = DRAWS) -> list[Row]:
-    """The paper's tables for a project, or for planted conversations with a scripted model on this machine."""
+    """Return the paper's tables for a project, or for planted conversations with a scripted model on this machine."""
     with tempfile.TemporaryDirectory() as folder:
         if path is not None:
             with open_project(path) as project:
                 train, _ = project.training(project.evaluator("learned-rubric"))
-                return _tables_of(project, train, path.parent.name or "project", Path(folder))
+                return _tables_of(project, train, path.parent.name or "project")
         os.environ.setdefault("OPENAI_API_KEY", "k")
         question = Question(id="good", text="Did it go well?", scale=Scale(options=(0, 1)))
         made = conversations(60)
@@ -98,15 +102,18 @@ def _table_rows(path: Path | None, draws: int = DRAWS) -> list[Row]:
             })  # fmt: skip
             with Project(config, Rubric(name="planted", main="good", questions=(question,))) as project:
                 train = Training(tuple(Sample(chat) for chat, _ in made), labels, question, draws=draws)
-                return _tables_of(project, train, "scripted", Path(folder))
+                return _tables_of(project, train, "scripted")
 
 
-def _tables_of(project: Project, train: Training, dataset: str, folder: Path) -> list[Row]:
-    settings = project.config.settings_of("learned-rubric")
+def _tables_of(project: Project, train: Training, dataset: str) -> list[Row]:
+    tables = ProjectTables(project, train)
+    parts = {1: tables.table_1, 2: tables.table_2, 3: tables.table_3}
     return [
-        {**row, "part": "tables", "dataset": f"{dataset}, table {row['table']}", "system": _system(row["system"])}
-        for row in table_rows(settings, project.context, train, project.models, folder)
-    ]
+        {**row, "part": "tables", "table": number, "dataset": f"{dataset}, table {number}",
+         "system": _system(row["system"])}
+        for number, rows in parts.items()
+        for row in rows()
+    ]  # fmt: skip
 
 
 def _system(name: str) -> str:
@@ -160,9 +167,11 @@ def _learned(source: Source, train: Training, models: Models) -> list[Row]:
         print(f"note: {caution}")
     about = {"part": "embedded", "dataset": "uss", "conversations": found.tested, "seconds": seconds}
     assert isinstance(learned, LearnedRubric) and learned.fit_ is not None
-    for name, share in stability(learned.fit_, test).items():
-        print(f"  {name} is selected on {share:.0%} of resamples")
-    shown = [*policy_rows(learned, test, models), *map(dict, found.rows[1:2])]
+    for row in stability(learned.fit_):
+        print(f"  {row['share']:.0%} of resamples select: {row['assertion']}")
+    decided = ClassifiedSamples.of(test, learned.settings, fewest=1)
+    results = policy_results(learned.fit_, learned.settings, decided, models)
+    shown = [*(result_row(each, test, decided) for each in results), *map(dict, found.rows[1:2])]
     return [{**row, **about, "system": _system(row["system"])} for row in shown]
 
 

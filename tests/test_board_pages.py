@@ -11,7 +11,7 @@ from html import unescape
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 import pytest
 import scaled
@@ -128,6 +128,29 @@ def test_a_list_leads_to_conversations_and_back(workbench: StartWorkbench) -> No
     again = browser.get(named["back"][0])
     assert browser.status == 200 and found in links(again)
     assert "/board?system=" in links(again), "and from the list to the board it was opened from"
+
+
+def test_links_to_other_boards_keep_the_filters(workbench: StartWorkbench) -> None:
+    bench = workbench()
+    both = [{**each, "question": question} for each in rows() for question in ("Q0", "Q1")]
+    bench.project.mart.add([*both, *({**each, "question": "Q2", "evaluator": "f@2"} for each in rows())])
+    browser = bench.browser()
+    kept = {"topic": ["t1"], "annotators": ["population"], "since": ["2026-06-02"]}
+    address = "/board?topic=t1&annotators=population&since=2026-06-02&question=Q0&evaluator=e%401&first=b&second=a"
+    page = browser.get(address)
+    found = {text: parse_qs(urlsplit(unescape(href)).query)
+             for href, text in re.findall(r'<a href="(/board[^"]*)"[^>]*>([^<]+)</a>', page)}  # fmt: skip
+    for text in ("Q1", "Q2", "given by people", "each annotator", "version", "systems b and a", "b"):
+        assert kept.items() <= found[text].items(), text
+    assert found["Q1"]["evaluator"] == ["e@1"] and "evaluator" not in found["Q2"], "it has no scores on Q2"
+    assert found["each annotator"]["first"] == ["b"] and "first" not in found["version"]
+    for query in found.values():
+        browser.get(
+            f"/board?{urlencode(query, doseq=True)}" if "low" not in query and "back" not in query else "/board"
+        )
+        assert browser.status == 200, query
+    listed = browser.get("/board/list?topic=t1&back=%2Fboard%3Ftopic%3Dt1")
+    assert links(listed).count("/board?topic=t1") == 2 and "/board" not in links(listed)
 
 
 def test_pages_of_a_list_are_turned(shared: Browser) -> None:

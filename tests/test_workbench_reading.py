@@ -139,6 +139,7 @@ def test_training_data_is_marked_in_the_transcript_and_the_list(
     assert {row["conversation"]: row["in_training"] for row in rows} == {"chat-00": True, "fresh": False}
     for cells in browser.get("/board/list?training=with").split("<tr>")[2:]:
         assert (">training data<" in cells) == ("chat-00" in cells)
+    assert ">training data<" not in browser.get("/board/list?answers=given"), "ratings of people are no scores"
 
 
 def test_synthetic_conversation_is_marked(

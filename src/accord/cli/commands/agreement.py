@@ -193,13 +193,13 @@ def issues(
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), ISSUES_PAGE] = Path("issues.html"),
 ) -> None:
     """Summarize the issues found in turns: kinds, scores, dialogues, systems, lowest turns, validation by people."""
-    from accord.project import annotated_pairs, issues_of
+    from accord.project import corrected_pairs, issues_of
     from accord.report import write_issues_page
     from accord.studies import load_outcomes
     from accord.validation import summarize_issues
 
     with options.open_counted() as project:
-        pairs, taxonomy = annotated_pairs(project), issues_of(project).taxonomy
+        pairs, taxonomy = corrected_pairs(project), issues_of(project).taxonomy
         annotations = [each for _, each in pairs]
         conversations = list({conversation.id: conversation for conversation, _ in pairs}.values())
         found, said = summarize_issues(annotations, conversations, taxonomy), load_outcomes(project)

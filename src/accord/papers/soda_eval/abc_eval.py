@@ -35,8 +35,7 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
         folder: Folder of the data set.
         halvings: Number of random halvings of the dialogues.
     """
-    names = [question["name"] for question in json.loads((folder / "questions.json").read_text())["questions"]]
-    behaviors = Taxonomy(name="abc-eval", issues=tuple(IssueType(name=name, definition=name) for name in names))
+    behaviors = behaviors_of(folder)
     with tempfile.TemporaryDirectory() as place:
         named = Path(place) / "behaviors.yaml"
         named.write_text(
@@ -65,7 +64,7 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
             "accord, without the classifiers": both.join(meaning),
         }
     first = next(iter(systems))
-    splits = [_half(known, seed) for seed in range(halvings)]
+    splits = [halve(known, seed) for seed in range(halvings)]
     results: dict[str, list[dict[str, Called]]] = {}
     for seed, split in enumerate(splits):
         for system, evidence in systems.items():
@@ -77,6 +76,12 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
         results.setdefault("accord, each kind's own decision", []).append(_own(found, labels, split, seed))
     told = _told(results[first])
     return [row for system, each in sorted(results.items(), key=_order) for row in _rows(system, each, told)]
+
+
+def behaviors_of(folder: Path) -> Taxonomy:
+    """Return the nine behaviors of ABC-Eval as a taxonomy."""
+    names = [question["name"] for question in json.loads((folder / "questions.json").read_text())["questions"]]
+    return Taxonomy(name="abc-eval", issues=tuple(IssueType(name=name, definition=name) for name in names))
 
 
 def _told(halvings: Sequence[Mapping[str, Called]]) -> set[str]:
@@ -98,7 +103,8 @@ def _own(found: EvidenceTable, labels: Labels, split: Split, seed: int) -> dict[
     return called
 
 
-def _half(names: Iterable[str], seed: int) -> Split:
+def halve(names: Iterable[str], seed: int) -> Split:
+    """Return a random halving of the dialogues."""
     fold = fold_of(names, 2, seed)
     return Split(*(frozenset(name for name, at in fold.items() if at == side) for side in (0, 1)))
 

@@ -7,6 +7,7 @@ from contextlib import closing
 
 from accord.papers.catalog import Paper
 from accord.papers.soda_eval.abc_eval import abc_eval_rows
+from accord.papers.soda_eval.later_turns import later_turns_rows
 from accord.papers.study import Part, PartTable, Row, StudyInput, interval_chart
 from accord.project import Compared, Project, annotated_pairs, config_from, issues_of
 from accord.report import issue_plots
@@ -137,6 +138,19 @@ def abc_eval(given: StudyInput) -> PartTable:
     return PartTable(shown, ("system", "issue"), ("f1", "precision", "recall", "alpha"), note, headings=headings)
 
 
+def later_turns(given: StudyInput) -> PartTable:
+    """Requests of both ways to annotate a dialogue, and what the turn after a reply tells about its labels."""
+    rows = later_turns_rows(given.folder("abc_eval"), given.repeats)
+    note = (
+        "The paper annotates a reply from the turns before it; one request about the whole dialogue lets the model "
+        "read on. Gains are over the turns before the reply, with the middle 95% of the halvings; a turn of another "
+        "dialogue is the control."
+    )
+    statistics = ("requests", "input_tokens", "output_tokens", "auc", "auc_gain", "f1_gain")
+    headings = {"auc": "AUC", "auc_gain": "gain in AUC", "f1_gain": "gain in F1"}
+    return PartTable(rows, ("what", "system", "count"), statistics, note, headings=headings)
+
+
 PAPER = Paper(
     "soda-eval",
     "SODA-EVAL",
@@ -150,6 +164,7 @@ PAPER = Paper(
              limits="FED and DSTC10-TC are not among the public data sets here"),
         Part("table-13", "Section 4.2.1 and table 13: detections validated by people", None, table_13),
         Part("abc-eval", "Issues against people: ABC-Eval", abc_eval),
+        Part("later-turns", "Section 4: turns that the model reads", later_turns),
     ),
     ("abc_eval", "topical_usr"),
 )  # fmt: skip

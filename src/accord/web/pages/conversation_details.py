@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from accord.edges import AccordError, sendable
-from accord.project import Project, issues_of
+from accord.project import Corrections, Project, corrected, correction_of, current_corrections, issues_of
 from accord.store import EvaluatorScores, StoreError, scores_of_conversation
 from accord.studies import CitationFinder, ConversationPredictions
 from accord.values import (
@@ -38,11 +38,28 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class ModelIssues:
-    """Issues that a model found in a turn; `is_old` is True if the turn or an earlier one has changed since."""
+    """Issues that a model found in a turn.
+
+    Attributes:
+        annotation: The issues as the model found them.
+        by: The model.
+        is_old: True if the turn or an earlier one has changed since.
+        corrections: Corrections by people, by number of the issue.
+    """
 
     annotation: IssueAnnotation
     by: str
     is_old: bool
+    corrections: Mapping[int, Annotation] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the corrected issues, and the corrections."""
+        found = corrected(self.annotation, {
+            (self.annotation.target, self.annotation.signature, self.annotation.said, part): each
+            for part, each in self.corrections.items()
+        })  # fmt: skip
+        corrections = [each.to_json() for each in self.corrections.values()]
+        return {"by": self.by, "is_old": self.is_old, **found.to_json(), "corrections": corrections}
 
 
 @dataclass(frozen=True)
@@ -100,8 +117,7 @@ class ConversationDetails:
             return {
                 "questions": self.questions(place, predictions),
                 "marks": [mark.to_json() for mark in self.marks.get(place, [])],
-                "issues": [{"by": each.by, "is_old": each.is_old, **each.annotation.to_json()}
-                           for each in self.issues.get(place, [])],
+                "issues": [each.to_json() for each in self.issues.get(place, [])],
                 "scores": scores.get(place, []),
             }  # fmt: skip
 
@@ -130,8 +146,8 @@ def load_details(project: Project, name: str) -> ConversationDetails | None:
         conversation,
         project.rubric,
         _by_place(_current_answers([each for each in people if not each.question.startswith(ISSUE)])),
-        _current_marks([each for each in people if each.question.startswith(ISSUE)]),
-        _model_issues(conversation, [each for each in annotations if each.is_of_issues]),
+        _current_marks([each for each in people if each.question.startswith(ISSUE) and not each.is_correction]),
+        _model_issues(conversation, [each for each in annotations if each.is_of_issues], current_corrections(people)),
         _by_place(_judge_answers(project.rubric, annotations)),
         _scores(project, name),
         _taxonomy(project),
@@ -199,7 +215,9 @@ def _current_marks(marks: Sequence[Annotation]) -> dict[Place, list[Annotation]]
     return _by_place(current)
 
 
-def _model_issues(conversation: Conversation, annotations: Sequence[Annotation]) -> dict[Place, list[ModelIssues]]:
+def _model_issues(
+    conversation: Conversation, annotations: Sequence[Annotation], corrections: Corrections
+) -> dict[Place, list[ModelIssues]]:
     """Return issues by turn, with each quote located in the current text of the turn."""
     current = turn_digests(conversation) if any(each.seen for each in annotations) else []
     makers = {(each.target, each.signature or ""): each.by for each in annotations}
@@ -210,7 +228,9 @@ def _model_issues(conversation: Conversation, annotations: Sequence[Annotation])
             continue
         is_old = bool(each.said) and each.said != current[turn]
         annotation = with_located_quotes(each, sendable(conversation.turns[turn].content))
-        issues.setdefault(turn, []).append(ModelIssues(annotation, makers[each.target, each.signature], is_old))
+        given = {part: correction_of(corrections, each, part) for part in range(1, len(each.issues) + 1)}
+        known = {part: correction for part, correction in given.items() if correction is not None}
+        issues.setdefault(turn, []).append(ModelIssues(annotation, makers[each.target, each.signature], is_old, known))
     return issues
 
 
