@@ -557,6 +557,11 @@ def test_several_evaluators_are_fitted_one_after_the_other() -> None:
     assert "needs a calibration" in refused("score", CHATS, "--out", "s.csv", "--ask", "2", *curved)
     assert accord_json("report", "curved", "--out", "curved.html")["report"] == "curved.html"
     assert "curved" in Path("curved.html").read_text()
+    drawn = "mean and standard deviation over 3 random subsets"
+    for options in (["--curve-draws", "3"], ["--set", "curve_draws=3"]):
+        printed("report", "plain", "--out", "drawn.html", *options)
+        assert drawn in Path("drawn.html").read_text()
+    assert "'--curve-draws': Input should be greater" in invoke("report", "--curve-draws", "0", code=2).stderr
     assert "saved in elsewhere" in printed("fit", "curved", "--out", "elsewhere")
     assert "40 conversations scored" in printed("score", CHATS, "--out", "s.jsonl"), "the one fitted last"
 

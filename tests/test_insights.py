@@ -312,6 +312,27 @@ def test_learning_curve_falls_and_ends_at_all_labels() -> None:
     assert points[0].estimates["rmse"].value > points[1].estimates["rmse"].value  # type: ignore[operator]
     assert points[1].estimates["rmse"].value == pytest.approx(np.sqrt(np.mean((whole.value - rated.value) ** 2)))
     assert points[0].labels < 0.15 * len(rated)
+    with pytest.raises(BadInput, match="at least 1 random subset at each share, got 0"):
+        learning_curve(experiment, mixed, whole, subsets=0)
+
+
+@pytest.mark.slow
+def test_learning_curve_shows_mean_and_deviation_over_random_subsets() -> None:
+    corpus = planted(conversations=60, annotators=3)
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    known = corpus.question, corpus.evidence, corpus.labels, rated
+    experiment = Experiment(*known, tuple(grouped_folds(list(rated.conversation), 3, 0)), 3)
+    whole = experiment.run("m", mixed)
+    first, last = learning_curve(experiment, mixed, whole, shares=(0.25,), subsets=4)
+    drawn = [experiment.thinned(0.25, number) for number in range(4)]
+    assert len({split.train for each in drawn for split in each.splits}) == 12, "every fold of every draw differs"
+    errors = [np.sqrt(np.mean((each.run("m", mixed).value - rated.value) ** 2)) for each in drawn]
+    found = first.estimates["rmse"]
+    assert found.value == pytest.approx(np.mean(errors)) and first.subsets == 4 == first.to_json()["subsets"]
+    sd = np.std(errors, ddof=1)
+    assert (found.low, found.high) == pytest.approx((np.mean(errors) - sd, np.mean(errors) + sd))
+    final = last.estimates["rmse"]
+    assert final.low == final.value == final.high == pytest.approx(np.sqrt(np.mean((whole.value - rated.value) ** 2)))
 
 
 # --- drift, reliability, many annotators ---------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from accord.learning import (
     predict,
 )
 from accord.learning.network_grid import Grid, losses, search
-from accord.learning.network_training import Schedule, Sheets, TrainingJob, train
+from accord.learning.network_training import Schedule, Sheets, TrainingJob, early_stops, train
 from accord.testing import planted
 
 SMALL = {"hidden": (6, 5), "finetune": 40, "members": 1, "pooling": 30.0}
@@ -200,6 +200,68 @@ def test_grid_matches_training_each_cell() -> None:
 
 
 @pytest.mark.slow
+def test_first_stage_of_pretraining_moves_shared_weights_only() -> None:
+    shape, given = sheets(answers())
+    everything = [TrainingJob(np.ones(60, dtype=bool), 0.02, 0.0, 0.0, 1)]
+
+    def own(shared: int) -> float:
+        [network] = train(shape, given, Schedule(4, 0, 16, 0.0, False, shared=shared), everything)
+        return sum(float((weights["own"] ** 2).sum()) for weights in network.values())
+
+    assert own(4) == 0 < own(3) < own(0)
+    nobody = replace(given, annotator=np.arange(60) // 20 + 3)  # blocks without weights of their own
+    [first] = train(shape, given, Schedule(4, 0, None, 0.0, False, shared=4), everything)
+    [then] = train(shape, nobody, Schedule(4, 0, None, 0.0, False), everything)
+    for layer in first:
+        assert first[layer]["shared"] == pytest.approx(then[layer]["shared"], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_early_stopping_takes_the_epochs_with_the_least_held_out_loss() -> None:
+    shape, given = sheets(answers())
+    fold, terms = np.arange(60) % 3, Schedule(4, 5, 16, 0.0, False)
+    jobs = [TrainingJob(fold != each, 0.5, 0.0, 0.0, 3) for each in range(3)]
+
+    def held_out(pretrain: int, finetune: int) -> float:
+        nets = train(shape, given, replace(terms, pretrain=pretrain, finetune=finetune), jobs)
+        total = 0.0
+        for each, network in enumerate(nets):
+            rows = fold == each
+            main = predict(shape, [network], given.values[rows], given.annotator[rows])
+            total -= np.log(main[np.arange(rows.sum()), given.answers[rows, 0]]).sum()
+        return total
+
+    pretrain, finetune = early_stops(shape, given, terms, jobs)
+    losses = [held_out(pretrain, epochs) for epochs in range(1, 6)]
+    assert finetune == int(np.argmin(losses)) + 1
+    alone = replace(given, answers=given.answers[:, :1])
+    one = replace(shape, options=(4,), head="softmax")
+    nets = [
+        [float(-np.log(predict(one, [net], given.values[fold == k], given.annotator[fold == k])[
+            np.arange(20), given.answers[fold == k, 0]]).sum())
+         for k, net in enumerate(train(one, alone, replace(terms, pretrain=epochs, finetune=0), jobs))]
+        for epochs in range(1, 5)
+    ]  # fmt: skip
+    assert early_stops(one, alone, terms, jobs)[0] == int(np.argmin(np.sum(nets, axis=1))) + 1
+    assert early_stops(shape, given, replace(terms, pretrain=0), jobs)[0] == 0
+
+
+@pytest.mark.slow
+def test_early_stopping_and_stages_are_settings() -> None:
+    corpus = planted(conversations=60, annotators=3, noise=0.3)
+    settings = {"like": "paper", "hidden": (6, 5), "rate": 0.05, "pretrain": 12, "finetune": 15, "pretrain_shared": 6}
+    head = Calibration(corpus.question, "network", network={**settings, "early_stopping": True})
+    found = head.fit(corpus.evidence, corpus.labels).describe()["network"]
+    assert 1 <= found["pretrain"] <= 12 and 1 <= found["finetune"] <= 15
+    assert (found["pretrain"], found["finetune"]) != (12, 15), "this rate overfits"
+    repeated = {**settings, **{name: found[name] for name in ("pretrain", "finetune", "pretrain_shared")}}
+    again = Calibration(corpus.question, "network", network=repeated).fit(corpus.evidence, corpus.labels)
+    assert [s.probabilities for s in again.predict(corpus.evidence, "p1")] == [  # type: ignore[union-attr]
+        s.probabilities for s in head.predict(corpus.evidence, "p1")  # type: ignore[union-attr]
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
 def test_network_recovers_planted_habits_and_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = planted(conversations=150, annotators=4, share=0.9, noise=0.3)
     evaluator = Calibration(corpus.question, answer_model="network", network=SMALL).fit(corpus.evidence, corpus.labels)
@@ -244,6 +306,10 @@ def test_invalid_network_settings_are_rejected() -> None:
         {"like": "paper", "search": True},
         {"finetune": "x"},
         {"pretrain": 0, "finetune": 0},
+        {"pretrain_shared": 1},
+        {"pretrain": 5, "pretrain_shared": 1.5},
+        {"early_stopping": 1},
+        {"like": "paper", "search": 2, "early_stopping": True},
         {"unquantized": -0.1},
         {"unquantized": True},
         {"unquantized": "little"},

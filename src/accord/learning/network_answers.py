@@ -22,7 +22,7 @@ from accord.statistics import INNER_FOLDS
 from accord.values import Labels, Target, Value
 
 if TYPE_CHECKING:
-    from accord.learning.network_training import Sheets
+    from accord.learning.network_training import Schedule, Sheets, TrainingJob
 
 
 MOST_OPTIONS = 10
@@ -30,6 +30,8 @@ MOST_OPTIONS = 10
 
 Sheet = tuple[Target, str]
 """Target and annotator."""
+TrainingRun = tuple[NDArray[np.bool_], float, int]
+"""Mask of the sheets to learn from, pooling strength, and number of the member."""
 
 
 def answers_to(
@@ -115,6 +117,9 @@ class NetworkSettings:
         rate: Adam's step size.
         pretrain: Epochs on all questions.
         finetune: Epochs on the main question.
+        pretrain_shared: Epochs of `pretrain`, the first ones, in which annotators' own weights stay at 0 (footnote 8).
+        early_stopping: True to stop each phase where its held-out loss on inner folds is lowest; `pretrain` and
+            `finetune` are then the largest numbers of epochs (footnote 11).
         pooling: Strength that pulls each annotator's weights towards the shared ones; None chooses among `POOLING` on
             inner folds, 0 disables it.
         decay: Strength that pulls the shared weights towards 0.
@@ -134,6 +139,8 @@ class NetworkSettings:
     rate: float = 0.02
     pretrain: int = 0
     finetune: int = 100
+    pretrain_shared: int = 0
+    early_stopping: bool = False
     pooling: float | None = None
     decay: float = 8.0
     dropout: float = 0.0
@@ -180,13 +187,27 @@ class NetworkSettings:
             raise BadInput(f"unquantized must be a number from 0 to 1, got {self.unquantized!r}")
         if self.unquantized > 0 and self.head != "ordinal":
             raise BadInput("unquantized needs head: ordinal, which has a latent answer")
-        if not all(_is_count(epochs) or epochs == 0 for epochs in (self.pretrain, self.finetune)):
-            raise BadInput(f"epochs must be numbers from 0, got {self.pretrain!r} and {self.finetune!r}")
-        if self.pretrain + self.finetune < 1:
-            raise BadInput("pretrain and finetune are both 0; a network needs at least one epoch")
+        self._check_epochs()
         as_in_the_grid = self.pooling == 0 and self.decay == 0 and self.dropout == 0
         if self.search is not None and not as_in_the_grid:
             raise BadInput("search needs like: paper, because it searches the paper's grid")
+
+    def _check_epochs(self) -> None:
+        for name in ("pretrain", "finetune", "pretrain_shared"):
+            epochs = getattr(self, name)
+            if not _is_count(epochs) and (isinstance(epochs, bool) or epochs != 0):
+                raise BadInput(f"{name} must be a number of epochs from 0, got {epochs!r}")
+        if self.pretrain + self.finetune < 1:
+            raise BadInput("pretrain and finetune are both 0; a network needs at least one epoch")
+        if self.pretrain_shared > self.pretrain:
+            raise BadInput(
+                f"pretrain_shared must be at most pretrain ({self.pretrain}), of which it is a part, got "
+                f"{self.pretrain_shared}"
+            )
+        if not isinstance(self.early_stopping, bool):
+            raise BadInput(f"early_stopping must be true or false, got {self.early_stopping!r}")
+        if self.early_stopping and self.search is not None:
+            raise BadInput("early_stopping and search both choose the number of epochs; leave out one of them")
 
 
 PAPER = NetworkSettings(
@@ -245,6 +266,8 @@ class NetworkAnswers(AnswerModel):
         fold = self._folds(rated, labels, beyond)
         if self.settings.search is not None:
             self._search(sheets, fold)
+        if self.settings.early_stopping:
+            self._stop_early(sheets, fold)
         return self._choose(sheets, rated, fold)
 
     def _folds(self, rated: Ratings, labels: Labels, beyond: Sequence[Sheet]) -> Indices:
@@ -262,7 +285,7 @@ class NetworkAnswers(AnswerModel):
         weights = (2 * len(features.columns) + 1) * first + (first + 1) * second + (second + 1) * len(rated.options)
         laid_out = len(labels) * int(labels.max())  # every annotator's rows are padded to the longest
         strengths = len(POOLING) if own.pooling is None else 1
-        networks = strengths * INNER_FOLDS + own.members
+        networks = (strengths + 2 * own.early_stopping) * INNER_FOLDS + own.members
         return float(networks * (own.pretrain + own.finetune) * weights * (6 * laid_out + 10 * len(labels)))
 
     def _search(self, sheets: Sheets, fold: Indices) -> None:
@@ -276,6 +299,17 @@ class NetworkAnswers(AnswerModel):
         self.settings = replace(
             own, hidden=hidden, batch=batch, rate=rate, pretrain=best.pretrain, finetune=best.finetune
         )
+
+    def _stop_early(self, sheets: Sheets, fold: Indices) -> None:
+        """Set the numbers of epochs with the lowest held-out losses."""
+        from accord.learning.network_training import early_stops
+
+        own = self.settings
+        strength = POOLING[len(POOLING) // 2] if own.pooling is None else own.pooling
+        jobs = self._jobs([(fold != each, strength, 0) for each in range(INNER_FOLDS)])
+        pretrain, finetune = early_stops(self.shape_, sheets, self._terms(), jobs)
+        shared = min(own.pretrain_shared, pretrain)
+        self.settings = replace(own, pretrain=pretrain, finetune=finetune, pretrain_shared=shared)
 
     def _choose(self, sheets: Sheets, rated: Ratings, fold: Indices) -> tuple[Floats, Floats]:
         """Choose the pooling strength with the lowest log loss on inner folds.
@@ -300,15 +334,26 @@ class NetworkAnswers(AnswerModel):
         self.members_ = self._networks(self._sheets, runs)
         del self._sheets
 
-    def _networks(self, sheets: Sheets, runs: Sequence[tuple[NDArray[np.bool_], float, int]]) -> list[Parameters]:
-        from accord.learning.network_training import Schedule, TrainingJob, train
+    def _networks(self, sheets: Sheets, runs: Sequence[TrainingRun]) -> list[Parameters]:
+        from accord.learning.network_training import train
+
+        return train(self.shape_, sheets, self._terms(), self._jobs(runs))
+
+    def _jobs(self, runs: Sequence[TrainingRun]) -> list[TrainingJob]:
+        from accord.learning.network_training import TrainingJob
 
         own = self.settings
-        jobs = [TrainingJob(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in runs]
+        return [TrainingJob(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in runs]
+
+    def _terms(self) -> Schedule:
+        from accord.learning.network_training import Schedule
+
+        own = self.settings
         # Trials and members share one compiled program for any pooling strength.
         penalised = own.decay > 0 or own.pooling is None or own.pooling > 0
-        terms = Schedule(own.pretrain, own.finetune, own.batch, own.dropout, penalised, own.unquantized)
-        return train(self.shape_, sheets, terms, jobs)
+        return Schedule(
+            own.pretrain, own.finetune, own.batch, own.dropout, penalised, own.unquantized, own.pretrain_shared
+        )
 
     def _held_out(self, sheets: Sheets, nets: Sequence[Parameters], fold: Indices) -> tuple[Floats, Floats]:
         """Return (n, K) each rating predicted by the network that did not learn from its fold.
