@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accord.papers.soda_eval_figures import STATISTICS, error_chart, reduction_chart, revision_rows
+from accord.papers import REVISION_STATISTICS, error_chart, reduction_chart, revision_rows
 from accord.studies import INITIAL, OVERALL, REVISED, ValidatedTurns
 from accord.values import IssueAnnotation, Target
 
@@ -44,9 +44,9 @@ def test_each_annotator_has_errors_and_reductions_with_intervals() -> None:
     }
     for key, (count, values) in expected.items():
         row = by[key]
-        assert row["ratings"] == count and [row[name] for name in STATISTICS] == pytest.approx(values), key
+        assert row["ratings"] == count and [row[name] for name in REVISION_STATISTICS] == pytest.approx(values), key
     everyone = by["all", None]
-    for name in STATISTICS:
+    for name in REVISION_STATISTICS:
         low, value, high = (everyone[f"{name}{end}"] for end in ("_low", "", "_high"))
         assert low < value < high  # type: ignore[operator]
 

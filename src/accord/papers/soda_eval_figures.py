@@ -22,7 +22,7 @@ Row = dict[str, Any]
 """A row: `annotator`, `score` of the model (None for all), `ratings`, and statistics with `_low` and `_high`."""
 Floats = NDArray[np.float64]
 EVERYONE = "all"
-STATISTICS = ("initial_error", "revised_error", "reduction", "step", "revised")
+REVISION_STATISTICS = ("initial_error", "revised_error", "reduction", "step", "revised")
 
 
 def revision_rows(
@@ -51,7 +51,7 @@ def revision_rows(
     before, after = (np.abs(table.answers - model[:, None]) for table in (initial, revised))
     step = revised.answers - initial.answers
     changed = np.where(np.isnan(step), np.nan, step != 0)
-    values = dict(zip(STATISTICS, (before, after, before - after, step, changed), strict=True))
+    values = dict(zip(REVISION_STATISTICS, (before, after, before - after, step, changed), strict=True))
     resampling = DialogueResampling.of(initial.targets, draws, seed)
     people = [(EVERYONE, slice(None)), *((name, slice(at, at + 1)) for at, name in enumerate(initial.annotators))]
     rows: list[Row] = []
