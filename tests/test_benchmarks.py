@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 HELPERS = {
     "adoror_planted", "adoror_prefixes", "adoror_systems", "board_scores",
-    "ciu_selection", "ciu_tables", "eager", "harness", "wording",
+    "eager", "harness", "wording",
     "hostile",
-    "load", "rated", "scale_live", "scale_scoring", "scale_store",
+    "load", "scale_live", "scale_scoring", "scale_store",
     "true_heads", "true_labels", "true_shared", "true_texts", "true_watch", "workbench_order",
 }  # fmt: skip
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)

@@ -25,9 +25,9 @@ Status = Literal["works", "partial", "impossible", "skipped"]
 REPEATS = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StudyInput:
-    """Input of a study.
+    """Input of a study; equal only to itself, so that the parts of one run can share results under it.
 
     Attributes:
         data: Folder of the public data sets, each in a folder of its own.
@@ -192,6 +192,8 @@ def run_parts(parts: Sequence[Part], given: StudyInput, only: Sequence[str] = ()
 
 
 def _run(part: Part, given: StudyInput) -> PartResult:
+    from accord.project import single_threaded
+
     run = part.on_data if given.project is None else part.on_project
     if run is None:
         if part.on_data is None and part.on_project is None:
@@ -200,7 +202,8 @@ def _run(part: Part, given: StudyInput) -> PartResult:
         return PartResult(part, "skipped", f"runs on {other}")
     started = time.process_time()
     try:
-        table = run(given)
+        with single_threaded(0):  # small matrices take longer on several cores
+            table = run(given)
     except BudgetReached:
         raise
     except AccordError as error:
