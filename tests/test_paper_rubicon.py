@@ -58,7 +58,7 @@ def project(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_all_tables_of_a_project(project):
+def test_all_tables_of_a_project(project, monkeypatch):
     given = ["paper", "rubicon", "--project", "accord.yaml"]
     found = {part["part"]: part for part in accord_json(*given, "--out", "pages")["parts"]}
     assert {name: part["status"] for name, part in found.items()} == {
@@ -79,9 +79,19 @@ def test_all_tables_of_a_project(project):
     page = Path("pages/rubicon.md").read_text(encoding="utf-8")
     charts = [chart.name for chart in Path("pages").glob("*.svg")]
     assert len(charts) == 3 * 2 + 4 and all(f"({name})" in page for name in charts)
-    asked = len(project.asked)
-    accord_json(*given)
+    asked, here = len(project.asked), Path.cwd()
+    (here / "elsewhere").mkdir()
+    monkeypatch.chdir(here / "elsewhere")
+    again = accord_json("paper", "rubicon", "--project", str(here / "accord.yaml"))["parts"]
+    assert all(part.get("rows") == found[part["part"]].get("rows") for part in again)
     assert len(project.asked) == asked, "stored replies are used again"
+
+
+def test_prompts_of_a_given_pool_are_not_ablated(project):
+    text = Path("accord.yaml").read_text()
+    Path("accord.yaml").write_text(text.replace("task: task.yaml", "pool: llm-rubric"))
+    [part] = accord_json("paper", "rubicon", "--project", "accord.yaml", "--only", "table-2")["parts"]
+    assert part["status"] == "skipped" and "{pool: llm-rubric}" in part["reason"] and project.asked == []
 
 
 def test_all_parts_share_one_budget(project):

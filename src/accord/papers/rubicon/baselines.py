@@ -151,8 +151,8 @@ def rewrite(
 def spur(train: Training, settings: LearnedRubricSettings) -> Flow[Rubric]:
     """Write SPUR's rubric: ten assertions per class, without domain or principles, answered from 0 to 10."""
     [who] = yield [Request(WRITER, ModelQuery())]
-    own = WriterOptions.by(who, settings)
-    told = replace(own.guidance, task=None, prompts={"rewrite": REWRITE, **NO_PRINCIPLES})
+    own = WriterOptions.by(who, settings.model_copy(update={"task": None, "prompts": None}))
+    told = replace(own.guidance, prompts={"rewrite": REWRITE, **NO_PRINCIPLES})
     written = yield from write_pool(
         replace(own, guidance=told), ClassifiedSamples.of(train, settings), "for SPUR", rewrite
     )

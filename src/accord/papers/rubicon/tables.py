@@ -66,8 +66,13 @@ class ProjectTables:
 
     def table_2(self) -> list[Row]:
         """Return the learned rubric with the full prompts, and the ablations of the prompts."""
+        if self.settings.pool is not None:
+            raise BadInput(
+                "table 2 leaves out parts of the prompts that write assertions, but the setting learned-rubric: "
+                f"{{pool: {self.settings.pool}}} gives the assertions. Remove the setting to run it"
+            )
         with TemporaryDirectory() as folder:
-            changes = {self.settings.policy: {}, **_ablations(Path(folder), self.settings)}
+            changes = {self.settings.policy: {}, **self._ablations(Path(folder))}
             results = [self._ablated(name, change) for name, change in changes.items()]
         return [result_row(each, self.test, self.decided) for each in results]
 
@@ -87,6 +92,21 @@ class ProjectTables:
         assert source.fit_ is not None
         return source.fit_
 
+    def _ablations(self, folder: Path) -> dict[str, dict[str, str | None]]:
+        """Return settings by name; prompt files without the design principles are written into the folder."""
+        prompts = self.settings.prompts
+        texts = {} if prompts is None else load_prompts(self.context.folder / prompts)
+        for name, text in {**texts, **NO_PRINCIPLES}.items():
+            (folder / f"{name}.md").write_text(text, encoding="utf-8")
+        principles: dict[str, str | None] = {"prompts": str(folder)}
+        if self.settings.task is None:
+            return {"without design principles": principles}
+        return {
+            "without design principles": principles,
+            "without task description": {"task": None},
+            "without both": {**principles, "task": None},
+        }
+
     def _ablated(self, name: str, change: Mapping[str, Any]) -> RubricResult:
         try:
             return self._results(self.learned(change), {})[0]._replace(system=name)
@@ -99,20 +119,6 @@ class ProjectTables:
 
     def _source(self, change: Mapping[str, Any]) -> LearnedRubric:
         return cast(LearnedRubric, make_source("learned-rubric", {**self.given, **change}, self.context))
-
-
-def _ablations(folder: Path, settings: LearnedRubricSettings) -> dict[str, dict[str, str | None]]:
-    """Return settings by name; prompt files without the design principles are written into the folder."""
-    texts = {} if settings.prompts is None else load_prompts(settings.prompts)
-    for name, text in {**texts, **NO_PRINCIPLES}.items():
-        (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    principles: dict[str, str | None] = {"prompts": str(folder)}
-    task: dict[str, str | None] = {"task": None}
-    return {
-        "without design principles": principles,
-        "without task description": task,
-        "without both": {**principles, **task},
-    }
 
 
 def policy_results(
