@@ -4,8 +4,8 @@
 
 Parts: `abc_eval` calibrates ChatGPT's recorded decisions on nine behaviors with the labels of two annotators on 1,634
 bot turns, on halvings of whole dialogues; `reading` parses 10,000 replies of all kinds and counts invented issues;
-`throughput` compares parsing and repair of verdicts with `json.loads`; `dialogues` predicts ratings of planted dialogues
-by the lowest, the mean and the learned score. Intervals: the middle 95% of the halvings or seeds.
+`throughput` compares parsing and repair of verdicts with `json.loads`; `dialogues` predicts ratings of planted
+dialogues by the lowest, the mean and the learned score. Intervals: the middle 95% of the halvings or seeds.
 """
 
 from __future__ import annotations
