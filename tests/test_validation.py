@@ -159,8 +159,42 @@ def test_issues_are_shown_after_the_first_rating(tmp_path: Path) -> None:
         studies.close()
 
 
-def submitted(assignment: str, question: str, value: int, id: str = "a" * 20, **more: str) -> SubmittedAnswer:
-    return SubmittedAnswer(assignment=assignment, id=id, question=question, value=value, **more)  # type: ignore[arg-type]
+def test_annotators_mark_issues_and_table_2_counts_them(tmp_path: Path) -> None:
+    with project(tmp_path) as opened:
+        studies = Studies(opened.store)
+        with pytest.raises(BadInput, match="7 dialogues; allowed: 1 to 6"):
+            open_validation(opened, "analysis", studies, turns=7)
+        look = open_validation(opened, "analysis", studies, per_turn=2)
+        assert len(studies.items("analysis")) == 6 and look.taxonomy is not None and "Relevance" in look.taxonomy.names
+        for person, kinds in (("ann", ("Coherence", "Relevance")), ("bob", ("Coherence",))):
+            for place in range(4):
+                one = look.take(person)
+                assert one is not None
+                id = f"{person}-{place}".ljust(16, "-")
+                for kind in kinds if place < 2 else ():
+                    look.answer(person, submitted(one.id, f"issue:{kind}", 1, f"{id}{kind}", turn=1))
+                look.answer(person, submitted(one.id, "analysis:read", int(place != 3), id))
+                look.finish(person, one.id)
+        withdrawn = studies.answers("analysis", question="issue:Relevance")[0]
+        own = {each.item.target.conversation: each for each in studies.assignments_of("analysis", "ann")}
+        first = own[withdrawn.target.conversation]
+        look.answer("ann", SubmittedAnswer.from_json({
+            "assignment": first.id, "id": "w" * 20, "question": "issue:Relevance", "value": None, "turn": 1,
+            "replaces": withdrawn.answer,
+        }))  # fmt: skip
+        found = load_outcome(opened, "analysis", studies).to_json()
+        by_kind = {row["type"]: (row["replies"], row["share"]["value"]) for row in found["types"]}
+        assert (found["planned"], found["annotators"], found["replies"]) == (6, 2, 6), "a dialogue not read is left out"
+        assert by_kind["None"] == (2, pytest.approx(2 / 6)) and by_kind["Coherence"] == (4, pytest.approx(4 / 6))
+        assert by_kind["Relevance"] == (1, pytest.approx(1 / 6)) and by_kind["Other"] == (0, 0.0)
+        share = found["types"][1]["share"]
+        assert share["low"] <= share["value"] <= share["high"]
+        assert {label.question for label in opened.store.labels()} >= {"issue:Coherence", "analysis:read"}
+        studies.close()
+
+
+def submitted(assignment: str, question: str, value: int, id: str = "a" * 20, **more: Any) -> SubmittedAnswer:
+    return SubmittedAnswer(assignment=assignment, id=id, question=question, value=value, **more)
 
 
 HOSTILE = "<script>alert(1)</script>"
