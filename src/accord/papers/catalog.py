@@ -11,6 +11,7 @@ from accord.papers.study import Part
 
 PAPERS: Mapping[str, str] = {
     "llm-rubric": "accord.papers.llm_rubric.parts",
+    "adoror": "accord.papers.adoror.parts",
 }
 """Modules of the papers; each has a `PAPER`."""
 
