@@ -71,7 +71,7 @@ papers: $(VENV)/ready ## run the papers' studies on the public data and write do
 
 BENCHMARKS := architecture first_hour first_labels import_speed compare_speed calibration_speed judging_overhead faults attacks \
   live_scoring workbench scale embedded_model true_numbers rubicon rubric_selection issues adoror \
-  demonstration_selection ciu simulated_annotators llm_rubric \
+  demonstration_selection ciu simulated_annotators llm_rubric papers \
   synth
 
 RESULTS = $(if $(QUICK),$(OUT)-quick,benchmarks/results)

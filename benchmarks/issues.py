@@ -1,9 +1,9 @@
 """SODA-EVAL: labels of turns compared with a recorded judge, parsing of replies, and its speed.
 
-    python benchmarks/issues.py [--data DIR] [--only abc_eval|reading|throughput|dialogues] [--quick] --json OUT
+    python benchmarks/issues.py [--data DIR] [--only PART] [--quick] --json OUT
 
-`abc_eval` calibrates ChatGPT's recorded decisions on nine behaviors with the labels of two annotators on 1,634 bot
-turns, on halvings of whole dialogues; `reading` parses 10,000 replies of all kinds and counts invented issues;
+Parts: `abc_eval` calibrates ChatGPT's recorded decisions on nine behaviors with the labels of two annotators on 1,634
+bot turns, on halvings of whole dialogues; `reading` parses 10,000 replies of all kinds and counts invented issues;
 `throughput` compares parsing and repair of verdicts with `json.loads`; `dialogues` predicts ratings of planted
 dialogues by the lowest, the mean and the learned score. Intervals: the middle 95% of the halvings or seeds.
 """
@@ -12,30 +12,30 @@ from __future__ import annotations
 
 import json
 import statistics
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from harness import Row, chosen, data_folder, finish, options
 from issue_finder import dialogues, ratings, verdict, written
 
-from accord.embedded import is_pulled
-from accord.evidence import EvidenceTable, ask_rubric
-from accord.learning import kinds_of
-from accord.methods import WORST, ReplyVerdict, assessed, issue_table, postprocess, read_verdict, settled
-from accord.models import Failure, Models, ModelSettings, run
-from accord.project import Project, config_from
-from accord.statistics import Split, fold_of
-from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, compare, cross_validate_labels
+from accord.methods import (
+    ReplyVerdict,
+    assessed,
+    issue_table,
+    postprocess,
+    read_verdict,
+    settled,
+)
+from accord.models import (
+    Failure,
+)
+from accord.papers.soda_eval.abc_eval import abc_eval_rows, spread
+from accord.validation import compare
 from accord.values import (
-    ISSUE,
     Conversation,
     IssueAnnotation,
-    IssueType,
     Label,
     Labels,
     Question,
@@ -51,11 +51,8 @@ COLUMNS = (
     "part", "system", "issue", "macro_f1", "called", "precision", "recall", "f1", "alpha", "calibration_error", "rmse",
     "pearson", "what", "count", "turns_per_second", "ratio",
 )  # fmt: skip
-JUDGE, CLASSIFIERS = "gpt-3.5-turbo (ChatGPT, 2023)", "specialized classifier"
 HALVINGS, QUICK = 20, 1
 REPLIES = 10_000
-FIGURES = ("called", "precision", "recall", "f1", "alpha", "calibration_error")
-EMBEDDER = "minilm-l6"
 
 
 def main() -> None:
@@ -73,108 +70,6 @@ def main() -> None:
         else:
             rows += dialogue_rows(times)
     finish("issues", rows, COLUMNS, given.json)
-
-
-# --- ABC-Eval -----------------------------------------------------------------------------------------------------
-
-
-def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
-    """Marks on the half of the dialogues that was not learned from: raw, by each kind's own finding, by everything."""
-    names = [question["name"] for question in json.loads((folder / "questions.json").read_text())["questions"]]
-    behaviours = Taxonomy(name="abc-eval", issues=tuple(IssueType(name=name, definition=name) for name in names))
-    with tempfile.TemporaryDirectory() as place:
-        named = Path(place) / "behaviours.yaml"
-        named.write_text(
-            behaviours.model_dump_json(include={"name": True, "issues": {"__all__": {"name", "definition"}}})
-        )
-        config = config_from({
-            "store": "sqlite:///:memory:", "metrics": ["bank", "lexical"],
-            "models": {"judge": _recorded(folder, JUDGE)},
-            "sources": {"issues": {"by": "judge", "taxonomy": str(named), "columns": "all"}},
-        })  # fmt: skip
-        with Project(config) as project:
-            project.import_([folder], format="abc-eval")
-            labels = project.store.labels()
-            samples = project.samples(labels.targets)
-            found, cheap = (project.measure([project.source(name)], samples) for name in ("issues", "metrics"))
-            meaning = project.measure([project.source("meaning")], samples) if is_pulled(EMBEDDER) else None
-            others = Models({"judge": ModelSettings(**_recorded(folder, CLASSIFIERS))}, project.store)
-            classifiers = run(ask_rubric(behaviours.rubric, samples), others)
-    known = {sample.conversation.id for sample in samples}
-    both = found.join(cheap)
-    systems = {"accord, without the embedder": both.join(classifiers)}
-    if meaning is None:
-        print(f"without the embedder alone: {EMBEDDER} is not on this machine; see accord models pull")
-    else:
-        systems = {
-            "accord": both.join(classifiers).join(meaning),
-            **systems,
-            "accord, without the classifiers": both.join(meaning),
-        }
-    first = next(iter(systems))
-    splits = [_half(known, seed) for seed in range(halvings)]
-    results: dict[str, list[dict[str, Called]]] = {}
-    for seed, split in enumerate(splits):
-        for system, evidence in systems.items():
-            calibrated, raw = cross_validate_labels(evidence, labels, [split], seed)
-            results.setdefault(system, []).append(calibrated)
-            if system == first:
-                results.setdefault("recorded-judge", []).append(raw)
-                results.setdefault(ALWAYS, []).append({kind: each.everywhere() for kind, each in calibrated.items()})
-        results.setdefault("accord, each kind's own decision", []).append(_own(found, labels, split, seed))
-    told = _told(results[first])
-    return [row for system, each in sorted(results.items(), key=_order) for row in _rows(system, each, told)]
-
-
-def _told(halvings: Sequence[Mapping[str, Called]]) -> set[str]:
-    """The kinds whose α with people is above 0 in the middle 95 % of the halvings."""
-    found = {kind: [each[kind].figures(draws=2).alpha or 0.0 for each in halvings] for kind in halvings[0]}
-    return {kind for kind, alphas in found.items() if np.quantile(alphas, 0.025) > 0}
-
-
-def _recorded(folder: Path, model: str) -> dict[str, Any]:
-    return {"mode": "recorded", "paths": [str(folder)], "model": model}
-
-
-def _own(found: EvidenceTable, labels: Labels, split: Split, seed: int) -> dict[str, Called]:
-    """Each kind by the judge's decision on that kind alone."""
-    called: dict[str, Called] = {}
-    for kind in kinds_of(found):
-        columns = [c for c in found.columns if c.name in {ISSUE + kind, f"{ISSUE}{kind}{WORST}"}]
-        called |= cross_validate_labels(found.align(columns), labels, [split], seed)[0]
-    return called
-
-
-def _half(names: Iterable[str], seed: int) -> Split:
-    fold = fold_of(names, 2, seed)
-    return Split(*(frozenset(name for name, at in fold.items() if at == side) for side in (0, 1)))
-
-
-def _order(system: tuple[str, Any]) -> tuple[bool, str]:
-    return system[0] != "recorded-judge", system[0]
-
-
-def _rows(system: str, halvings: Sequence[Mapping[str, Called]], told: Collection[str]) -> list[Row]:
-    """Rows of the mean F1 over all kinds and over some, then one a kind; each with the middle 95 % of the halvings."""
-    each = [{kind: vars(called.figures(draws=2)) for kind, called in one.items()} for one in halvings]
-    kinds = list(each[0])
-    rows: list[Row] = []
-    for name, some in ((MACRO, kinds), (ABOVE_CHANCE, [kind for kind in kinds if kind in told])):
-        macro = [float(np.mean([one[kind]["f1"] or 0.0 for kind in some])) for one in each if some]
-        rows.append({"part": "abc_eval", "system": system, "issue": name, **_spread("macro_f1", macro)})
-    for kind in kinds:
-        row: Row = {"part": "abc_eval", "system": system, "issue": kind}
-        for name in FIGURES:
-            row |= _spread(name, [one[kind][name] for one in each if one[kind][name] is not None])
-        rows.append(row)
-    return rows
-
-
-def _spread(name: str, values: Sequence[float]) -> Row:
-    if not values:
-        return {name: None}
-    low, high = np.quantile(values, [0.025, 0.975])
-    return {name: float(np.mean(values)), f"{name}_low": float(low), f"{name}_high": float(high)}
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -265,7 +160,7 @@ def dialogue_rows(seeds: int) -> list[Row]:
     return [
         {
             "part": "dialogues", "system": "accord" if name == "issues" else name,
-            **_spread("rmse", [rmse for rmse, _ in each]), **_spread("pearson", [r for _, r in each]),
+            **spread("rmse", [rmse for rmse, _ in each]), **spread("pearson", [r for _, r in each]),
         }
         for name, each in found.items()
     ]  # fmt: skip

@@ -1,19 +1,17 @@
 """RUBICON: planted pools whose truth is known, recorded judges, and the whole way with a model in this process.
 
-    python benchmarks/rubicon.py [--data DIR] [--only planted|recorded|embedded|tables] [--quick] --json OUT
+    python benchmarks/rubicon.py [--data DIR] [--only planted|recorded|embedded] [--quick] --json OUT
 
 `planted` draws conversations whose truth is known, has a scripted judge answer a pool of informative, repeated, always
-true, noisy and over-fitted assertions, and asks which of them a selection finds; `recorded` selects among the recorded
-answers of two data sets, on splits of whole dialogues; `embedded` writes, judges, selects and tries a rubric on 200 USS
-dialogues with the small model in this process; `tables` prints the paper's three tables with SPUR's rubric and the
-ablations (rubicon_baselines.py), for the models and labels of the project whose `accord.yaml` --project names, or for
-planted conversations and a scripted model. Intervals are 95 %: over seeds where there are several, else over
-conversations.
+true, noisy and over-fitted assertions, and asks which of them a selection finds (precision and recall of the
+selection); `recorded` selects among the recorded answers of two data sets, on splits of whole dialogues; `embedded`
+writes, judges, selects and tries a rubric on 200 USS dialogues with the small model in this process. `accord paper
+rubicon` runs the first two parts too, and the paper's tables for a project. Intervals are 95 %: over seeds if there are
+several, else over conversations.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections import Counter
@@ -22,29 +20,28 @@ from pathlib import Path
 
 import numpy as np
 from harness import Row, chosen, data_folder, finish, options
-from planted_chats import Author, conversations
-from rubicon_baselines import policy_rows, stability, table_rows
-from rubicon_planted import TEST, TEST_QUICK, planted_rows
-from rubicon_recorded import recorded_rows
 
 from accord.edges import BadInput
 from accord.embedded import is_pulled
 from accord.evidence import Source, Training
 from accord.formats import read
-from accord.methods import RUBICON, LearnedRubric, RubricFindings
+from accord.methods import RUBICON, ClassifiedSamples, LearnedRubric, RubricFindings
 from accord.models import Models, run
-from accord.project import Project, config_from, open_project
-from accord.statistics import DRAWS
-from accord.testing import ChatServer
-from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale, Target
+from accord.papers.rubicon.outcomes import result_row
+from accord.papers.rubicon.planted import TEST, planted_rows
+from accord.papers.rubicon.recorded import recorded_rows
+from accord.papers.rubicon.tables import policy_results, stability
+from accord.project import Project, config_from
+from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale
 
-PARTS = ("planted", "recorded", "embedded", "tables")
+PARTS = ("planted", "recorded", "embedded")
 COLUMNS = (
     "part", "dataset", "system", "conversations", "precision", "recall", "f1", "accuracy", "delta_netsat", "yield_rate",
     "yield_deployed", "precision_deployed", "seconds",
 )  # fmt: skip
 MODEL = "embedded:smollm2-135m"
 SMALL = 50
+TEST_QUICK = 100
 TASK = """\
 about: Task dialogues in which a user finds and books restaurants, hotels, trains, films, doctors and the like.
 expected:
@@ -57,7 +54,6 @@ expected:
 def main() -> None:
     parser = options("rubicon", str(__doc__), PARTS)
     parser.add_argument("--store", type=Path, help="of `embedded`: keep replies and answers here, and go on from there")
-    parser.add_argument("--project", type=Path, help="of `tables`: an accord.yaml with a judge and a writer")
     given = parser.parse_args()
     rows: list[Row] = []
     for part in chosen(parser, given.only, PARTS):
@@ -65,11 +61,11 @@ def main() -> None:
             print("note: the model in this process takes longer than --quick may; --only embedded runs it")
         elif part == "planted":
             test = TEST_QUICK if given.quick else TEST
-            rows += planted_rows(min(given.limit or 20, 1 if given.quick else 20), test)
+            found = planted_rows(min(given.limit or 20, 1 if given.quick else 20), test)
+            rows += [{**row, **_of_selection(row), "part": part} for row in found]
         elif part == "recorded":
-            rows += recorded_rows(data_folder(parser, given.data), min(given.limit or 20, 2 if given.quick else 20))
-        elif part == "tables":
-            rows += _table_rows(given.project) if given.only or not given.quick else []
+            found = recorded_rows(data_folder(parser, given.data), min(given.limit or 20, 2 if given.quick else 20))
+            rows += [{**row, "part": part} for row in found]
         elif not is_pulled(MODEL.partition(":")[2]):
             print(f"note: {part} is left out: {MODEL} is not on this machine; see accord models pull")
         else:
@@ -77,36 +73,10 @@ def main() -> None:
     finish("rubicon", rows, COLUMNS, given.json)
 
 
-def _table_rows(path: Path | None, draws: int = DRAWS) -> list[Row]:
-    """The paper's tables for a project, or for planted conversations with a scripted model on this machine."""
-    with tempfile.TemporaryDirectory() as folder:
-        if path is not None:
-            with open_project(path) as project:
-                train, _ = project.training(project.evaluator("learned-rubric"))
-                return _tables_of(project, train, path.parent.name or "project", Path(folder))
-        os.environ.setdefault("OPENAI_API_KEY", "k")
-        question = Question(id="good", text="Did it go well?", scale=Scale(options=(0, 1)))
-        made = conversations(60)
-        labels = Labels(Label(Target(chat.id), "good", "ann", int(good)) for chat, good in made)
-        with ChatServer(Author()) as server:
-            task = Path(folder) / "task.yaml"
-            task.write_text("about: Help with printers.\nexpected: [Finds the cause]\n")
-            asked = {"model": "scripted", "base_url": server.url}
-            config = config_from({
-                "store": f"sqlite:///{folder}/tables.db", "sources": {"learned-rubric": {"task": str(task)}},
-                "models": {"judge": {**asked, "mode": "decisions"}, "writer": asked},
-            })  # fmt: skip
-            with Project(config, Rubric(name="planted", main="good", questions=(question,))) as project:
-                train = Training(tuple(Sample(chat) for chat, _ in made), labels, question, draws=draws)
-                return _tables_of(project, train, "scripted", Path(folder))
-
-
-def _tables_of(project: Project, train: Training, dataset: str, folder: Path) -> list[Row]:
-    settings = project.config.settings_of("learned-rubric")
-    return [
-        {**row, "part": "tables", "dataset": f"{dataset}, table {row['table']}", "system": _system(row["system"])}
-        for row in table_rows(settings, project.context, train, project.models, folder)
-    ]
+def _of_selection(row: Row) -> Row:
+    """Return precision and recall of the selection, in place of those of the labels."""
+    names, ends = {"precision": "informative", "recall": "found"}, ("", "_low", "_high")
+    return {f"{name}{end}": row.get(f"{found}{end}") for name, found in names.items() for end in ends}
 
 
 def _system(name: str) -> str:
@@ -160,9 +130,11 @@ def _learned(source: Source, train: Training, models: Models) -> list[Row]:
         print(f"note: {caution}")
     about = {"part": "embedded", "dataset": "uss", "conversations": found.tested, "seconds": seconds}
     assert isinstance(learned, LearnedRubric) and learned.fit_ is not None
-    for name, share in stability(learned.fit_, test).items():
-        print(f"  {name} is selected on {share:.0%} of resamples")
-    shown = [*policy_rows(learned, test, models), *map(dict, found.rows[1:2])]
+    for row in stability(learned.fit_):
+        print(f"  {row['share']:.0%} of resamples select: {row['assertion']}")
+    decided = ClassifiedSamples.of(test, learned.settings, fewest=1)
+    results = policy_results(learned.fit_, learned.settings, decided, models)
+    shown = [*(result_row(each, test, decided) for each in results), *map(dict, found.rows[1:2])]
     return [{**row, **about, "system": _system(row["system"])} for row in shown]
 
 

@@ -193,7 +193,7 @@ def missing_evidence_warned(data: Path, draws: int) -> list[Row]:
 
 def context_jump(data: Path, draws: int) -> list[Row]:
     """Remove one metric at a time from every reply."""
-    import rated as responses
+    from accord.papers.ciu import rated as responses
 
     whole = responses.load(data / "topical_usr", [name for name in BANK if not name.startswith(("bert", "cosine"))])
     found = whole["all"]

@@ -16,7 +16,7 @@ turn-score-round-trip    Topical-USR imported as it is, a mixture fitted on it, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -24,20 +24,17 @@ from tempfile import TemporaryDirectory, gettempdir
 
 import numpy as np
 from harness import Row
-from true_shared import FIRST_SEED
 
-from accord.evidence import BANK, MetricSession, measure, turn_metrics
+from accord.evidence import MetricSession, measure, turn_metrics
 from accord.formats import read
-from accord.learning import KINDS, Plausibility, fakes, make_head
-from accord.models import Models, ModelSettings, run
+from accord.papers.ciu.gate import AGREEMENT, REAL, gate_of_data
 from accord.project import Config, Project
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Clusters, Paired, bootstrap
 from accord.store import Store
-from accord.values import Conversation, Labels, Question, Rubric, Sample, Scale, Score, Target, Unscored, content_hash
+from accord.values import Conversation, Question, Rubric, Sample, Scale, Target, content_hash
 
 ROOT = Path(__file__).parent.parent
-FAKED = 30
 """Replies of each half of which fakes are made."""
 
 
@@ -95,69 +92,18 @@ def _ciu(fact: str, reply: str) -> float:
 
 def plausibility(data: Path, draws: int) -> list[Row]:
     """Measure the effect of the gate on fakes and on replies out of context."""
-    records = [each for each in read(data / "topical_usr") if each.labels and each.conversation.turns]
-    samples = [Sample(each.conversation, each.labels[0].target.turn) for each in records]
-    before = [each.conversation.turns[: each.turn] for each in samples]
-    group = {
-        each.target: content_hash([turn.content for turn in said]) for each, said in zip(samples, before, strict=True)
-    }
-    halves = np.random.default_rng(FIRST_SEED).permutation(sorted(set(group.values()))).reshape(2, -1)
     store = Store(f"sqlite:///{Path(gettempdir()) / 'accord-true-numbers.db'}")
-    models = Models({"likelihood": ModelSettings(model="embedded:smollm2-135m")}, store)
-    labels = Labels(label for each in records for label in each.labels).grouped(group)
     rows: list[Row] = []
-    for question in ("Overall", "Uses Knowledge"):
-        said = {s.target: fmean(float(x.value or 0) for x in r.labels if x.question == question)
-                for s, r in zip(samples, records, strict=True)}  # fmt: skip
-        options_ = sorted({float(label.value or 0) for label in labels.on(question)})
-        asked = Question(id=question, text=question, scale=Scale(options=tuple(options_)))
-        own: dict[str, list[float]] = {"people": [], "gated": [], "ungated": []}
-        gaps: dict[str, list[float]] = {}
-        for train, test in ((0, 1), (1, 0)):
-            learned, gate = _gated_mixture(
-                [s for s in samples if group[s.target] in halves[train]], labels, asked, models
-            )
-            tried = [s for s in samples if group[s.target] in halves[test]]
-            some = [tried[place] for place in np.random.default_rng(0).permutation(len(tried))[:FAKED]]
-            for named, those in (("own", tried), ("some", some), *fakes(some, group.__getitem__, 1).items()):
-                ungated = learned(those)
-                after = run(gate.gated(those, ungated), models)
-                for which, found in (("ungated", ungated), ("gated", after)):
-                    values = [each.value for each in found if isinstance(each, Score)]
-                    gaps.setdefault(f"{which} {named}", []).extend(values)
-                    if named == "own":
-                        own[which] += values
-            own["people"] += [said[each.target] for each in tried]
+    for found in gate_of_data(data / "topical_usr", store):
         for which in ("gated", "ungated"):
-            people = np.array(own["people"])
-            both = Paired(people, np.arange(len(people)), np.zeros((len(people), 0)), np.array(own[which]))
-            rows.append({"what": f"{which}-{question}", "value": BY_NAME["spearman"](both), "low": None, "high": None})
-            if question == "Overall":
-                rows += [_gap(gaps, which, kind) for kind in KINDS]
+            of = "with_gate" if which == "gated" else "without_gate"
+            figures = {"value": found[of], "low": found[f"{of}_low"], "high": found[f"{of}_high"]}
+            if found["measure"] == AGREEMENT:
+                rows.append({"what": f"{which}-{found['question']}", **figures})
+            elif found["question"] == "Overall" and found["replies"] != REAL:
+                name = f"{found['replies']}-gap"
+                rows.append({"what": name if which == "gated" else f"ungated-{name}", **figures})
     return rows
-
-
-def _gap(values: dict[str, list[float]], which: str, kind: str) -> Row:
-    """Return the mean difference of scores between fakes and their original replies, with its interval."""
-    less = np.array(values[f"{which} some"]) - np.array(values[f"{which} {kind}"])
-    again = less[np.random.default_rng(0).integers(len(less), size=(1000, len(less)))].mean(axis=1)
-    low, high = np.quantile(again, [0.025, 0.975]).tolist()
-    return {
-        "what": f"{'' if which == 'gated' else 'ungated-'}{kind}-gap",
-        "value": float(less.mean()),
-        "low": low,
-        "high": high,
-    }
-
-
-def _gated_mixture(
-    samples: Sequence[Sample], labels: Labels, question: Question, models: Models
-) -> tuple[Callable[[Sequence[Sample]], list[Score | Unscored]], Plausibility]:
-    """A mixture of the bank, and the gate, of the same replies."""
-    kept = Labels(label for label in labels if label.target in {each.target for each in samples})
-    head = make_head("curves", question, {}).fit(measure(samples, BANK), kept)
-    gate = run(Plausibility.learn(samples, labels.group_of), models)
-    return lambda those: head.predict(measure(those, BANK)), gate
 
 
 def round_trip(data: Path, draws: int) -> list[Row]:

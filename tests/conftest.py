@@ -144,7 +144,8 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType
     yield importlib.import_module
     for registry, known in zip(registries, names, strict=True):
         for name in set(registry.names()) - known:
-            registry.forget(name)
+            if not registry.get(name).__module__.startswith("accord."):
+                registry.forget(name)
     os.environ.clear()
     os.environ.update(environment)
     for name in set(sys.modules) - before:

@@ -62,7 +62,7 @@ class SampleProject:
         named = ["--set", f"evaluator={evaluator}", "--evaluator", f"evaluators/{evaluator}"]  # of the pages, and live
         (self.folder / "serve.log").unlink(missing_ok=True)
         with serving(self.folder, "--ask", *named) as server:
-            yield Browser(server.port, printed_link(server.log))
+            yield Browser(server.port, printed_link(server))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from serving import running
+from waiting import until
 
 from accord import Conversation, Turn
 from accord.project import Config, Project
@@ -193,6 +194,7 @@ StartWorkbench = Callable[..., Workbench]
 """The fixture `workbench`."""
 
 
-def printed_link(log: str) -> str:
-    """Return the sign-in link that `accord serve` printed last."""
-    return re.findall(r"http://\S+/in/\S+", log)[-1]
+def printed_link(server: Any) -> str:
+    """Return the sign-in link that `accord serve` printed last; it does so once it listens."""
+    until(lambda: "/in/" in server.log, lambda: server.log)
+    return re.findall(r"http://\S+/in/\S+", server.log)[-1]

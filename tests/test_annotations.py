@@ -274,7 +274,7 @@ GOOD: dict[str, Any] = {"conversation": "a", "question": "Q0", "by": "ann", "kin
         ({"distribution": {"1": "x"}}, "distribution is an object with a probability per option"),
         ({"made_from": "x"}, "made_from is an object"),
         ({"losses": "x"}, "losses is a list of texts"),
-        ({"part": 2}, "an issue that a model found needs a turn, a signature and a group"),
+        ({"part": 2}, "a correction of an issue needs a turn, a signature and a question"),
         ({"kind": "model", "turn": 1, "signature": "s", "group": "g"}, "answers 'overall' with a whole number"),
         ({"kind": "model", "turn": 1, "signature": "s", "group": "g", "part": 1}, "question 'Q0' is not an issue"),
     ],

@@ -1,28 +1,22 @@
 """Every benchmark starts, and its cheap parts give rows."""
 
 import ast
-import json
 import os
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from accord.methods import RubricPromptBuilder
-from accord.models import ScriptedModel, run_flow
 from accord.papers import StudyInput, open_paper
 from accord.papers.llm_rubric import protocols
-from accord.values import AssertionReason, Polarity
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 HELPERS = {
     "board_scores",
-    "ciu_selection", "ciu_tables", "eager", "harness", "wording",
+    "eager", "harness", "wording",
     "hostile",
-    "load", "rated", "rubicon_baselines", "rubicon_planted",
-    "rubicon_recorded", "scale_live", "scale_scoring", "scale_store",
+    "load", "scale_live", "scale_scoring", "scale_store",
     "true_heads", "true_labels", "true_shared", "true_texts", "true_watch", "workbench_order",
 }  # fmt: skip
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
@@ -53,37 +47,6 @@ def test_what_is_learned_from_turns_beats_their_mean(load):
     rows = {row["system"]: row for row in load("issues").dialogue_rows(1)}
     assert set(rows) == {"accord", "mean-turn", "lowest-turn", "annotator-mean"}
     assert rows["accord"]["rmse"] < rows["mean-turn"]["rmse"] and rows["accord"]["rmse"] < rows["lowest-turn"]["rmse"]
-
-
-@pytest.mark.slow
-def test_a_planted_pool_is_found(load):
-    planted = load("rubicon_planted")
-    rows = planted._tried(planted.plain(np.random.default_rng(0), 50), 0)
-    assert set(rows) == set(planted.SYSTEMS)
-    assert rows["accord"]["recall"] > 0.9 > rows["all"]["precision"]
-
-
-def test_spur_rewrites_one_short_list(load):
-    baselines = load("rubicon_baselines")
-    reasons = [AssertionReason(conversation=f"c{i}", text=f"The printer reason {i}") for i in range(20)]
-    lists = [[f"The user does thing {i}." for i in range(4)], [f"The user does thing {i}." for i in range(2, 14)]]
-    model = ScriptedModel([json.dumps({"assertions": [{"text": t, "numbers": [1]} for t in each]}) for each in lists])
-    guidance = RubricPromptBuilder(prompts={"rewrite": baselines.REWRITE})
-    written = run_flow(baselines.rewrite(reasons, Polarity.SAT, guidance, 10), model)
-    assert [a.text for a in written.assertions] == [f"The user does thing {i}." for i in range(2, 12)]
-    asked = [prompt.messages[0].content for prompt in model.asked]
-    assert "The user does thing 3." in asked[1] and "at most 10" in asked[0]
-
-
-@pytest.mark.slow
-def test_the_paper_s_tables_are_those_of_plug_ins(load, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    rows = load("rubicon")._table_rows(None, draws=50)
-    systems = {n: [row["system"] for row in rows if row["table"] == n] for n in (1, 2, 3)}
-    assert systems[1] == ["accord", "judge asked directly", "SPUR"]
-    assert systems[2] == ["accord", "−CDP", "−DS", "−CDP−DS"]
-    assert systems[3] == ["accord", "brute-force", "correctness", "ucb"]
-    assert all(row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"] for row in rows)
 
 
 @pytest.mark.slow

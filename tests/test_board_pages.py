@@ -11,7 +11,7 @@ from html import unescape
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 import pytest
 import scaled
@@ -95,6 +95,25 @@ def test_every_part_of_a_chart_links_to_its_texts(shared: Browser) -> None:
     assert json.loads(shared.get("/board.json"))["texts"] == 120
 
 
+def test_evaluators_are_shown_by_name_and_day_with_the_digest_as_tooltip(shared: Browser) -> None:
+    for path in ("/board", "/board/list"):
+        page = shared.get(path)
+        text = re.sub(r"<[^>]*>", " ", page)
+        assert "Scores of  e (1 Jun 2026) " in text and "e@1" not in text and 'title="e@1"' in page
+
+
+def test_no_drift_is_a_quiet_note(shared: Browser) -> None:
+    page = shared.get("/board")
+    assert '<p class="soft">No alarms and no drift in this time.</p>' in page
+    assert "caution" not in page and 'class="happened"' not in page
+
+
+def test_first_sentence_is_that_of_the_json_and_of_the_home_page(shared: Browser) -> None:
+    summary = json.loads(shared.get("/board.json"))["summary"]
+    assert summary.endswith(".") and f'<p class="standing">{summary}</p>' in shared.get("/board")
+    assert json.loads(shared.get("/index.json"))["trend"]["summary"] == summary and summary in shared.get("/")
+
+
 def test_a_list_leads_to_conversations_and_back(workbench: StartWorkbench) -> None:
     name = "a/b?c=d&e#f%41 <b>"
     bench = workbench()
@@ -109,6 +128,29 @@ def test_a_list_leads_to_conversations_and_back(workbench: StartWorkbench) -> No
     again = browser.get(named["back"][0])
     assert browser.status == 200 and found in links(again)
     assert "/board?system=" in links(again), "and from the list to the board it was opened from"
+
+
+def test_links_to_other_boards_keep_the_filters(workbench: StartWorkbench) -> None:
+    bench = workbench()
+    both = [{**each, "question": question} for each in rows() for question in ("Q0", "Q1")]
+    bench.project.mart.add([*both, *({**each, "question": "Q2", "evaluator": "f@2"} for each in rows())])
+    browser = bench.browser()
+    kept = {"topic": ["t1"], "annotators": ["population"], "since": ["2026-06-02"]}
+    address = "/board?topic=t1&annotators=population&since=2026-06-02&question=Q0&evaluator=e%401&first=b&second=a"
+    page = browser.get(address)
+    found = {text: parse_qs(urlsplit(unescape(href)).query)
+             for href, text in re.findall(r'<a href="(/board[^"]*)"[^>]*>([^<]+)</a>', page)}  # fmt: skip
+    for text in ("Q1", "Q2", "given by people", "each annotator", "version", "systems b and a", "b"):
+        assert kept.items() <= found[text].items(), text
+    assert found["Q1"]["evaluator"] == ["e@1"] and "evaluator" not in found["Q2"], "it has no scores on Q2"
+    assert found["each annotator"]["first"] == ["b"] and "first" not in found["version"]
+    for query in found.values():
+        browser.get(
+            f"/board?{urlencode(query, doseq=True)}" if "low" not in query and "back" not in query else "/board"
+        )
+        assert browser.status == 200, query
+    listed = browser.get("/board/list?topic=t1&back=%2Fboard%3Ftopic%3Dt1")
+    assert links(listed).count("/board?topic=t1") == 2 and "/board" not in links(listed)
 
 
 def test_pages_of_a_list_are_turned(shared: Browser) -> None:
@@ -204,7 +246,7 @@ def test_a_live_score_is_on_the_board_when_it_is_answered_and_outlives_a_kill(tm
     evaluator = str(scaled.saved(tmp_path / "evaluator"))
     (tmp_path / "accord.yaml").write_text("store: sqlite:///accord.db\n", encoding="utf-8")
     with serving(tmp_path, "--evaluator", evaluator) as server:
-        browser = Browser(server.port, printed_link(server.log))
+        browser = Browser(server.port, printed_link(server))
         assert "No scores yet" in browser.get("/board")
         value = score(server.port, "live-0")
         [row] = json.loads(browser.get("/board/list.json"))["rows"]

@@ -420,6 +420,39 @@ def test_adapting_adds_annotators_of_the_new_domain() -> None:
     assert mean["new"] > mean["p0"]
 
 
+def test_latent_answer_is_the_linear_prediction() -> None:
+    corpus = planted(conversations=150, annotators=3, share=0.9, noise=0.3)
+    option, latent = (
+        Calibration(corpus.question, "mixed", answer=answer).fit(corpus.evidence, corpus.labels)
+        for answer in ("option", "latent")
+    )
+    table = corpus.evidence
+    X = np.where(table.present, table.values, np.nan)
+    model = latent.answer_model_.model_  # type: ignore[union-attr]
+    for name in ("p0", "p2", None):
+        scores, plain = ([s for s in head.predict(table, name) if isinstance(s, Score)] for head in (latent, option))
+        values = [score.value for score in scores]
+        assert values == pytest.approx(model.predict(X, None if name is None else [name] * len(X)))
+        assert [score.probabilities for score in scores] == [score.probabilities for score in plain]
+        assert [score.value for score in plain] == pytest.approx([np.dot(s.options, s.probabilities) for s in plain])
+    values = [score.value for score in latent.predict(table, "p2") if isinstance(score, Score)]
+    assert max(values) > 4.3 and min(values) < 1.2, "the latent answer is not cut at the ends of the scale"
+    assert str(latent.signature()).count("|answer:latent") == 1 and "answer:" not in str(option.signature())
+    members = [latent.predict(table, name)[0].value for name in ("p0", "p1", "p2")]  # type: ignore[union-attr]
+    for rule, expected in (("mean", np.mean(members)), ("max", max(members)), ("min", min(members))):
+        [panel] = predict_panel(latent, table.take([0]), ["p0", "p1", "p2"], rule)
+        assert isinstance(panel, Score) and panel.value == pytest.approx(expected)
+
+
+def test_latent_answers_need_a_model_with_a_latent_scale() -> None:
+    question = planted(conversations=5).question
+    for settings in ({}, {"answer_model": "trees"}, {"answer_model": "network", "network": {"like": "paper"}}):
+        with pytest.raises(BadInput, match="ordinal"):
+            Calibration(question, answer="latent", **settings)  # type: ignore[arg-type]
+    with pytest.raises(UnknownName, match="unknown answer 'real'. Available: latent, option"):
+        Calibration(question, "mixed", answer="real")
+
+
 def test_panel_scores_follow_their_rule() -> None:
     corpus = planted()
     learned = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 import yaml
@@ -158,6 +159,25 @@ def test_fewer_questions_more_labels_groups_and_estimates(monkeypatch: pytest.Mo
         assert "unknown loss 'cubed'" in refused("score", CHATS, "--out", "s.jsonl", "--loss", "cubed")
         printed("score", CHATS, "--out", "median.jsonl", "--loss", "absolute")
         assert {json.loads(line)["value"] for line in Path("median.jsonl").read_text().splitlines()} <= {1, 2, 3, 4}
+        costs = np.array([[0, 1, 5, 9], [2, 0, 1, 5], [4, 2, 0, 1], [9, 4, 1, 0]])
+        table = write("costs.csv", "\n".join(",".join(map(str, row)) for row in costs.tolist()))
+        for given in (table, "0,1,5,9;2,0,1,5;4,2,0,1;9,4,1,0"):
+            printed("score", CHATS, "--out", "decided.jsonl", "--costs", given, "--force")
+            for row in read_rows("decided.jsonl"):
+                assert row["value"] == 1 + np.argmin(costs @ list(row["distribution"].values()))
+                assert "|costs:" in row["signature"]
+        parts = ("--out", "decided/", "--costs", table, "--workers", "1")
+        printed("score", CHATS, *parts)
+        values = pl.read_parquet("decided/**/*.parquet")["value"].to_list()
+        assert sorted(values) == sorted(row["value"] for row in read_rows("decided.jsonl"))
+        for wrong, message in (
+            ("0,1;1,0", "the table of costs has 2 rows; the scale 1, 2, 3, 4 needs 4 rows"),
+            ("missing.csv", "--costs: 'missing.csv' is neither a file nor rows of numbers"),
+        ):
+            assert message in refused("score", CHATS, "--out", "s.jsonl", "--costs", wrong)
+        assert "leave out one of them" in refused(
+            "score", CHATS, "--out", "s.jsonl", "--costs", table, "--loss", "absolute"
+        )
     assert "to fill in: queue.csv" in printed("label", "next", "-n", "3", "--out", "queue.csv")
     rows = pl.read_csv("queue.csv").rows(named=True)
     assert len(rows) == 3 and {row["question"] for row in rows} == {"Q0"}
@@ -557,6 +577,11 @@ def test_several_evaluators_are_fitted_one_after_the_other() -> None:
     assert "needs a calibration" in refused("score", CHATS, "--out", "s.csv", "--ask", "2", *curved)
     assert accord_json("report", "curved", "--out", "curved.html")["report"] == "curved.html"
     assert "curved" in Path("curved.html").read_text()
+    drawn = "mean and standard deviation over 3 random subsets"
+    for options in (["--curve-draws", "3"], ["--set", "curve_draws=3"]):
+        printed("report", "plain", "--out", "drawn.html", *options)
+        assert drawn in Path("drawn.html").read_text()
+    assert "'--curve-draws': Input should be greater" in invoke("report", "--curve-draws", "0", code=2).stderr
     assert "saved in elsewhere" in printed("fit", "curved", "--out", "elsewhere")
     assert "40 conversations scored" in printed("score", CHATS, "--out", "s.jsonl"), "the one fitted last"
 

@@ -200,3 +200,10 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.slow
 def test_examples_run(example: Path) -> None:
     runpy.run_path(str(example), run_name="__main__")
+
+
+def test_gallery_shows_the_pictures_of_its_script() -> None:
+    names = runpy.run_path(str(ROOT / "tools" / "screenshots.py"), run_name="screenshots")["PICTURES"]
+    gallery = ROOT / "docs" / "gallery"
+    shown = re.findall(r"\]\((\S+)\.png\)", (gallery / "README.md").read_text(encoding="utf-8"))
+    assert shown == list(names) and sorted(path.stem for path in gallery.glob("*.png")) == sorted(names)

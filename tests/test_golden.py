@@ -124,10 +124,10 @@ def paths(project: SampleProject, request: pytest.FixtureRequest) -> dict[str, A
     with project.served(name) as browser:
         rows["live"] = post_live(browser, [{**chat, "id": f"{chat['id']}-live"} for chat in chats])
         for id in (chat["id"] for chat in chats):
-            found = {"state": "waiting"}
-            while found["state"] == "waiting":
-                found = json.loads(browser.get(f"/conversation/{id}.json"))["predictions"]
-            pages.append({**found["scores"]["conversation"], "conversation": id})
+            found = {"predictions": {"state": "waiting"}}
+            while found["predictions"]["state"] == "waiting":
+                found = json.loads(browser.get(f"/conversation/{id}.json"))
+            pages.append({**found["whole"]["questions"][0]["prediction"], "conversation": id})
         predictions = [rate_next(browser, name) for _ in chats]
     return {"evaluator": name, **rows, "page": pages, "prediction": predictions}
 

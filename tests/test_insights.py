@@ -43,7 +43,7 @@ from accord.validation import (
     shifts,
     stability,
 )
-from accord.values import Estimate, decode, least_cost
+from accord.values import Estimate, Signature, check_costs, decode, least_cost, parse_costs, score_from
 
 
 def mixed(question: object) -> Calibration:
@@ -75,6 +75,33 @@ def test_decision_minimizes_expected_loss() -> None:
     assert least_cost(p, [[0, 1, 1, 9], [1, 1, 1, 1]]) == 1
     with pytest.raises(UnknownName, match="unknown loss 'sqared'"):
         decode(options, p, "sqared")
+
+
+@pytest.mark.parametrize("text", ["0,1,4;1,0,1;4,1,0", "0 1 4\n1 0 1\n4 1 0\n", " 0, 1, 4 ;1\t0 1;;4,1,0;"])
+def test_costs_are_read_and_decide(text: str) -> None:
+    costs = parse_costs(text, "--costs")
+    assert costs == ((0, 1, 4), (1, 0, 1), (4, 1, 0))
+    score = score_from(Target("c"), "ann", (1, 2, 3), (0.5, 0.1, 0.4), Signature.of("m"))
+    assert score.at_least_cost(costs, "abc").value == 2, "costs 0.5·4 + .1, 0.9, 2.1: the middle is safe"
+    dear = parse_costs("0,1,1;2,0,1;9,9,0", "x")
+    assert score.at_least_cost(dear, "abc").value == 1
+    assert str(score.at_least_cost(dear, "abc").signature) == "m|costs:abc"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0,1;1,x", r"--costs: row 2, column 2 is 'x'; allowed: finite numbers"),
+        ("0,nan;1,0", r"row 1, column 2 is 'nan'"),
+        ("0,1;inf,0", r"row 2, column 1 is 'inf'"),
+        (" ; ", "holds no costs; give a row for each answer"),
+        ("0,1,1;1,0,1", r"has 2 rows; the scale 1, 2, 3 needs 3 rows \(reported answers\) of 3 costs"),
+        ("0,1,1;1,0;1,1,0", r"row 2 of the table of costs has 2 costs; the scale 1, 2, 3 needs"),
+    ],
+)
+def test_invalid_costs_are_rejected(text: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        check_costs(parse_costs(text, "--costs"), (1, 2, 3))
 
 
 def test_score_has_variance_entropy_and_decoding() -> None:
@@ -312,6 +339,27 @@ def test_learning_curve_falls_and_ends_at_all_labels() -> None:
     assert points[0].estimates["rmse"].value > points[1].estimates["rmse"].value  # type: ignore[operator]
     assert points[1].estimates["rmse"].value == pytest.approx(np.sqrt(np.mean((whole.value - rated.value) ** 2)))
     assert points[0].labels < 0.15 * len(rated)
+    with pytest.raises(BadInput, match="at least 1 random subset at each share, got 0"):
+        learning_curve(experiment, mixed, whole, subsets=0)
+
+
+@pytest.mark.slow
+def test_learning_curve_shows_mean_and_deviation_over_random_subsets() -> None:
+    corpus = planted(conversations=60, annotators=3)
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    known = corpus.question, corpus.evidence, corpus.labels, rated
+    experiment = Experiment(*known, tuple(grouped_folds(list(rated.conversation), 3, 0)), 3)
+    whole = experiment.run("m", mixed)
+    first, last = learning_curve(experiment, mixed, whole, shares=(0.25,), subsets=4)
+    drawn = [experiment.thinned(0.25, number) for number in range(4)]
+    assert len({split.train for each in drawn for split in each.splits}) == 12, "every fold of every draw differs"
+    errors = [np.sqrt(np.mean((each.run("m", mixed).value - rated.value) ** 2)) for each in drawn]
+    found = first.estimates["rmse"]
+    assert found.value == pytest.approx(np.mean(errors)) and first.subsets == 4 == first.to_json()["subsets"]
+    sd = np.std(errors, ddof=1)
+    assert (found.low, found.high) == pytest.approx((np.mean(errors) - sd, np.mean(errors) + sd))
+    final = last.estimates["rmse"]
+    assert final.low == final.value == final.high == pytest.approx(np.sqrt(np.mean((whole.value - rated.value) ** 2)))
 
 
 # --- drift, reliability, many annotators ---------------------------------------------------------------------------

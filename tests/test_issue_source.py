@@ -484,7 +484,7 @@ def annotated(project: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatSe
         printed("import", "chats.jsonl", "labels.csv")
         assert "no turn is annotated yet" in refused("validate")
         assert "120 annotated now" in printed("judge", "--source", "issues", "--longest")
-        assert finder.asked == ["turns"] * 40
+        assert finder.asked == ["turn"] * 120
         yield server
 
 
@@ -503,6 +503,23 @@ def test_unrecorded_kinds_are_missing(project: None) -> None:
         found = opened.measure([opened.source("issues")], [Sample(each) for each in opened.store.conversations()])
     present = dict(zip([column.name for column in found.columns], found.present.any(axis=0), strict=True))
     assert present["issue:rude"] and not present["issue:vague"]
+
+
+def test_a_context_in_several_dialogues_is_planned_and_requested_once(
+    project: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dialogue is stored after each of its replies, and each copy of a reply is annotated."""
+    [chat] = dialogues(1, turns=6, rate=0.5)
+    write_rows("chats.jsonl", (replace(chat, id=f"until-{end}", turns=chat.turns[:end]).to_json() for end in (2, 4, 6)))
+    monkeypatch.setattr("accord.project.judging._BATCH_SIZE", 1)
+    finder = Finder()
+    with ChatServer(finder) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        printed("import", "chats.jsonl")
+        plan = accord_json("judge", "--source", "issues", "--all", "--longest", "--plan")
+        assert "6 annotated now" in printed("judge", "--source", "issues", "--all", "--longest")
+    assert finder.asked == ["turn"] * 3
+    assert plan["requests"] == plan["min_requests"] == plan["questions"] == 3 and plan["max_requests"] == 3 * 6
 
 
 def test_odd_dialogues_are_counted(tmp_path: Path, store: Store) -> None:
@@ -640,7 +657,7 @@ def test_scores_name_issues_and_turns_without_annotation(annotated: ChatServer) 
     write_rows("part.jsonl", [row("part", *(f"Line {n} of dialogue 78." for n in range(4)))])
     before = len(annotated.requests)
     said = printed("score", "part.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
-    assert len(annotated.requests) - before == 4  # one for both, one for each, one repeated
+    assert len(annotated.requests) - before == 3  # one for each turn, one repeated
     assert "1 with a warning: assessed in part" in said
     assert read_rows("s.jsonl")[0]["warning"].startswith("assessed in part: 1 of 2 turns have no annotation")
 

@@ -11,12 +11,25 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from accord import Conversation, Document, Turn
+from accord import Conversation, Document, Label, Labels, Question, Scale, Turn
 from accord.edges import UnknownName
-from accord.evidence import BANK, MetricSession, ParsedText, SourceContext, make_source, measure, tokens, turn_metrics
+from accord.evidence import (
+    BANK,
+    MetricSession,
+    ParsedText,
+    SourceContext,
+    Training,
+    make_source,
+    measure,
+    tokens,
+    turn_metrics,
+)
 from accord.formats import read
+from accord.learning import Evaluator, EvaluatorSettings, load_evaluator, make_evaluator
+from accord.live import LiveScorer
+from accord.models import memory_models, run
 from accord.statistics import STATISTICS, Paired
-from accord.values import Rubric, Sample
+from accord.values import Rubric, Sample, Score
 
 GERMAN = "Der Graureiher frisst Fische und Frösche, und er steht dabei am Ufer."
 UNKNOWN = "Con cò ăn cá và ếch ở gần sông, nó là một loài chim chân dài sống ở đây."
@@ -138,3 +151,41 @@ def test_topical_chat_figures_hold_without_spaces(data: Path) -> None:
             )
             spearman = STATISTICS["spearman"](Paired(people, np.arange(len(people)), np.zeros((len(people), 0)), found))
             assert spearman is not None and spearman >= least
+
+
+@pytest.fixture(scope="module")
+def english() -> Evaluator:
+    texts = ["The heron is a bird that eats fish", "It is the best of all the birds that I know", "Herons are old"]
+    return learned_from([f"{text} and {n} of them are there." for n in range(10) for text in texts])
+
+
+def learned_from(replies: list[str]) -> Evaluator:
+    chats = [replace(chat("Tell me.", text), id=f"c{n}") for n, text in enumerate(replies)]
+    samples = tuple(Sample(each, 1) for each in chats)
+    labels = Labels(Label(sample.target, "useful", "ann", 1 + n % 5) for n, sample in enumerate(samples))
+    question = Question(id="useful", text="?", scale=Scale(options=(1, 2, 3, 4, 5)))
+    context = SourceContext(Rubric(name="r", questions=(question,), main="useful"))
+    about = EvaluatorSettings(head="curves")
+    made = make_evaluator("m", about, question, context, ("metrics",), {"metrics": {"names": ["words", "asks"]}})
+    return run(made.fit(Training(samples, labels, question)), memory_models())
+
+
+def test_a_score_in_a_language_without_training_data_has_a_warning(english: Evaluator, tmp_path: Path) -> None:
+    english.save(tmp_path)
+    samples = [Sample(replace(chat("Tell me.", text), id=text), 1) for text in (GERMAN, UNKNOWN, "It is the heron.")]
+    assert english.languages == ("en",)
+    for evaluator in (english, load_evaluator(tmp_path)):
+        german, unknown, plain = run(evaluator.predict(samples), memory_models())
+        assert "language without training data: de (learned from en)" in str(german.warning)
+        assert german.notes["language"] == "de" and german.to_json()["warning"] == german.warning
+        assert "unknown language" in str(unknown.warning) and "without training data" not in str(unknown.warning)
+        assert "language" not in str(plain.warning)
+    live = LiveScorer(english).message("c", "assistant", GERMAN)
+    assert isinstance(live, Score) and "language without training data: de" in str(live.warning)
+
+
+def test_a_language_of_the_training_data_has_no_warning() -> None:
+    evaluator = learned_from([f"{GERMAN} Und das sind {n} von ihnen, die dort sind." for n in range(30)])
+    german, english = (Sample(replace(chat("Sag.", text), id=text), 1) for text in (GERMAN, "It is the heron of all."))
+    scores = run(evaluator.predict([german, english]), memory_models())
+    assert "language" not in str(scores[0].warning) and "data: en (learned from de)" in str(scores[1].warning)

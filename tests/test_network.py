@@ -21,10 +21,12 @@ from accord.learning import (
     blocks,
     chances,
     inputs,
+    latent_answers,
+    log_densities,
     predict,
 )
 from accord.learning.network_grid import Grid, losses, search
-from accord.learning.network_training import Schedule, Sheets, TrainingJob, train
+from accord.learning.network_training import Schedule, Sheets, TrainingJob, early_stops, train
 from accord.testing import planted
 
 SMALL = {"hidden": (6, 5), "finetune": 40, "members": 1, "pooling": 30.0}
@@ -72,6 +74,52 @@ def test_network_matches_the_papers_formula(head: str) -> None:
             for question, expected in enumerate(by_loops(shape, p, x[a, row], a)):
                 assert found[a, row, question, : len(expected)] == pytest.approx(expected, abs=1e-6)
                 assert found[a, row, question, len(expected) :] == pytest.approx(0, abs=1e-6)
+
+
+def test_latent_answer_matches_the_papers_formula() -> None:
+    shape = NetworkShape(3, (4, 5), (4, 2), 2, "ordinal")
+    p, rng = drawn(shape), np.random.default_rng(1)
+    x, answer = rng.normal(size=(2, 6, 3)), rng.integers(2, size=(2, 6, 2))
+    density = np.exp(log_densities(np, shape, p, x, (answer[..., None] == np.arange(4)).astype(float)))
+    steps = latent_answers(shape, [p], x.reshape(12, 3), np.repeat([0, 1], 6)).reshape(2, 6)
+    for a in range(2):
+        for row in range(6):
+            z = x[a, row]
+            for layer in ("W1", "W2"):
+                z = 1 / (1 + np.exp(-np.append(1, z) @ (p[layer]["shared"] + p[layer]["own"][a])))
+            out = np.append(1, z) @ (p["V"]["shared"] + p["V"]["own"][a])
+            assert steps[a, row] == pytest.approx(out[0] + 1.5), "the options of a scale of four are at -1.5, ... 1.5"
+            for question, options in enumerate(shape.options):
+                r, s = out[2 * question], np.exp(out[2 * question + 1])
+                y = answer[a, row, question] - (options - 1) / 2
+                expected = np.exp(-(y - r) / s) / (s * (1 + np.exp(-(y - r) / s)) ** 2)
+                assert density[a, row, question] == pytest.approx(expected, rel=1e-6)
+    everyone = latent_answers(shape, [p], x[0], np.full(6, -1))
+    other = latent_answers(shape, [p], x[0], np.ones(6, dtype=int))
+    assert everyone == pytest.approx((steps[0] + other) / 2)
+
+
+@pytest.mark.slow
+def test_latent_answers_are_tied_to_the_scale(tmp_path: Path) -> None:
+    corpus = planted(conversations=150, annotators=3, share=0.9, noise=0.4)
+    truth = np.array([2.5 + corpus.evidence.values @ corpus.weights + level for level in corpus.levels.values()])
+
+    def errors(answer: str, **network: float) -> tuple[float, float]:
+        settings = {"members": 1, "pooling": 30.0, **network}
+        head = Calibration(corpus.question, "network", network=settings, answer=answer)
+        head.fit(corpus.evidence, corpus.labels)
+        each = [head.predict(corpus.evidence, name) for name in head.annotators]
+        if answer == "latent":
+            Evaluator(corpus.question, (), head, head_name="network").save(tmp_path)
+            assert load_evaluator(tmp_path).head.predict(corpus.evidence, "p2") == each[2]
+            assert "answer:latent" in str(head.signature())
+        values = np.array([[score.value for score in scores] for scores in each])  # type: ignore[union-attr]
+        rmse = float(np.sqrt(np.mean((values - truth) ** 2)))
+        return rmse, 1 - float(np.corrcoef(values.ravel(), truth.ravel())[0, 1])
+
+    tied, loose, options = errors("latent"), errors("latent", unquantized=0.0), errors("option")
+    assert tied[0] < 0.6 * loose[0], "without the second term the scale is arbitrary"
+    assert tied[0] < options[0] and tied[1] < 0.5 * options[1]
 
 
 def test_new_annotator_is_the_mean_of_all_annotators() -> None:
@@ -152,6 +200,68 @@ def test_grid_matches_training_each_cell() -> None:
 
 
 @pytest.mark.slow
+def test_first_stage_of_pretraining_moves_shared_weights_only() -> None:
+    shape, given = sheets(answers())
+    everything = [TrainingJob(np.ones(60, dtype=bool), 0.02, 0.0, 0.0, 1)]
+
+    def own(shared: int) -> float:
+        [network] = train(shape, given, Schedule(4, 0, 16, 0.0, False, shared=shared), everything)
+        return sum(float((weights["own"] ** 2).sum()) for weights in network.values())
+
+    assert own(4) == 0 < own(3) < own(0)
+    nobody = replace(given, annotator=np.arange(60) // 20 + 3)  # blocks without weights of their own
+    [first] = train(shape, given, Schedule(4, 0, None, 0.0, False, shared=4), everything)
+    [then] = train(shape, nobody, Schedule(4, 0, None, 0.0, False), everything)
+    for layer in first:
+        assert first[layer]["shared"] == pytest.approx(then[layer]["shared"], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_early_stopping_takes_the_epochs_with_the_least_held_out_loss() -> None:
+    shape, given = sheets(answers())
+    fold, terms = np.arange(60) % 3, Schedule(4, 5, 16, 0.0, False)
+    jobs = [TrainingJob(fold != each, 0.5, 0.0, 0.0, 3) for each in range(3)]
+
+    def held_out(pretrain: int, finetune: int) -> float:
+        nets = train(shape, given, replace(terms, pretrain=pretrain, finetune=finetune), jobs)
+        total = 0.0
+        for each, network in enumerate(nets):
+            rows = fold == each
+            main = predict(shape, [network], given.values[rows], given.annotator[rows])
+            total -= np.log(main[np.arange(rows.sum()), given.answers[rows, 0]]).sum()
+        return total
+
+    pretrain, finetune = early_stops(shape, given, terms, jobs)
+    losses = [held_out(pretrain, epochs) for epochs in range(1, 6)]
+    assert finetune == int(np.argmin(losses)) + 1
+    alone = replace(given, answers=given.answers[:, :1])
+    one = replace(shape, options=(4,), head="softmax")
+    nets = [
+        [float(-np.log(predict(one, [net], given.values[fold == k], given.annotator[fold == k])[
+            np.arange(20), given.answers[fold == k, 0]]).sum())
+         for k, net in enumerate(train(one, alone, replace(terms, pretrain=epochs, finetune=0), jobs))]
+        for epochs in range(1, 5)
+    ]  # fmt: skip
+    assert early_stops(one, alone, terms, jobs)[0] == int(np.argmin(np.sum(nets, axis=1))) + 1
+    assert early_stops(shape, given, replace(terms, pretrain=0), jobs)[0] == 0
+
+
+@pytest.mark.slow
+def test_early_stopping_and_stages_are_settings() -> None:
+    corpus = planted(conversations=60, annotators=3, noise=0.3)
+    settings = {"like": "paper", "hidden": (6, 5), "rate": 0.05, "pretrain": 12, "finetune": 15, "pretrain_shared": 6}
+    head = Calibration(corpus.question, "network", network={**settings, "early_stopping": True})
+    found = head.fit(corpus.evidence, corpus.labels).describe()["network"]
+    assert 1 <= found["pretrain"] <= 12 and 1 <= found["finetune"] <= 15
+    assert (found["pretrain"], found["finetune"]) != (12, 15), "this rate overfits"
+    repeated = {**settings, **{name: found[name] for name in ("pretrain", "finetune", "pretrain_shared")}}
+    again = Calibration(corpus.question, "network", network=repeated).fit(corpus.evidence, corpus.labels)
+    assert [s.probabilities for s in again.predict(corpus.evidence, "p1")] == [  # type: ignore[union-attr]
+        s.probabilities for s in head.predict(corpus.evidence, "p1")  # type: ignore[union-attr]
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
 def test_network_recovers_planted_habits_and_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = planted(conversations=150, annotators=4, share=0.9, noise=0.3)
     evaluator = Calibration(corpus.question, answer_model="network", network=SMALL).fit(corpus.evidence, corpus.labels)
@@ -196,6 +306,14 @@ def test_invalid_network_settings_are_rejected() -> None:
         {"like": "paper", "search": True},
         {"finetune": "x"},
         {"pretrain": 0, "finetune": 0},
+        {"pretrain_shared": 1},
+        {"pretrain": 5, "pretrain_shared": 1.5},
+        {"early_stopping": 1},
+        {"like": "paper", "search": 2, "early_stopping": True},
+        {"unquantized": -0.1},
+        {"unquantized": True},
+        {"unquantized": "little"},
+        {"unquantized": 0.1, "head": "softmax"},
     ):
         with pytest.raises(BadInput):
             Calibration(corpus.question, network=wrong)

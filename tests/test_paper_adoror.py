@@ -17,6 +17,7 @@ from scipy import stats
 from synthetic_corpus import rated_chats
 
 from accord import Conversation, Label, Labels, Question, Scale, Target, Turn
+from accord import open as open_project
 from accord.edges import UnknownName
 from accord.evidence import Training
 from accord.methods import TowerSettings, by_cost, examples_of, random_nodes, rivals
@@ -227,15 +228,16 @@ def project_file(url: str, budget: str = "") -> str:
 
 
 def run_on_project(*names: str, repeats: int = 1) -> dict[str, Any]:
-    given = StudyInput(project=Path("accord.yaml"), repeats=repeats)
-    return {result.part.name: result for result in run_parts(open_paper("adoror").parts, given, names)}
+    with open_project() as opened:
+        given = StudyInput(project=opened, repeats=repeats)
+        return {result.part.name: result for result in run_parts(open_paper("adoror").parts, given, names)}
 
 
 @pytest.mark.slow
 def test_project_needs_a_budget_before_any_request(project: ChatServer) -> None:
     found = run_on_project("table-1-systems")["table-1-systems"]
     assert found.status == "skipped" and re.search(
-        r"sends about \d+ requests.*allows 0.*budget: {requests: \d+}", found.reason
+        r"sends about \d+ requests.*has 0 left.*budget: {requests: \d+}", found.reason
     )
     assert not project.requests
 

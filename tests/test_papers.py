@@ -3,12 +3,18 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import accord, accord_json
 from small_sample import sources
 
+from accord import Conversation, Label, Labels, Turn
 from accord.edges import UnknownName
+from accord.embedded import open_sentence_embedder
+from accord.evidence import Column, EvidenceTable
 from accord.papers import PAPERS, Part, PartTable, StudyInput, open_paper, run_parts
+from accord.papers.ciu import combined, parts, rated, single
+from accord.values import Sample, Target
 
 DATA = os.environ.get("ACCORD_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
@@ -94,6 +100,88 @@ def test_a_folder_with_other_files_is_kept(tmp_path, monkeypatch):
 def test_wrong_input_is_refused(given, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert said in accord("paper", *given, code=1)
+
+
+# --- CIU --------------------------------------------------------------------------------------------------------------
+
+
+@needs_data
+def test_single_metrics_of_topical_usr_are_those_measured_before():
+    wanted = {"ciu": (0.467, 0.796), "ciu-paper": (0.438, 0.749), "ciu-unsupported": (0.521, 0.781)}
+    names = [*wanted, *single.ABLATIONS.values()]
+    data = rated.load(Path(DATA) / "topical_usr", names, single.RENAMED)["with-document"]
+    rows = {row["system"]: row for row in single.standalone({"with-document": data}, draws=20)}
+    for name, (overall, knowledge) in wanted.items():
+        assert rows[name]["spearman_overall"] == pytest.approx(overall, abs=0.005)
+        assert rows[name]["spearman_uses_knowledge"] == pytest.approx(knowledge, abs=0.005)
+    assert rows["ciu-paper"]["spearman_overall_published"] == 0.415 and rows["ciu"]["n"] == 312
+    assert {name: rows[name]["spearman_overall"] for name in single.ABLATIONS}.keys() == single.ABLATIONS.keys()
+    assert rows["ciu-paper-no-pos"]["spearman_overall"] > rows["ciu-paper"]["spearman_overall"]
+    assert 0.7 < single.one_annotator(data)["spearman_overall"] < 0.85
+
+
+def test_a_metric_without_its_model_is_a_row_with_the_reason(monkeypatch):
+    chats = [
+        Conversation(f"c{n}", (Turn("user", "What?"), Turn("assistant", f"word {n} " * (n + 1)))) for n in range(12)
+    ]
+    samples, question = [Sample(chat, 1) for chat in chats], "Overall"
+    monkeypatch.setenv("ACCORD_MODELS", "no-such-folder")
+    monkeypatch.setattr(rated, "missing_metric", rated.missing_metric.__wrapped__)
+    open_sentence_embedder.cache_clear()
+    evidence, missing = rated.measured(samples, ["words", "bertscore-f1", "ruber", "ciu"], {})
+    assert missing.keys() == {"bertscore-f1", "ruber"} and "accord models pull minilm-l6" in missing["bertscore-f1"]
+    labels = Labels(Label(sample.target, question, who, n % 5 + 1) for n, sample in enumerate(samples) for who in "ab")
+    people = {question: np.array([n % 5 + 1.0 for n in range(12)])}
+    context = np.array([chat.id for chat in chats], dtype=object)
+    data = rated.Rated("own", evidence, labels, people, context, {"spearman": question}, missing)
+    rows = {row["system"]: row for row in single.standalone({"rated": data}, draws=20)}
+    assert rows["words"]["n"] == 12 and "spearman" in rows["words"]
+    assert rows["bertscore-f1"]["missing"] == missing["bertscore-f1"] and "spearman" not in rows["ruber"]
+    assert rows["ciu"]["missing"] == "fewer than 10 values: nothing to measure", "no conversation has a document"
+    assert single.one_annotator(data)["spearman"] == pytest.approx(1)
+
+
+def test_a_strategy_keeps_the_metric_that_orders_the_ratings():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=80)
+    values = np.column_stack([rng.normal(size=80), truth + 0.1 * rng.normal(size=80), rng.normal(size=80)])
+    targets = tuple(Target(f"c{n}") for n in range(80))
+    columns = tuple(Column(name, name) for name in ("noise", "signal", "other"))
+    evidence = EvidenceTable(targets, columns, values, np.ones(values.shape, dtype=bool))
+    context = np.array([f"c{n // 2}" for n in range(80)], dtype=object)
+    data = rated.Rated("own", evidence, Labels([]), {"q": truth}, context, {"spearman": "q"})
+    assert combined.splits_of(data) == combined.SPLITS
+    rows = combined.select(data, 1, ("grouped",), ("univariate", "forward-1", "recursive-2"))
+    for row in rows:
+        assert row["kept"]["signal"] == 1 and row["spearman"] > 0.9
+    ratio = {row["metric"]: row["ratio"] for row in combined.ratios(rows)}
+    assert ratio["signal"] == 1 and ratio["noise"] < 1 and "ratio_published" not in combined.ratios(rows)[0]
+
+
+def test_ciu_of_a_project_compares_its_metrics_and_states_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("accord.yaml").write_text("metrics: [lexical, {ciu: {frequency: false}}]\n", encoding="utf-8")
+    accord("import", *map(str, sources()))
+    monkeypatch.setattr(parts, "METRICS", ("bleu", "ciu-paper"))
+    given = ["paper", "ciu", "--project", "accord.yaml", "--repeats", "1", "--only", "table-1,ratios,ours,gate"]
+    found = {part["part"]: part for part in accord_json(*given)["parts"]}
+    assert {part["status"] for name, part in found.items() if name in {"table-1", "ratios"}} == {"partial"}
+    single_rows = {(row["question"], row["system"]): row for row in found["table-1"]["rows"]}
+    assert {"Q0", "Q8"} <= {question for question, _ in single_rows}
+    assert {"turns", "ciu", "ciu-no-freq", "bleu", "one annotator"} <= {system for _, system in single_rows}
+    assert "ciu@frequency=false" in {row["metric"] for row in found["ratios"]["rows"]}
+    assert {row["system"] for row in found["ours"]["rows"]} == {"mixture", "ridge"}
+    assert found["gate"]["status"] == "skipped" and "no likelihood model" in found["gate"]["reason"]
+
+
+@needs_data
+def test_the_gate_is_skipped_without_its_model(monkeypatch, tmp_path):
+    monkeypatch.setenv("ACCORD_MODELS", str(tmp_path))
+    [result] = run_parts(open_paper("ciu").parts, StudyInput(Path(DATA)), ["gate"])
+    assert result.status == "skipped" and "accord models pull smollm2-135m" in result.reason
+
+
+# --- LLM-RUBRIC -------------------------------------------------------------------------------------------------------
 
 
 @needs_data

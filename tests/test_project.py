@@ -74,7 +74,7 @@ def test_imports_point_down_only() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-OPTIONAL = {"embedded", "finetune"}
+OPTIONAL = {"embedded", "finetune", "papers"}
 """Optional packages, which the rest of Accord imports inside functions, or in a module that is loaded on demand."""
 ON_DEMAND = {"finetuning.py"}
 

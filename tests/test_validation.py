@@ -16,6 +16,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
 from accord.edges import BadInput, UnknownName
+from accord.papers import StudyInput, open_paper, run_parts
 from accord.project import Config, Project
 from accord.report import QuotedPart, quoted_parts, write_issues_page
 from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
@@ -158,8 +159,42 @@ def test_issues_are_shown_after_the_first_rating(tmp_path: Path) -> None:
         studies.close()
 
 
-def submitted(assignment: str, question: str, value: int, id: str = "a" * 20, **more: str) -> SubmittedAnswer:
-    return SubmittedAnswer(assignment=assignment, id=id, question=question, value=value, **more)  # type: ignore[arg-type]
+def test_annotators_mark_issues_and_table_2_counts_them(tmp_path: Path) -> None:
+    with project(tmp_path) as opened:
+        studies = Studies(opened.store)
+        with pytest.raises(BadInput, match="7 dialogues; allowed: 1 to 6"):
+            open_validation(opened, "analysis", studies, turns=7)
+        look = open_validation(opened, "analysis", studies, per_turn=2)
+        assert len(studies.items("analysis")) == 6 and look.taxonomy is not None and "Relevance" in look.taxonomy.names
+        for person, kinds in (("ann", ("Coherence", "Relevance")), ("bob", ("Coherence",))):
+            for place in range(4):
+                one = look.take(person)
+                assert one is not None
+                id = f"{person}-{place}".ljust(16, "-")
+                for kind in kinds if place < 2 else ():
+                    look.answer(person, submitted(one.id, f"issue:{kind}", 1, f"{id}{kind}", turn=1))
+                look.answer(person, submitted(one.id, "analysis:read", int(place != 3), id))
+                look.finish(person, one.id)
+        withdrawn = studies.answers("analysis", question="issue:Relevance")[0]
+        own = {each.item.target.conversation: each for each in studies.assignments_of("analysis", "ann")}
+        first = own[withdrawn.target.conversation]
+        look.answer("ann", SubmittedAnswer.from_json({
+            "assignment": first.id, "id": "w" * 20, "question": "issue:Relevance", "value": None, "turn": 1,
+            "replaces": withdrawn.answer,
+        }))  # fmt: skip
+        found = load_outcome(opened, "analysis", studies).to_json()
+        by_kind = {row["type"]: (row["replies"], row["share"]["value"]) for row in found["types"]}
+        assert (found["planned"], found["annotators"], found["replies"]) == (6, 2, 6), "a dialogue not read is left out"
+        assert by_kind["None"] == (2, pytest.approx(2 / 6)) and by_kind["Coherence"] == (4, pytest.approx(4 / 6))
+        assert by_kind["Relevance"] == (1, pytest.approx(1 / 6)) and by_kind["Other"] == (0, 0.0)
+        share = found["types"][1]["share"]
+        assert share["low"] <= share["value"] <= share["high"]
+        assert {label.question for label in opened.store.labels()} >= {"issue:Coherence", "analysis:read"}
+        studies.close()
+
+
+def submitted(assignment: str, question: str, value: int, id: str = "a" * 20, **more: Any) -> SubmittedAnswer:
+    return SubmittedAnswer(assignment=assignment, id=id, question=question, value=value, **more)
 
 
 HOSTILE = "<script>alert(1)</script>"
@@ -392,3 +427,31 @@ def test_intervals_resample_dialogues() -> None:
     }
     q, r = answer_tables(given, ["q", "r"], targets)
     assert q.targets == r.targets == (targets[1],) and q.answers.tolist() == [[2.0]] and r.answers.tolist() == [[3.0]]
+
+
+def test_study_of_the_paper_reads_issues_and_answers_of_a_project(tmp_path: Path) -> None:
+    with project(tmp_path) as opened:
+        parts = open_paper("soda-eval").parts
+        given = StudyInput(project=opened)
+        [early] = run_parts(parts, given, ["table-13"])
+        assert early.status == "skipped" and "accord validate detection" in early.reason
+        studies = Studies(opened.store)
+        for flow, answers in {"detection": {"validation:detection": 2},
+                              "overall": {"validation:initial": 4, "validation:revised": 3}}.items():  # fmt: skip
+            session = open_validation(opened, flow, studies, per_turn=2)
+            for name in ("ann", "bob"):
+                while (one := session.take(name)) is not None:
+                    for question, value in answers.items():
+                        value -= len(one.id) % 2 if question == "validation:initial" else 0
+                        id = f"{name}-{question[-6:]}-{one.id}"[:60]
+                        session.answer(name, submitted(one.id, question, value, id))
+                        one = session.finish(name, one.id)
+        studies.close()
+        found = {each.part.name: each for each in run_parts(parts, given, ["figures", "table-4", "table-13"])}
+        assert {each.status for each in found.values()} == {"works"}
+        shares = {row["kind"]: row["share"] for row in found["figures"].table.rows}  # type: ignore[union-attr]
+        assert shares["no issue"] == 0.5 and shares["Commonsense"] == shares["Engagement"] == 0.5
+        assert len(found["figures"].table.charts) >= 4  # type: ignore[union-attr]
+        valid = {row["kind"]: row["majority"] for row in found["table-13"].table.rows}  # type: ignore[union-attr]
+        assert valid["Commonsense"] == 1.0
+        assert [row["stage"] for row in found["table-4"].table.rows] == ["initial", "revised"]  # type: ignore[union-attr]

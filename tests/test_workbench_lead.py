@@ -593,7 +593,7 @@ def test_lead_fits_and_promotes_while_annotators_see_nothing(
             said = ann.get(path + ending)
             assert ann.status == 403 and "the role lead" in said and "bob" not in said, path
     form = token(ann.get("/rate/look"))
-    for path in ("/lead/fit", "/lead/promote", "/lead/look/norm", "/lead/look/adjudicate"):
+    for path in ("/lead/fit", "/lead/score", "/lead/promote", "/lead/look/norm", "/lead/look/adjudicate"):
         assert ann.post(path, form=form)[0] == 403, path
     assert lee.get("/lead/nothing") and lee.status == 404
     assert max(item.round for item in look.studies.items("look")) == 1

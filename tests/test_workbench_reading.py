@@ -25,7 +25,7 @@ from accord.scoring import score
 from accord.store import scores_of_conversation
 from accord.studies.citations import CitationFinder, excerpts
 from accord.studies.predicted_ratings import PredictionService, predict_conversation
-from accord.values import Annotation, Document, Issue, IssueAnnotation, Sample, Target
+from accord.values import Annotation, Document, Issue, IssueAnnotation, Rubric, Sample, Target
 from accord.web.context import conversation_address
 from accord.web.pages.conversation import back_address
 from accord.web.pages.conversation_details import load_details
@@ -35,9 +35,6 @@ def read(browser: Browser, address: str) -> dict[str, Any]:
     """Return a conversation's data after its predictions are computed."""
     until(lambda: json.loads(browser.get(address))["predictions"]["state"] != "waiting")
     return dict(json.loads(browser.get(address)))
-
-
-# --- page --------------------------------------------------------------------------------------------------
 
 
 # --- page --------------------------------------------------------------------------------------------------
@@ -53,29 +50,70 @@ def test_the_page_and_its_data_tell_everything_that_is_known(
     data = read(browser, f"{conversation_address(RICH)}.json")
     page = html.unescape(browser.get(conversation_address(RICH, 4, "/board/list?question=Q0")))
     [known] = run(evaluator.predict([Sample(rich())]), opened.stored_models)
-    assert data["predictions"]["scores"]["conversation"]["value"] == known.value
-    people = data["predictions"]["people"]["conversation"]
+    whole, reply = data["whole"], data["turns"][4]
+    main = whole["questions"][0]
+    assert (main["question"], main["text"], main["is_main"]) == ("Q0", "How good is it?", True)
+    assert main["prediction"]["value"] == known.value
+    people = main["predicted_ratings"]
     assert set(people) == {"ann", "bob", "cy"}
     for name, row in people.items():
         [own] = run(evaluator.predict([Sample(rich())], name), opened.stored_models)
         assert row["value"] == own.value and row["distribution"] == own.distribution
-    whole, reply = data["whole"], data["turns"][4]
-    by = {each["person"]: each for each in whole["answers"]}
+    by = {each["person"]: each for each in main["ratings"]}
     assert (by["ann"]["value"], [each["value"] for each in by["ann"]["history"]]) == (2, [1])
-    assert by["bob"]["history"] == [] and whole["scores"][0]["run"] == kept.run
+    assert by["bob"]["history"] == [] and main["mean"] == 3 and whole["scores"][0]["run"] == kept.run
     assert [each["by"] for each in reply["marks"]] == ["bob"], "a mark that was taken back is gone"
     assert [each["quote"] for each in reply["issues"][0]["issues"]][0] in REPLY
     assert reply["documents"] == [{"number": 1, "is_cited": True, "spans": [[17, 59]]}]
     assert POLICY[17:59] == "can be returned within 45 days of delivery"
-    assert {each["question"]: each["expected"] for each in reply["judged"]} == pytest.approx({"Q0": 3, "Q1": 3})
+    judged = {each["question"]: each["judge"][0]["expected"] for each in reply["questions"]}
+    assert judged == pytest.approx({"Q0": 3, "Q1": 3})
     assert data["predictions"]["metrics"]["4"]["citation-rate"] == 1
     for said in (
         "Tool call: find_article", "on reflection", "too curt", "One claim is wrong.", "(not in the turn)",
-        "cited, repeated", "Predicted ratings", "judge-1, logprobs", "desk-2", "band ",
+        "cited, repeated", "Predicted ratings", "Actual ratings", "<dt>Judge</dt>", "judge-1, logprobs", "(mean 3)",
+        "2 comments, 1 correction", "desk-2", "band ",
         'href="/board/list?question=Q0"', 'class="turn rated reply" id="t4"', "latency",
     ):  # fmt: skip
         assert said in page, said
     assert "Synthetic conversation" not in page and not strange(page)
+
+
+def test_rows_are_grouped_by_question_and_only_the_main_one_is_unfolded(
+    tmp_path: Path, workbench: StartWorkbench
+) -> None:
+    people, ids = ["Ana", "Ben", "Cleo", "Dov", "Elif"], [f"Q{n}" for n in range(15)]
+    asked = [
+        {"id": id, "text": f"Question <{n}>?", "scale": {"kind": "ordinal", "options": [1, 2, 3, 4, 5]}}
+        for n, id in enumerate(ids)
+    ]
+    rubric = Rubric.model_validate({"name": "many", "main": "Q3", "questions": asked})
+    target = Target("gpt-9-1")
+    ratings = [
+        Annotation(target, id, name, "person", 1 + (n + place) % 5, answer=f"{id}-{name}-1".ljust(16, "-"),
+                   comment="too short" if (id, name) == ("Q5", "Ben") else "")
+        for n, id in enumerate(ids) for place, name in enumerate(people)
+    ]  # fmt: skip
+    changed = Annotation(target, "Q5", "Ana", "person", 5, answer="changed".ljust(16, "-"), replaces=ratings[25].answer)
+    alone = {"conversation": "gpt-9-1", "turn": None, "key": "k", "question": "tone", "judge": "j", "mode": "recorded",
+             "outside": 0.0, "probabilities": json.dumps({"1": 1.0}), "made_from": json.dumps({"a": 1})}  # fmt: skip
+    opened = project(tmp_path)
+    opened.rubric = rubric
+    opened.store.add_annotations([*ratings, changed])
+    opened.store.add_answers([alone])
+    browser = workbench(opened=opened).browser()
+    data = read(browser, "/conversation/gpt-9-1.json")
+    questions = data["whole"]["questions"]
+    assert [row["question"] for row in questions] == ["Q3", *(id for id in ids if id != "Q3"), "tone"]
+    assert all(len(row["ratings"]) == 5 for row in questions[:-1]) and questions[0]["mean"] == 3
+    page = browser.get("/conversation/gpt-9-1")
+    assert page.count("<dt>Actual ratings</dt>") == 15, "one list of ratings for each question"
+    assert page.count('<details class="part question">') == 14 and page.count("<h3 dir=") == 1
+    [main] = re.findall(r"<section class=\"part\">.*?</section>", page, re.DOTALL)
+    text = " ".join(re.sub("<[^>]+>", "", main).split())
+    assert text == "Q3 Question &lt;3&gt;? Actual ratings Ana 4 · Ben 5 · Cleo 1 · Dov 2 · Elif 3 (mean 3)"
+    assert "too short" in page and "1 comment, 1 correction" in page and "earlier: 1" in page
+    assert "Judge, other questions: 1" in page
 
 
 def test_training_data_is_marked_in_the_transcript_and_the_list(
@@ -88,7 +126,7 @@ def test_training_data_is_marked_in_the_transcript_and_the_list(
     browser = workbench(opened=opened).browser()
 
     def is_marked(name: str) -> bool:
-        [row] = read(browser, f"/conversation/{name}.json")["predictions"]["scores"].values()
+        row = read(browser, f"/conversation/{name}.json")["whole"]["questions"][0]["prediction"]
         page = browser.get(f"/conversation/{name}")
         mark = "<b>Training data:</b> calibration learned from this conversation, so its scores of it look better"
         assert (mark in page) == row["in_training"]
@@ -101,6 +139,7 @@ def test_training_data_is_marked_in_the_transcript_and_the_list(
     assert {row["conversation"]: row["in_training"] for row in rows} == {"chat-00": True, "fresh": False}
     for cells in browser.get("/board/list?training=with").split("<tr>")[2:]:
         assert (">training data<" in cells) == ("chat-00" in cells)
+    assert ">training data<" not in browser.get("/board/list?answers=given"), "ratings of people are no scores"
 
 
 def test_synthetic_conversation_is_marked(

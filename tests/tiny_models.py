@@ -100,6 +100,46 @@ LM_TEMPLATE = (
 LAYERS, HEADS = 2, 4
 
 
+def write_tiny_t5(
+    folder: str | Path, texts: Iterable[str], *, vocabulary: int = 500, width: int = 48, seed: int = 0
+) -> Path:
+    """Write a T5 model with random weights; like T5's, its vocabulary has no braces and ends each text with `</s>`.
+
+    Raises:
+        MissingExtra: `accord[finetune]` is not installed.
+    """
+    try:
+        import torch
+        from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+    except ImportError:
+        raise MissingExtra("writing a Hugging Face folder", "finetune") from None
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    from accord.embedded.huggingface import quiet_transformers
+
+    spelling = Tokenizer(models.Unigram())
+    spelling.pre_tokenizer, spelling.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    learned = trainers.UnigramTrainer(
+        vocab_size=vocabulary, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>",
+        initial_alphabet=["«", "»"], show_progress=False,
+    )  # fmt: skip
+    spelling.train_from_iterator((text.replace("{", " ").replace("}", " ") for text in texts), learned)
+    spelling.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=spelling, eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
+    )
+    shape = T5Config(
+        vocab_size=len(tokenizer), d_model=width, d_kv=width // HEADS, d_ff=2 * width, num_layers=LAYERS,
+        num_heads=HEADS, decoder_start_token_id=0, pad_token_id=0, eos_token_id=1, dropout_rate=0.0,
+        feed_forward_proj="gated-gelu",
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]), quiet_transformers():
+        torch.manual_seed(seed)
+        T5ForConditionalGeneration(shape).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return Path(folder)
+
+
 def write_tiny_lm(
     folder: str | Path,
     texts: Iterable[str],

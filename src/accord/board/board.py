@@ -46,10 +46,12 @@ PAGE = 50
 """Number of texts on a page of a list."""
 CACHE_SIZE = 16
 """Number of cached results."""
-NEXT = (
-    "No scores yet. Score a file: accord score chats.jsonl --out scores.jsonl; or score live: accord serve. To add a "
-    "folder of score parts: accord board repair FOLDER"
-)
+NEXT = {
+    "Score a file": "accord score chats.jsonl --out scores.jsonl",
+    "Score live": "accord serve",
+    "Add a folder of score parts": "accord board repair FOLDER",
+}
+"""Commands that make the first scores."""
 
 
 @dataclass(frozen=True)

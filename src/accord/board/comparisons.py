@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MIN_SHARED_INPUTS = 10
 """Minimum number of common inputs for a paired comparison of two groups."""
+MAX_QUESTION_TEXTS = 100_000
+"""Maximum number of texts, drawn at random, that are compared on other questions."""
 COMPARED: tuple[Dimension, ...] = ("system", "version")
 """Dimensions that are compared by default, the first with two values."""
 
@@ -109,6 +111,7 @@ def question_differences(
     if not others or found.difference.value is None:
         return []
     sides = texts.filter(pl.any_horizontal(_is_group(found.by, name) for name in (found.first, found.second)))
+    sides = sides.sample(min(MAX_QUESTION_TEXTS, len(sides)), seed=0)
     keys = ["conversation", "turn"]
     names = sides.select(keys).lazy()
     rows, _ = reader.mart.read(
@@ -202,7 +205,7 @@ def _numbers(rows: pl.DataFrame, name: str) -> NDArray[np.float64]:
 
 
 def _tested(
-    sides: Sequence[tuple[float, NDArray[np.float64], NDArray[np.generic]]],
+    sides: Sequence[tuple[float, NDArray[np.float64], NDArray[np.integer[Any]]]],
 ) -> tuple[Estimate, float | None]:
     """Return the signed sum of means with its t interval over clusters, and the p of 0.
 
@@ -212,10 +215,10 @@ def _tested(
         return Estimate(None), None
     total, parts = 0.0, []
     for sign, value, cluster in sides:
-        names, place = np.unique(cluster, return_inverse=True)
-        adds = np.bincount(place, value - value.mean(), len(names)) / len(value)
+        present = np.flatnonzero(np.bincount(cluster))
+        adds = np.bincount(cluster, value - value.mean())[present] / len(value)
         total += sign * float(value.mean())
-        parts.append(CenteredPart(sign * adds, names.astype(str)))
+        parts.append(CenteredPart(sign * adds, present.astype(str)))
     half = reach(parts) if all(len(part.adds) >= MIN_CLUSTERS for part in parts) else 0.0
     if half <= 1e-12:
         return Estimate(total), None

@@ -1,4 +1,4 @@
-"""Hugging Face folders of causal language models, opened offline with weights as safetensors."""
+"""Hugging Face folders of causal and encoder-decoder language models, opened offline with weights as safetensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from inspect import signature
 from pathlib import Path
 from threading import Lock
@@ -29,6 +29,8 @@ SHOWN_WEIGHTS = 3
 """Number of missing weights that an error lists."""
 BETWEEN = "\n\n"
 """Separator of messages for a tokenizer without a chat template."""
+BRACES, OTHER_BRACES = "{}", "«»"
+"""Braces of JSON, and what a model writes instead whose vocabulary has none, such as T5's."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class OpenedModel:
     """A model with its tokenizer.
 
     Attributes:
-        model: A `transformers` causal language model, in evaluation mode.
+        model: A causal or encoder-decoder model of `transformers`, in evaluation mode.
         tokenizer: Its tokenizer.
         ends: Tokens that end an answer.
         context: Maximum tokens of prompt and answer together.
@@ -58,6 +60,28 @@ class OpenedModel:
             raise ModelError("the model has no token that ends an answer: set eos_token in its tokenizer_config.json")
         token = self.tokenizer.eos_token_id
         return min(self.ends) if token is None else int(token)
+
+    @property
+    def has_encoder(self) -> bool:
+        """True for an encoder-decoder model, which reads the prompt apart from the answer."""
+        return bool(self.model.config.is_encoder_decoder)
+
+    @cached_property
+    def _spelling(self) -> dict[int, str]:
+        """Replacements of braces, as for `str.translate`."""
+        tokens = self.tokenizer(BRACES, add_special_tokens=False).input_ids
+        written = self.tokenizer.decode(tokens, skip_special_tokens=True)
+        is_written = all(brace in written for brace in BRACES)
+        return {} if is_written else dict(zip(map(ord, BRACES), OTHER_BRACES, strict=True))
+
+    def answer_tokens(self, text: str) -> list[int]:
+        """Return the tokens of an answer, with the one that ends it."""
+        return [*self.tokenizer(text.translate(self._spelling), add_special_tokens=False).input_ids, self.end]
+
+    def answer_text(self, tokens: Sequence[int]) -> str:
+        """Return the text of an answer's tokens."""
+        text = str(self.tokenizer.decode(tokens, skip_special_tokens=True))
+        return text.translate(str.maketrans(OTHER_BRACES, BRACES)) if self._spelling else text
 
     @property
     def vocabulary(self) -> int:
@@ -120,11 +144,11 @@ def open_folder(folder: Path) -> OpenedModel:
 def _open(folder: Path) -> OpenedModel:
     """Open a folder; transformers' own exceptions pass."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoTokenizer
 
     local = {"local_files_only": True, "trust_remote_code": False}
     tokenizer = AutoTokenizer.from_pretrained(folder, **local)
-    model, loading = AutoModelForCausalLM.from_pretrained(
+    model, loading = _model_class(AutoConfig.from_pretrained(folder, **local)).from_pretrained(
         folder, dtype="auto", use_safetensors=True, output_loading_info=True, **local
     )
     absent = sorted({*map(str, loading["missing_keys"]), *(str(key[0]) for key in loading["mismatched_keys"])})
@@ -140,6 +164,13 @@ def _open(folder: Path) -> OpenedModel:
         model = model.float()  # CPUs are slow in float16
     context = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or IN_PROCESS_CONTEXT)
     return OpenedModel(model.eval(), tokenizer, _ends(model, tokenizer), min(context, IN_PROCESS_CONTEXT))
+
+
+def _model_class(config: Any) -> Any:
+    """Return the class of transformers that opens a configuration."""
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
 
 
 @contextmanager
@@ -223,7 +254,7 @@ class HfChat(ChatModel):
             raise CallFailed("rejected", f"the tokenizer writes token {max(tokens)}, but the model has only {size:,}")
         with _one_at_a_time:
             written, first = write(self._opened, tokens, prompt.max_tokens, prompt.temperature, prompt.repeat)
-        text = tokenizer.decode(written, skip_special_tokens=True)
+        text = self._opened.answer_text(written)
         tokens_shown = _likeliest(tokenizer, first, prompt.top_logprobs) if prompt.top_logprobs else None
         return Reply(text, self.name, tokens_shown, Usage(len(tokens), max(len(written), 1)))
 
@@ -242,11 +273,11 @@ def write(
     first: Floats | None = None
     known: Any = None
     cache_name = _cache_name(opened.model)
-    last: Sequence[int] = prompt
     with torch.inference_mode():
+        input_name, last, fixed = _first_input(opened, prompt)
         while len(written) < most:
             read = torch.tensor([list(last)], device=opened.model.device)
-            out = opened.model(input_ids=read, use_cache=True, **{cache_name: known})
+            out = opened.model(**{input_name: read, cache_name: known}, **fixed, use_cache=True)
             mass: Floats = torch.log_softmax(out.logits[0, -1].float(), dim=-1).cpu().numpy()
             first = mass if first is None else first
             token, known = draw_token(mass, temperature, random), out[cache_name]
@@ -256,6 +287,22 @@ def write(
             last = [token]
     assert first is not None
     return written, first
+
+
+def _first_input(opened: OpenedModel, prompt: Sequence[int]) -> tuple[str, Sequence[int], dict[str, Any]]:
+    """Return the name of the written tokens' argument, the first tokens, and the arguments of every step."""
+    import torch
+
+    if not opened.has_encoder:
+        return "input_ids", prompt, {}
+    read = torch.tensor([encoder_input(opened, prompt)], device=opened.model.device)
+    encoded = opened.model.get_encoder()(input_ids=read, return_dict=True)
+    return "decoder_input_ids", [opened.model.config.decoder_start_token_id], {"encoder_outputs": encoded}
+
+
+def encoder_input(opened: OpenedModel, prompt: Sequence[int]) -> list[int]:
+    """Return a prompt as an encoder reads it, with the token that ends a text."""
+    return [*prompt, opened.end]
 
 
 def _cache_name(model: Any) -> str:
@@ -387,13 +434,13 @@ def _size_fault(folder: Path) -> str | None:
     """Return a message if config.json describes far more weights than the folder has; quantized folders pass."""
     import torch
     from safetensors import safe_open
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if getattr(config, "quantization_config", None) is not None:
         return None
     with torch.device("meta"):
-        needed = sum(tensor.numel() for tensor in AutoModelForCausalLM.from_config(config).parameters())
+        needed = sum(tensor.numel() for tensor in _model_class(config).from_config(config).parameters())
     present = 0
     for path in folder.glob("*.safetensors"):
         with safe_open(path, "numpy") as file:

@@ -12,8 +12,8 @@ from .bank.words import pieces as pieces, stems as stems, STOP_WORDS as STOP_WOR
 from .bank.words import word_count as word_count
 from .likelihood import LIKELIHOOD as LIKELIHOOD, Likelihoods as Likelihoods, measure_likelihoods as measure_likelihoods
 from .likelihood import passages_of as passages_of
-from .metric_source import GROUPS as GROUPS, measure as measure, metric_name as metric_name
-from .metric_source import metric_names as metric_names, Metrics as Metrics
+from .metric_source import GROUPS as GROUPS, languages_of as languages_of, measure as measure
+from .metric_source import metric_name as metric_name, metric_names as metric_names, Metrics as Metrics
 from .metric_source import SentenceEmbeddings as SentenceEmbeddings, signature_of as signature_of
 from .rating_rows import connected as connected, differences as differences, in_pairs as in_pairs
 from .rating_rows import options_of as options_of, Ratings as Ratings, ratings as ratings

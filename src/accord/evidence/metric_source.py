@@ -20,6 +20,7 @@ from accord.evidence.bank.session import LEXICAL, NOTHING, WORDLESS, LexicalMetr
 from accord.evidence.bank.words import (
     ENGLISH,
     LANGUAGES,
+    UNDETERMINED,
     WORDS,
     Language,
     named_language,
@@ -31,6 +32,14 @@ from accord.evidence.source import Source, SourceContext, SourceSettings, Source
 from accord.evidence.table import MEANING, Column, EvidenceTable, Note
 from accord.models import EMBEDDER, EmbeddingText, Flow, Request, is_remote, without_requests
 from accord.values import Rubric, Sample, Signature, Target
+
+_LANGUAGE = "language"
+
+
+def languages_of(note: Note | None) -> list[str]:
+    """Return the codes of known languages of replies by the note of a source that detects them; English without one."""
+    codes = ENGLISH.code if note is None else str(note.shown.get(_LANGUAGE, ENGLISH.code))
+    return [code for code in codes.split(", ") if code != UNDETERMINED]
 
 
 def signature_of(name: str, language: Language | None = None, folder: Path = Path()) -> Signature:
@@ -133,6 +142,11 @@ class Metrics(Source):
             for name in self.names
         )
 
+    @property
+    def detects_languages(self) -> bool:
+        """Return True unless the settings name the language."""
+        return self._language is None
+
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return each metric of each sample; for a whole conversation, a metric of replies is the mean over them."""
         return (yield from without_requests(self._measured(samples)))
@@ -210,7 +224,7 @@ class Metrics(Source):
         foreign = [] if self._language else [language for language in languages if language is not ENGLISH]
         if not foreign and not copies:
             return None
-        values = {"language": ", ".join(dict.fromkeys(language.code for language in foreign))} if foreign else {}
+        values = {_LANGUAGE: ", ".join(dict.fromkeys(language.code for language in foreign))} if foreign else {}
         cautions = [*copies, *(language.caution for language in foreign if language.caution)]
         return Note(values, "; ".join(dict.fromkeys(cautions)) or None)
 

@@ -165,6 +165,11 @@ class Source(ABC):
         """Return True if a reply can be scored live, at the cost of its own length and without requests."""
         return False
 
+    @property
+    def detects_languages(self) -> bool:
+        """Return True if notes name the language of replies that are not in English (`languages_of`)."""
+        return False
+
     def session(self, sample: Sample, make: Callable[[], T]) -> T:
         """Return this source's state of a conversation in progress, made on first use.
 

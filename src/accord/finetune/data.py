@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, sendable
-from accord.embedded.huggingface import OpenedModel, prompt_tokens
+from accord.embedded.huggingface import OpenedModel, encoder_input, prompt_tokens
 from accord.methods import IssuePromptBuilder, verdict_of
 from accord.values import (
     Conversation,
@@ -241,13 +241,14 @@ def _encode_one(
     example: TrainingExample, guidance: IssuePromptBuilder, opened: OpenedModel, room: int
 ) -> tuple[Encoded | None, int]:
     """Return an example's tokens and the number of turns left out at its beginning; None if it is too long."""
-    answer = [*opened.tokenizer(example.answer, add_special_tokens=False).input_ids, opened.end]
+    answer = opened.answer_tokens(example.answer)
     sample = example.sample
     assert sample.turn is not None
 
     def encoded(hidden: int) -> Encoded | None:
         shown = replace(sample, hidden=(0, hidden)) if hidden else sample
         prompt = prompt_tokens(opened.tokenizer, guidance.of_turn(shown).messages)
+        prompt = encoder_input(opened, prompt) if opened.has_encoder else prompt
         return Encoded((*prompt, *answer), len(prompt)) if len(prompt) + len(answer) <= room else None
 
     fits = encoded(0)
@@ -259,6 +260,21 @@ def _encode_one(
 
 IGNORED = -100
 """Label of a token without a loss."""
+
+
+def encoder_batch_of(rows: Sequence[Encoded]) -> dict[str, Any]:
+    """Return rows for an encoder-decoder model: prompts as input, answers as labels, both padded at their end."""
+    import torch
+
+    def padded(parts: Sequence[Sequence[int]], value: int) -> Any:
+        longest = max(map(len, parts))
+        return torch.tensor([[*part, *[value] * (longest - len(part))] for part in parts])
+
+    return {
+        "input_ids": padded([row.tokens[: row.answer] for row in rows], 0),
+        "attention_mask": padded([[1] * row.answer for row in rows], 0),
+        "labels": padded([row.tokens[row.answer :] for row in rows], IGNORED),
+    }
 
 
 def batch_of(rows: Sequence[Encoded], cut: bool) -> dict[str, Any]:

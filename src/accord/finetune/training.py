@@ -1,4 +1,4 @@
-"""Fine-tuning of a causal language model on verdicts: transformers' Trainer, with LoRA by peft (Hu et al., 2021).
+"""Fine-tuning of a language model on verdicts: transformers' Trainer, with LoRA by peft (Hu et al., 2021).
 
 The loss covers the answer's tokens alone. The Trainer orders the examples, takes the steps and writes the checkpoints
 from which a stopped training continues with the same result. The epoch with the lowest validation loss is exported.
@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,15 @@ from accord.embedded.huggingface import (
     quiet_transformers,
     reason_of,
 )
-from accord.finetune.data import EncodedPart, TrainingExample, batch_of, counts_of, digest_of, encode
+from accord.finetune.data import (
+    EncodedPart,
+    TrainingExample,
+    batch_of,
+    counts_of,
+    digest_of,
+    encode,
+    encoder_batch_of,
+)
 from accord.methods import IssuePromptBuilder
 from accord.models import MADE
 from accord.version import __version__
@@ -266,8 +275,9 @@ def _trainer(
 
     forward = (model.get_base_model() if settings.rank else model).forward
     cut = "logits_to_keep" in signature(forward).parameters
+    collate = encoder_batch_of if model.config.is_encoder_decoder else partial(batch_of, cut=cut)
     trainer = Trainer(
-        model, arguments, data_collator=lambda rows: batch_of(rows, cut), train_dataset=training.rows,
+        model, arguments, data_collator=collate, train_dataset=training.rows,
         eval_dataset=validation.rows, callbacks=[CheckpointCallback()],
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
@@ -290,7 +300,7 @@ def _adapt(model: Any, settings: TrainingSettings) -> Any:
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
         target_modules=modules if isinstance(modules, str) else list(modules),
-        task_type="CAUSAL_LM",
+        task_type="SEQ_2_SEQ_LM" if model.config.is_encoder_decoder else "CAUSAL_LM",
     )
     torch.manual_seed(settings.seed)
     try:

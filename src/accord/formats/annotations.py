@@ -127,6 +127,12 @@ def _check_issue(annotation: Annotation) -> None:
     """Raise `WrongShape` if the group and the part of an issue annotation contradict its other fields."""
     if not annotation.group and not annotation.part:
         return
+    if annotation.is_correction and not annotation.group:
+        if annotation.signature is None or annotation.target.turn is None or not annotation.question.startswith(ISSUE):
+            raise WrongShape(
+                "a correction of an issue needs a turn, a signature and a question that begins with " + ISSUE
+            )
+        return
     if (
         annotation.kind != "model"
         or annotation.signature is None

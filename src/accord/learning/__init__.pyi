@@ -32,7 +32,7 @@ from .mixed_equations import RatingEquations as RatingEquations
 from .mixed_model import MixedAnswers as MixedAnswers, MixedModel as MixedModel
 from .moe_ciu import ExpertParameters as ExpertParameters, parts as parts
 from .network import blocks as blocks, chances as chances, inputs as inputs, NetworkShape as NetworkShape
-from .network import predict as predict
+from .network import latent_answers as latent_answers, log_densities as log_densities, predict as predict
 from .network_answers import answers_to as answers_to, NetworkAnswers as NetworkAnswers
 from .network_answers import NetworkSettings as NetworkSettings, PAPER as PAPER, sheets_beyond as sheets_beyond
 from .ordinal import OrdinalLink as OrdinalLink

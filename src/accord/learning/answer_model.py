@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -76,6 +77,15 @@ class AnswerModel(ABC):
     def explained(self, features: EvidenceTable, annotators: Sequence[str | None]) -> tuple[Floats, Floats]:
         """Return `distributions` and `contributions` together."""
         return self.distributions(features, annotators), self.contributions(features)
+
+    @property
+    def has_latent(self) -> bool:
+        """True if the answers are bins of a latent real value, which `latent` predicts."""
+        return False
+
+    def latent(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """Return (n,) the expected latent answer of each row's annotator, in units of the scale (footnote 28)."""
+        raise NotImplementedError
 
     @property
     def caution(self) -> str | None:
@@ -242,3 +252,38 @@ def part_arrays(name: str, arrays: Arrays) -> Arrays:
 def prefixed(name: str, arrays: Arrays) -> Arrays:
     """Return arrays with the name of their part as prefix."""
     return {f"{name}.{key}": array for key, array in arrays.items()}
+
+
+def column_attributions(features: EvidenceTable, contributions: Floats) -> list[list[tuple[str, float]]]:
+    """Return each row's contributions by column, largest first."""
+    names = [column.name for column in features.columns]
+    return [_sorted(zip(names, row, strict=True)) for row in contributions.tolist()]
+
+
+def part_attributions(
+    features: EvidenceTable, means: Floats, predict: Callable[[EvidenceTable, NDArray[np.intp]], Floats]
+) -> list[list[tuple[str, float]]]:
+    """Return each row's contributions by part of the evidence: the score (n,) minus the score without the part.
+
+    `predict` returns the scores of changed rows, given with their indices.
+    """
+    parts: dict[str, list[int]] = {}
+    for place, column in enumerate(features.columns):
+        if column.part_of is not None:
+            parts.setdefault(column.part_of, []).append(place)
+    attributions: list[list[tuple[str, float]]] = [[] for _ in range(len(features))]
+    for name, places in parts.items():
+        rows = np.flatnonzero((features.values[:, places] != 0).any(axis=1))
+        if not len(rows):
+            continue
+        without = features.take(rows)
+        values = without.values.copy()
+        values[:, places] = 0.0
+        changed = predict(replace(without, values=values), rows)
+        for row, other in zip(rows, changed, strict=True):
+            attributions[row].append((name, float(means[row] - other)))
+    return [_sorted(parts_of_row) for parts_of_row in attributions]
+
+
+def _sorted(contributions: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    return sorted(contributions, key=lambda part: -abs(part[1]))

@@ -16,20 +16,21 @@ from accord.edges import BadInput, UnknownName
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, options_of
 from accord.learning.answer_model import (
     AnswerModel,
+    column_attributions,
     inner_folds,
     judge_columns,
     known_ratings,
     missing_reason,
     part_arrays,
+    part_attributions,
     prefixed,
 )
 from accord.learning.auxiliary_questions import AuxiliaryQuestions
 from accord.learning.curve_answers import CurveAnswers, CurveSettings
-from accord.learning.head import Head, heads
+from accord.learning.head import Head
 from accord.learning.mixed_model import BEST, MixedAnswers
 from accord.learning.multicalibration import JUDGE_VERSION, GroupShifts
 from accord.learning.network_answers import NetworkAnswers, NetworkSettings
-from accord.learning.presets import ABOUT
 from accord.learning.simple_models import FEWEST_LABELS, SIMPLE_MODELS
 from accord.learning.stacking import CANDIDATES, ConstantAnswers, StackedAnswers, fit_stack, trials_to_json
 from accord.learning.svr import SupportVectorAnswers
@@ -38,6 +39,7 @@ from accord.values import POPULATION, Json, Labels, Question, Score, Signature, 
 from accord.version import __version__
 
 Floats = NDArray[np.float64]
+OPTION, LATENT = "option", "latent"
 ANSWER_MODELS = ("auto", "constant", "judge", "column", "mixed", "curves", "network", "svr", *SIMPLE_MODELS)
 
 
@@ -64,6 +66,8 @@ class Calibration(Head):
             `judge-version`, or a metadata entry. Groups that are biased on inner folds are shifted (footnote 17); an
             empty list shifts none.
         max_seconds: For `auto`: skip a model that is expected to take longer on one core.
+        answer: `option` predicts the mean over the options; `latent` the underlying real answer before it is cut into
+            options, which may lie beyond the ends of the scale (footnote 28), for `mixed` and an ordinal `network`.
     """
 
     method = "calibration"
@@ -82,27 +86,9 @@ class Calibration(Head):
         candidates: Sequence[str] = (),
         shift_groups: Sequence[str] = ("system", JUDGE_VERSION),
         max_seconds: float = 60.0,
+        answer: str = OPTION,
     ) -> None:
         super().__init__(question)
-        if answer_model not in ANSWER_MODELS:
-            raise UnknownName("answer_model", answer_model, ANSWER_MODELS)
-        if not 0 <= domain_correlation <= 1:
-            raise BadInput(f"domain_correlation must be from 0 to 1, got {domain_correlation}")
-        if not 0 < coverage < 1:
-            raise BadInput(f"coverage must be between 0 and 1, got {coverage}")
-        lists = {"pooled_annotators": pooled_annotators, "candidates": candidates, "shift_groups": shift_groups}
-        for setting, given in lists.items():
-            if isinstance(given, str):
-                raise BadInput(f"{setting} must be a list of names, got {given!r}; write [{given!r}]")
-            if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
-                raise BadInput(f"{setting} must be a list of names, got {given!r}")
-        for name in candidates:
-            if name not in ANSWER_MODELS[1:]:
-                raise UnknownName("answer_model", name, ANSWER_MODELS[1:])
-        if isinstance(max_seconds, bool) or not isinstance(max_seconds, int | float) or not max_seconds >= 0:
-            raise BadInput(f"max_seconds must be a number from 0, got {max_seconds!r}")
-        NetworkSettings.of(network or {})
-        CurveSettings.of(curves or {})
         self.answer_model = answer_model
         self.own_slopes = own_slopes
         self.threshold_spread = threshold_spread
@@ -114,7 +100,47 @@ class Calibration(Head):
         self.candidates = candidates
         self.shift_groups = shift_groups
         self.max_seconds = max_seconds
+        self.answer = answer
+        if answer not in (OPTION, LATENT):
+            raise UnknownName("answer", answer, (OPTION, LATENT))
+        if answer == LATENT and (answer_model == "auto" or not self._make(answer_model).has_latent):
+            raise BadInput(
+                f"answer: latent needs answer_model: mixed, or network with head: ordinal; got {answer_model}"
+            )
         self.answer_model_: AnswerModel | None = None
+        self._check()
+
+    def _check(self) -> None:
+        """Check the settings."""
+        if self.answer_model not in ANSWER_MODELS:
+            raise UnknownName("answer_model", self.answer_model, ANSWER_MODELS)
+        for setting in ("pooled_annotators", "candidates", "shift_groups"):
+            given = getattr(self, setting)
+            if isinstance(given, str):
+                raise BadInput(f"{setting} must be a list of names, got {given!r}; write [{given!r}]")
+            if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+                raise BadInput(f"{setting} must be a list of names, got {given!r}")
+        for name in self.candidates:
+            if name not in ANSWER_MODELS[1:]:
+                raise UnknownName("answer_model", name, ANSWER_MODELS[1:])
+        self._check_numbers()
+        CurveSettings.of(self.curves or {})
+        if self.answer not in (OPTION, LATENT):
+            raise UnknownName("answer", self.answer, (OPTION, LATENT))
+        NetworkSettings.of(self.network or {})
+        if self.answer == LATENT and (self.answer_model == "auto" or not self._make(self.answer_model).has_latent):
+            raise BadInput(
+                f"answer: latent needs the answer model mixed, or an ordinal network; got {self.answer_model}"
+            )
+
+    def _check_numbers(self) -> None:
+        if not 0 <= self.domain_correlation <= 1:
+            raise BadInput(f"domain_correlation must be from 0 to 1, got {self.domain_correlation}")
+        if not 0 < self.coverage < 1:
+            raise BadInput(f"coverage must be between 0 and 1, got {self.coverage}")
+        seconds = self.max_seconds
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+            raise BadInput(f"max_seconds must be a number from 0, got {seconds!r}")
 
     @property
     def starts_without_labels(self) -> bool:
@@ -213,7 +239,7 @@ class Calibration(Head):
                 CurveSettings.of(self.curves or {}), (float(options[0]), float(options[-1]))
             ),
             "svr": SupportVectorAnswers,
-            "network": lambda: NetworkAnswers(NetworkSettings.of(self.network or {})),
+            "network": lambda: NetworkAnswers(NetworkSettings.of(self.network or {}, self.answer == LATENT)),
         }
         return makers[name]()
 
@@ -284,21 +310,31 @@ class Calibration(Head):
         options = len(reference.options)
 
         def predict(table: EvidenceTable, rows: NDArray[np.intp]) -> Floats:
-            shares, parts = model.explained(self._extended(table), [speakers[row] for row in rows])
-            shares = self.shifts_.apply(table, reference.options, reference.levels.fine(shares))
-            return np.concatenate([shares, parts], axis=1)
+            extended, names = self._extended(table), [speakers[row] for row in rows]
+            shares, parts = model.explained(extended, names)
+            unshifted = reference.levels.fine(shares)
+            shares = self.shifts_.apply(table, reference.options, unshifted)
+            value = shares @ reference.options
+            if self.answer == LATENT:
+                value = model.latent(extended, names) + value - unshifted @ reference.options
+            return np.concatenate([value[:, None], shares, parts], axis=1)
 
         predicted = reference.over_missing(features, predict)
-        distributions, contributions = predicted[:, :options], predicted[:, options:]
+        values, distributions = predicted[:, 0].tolist(), predicted[:, 1 : 1 + options]
+        contributions = predicted[:, 1 + options :]
         signature, known = self.signature(), set(self.annotators)
         is_new = np.array([name is None or str(name) not in known for name in speakers], dtype=bool)
         bands, warnings = reference.bands(features, distributions, is_new), reference.warnings(features)
         has_evidence = np.asarray(features.present.any(axis=1)).tolist()
         reasons = {} if all(has_evidence) else features.reasons()
         if contributions.shape[1]:
-            attributions = _column_attributions(features, contributions)
+            attributions = column_attributions(features, contributions)
         else:
-            attributions = self._part_attributions(features, distributions, speakers)
+
+            def without(table: EvidenceTable, rows: NDArray[np.intp]) -> Floats:
+                return np.asarray(self.distributions(table, [speakers[row] for row in rows]) @ reference.options)
+
+            attributions = part_attributions(features, distributions @ reference.options, without)
         scores: list[Score | Unscored] = []
         for row, name in enumerate(speakers):
             target, annotator = features.targets[row], str(name) if name in known else POPULATION
@@ -307,30 +343,9 @@ class Calibration(Head):
                 continue
             band, warning = (float(bands[row, 0]), float(bands[row, 1])), _joined(model.caution, warnings[row])
             shares, parts = distributions[row], tuple(attributions[row])
-            scores.append(score_from(target, annotator, reference.options, shares, signature, band, warning, parts))
+            score = score_from(target, annotator, reference.options, shares, signature, band, warning, parts)
+            scores.append(replace(score, value=values[row]) if self.answer == LATENT else score)
         return scores
-
-    def _part_attributions(
-        self, features: EvidenceTable, distributions: Floats, speakers: Sequence[str | None]
-    ) -> list[list[tuple[str, float]]]:
-        """Return each row's contributions by part of the evidence: the score minus the score without it."""
-        parts: dict[str, list[int]] = {}
-        for place, column in enumerate(features.columns):
-            if column.part_of is not None:
-                parts.setdefault(column.part_of, []).append(place)
-        attributions: list[list[tuple[str, float]]] = [[] for _ in speakers]
-        options = self.reference_.options
-        for name, places in parts.items():
-            rows = np.flatnonzero((features.values[:, places] != 0).any(axis=1))
-            if not len(rows):
-                continue
-            without = features.take(rows)
-            values = without.values.copy()
-            values[:, places] = 0.0
-            others = self.distributions(replace(without, values=values), [speakers[int(row)] for row in rows])
-            for row, other in zip(rows, others, strict=True):
-                attributions[row].append((name, float((distributions[row] - other) @ options)))
-        return [sorted(parts_of_row, key=lambda part: -abs(part[1])) for parts_of_row in attributions]
 
     def speaker(self, annotator: str | None) -> str | None:
         """Return the annotator, or the pattern of a pooled one.
@@ -382,6 +397,7 @@ class Calibration(Head):
             slopes=("own" if self.own_slopes else "common") if is_mixed else None,
             spread=self.threshold_spread if is_mixed else None,
             form=f"{curves.form},{curves.loss}" if "curves" in models and curves.form != "additive" else None,
+            answer=LATENT if self.answer == LATENT else None,
             domain=self.domain_,
             domain_correlation=self.domain_correlation if self.domain_ else None,
             other_questions="+".join(self.auxiliary_.sheets) if self.auxiliary_ else None,
@@ -470,30 +486,5 @@ def _parts(model: AnswerModel) -> tuple[str, ...]:
     return tuple(model.parts) if isinstance(model, StackedAnswers) else (model.name,)
 
 
-def _column_attributions(features: EvidenceTable, contributions: Floats) -> list[list[tuple[str, float]]]:
-    names = [column.name for column in features.columns]
-    return [sorted(zip(names, row, strict=True), key=lambda part: -abs(part[1])) for row in contributions.tolist()]
-
-
 def _joined(*warnings: str | None) -> str | None:
     return "; ".join(warning for warning in warnings if warning) or None
-
-
-_FORMS = {"curves": "additive", "gated": "gated", "concat": "concat"}
-
-
-def _preset(name: str, about: str) -> Callable[..., Calibration]:
-    """Return the maker of a head."""
-
-    def make(question: Question, **settings: Any) -> Calibration:
-        if name not in _FORMS:
-            return Calibration(question, **{"answer_model": name, **settings})
-        curves = {"form": _FORMS[name], **(settings.get("curves") or {})}
-        return Calibration(question, **{"answer_model": "curves", "shift_groups": (), **settings, "curves": curves})
-
-    make.__doc__ = about
-    return make
-
-
-for _name, _about in ABOUT.items():
-    heads.register(_name)(_preset(_name, _about))

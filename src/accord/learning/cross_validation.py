@@ -298,12 +298,14 @@ class Experiment:
                     reasons[score.reason] = reasons.get(score.reason, 0) + 1
         return Predictions(name, probabilities, value, new_value, scored, band, new_shares, reasons, choices)
 
-    def thinned(self, share: float) -> Experiment:
-        """Return the experiment with a random share of each fold's training groups."""
+    def thinned(self, share: float, number: int = 0) -> Experiment:
+        """Return the experiment with a random share of each fold's training groups; `number` selects the draw."""
         splits = []
         for place, split in enumerate(self.splits):
             groups = sorted(split.train)
-            chosen = random.Random(self.seed + place).sample(groups, max(1, round(share * len(groups))))
+            chosen = random.Random(self.seed + place + number * len(self.splits)).sample(
+                groups, max(1, round(share * len(groups)))
+            )
             splits.append(Split(frozenset(chosen), split.test))
         return replace(self, splits=tuple(splits))
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from accord.edges import AccordError, BudgetReached, ModelError, NotFitted
-from accord.evidence import EvidenceTable, Source, Training, joined, measure_all
+from accord.evidence import EvidenceTable, Source, Training, joined, languages_of, measure_all
 from accord.learning.answer_model import prefixed
 from accord.learning.cross_validation import Experiment, HeadLearner, HeldOutAnswers, Predictions, level_of
 from accord.learning.evaluator_files import (
@@ -60,6 +60,7 @@ class Evaluator:
         seed: Random seed of those folds.
         held_out: Out-of-fold predictions of the training ratings; None if there are none.
         training_set: Rated conversations at the time of learning; None if nothing was rated.
+        languages: Languages of the training texts, if a source detects them. A score in another one has a warning.
         checks_plausibility: True if learning includes a gate against replies that a language model finds implausible.
         plausibility: The gate; None without one.
     """
@@ -77,6 +78,7 @@ class Evaluator:
     seed: int = 0
     held_out: HeldOutAnswers | None = None
     training_set: TrainingSet | None = None
+    languages: tuple[str, ...] = ()
     checks_plausibility: bool = False
     plausibility: Plausibility | None = None
 
@@ -176,8 +178,11 @@ class Evaluator:
             source.keep_only(tuple(column for column in columns if column.source == source.name))
             for source in sources or self.sources
         )
-        level = level_of(labels.on(self.question.id).targets)
-        return replace(self, head=head, sources=tuple(source for source in used if source), level=level)
+        rated = labels.on(self.question.id).targets
+        kept = tuple(source for source in used if source)
+        found = {code for target in rated for code in languages_of(evidence.notes.get(target))}
+        languages = tuple(sorted(found)) if any(source.detects_languages for source in kept) else ()
+        return replace(self, head=head, sources=kept, level=level_of(rated), languages=languages)
 
     def with_gate(self, train: Training) -> Flow[Evaluator]:
         """Return the evaluator with its plausibility gate learned, if it has one; asks the likelihood model.
@@ -273,8 +278,15 @@ class Evaluator:
             NotFitted: The evaluator is not fitted.
         """
         self.head.check_fitted()
-        scores = with_notes(self.with_base_rate(predict(self.head)), evidence)
+        scores = self._with_languages(with_notes(self.with_base_rate(predict(self.head)), evidence), evidence)
         return (yield from self.with_others(samples, self.with_questions(scores, predict), is_gated))
+
+    def _with_languages(self, scores: list[Score | Unscored], evidence: EvidenceTable) -> list[Score | Unscored]:
+        """Return the scores with a warning for languages that the training texts lack."""
+        if not self.languages:
+            return scores
+        learned = frozenset(self.languages)
+        return [_warned_of(score, languages_of(evidence.notes.get(score.target)), learned) for score in scores]
 
     def with_base_rate(self, scores: Sequence[Score | Unscored]) -> list[Score | Unscored]:
         """Score samples without a recorded answer by the distribution of all ratings, with a warning.
@@ -411,6 +423,7 @@ class Evaluator:
             "other_questions": [other.question.id for other in self.other_questions],
             "shares_evidence": self.shares_evidence,
             "plausibility": None if self.plausibility is None else self.plausibility.to_json(),
+            "languages": list(self.languages),
         }
         write_folder(Path(folder), card, arrays, files)
         for place, other in enumerate(self.other_questions):
@@ -437,6 +450,14 @@ def with_notes(scores: Sequence[Score | Unscored], evidence: EvidenceTable) -> l
         else:
             noted.append(replace(score, notes=notes))
     return noted
+
+
+def _warned_of(score: Score | Unscored, languages: Sequence[str], learned: frozenset[str]) -> Score | Unscored:
+    new = [code for code in languages if code not in learned]
+    if not new or isinstance(score, Unscored):
+        return score
+    warning = f"language without training data: {', '.join(new)} (learned from {', '.join(sorted(learned))})"
+    return replace(score, warning="; ".join(part for part in (warning, score.warning) if part))
 
 
 def _as_note(score: Score | Unscored) -> dict[str, Any]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # pydantic does not read typing's before Python 3.12
+)
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict  # pydantic does not read typing's before Python 3.12
+from typing_extensions import TypedDict
 
 from accord.edges import ARRAYS_BYTES, BadInput, is_plain_json, one_line, read_bytes, read_json_file, write_atomically
 from accord.evidence import Arrays
@@ -59,7 +63,7 @@ class Card(TypedDict):
     """Content of `evaluator.json`, validated by `saved_as`.
 
     `models` holds settings by role, `other_questions` the ids of questions that other evaluators in the folder predict,
-    `plausibility` the gate against implausible replies.
+    `plausibility` the gate against implausible replies, `languages` those of the training texts.
     """
 
     format: Annotated[int, Field(ge=1, le=10**6)]
@@ -74,6 +78,7 @@ class Card(TypedDict):
     other_questions: _Names
     shares_evidence: bool
     plausibility: dict[str, Any] | None
+    languages: NotRequired[_Names]
 
 
 _CARDS = TypeAdapter(Card)

@@ -126,7 +126,7 @@ def _loaded(folder: str | Path, depth: int, project: Path) -> Evaluator:
     return Evaluator(
         question, parts, head, about["name"], about["head"]["name"], about["level"], models, others,
         about["shares_evidence"], held_out=held_out, training_set=training_set,
-        checks_plausibility=gate is not None, plausibility=gate,
+        languages=tuple(about.get("languages", ())), checks_plausibility=gate is not None, plausibility=gate,
     )  # fmt: skip
 
 

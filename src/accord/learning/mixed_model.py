@@ -294,6 +294,15 @@ class MixedAnswers(AnswerModel):
         return self.link_.distribution(self._in_steps(model.predict(X, annotators)), who, doubt / self._step**2)  # type: ignore[arg-type]
 
     @property
+    def has_latent(self) -> bool:
+        """True: the linear prediction is on the scale, because it is fitted to the ratings as real numbers."""
+        return True
+
+    def latent(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """Return (n,) the linear prediction for each row's annotator."""
+        return self.model_.predict(matrix(self._own(features)), annotators)  # type: ignore[arg-type]
+
+    @property
     def annotators(self) -> list[str]:
         """Annotators whose labels were learned from."""
         return [str(name) for name in self.model_.annotators_]

@@ -8,7 +8,7 @@ array module: training differentiates this formula with JAX, prediction uses Num
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -87,6 +87,13 @@ def inputs(xp: Any, values: Array, present: Array, group: Array) -> Array:
     return xp.concatenate([values * (present @ group), 1 - present], axis=-1)
 
 
+def outputs(xp: Any, shape: NetworkShape, parameters: Parameters, x: Array) -> Array:
+    """Return (B, c, Q, shape.outputs) outputs of the last layer; arguments as of `chances`."""
+    z1 = _sigmoid(xp, _layer(xp, parameters["W1"], x))
+    z2 = _sigmoid(xp, _layer(xp, parameters["W2"], z1))
+    return _layer(xp, parameters["V"], z2).reshape(*x.shape[:-1], len(shape.options), shape.outputs)
+
+
 def chances(xp: Any, shape: NetworkShape, parameters: Parameters, x: Array) -> Array:
     """Return (B, c, Q, K) p̂_a of every question's options, 0 for padding.
 
@@ -96,13 +103,28 @@ def chances(xp: Any, shape: NetworkShape, parameters: Parameters, x: Array) -> A
         parameters: Layers of the network.
         x: (B, c, d) inputs of each annotator's rows, B ≥ A; the blocks after A belong to no annotator.
     """
-    z1 = _sigmoid(xp, _layer(xp, parameters["W1"], x))
-    z2 = _sigmoid(xp, _layer(xp, parameters["W2"], z1))
-    outputs = _layer(xp, parameters["V"], z2).reshape(*x.shape[:-1], len(shape.options), shape.outputs)
+    out = outputs(xp, shape, parameters, x)
     allowed = np.arange(shape.widest) < np.array(shape.options)[:, None]
     if shape.head == "softmax":
-        return _softmax(xp, xp.where(allowed, outputs, -_FAR))
-    return _cut(xp, outputs, _thresholds(xp, parameters["cuts"], len(x)), allowed)
+        return _softmax(xp, xp.where(allowed, out, -_FAR))
+    return _cut(xp, out, _thresholds(xp, parameters["cuts"], len(x)), allowed)
+
+
+def log_densities(xp: Any, shape: NetworkShape, parameters: Parameters, x: Array, answers: Array) -> Array:
+    """Return (B, c, Q) the log density of the latent answer's distribution at the exact answer (footnote 28).
+
+    The k-th of K options is at k - (K - 1)/2, so that one step of the scale is one unit of the latent answer. `answers`
+    is (B, c, Q, K) one-hot; a question without an answer has the density at the scale's middle.
+    """
+    out = outputs(xp, shape, parameters, x)
+    place = (answers * _places(shape)).sum(axis=-1)
+    apart = xp.abs(place - out[..., 0]) * xp.exp(-out[..., 1])
+    return -apart - 2 * xp.log1p(xp.exp(-apart)) - out[..., 1]
+
+
+def _places(shape: NetworkShape) -> Floats:
+    """Return (Q, K) the place of each option on the latent scale."""
+    return np.arange(shape.widest) - (np.array(shape.options)[:, None] - 1) / 2
 
 
 def main_alone(shape: NetworkShape, parameters: Parameters) -> tuple[NetworkShape, Parameters]:
@@ -180,20 +202,36 @@ def predict(shape: NetworkShape, members: Sequence[Parameters], x: Floats, annot
 
     A row with annotator -1 is for a new annotator: the mean over the known annotators (appendix A).
     """
+    shares = _averaged(chances, shape, members, x, annotator)[:, : shape.options[0]]
+    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
+
+
+def latent_answers(shape: NetworkShape, members: Sequence[Parameters], x: Floats, annotator: Indices) -> Floats:
+    """Return (n,) means of the latent answer to the first question, in steps of the scale from its first option.
+
+    The ensemble and new annotators are treated as by `predict`.
+    """
+    return np.asarray(_averaged(outputs, shape, members, x, annotator)[:, 0] + (shape.options[0] - 1) / 2)
+
+
+def _averaged(
+    of: Callable[..., Array], shape: NetworkShape, members: Sequence[Parameters], x: Floats, annotator: Indices
+) -> Floats:
+    """Return (n, ...) what `of` returns for the first question, averaged over an ensemble."""
     known, unknown = np.flatnonzero(annotator >= 0), np.flatnonzero(annotator < 0)
-    shares = np.zeros((len(x), shape.options[0]))
     layout = blocks(annotator, shape.annotators, known)
     is_filled = layout < len(x)
     padded = np.vstack([x, np.zeros((1, x.shape[1]))])
+    total: Floats = np.zeros((len(x), main_alone(shape, members[0])[0].outputs if of is outputs else shape.options[0]))
     for parameters in members:
         alone, own = main_alone(shape, parameters)
         if len(known):
-            shares[layout[is_filled]] += chances(np, alone, own, padded[layout])[is_filled][:, 0]
+            total[layout[is_filled]] += of(np, alone, own, padded[layout])[is_filled][:, 0]
         for start in range(0, len(unknown), _UNKNOWN_AT_ONCE):
             rows = unknown[start : start + _UNKNOWN_AT_ONCE]
             everyone = np.broadcast_to(x[rows], (shape.annotators, len(rows), x.shape[1]))
-            shares[rows] += chances(np, alone, own, everyone).mean(axis=0)[:, 0]
-    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
+            total[rows] += of(np, alone, own, everyone).mean(axis=0)[:, 0]
+    return total / len(members)
 
 
 @dataclass(frozen=True)

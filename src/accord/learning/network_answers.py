@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.answer_model import AnswerModel, Floats, inner_folds
-from accord.learning.network import Indices, Inputs, NetworkShape, Parameters, inputs, predict
+from accord.learning.network import Indices, Inputs, NetworkShape, Parameters, inputs, latent_answers, predict
 from accord.statistics import INNER_FOLDS
 from accord.values import Labels, Target, Value
 
 if TYPE_CHECKING:
-    from accord.learning.network_training import Sheets
+    from accord.learning.network_training import Schedule, Sheets, TrainingJob
 
 
 MOST_OPTIONS = 10
@@ -30,6 +30,8 @@ MOST_OPTIONS = 10
 
 Sheet = tuple[Target, str]
 """Target and annotator."""
+TrainingRun = tuple[NDArray[np.bool_], float, int]
+"""Mask of the sheets to learn from, pooling strength, and number of the member."""
 
 
 def answers_to(
@@ -99,6 +101,10 @@ POOLING = (30.0, 100.0, 300.0)
 """Candidate strengths of partial pooling."""
 
 
+TIED = 0.1
+"""Weight of the unquantized log likelihood for `answer: latent`."""
+
+
 @dataclass(frozen=True)
 class NetworkSettings:
     """Architecture and training of a network. The defaults are the regularized variant; `PAPER` holds the paper's.
@@ -111,12 +117,17 @@ class NetworkSettings:
         rate: Adam's step size.
         pretrain: Epochs on all questions.
         finetune: Epochs on the main question.
+        pretrain_shared: Epochs of `pretrain`, the first ones, in which annotators' own weights stay at 0 (footnote 8).
+        early_stopping: True to stop each phase where its held-out loss on inner folds is lowest; `pretrain` and
+            `finetune` are then the largest numbers of epochs (footnote 11).
         pooling: Strength that pulls each annotator's weights towards the shared ones; None chooses among `POOLING` on
             inner folds, 0 disables it.
         decay: Strength that pulls the shared weights towards 0.
         dropout: Share of the questions that a training step hides; above 0 the network tolerates missing questions.
         members: Number of networks with different seeds whose distributions are averaged.
         seed: Random seed of the first network.
+        unquantized: For `head: ordinal`: weight of the unquantized log likelihood, which ties the latent answer to the
+            scale (footnote 28).
         search: For the paper's network: choose sizes, batch, rate and epochs from the paper's grid on inner folds,
             limited to this number of its 64 programs, cheapest first; None uses the settings as they are.
     """
@@ -128,16 +139,21 @@ class NetworkSettings:
     rate: float = 0.02
     pretrain: int = 0
     finetune: int = 100
+    pretrain_shared: int = 0
+    early_stopping: bool = False
     pooling: float | None = None
     decay: float = 8.0
     dropout: float = 0.0
     members: int = 5
     seed: int = 0
+    unquantized: float = 0.0
     search: int | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> NetworkSettings:
+    def of(cls, given: Mapping[str, Any], is_tied: bool = False) -> NetworkSettings:
         """Return settings from a mapping; `like` names the defaults to start from (`regularised` or `paper`).
+
+        With `is_tied` the latent answer is tied to the scale by default.
 
         Raises:
             BadInput: There is no such setting, or a value is invalid.
@@ -152,21 +168,46 @@ class NetworkSettings:
         hidden = rest.get("hidden", defaults.hidden)
         if not isinstance(hidden, list | tuple) or len(hidden) != 2 or not all(map(_is_count, hidden)):
             raise BadInput(f"hidden must be two numbers of units from 1, got {hidden!r}")
-        result = replace(defaults, **{**rest, "hidden": tuple(hidden)})
-        if result.reads not in ("expected", "distributions") or result.head not in ("ordinal", "softmax"):
+        tied = {"unquantized": TIED} if is_tied else {}
+        result = replace(defaults, **{**tied, **rest, "hidden": tuple(hidden)})
+        result._check()
+        return result
+
+    def _check(self) -> None:
+        """Check the values."""
+        if self.reads not in ("expected", "distributions") or self.head not in ("ordinal", "softmax"):
             raise BadInput("reads must be 'expected' or 'distributions', and head must be 'ordinal' or 'softmax'")
         for name in ("batch", "members", "search"):
-            value = getattr(result, name)
+            value = getattr(self, name)
             if not _is_count(value) and (value is not None or name == "members"):
                 raise BadInput(f"{name} of a network must be a number from 1, got {value!r}")
-        if not all(_is_count(epochs) or epochs == 0 for epochs in (result.pretrain, result.finetune)):
-            raise BadInput(f"epochs must be numbers from 0, got {result.pretrain!r} and {result.finetune!r}")
-        if result.pretrain + result.finetune < 1:
-            raise BadInput("pretrain and finetune are both 0; a network needs at least one epoch")
-        as_in_the_grid = result.pooling == 0 and result.decay == 0 and result.dropout == 0
-        if result.search is not None and not as_in_the_grid:
+        if isinstance(self.unquantized, bool) or not isinstance(self.unquantized, int | float) or not (
+            0 <= self.unquantized <= 1
+        ):  # fmt: skip
+            raise BadInput(f"unquantized must be a number from 0 to 1, got {self.unquantized!r}")
+        if self.unquantized > 0 and self.head != "ordinal":
+            raise BadInput("unquantized needs head: ordinal, which has a latent answer")
+        self._check_epochs()
+        as_in_the_grid = self.pooling == 0 and self.decay == 0 and self.dropout == 0
+        if self.search is not None and not as_in_the_grid:
             raise BadInput("search needs like: paper, because it searches the paper's grid")
-        return result
+
+    def _check_epochs(self) -> None:
+        for name in ("pretrain", "finetune", "pretrain_shared"):
+            epochs = getattr(self, name)
+            if not _is_count(epochs) and (isinstance(epochs, bool) or epochs != 0):
+                raise BadInput(f"{name} must be a number of epochs from 0, got {epochs!r}")
+        if self.pretrain + self.finetune < 1:
+            raise BadInput("pretrain and finetune are both 0; a network needs at least one epoch")
+        if self.pretrain_shared > self.pretrain:
+            raise BadInput(
+                f"pretrain_shared must be at most pretrain ({self.pretrain}), of which it is a part, got "
+                f"{self.pretrain_shared}"
+            )
+        if not isinstance(self.early_stopping, bool):
+            raise BadInput(f"early_stopping must be true or false, got {self.early_stopping!r}")
+        if self.early_stopping and self.search is not None:
+            raise BadInput("early_stopping and search both choose the number of epochs; leave out one of them")
 
 
 PAPER = NetworkSettings(
@@ -214,7 +255,7 @@ class NetworkAnswers(AnswerModel):
         rows = np.append(rated.row, features.rows_of(target for target, _ in beyond))
         self.inputs_ = Inputs.fit(features.take(np.unique(rated.row)), with_mask)
         answers, options = answers_to(rated, labels, beyond)
-        self.people_ = np.unique(rated.annotator.astype(str))
+        self.people_, self.options_ = np.unique(rated.annotator.astype(str)), rated.options
         # Annotators without a main rating, such as users with thumbs, have no weights of their own (footnote 26).
         owner = self._place_of([*rated.annotator, *(name for _, name in beyond)])
         values, present = self.inputs_.of(features.take(rows))
@@ -225,6 +266,8 @@ class NetworkAnswers(AnswerModel):
         fold = self._folds(rated, labels, beyond)
         if self.settings.search is not None:
             self._search(sheets, fold)
+        if self.settings.early_stopping:
+            self._stop_early(sheets, fold)
         return self._choose(sheets, rated, fold)
 
     def _folds(self, rated: Ratings, labels: Labels, beyond: Sequence[Sheet]) -> Indices:
@@ -242,7 +285,7 @@ class NetworkAnswers(AnswerModel):
         weights = (2 * len(features.columns) + 1) * first + (first + 1) * second + (second + 1) * len(rated.options)
         laid_out = len(labels) * int(labels.max())  # every annotator's rows are padded to the longest
         strengths = len(POOLING) if own.pooling is None else 1
-        networks = strengths * INNER_FOLDS + own.members
+        networks = (strengths + 2 * own.early_stopping) * INNER_FOLDS + own.members
         return float(networks * (own.pretrain + own.finetune) * weights * (6 * laid_out + 10 * len(labels)))
 
     def _search(self, sheets: Sheets, fold: Indices) -> None:
@@ -256,6 +299,17 @@ class NetworkAnswers(AnswerModel):
         self.settings = replace(
             own, hidden=hidden, batch=batch, rate=rate, pretrain=best.pretrain, finetune=best.finetune
         )
+
+    def _stop_early(self, sheets: Sheets, fold: Indices) -> None:
+        """Set the numbers of epochs with the lowest held-out losses."""
+        from accord.learning.network_training import early_stops
+
+        own = self.settings
+        strength = POOLING[len(POOLING) // 2] if own.pooling is None else own.pooling
+        jobs = self._jobs([(fold != each, strength, 0) for each in range(INNER_FOLDS)])
+        pretrain, finetune = early_stops(self.shape_, sheets, self._terms(), jobs)
+        shared = min(own.pretrain_shared, pretrain)
+        self.settings = replace(own, pretrain=pretrain, finetune=finetune, pretrain_shared=shared)
 
     def _choose(self, sheets: Sheets, rated: Ratings, fold: Indices) -> tuple[Floats, Floats]:
         """Choose the pooling strength with the lowest log loss on inner folds.
@@ -280,14 +334,26 @@ class NetworkAnswers(AnswerModel):
         self.members_ = self._networks(self._sheets, runs)
         del self._sheets
 
-    def _networks(self, sheets: Sheets, runs: Sequence[tuple[NDArray[np.bool_], float, int]]) -> list[Parameters]:
-        from accord.learning.network_training import Schedule, TrainingJob, train
+    def _networks(self, sheets: Sheets, runs: Sequence[TrainingRun]) -> list[Parameters]:
+        from accord.learning.network_training import train
+
+        return train(self.shape_, sheets, self._terms(), self._jobs(runs))
+
+    def _jobs(self, runs: Sequence[TrainingRun]) -> list[TrainingJob]:
+        from accord.learning.network_training import TrainingJob
 
         own = self.settings
-        jobs = [TrainingJob(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in runs]
+        return [TrainingJob(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in runs]
+
+    def _terms(self) -> Schedule:
+        from accord.learning.network_training import Schedule
+
+        own = self.settings
         # Trials and members share one compiled program for any pooling strength.
         penalised = own.decay > 0 or own.pooling is None or own.pooling > 0
-        return train(self.shape_, sheets, Schedule(own.pretrain, own.finetune, own.batch, own.dropout, penalised), jobs)
+        return Schedule(
+            own.pretrain, own.finetune, own.batch, own.dropout, penalised, own.unquantized, own.pretrain_shared
+        )
 
     def _held_out(self, sheets: Sheets, nets: Sequence[Parameters], fold: Indices) -> tuple[Floats, Floats]:
         """Return (n, K) each rating predicted by the network that did not learn from its fold.
@@ -316,10 +382,26 @@ class NetworkAnswers(AnswerModel):
         anybody = predict(self.shape_, self.members_, x, np.full(len(x), -1, dtype=np.intp))
         return np.asarray(self.trust_ * own + (1 - self.trust_) * anybody)
 
+    def latent(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """Return (n,) the latent answer; between options it is interpolated, beyond the ends extrapolated."""
+        x = inputs(np, *self.inputs_.of(features), self.inputs_.group)
+        own, anybody = (
+            latent_answers(self.shape_, self.members_, x, who)
+            for who in (self._place_of(annotators), np.full(len(x), -1, dtype=np.intp))
+        )
+        steps = self.trust_ * own + (1 - self.trust_) * anybody
+        low = np.clip(np.floor(steps), 0, len(self.options_) - 2).astype(np.intp)
+        return np.asarray(self.options_[low] + (steps - low) * np.diff(self.options_)[low])
+
     def _place_of(self, annotators: Sequence[str | None]) -> Indices:
         """Return (n,) the index of each annotator; -1 for one without a main rating."""
         place = {str(name): index for index, name in enumerate(self.people_)}
         return np.array([-1 if name is None else place.get(str(name), -1) for name in annotators], dtype=np.intp)
+
+    @property
+    def has_latent(self) -> bool:
+        """True for an ordinal head."""
+        return self.settings.head == "ordinal"
 
     @property
     def annotators(self) -> list[str]:
@@ -358,7 +440,7 @@ class NetworkAnswers(AnswerModel):
             for layer, parts in self.members_[0].items()
             for part in parts
         }
-        return card, {**arrays, **self.inputs_.arrays()}
+        return card, {**arrays, **self.inputs_.arrays(), "options": self.options_}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """Restore the learned state from `state`."""
@@ -367,7 +449,7 @@ class NetworkAnswers(AnswerModel):
         self.people_ = np.array(card["people"], dtype=object)
         about = card["shape"]
         self.shape_ = NetworkShape(**{**about, "hidden": tuple(about["hidden"]), "options": tuple(about["options"])})
-        self.inputs_ = Inputs.from_arrays(arrays)
+        self.inputs_, self.options_ = Inputs.from_arrays(arrays), arrays.get("options", np.zeros(0))
         layers = ("W1", "W2", "V", *(("cuts",) if self.shape_.head == "ordinal" else ()))
         count = len(arrays["W1.shared"])
         self.members_ = [

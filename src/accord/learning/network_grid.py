@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.learning.network import Array, NetworkShape, Parameters, blocks, inputs, main_alone
+from accord.learning.network import Array, NetworkShape, Parameters, inputs, main_alone
 from accord.learning.network_training import (
     HALF_THE_EFFORT,
     Schedule,
@@ -33,6 +33,7 @@ from accord.learning.network_training import (
     settings,
     tables,
     total_surprise,
+    unseen,
 )
 
 Floats = NDArray[np.float64]
@@ -116,18 +117,11 @@ def losses(
     steps, last = (schedules(sheets.annotator, sheets.blocks, some, terms) for some in both)
     stops = tuple(epochs - 1 for epochs in grid.epochs)
     result = _losses(
-        shape, terms, stops, tables(sheets, shape.widest), (steps, last), _unseen(shape, sheets, folds), settings(jobs)
+        shape, terms, stops, tables(sheets, shape.widest), (steps, last), unseen(sheets, folds), settings(jobs)
     )
     surprise, count = (np.asarray(each, dtype=float) for each in result)
     by_fold = surprise.reshape(len(grid.rate), len(folds), len(stops), len(stops))
     return np.asarray(by_fold.sum(axis=1) / count.reshape(len(grid.rate), len(folds))[0].sum())
-
-
-def _unseen(shape: NetworkShape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]]) -> Array:
-    """Return (folds, A, c) the rows that each fold predicts, by annotator."""
-    rows = [np.flatnonzero(~learned) for learned in folds]
-    width = max(int(np.bincount(sheets.annotator[each]).max(initial=1)) for each in rows)
-    return jnp.asarray(np.stack([blocks(sheets.annotator, sheets.blocks, each, width) for each in rows]))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=HALF_THE_EFFORT)

@@ -16,7 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import MissingExtra
-from accord.learning.network import Array, Indices, NetworkShape, Parameters, blocks, chances, inputs, main_alone
+from accord.learning.network import (
+    Array,
+    Indices,
+    NetworkShape,
+    Parameters,
+    blocks,
+    chances,
+    inputs,
+    log_densities,
+    main_alone,
+)
 
 try:
     import jax
@@ -74,6 +84,8 @@ class Schedule:
         batch: Largest number of rows per step; None takes all.
         dropout: Share of the groups of inputs that a step hides.
         penalised: True if any job has a penalty.
+        unquantized: Weight of the unquantized log likelihood, for an ordinal head (footnote 28).
+        shared: Epochs of pretraining, the first ones, in which annotators' own weights stay at 0 (footnote 8).
     """
 
     pretrain: int
@@ -81,6 +93,8 @@ class Schedule:
     batch: int | None
     dropout: float
     penalised: bool
+    unquantized: float = 0.0
+    shared: int = 0
 
 
 @dataclass(frozen=True)
@@ -129,10 +143,83 @@ def train(shape: NetworkShape, sheets: Sheets, terms: Schedule, jobs: Sequence[T
 def _train(
     shape: NetworkShape, terms: Schedule, sheets: Tables, steps: Array, last: Array, job: Settings
 ) -> Parameters:
+    return _phases(shape, terms, sheets, steps, last, job, lambda shape, parameters: None)[0]
+
+
+Watch = Callable[[NetworkShape, Parameters], Any]
+
+
+def _phases(
+    shape: NetworkShape, terms: Schedule, sheets: Tables, steps: Array, last: Array, job: Settings, watch: Watch
+) -> tuple[Parameters, tuple[Any, Any]]:
+    """Pretrain and fine-tune; return the network, and the results of `watch` after each epoch of both phases."""
     key = jax.random.key(job["seed"])
-    learned, _ = phase(shape, terms, sheets, steps, job, key, initial(shape, key), terms.pretrain)
+
+    def of(shape: NetworkShape) -> Callable[[Parameters, Array], Any]:
+        return lambda parameters, epoch: watch(shape, parameters)
+
+    start = initial(shape, key)
+    learned, first = phase(shape, terms, sheets, steps, job, key, start, terms.pretrain, of(shape), terms.shared)
     main, begun = main_alone(shape, learned)
-    return phase(main, terms, sheets, last, job, key, begun, terms.finetune)[0]
+    network, then = phase(main, terms, sheets, last, job, key, begun, terms.finetune, of(main))
+    return network, (first, then)
+
+
+def early_stops(shape: NetworkShape, sheets: Sheets, terms: Schedule, jobs: Sequence[TrainingJob]) -> tuple[int, int]:
+    """Return the lengths of pretraining and of fine-tuning with the least held-out loss (footnote 11).
+
+    Each phase is judged by its own objective on the sheets that a job does not learn from, after every epoch, up to the
+    lengths of `terms`. Fine-tuning starts from the chosen length of pretraining.
+    """
+    pretrain = finetune = 0
+    if terms.pretrain:
+        losses = _held_out_losses(shape, sheets, replace(terms, finetune=0), jobs)[0]
+        pretrain = int(np.argmin(losses)) + 1
+    if terms.finetune:
+        losses = _held_out_losses(shape, sheets, replace(terms, pretrain=pretrain), jobs)[1]
+        finetune = int(np.argmin(losses)) + 1
+    return pretrain, finetune
+
+
+def _held_out_losses(
+    shape: NetworkShape, sheets: Sheets, terms: Schedule, jobs: Sequence[TrainingJob]
+) -> tuple[Floats, Floats]:
+    """Return the held-out -log p̂ after each epoch of pretraining (P,) and of fine-tuning (F,), summed over jobs."""
+    steps, last = (schedules(sheets.annotator, sheets.blocks, some, terms) for some in (jobs, on_main(sheets, jobs)))
+    arrays, each, rows = tables(sheets, shape.widest), settings(jobs), unseen(sheets, [job.rows for job in jobs])
+    found = [
+        _watched(
+            shape,
+            terms,
+            arrays,
+            steps[min(place, len(steps) - 1)],
+            last[min(place, len(last) - 1)],
+            {name: of[place] for name, of in each.items()},
+            rows[place],
+        )
+        for place in range(len(jobs))
+    ]
+    first, then = (np.sum([np.asarray(losses[phase], dtype=float) for losses in found], axis=0) for phase in (0, 1))
+    return first, then
+
+
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=HALF_THE_EFFORT)
+def _watched(
+    shape: NetworkShape, terms: Schedule, sheets: Tables, steps: Array, last: Array, job: Settings, rows: Array
+) -> tuple[Array, Array]:
+    x = inputs(jnp, sheets["values"][rows], sheets["present"][rows], sheets["group"])
+
+    def missed(shape: NetworkShape, parameters: Parameters) -> Array:
+        return total_surprise(shape, sheets, parameters, x, rows, ~job["rows"])[0]
+
+    return _phases(shape, terms, sheets, steps, last, job, missed)[1]
+
+
+def unseen(sheets: Sheets, learned: Sequence[NDArray[np.bool_]]) -> Array:
+    """Return (J, B, c) the sheets that each job does not learn from, by annotator."""
+    rows = [np.flatnonzero(~each) for each in learned]
+    width = max(int(np.bincount(sheets.annotator[each]).max(initial=1)) for each in rows)
+    return jnp.asarray(np.stack([blocks(sheets.annotator, sheets.blocks, each, width) for each in rows]))
 
 
 def on_main(sheets: Sheets, jobs: Sequence[TrainingJob]) -> Sequence[TrainingJob]:
@@ -164,10 +251,12 @@ def phase(
     begun: Parameters,
     epochs: int,
     watch: Callable[[Parameters, Array], Any] = lambda parameters, epoch: None,
+    shared: int = 0,
 ) -> tuple[Parameters, Any]:
     """Run some epochs of Adam, with fresh moments, on the first questions that `shape` has.
 
-    `steps` is (E, S, A, c): epoch e takes the batches of row e mod E.
+    `steps` is (E, S, A, c): epoch e takes the batches of row e mod E. In the first `shared` epochs annotators' own
+    weights do not change.
 
     Returns:
         The parameters, and the stacked results of `watch` after each epoch.
@@ -175,17 +264,21 @@ def phase(
     adam = optax.scale_by_adam()
     slope = jax.grad(partial(surprise, shape, terms, sheets, job))
 
-    def step(state: State, rows_and_time: tuple[Array, Array]) -> tuple[State, None]:
+    def step(state: State, rows_and_time: tuple[Array, Array, Array]) -> tuple[State, None]:
         parameters, moments = state
-        rows, time = rows_and_time
-        change, moments = adam.update(slope(parameters, rows, jax.random.fold_in(key, time)), moments)
+        rows, time, moves = rows_and_time
+        slopes = slope(parameters, rows, jax.random.fold_in(key, time))
+        if shared:
+            slopes = {name: {**parts, "own": parts["own"] * moves} for name, parts in slopes.items()}
+        change, moments = adam.update(slopes, moments)
         moved = jax.tree.map(lambda weight, by: weight - job["rate"] * by, parameters, change)
         return (moved, moments), None
 
     def epoch(state: State, number: Array) -> tuple[State, Any]:
         batches = steps[number % len(steps)]
         times = number * len(batches) + jnp.arange(len(batches))
-        state, _ = jax.lax.scan(step, state, (batches, times))
+        moves = jnp.repeat(number >= shared, len(batches))
+        state, _ = jax.lax.scan(step, state, (batches, times, moves))
         return state, watch(state[0], number)
 
     (learned, _), watched = jax.lax.scan(epoch, (begun, adam.init(begun)), jnp.arange(epochs))
@@ -201,6 +294,8 @@ def surprise(
         present = present * jax.random.bernoulli(key, 1 - terms.dropout, present.shape)
     x = inputs(jnp, sheets["values"][rows], present, sheets["group"])
     total, count = total_surprise(shape, sheets, parameters, x, rows, job["rows"])
+    if terms.unquantized > 0:
+        total = total + terms.unquantized * unquantized_surprise(shape, sheets, parameters, x, rows, job["rows"])
     misfit = total / jnp.maximum(count, 1)
     if not terms.penalised:
         return misfit
@@ -217,6 +312,15 @@ def total_surprise(
     chance = (chances(jnp, shape, parameters, x) * answers).sum(axis=-1)
     answered = answers.sum(axis=-1) * allowed[rows][..., None]
     return -(jnp.log(jnp.where(answered > 0, chance, 1.0) + _TINY) * answered).sum(), answered.sum()
+
+
+def unquantized_surprise(
+    shape: NetworkShape, sheets: Tables, parameters: Parameters, x: Array, rows: Array, allowed: Array
+) -> Array:
+    """Return Σ -log density of the `allowed` answers in some rows with inputs `x`, which ties the latent scale."""
+    answers = sheets["answers"][rows][..., : len(shape.options), : shape.widest]
+    answered = answers.sum(axis=-1) * allowed[rows][..., None]
+    return -(log_densities(jnp, shape, parameters, x, answers) * answered).sum()
 
 
 # --- arrays of the compiled program --------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -49,10 +50,11 @@ def _together(scores: Sequence[Score | Unscored], rule: str, named: str) -> Scor
         return Unscored(missing.target, rule, missing.reason, missing.signature.with_part("panel", named))
     chosen = _RULES[rule](scored)
     warnings = dict.fromkeys(score.warning for score in scored if score.warning)
-    return score_from(
+    score = score_from(
         chosen.target, rule, chosen.options, chosen.probabilities, chosen.signature.with_part("panel", named),
         chosen.band, "; ".join(warnings) or None,
     )  # fmt: skip
+    return replace(score, value=chosen.value)
 
 
 def _mixture(scores: Sequence[Score]) -> Score:
@@ -60,7 +62,8 @@ def _mixture(scores: Sequence[Score]) -> Score:
     first = scores[0]
     ends = [score.band for score in scores if score.band is not None]
     band = (min(low for low, _ in ends), max(high for _, high in ends)) if len(ends) == len(scores) else None
-    return score_from(first.target, first.annotator, first.options, shares, first.signature, band)
+    score = score_from(first.target, first.annotator, first.options, shares, first.signature, band)
+    return replace(score, value=float(np.mean([score.value for score in scores])))
 
 
 _RULES: dict[str, Callable[[Sequence[Score]], Score]] = {

@@ -56,21 +56,3 @@ SIMPLE: Mapping[str, EvaluatorSettings] = {
     **{name: EvaluatorSettings(head=name) for name in SIMPLE_HEADS},
 }
 """Baselines that can be fitted as evaluators."""
-
-ABOUT = {
-    "auto": "Average of several answer models by their error on inner folds (default).",
-    "mixed": "Personalized calibration by linear mixed effects (REML) under an ordered probit.",
-    "network": "Personalized calibration by LLM-RUBRIC's network, as in the paper or regularized.",
-    "curves": "Sum of one smooth curve per metric over its ranks, with the contribution of each (after MoE-CIU).",
-    "gated": "MoE-CIU as published: trained embeddings of bins, mixed by a gate.",
-    "concat": "MoE-Concat as published: trained embeddings of bins, without a gate.",
-    "svr": "Support vector regression on each text's mean rating, as MoE-CIU's paper learns its reward.",
-    "judge-mean": "Mean of the judge's standardized answers, with a slope shrunk to a prior.",
-    "ridge-judge": "Ridge regression on the judge's answers.",
-    "ridge": "Ridge regression on all evidence.",
-    "least-squares": "Least squares on all evidence.",
-    "pls": "Partial least squares with one component, as AutoMetrics aggregates metrics.",
-    "trees": "Extremely randomized trees; the distribution is the frequency of each option in the leaves.",
-    "boosting": "Gradient-boosted trees.",
-}
-"""Heads that are a calibration with one answer model, or `auto`."""

@@ -31,7 +31,12 @@ ONE_THREAD = {
 """Environment that restricts the libraries of a worker to its own core."""
 MOST = 4
 """Default limit of processes: each holds a copy of the data."""
-IMPORTS = ("accord.learning.cross_validation", "accord.learning.calibration", "scipy.sparse.linalg", "sklearn.svm")
+IMPORTS = (
+    "accord.learning.cross_validation",
+    "accord.learning.calibration_heads",
+    "scipy.sparse.linalg",
+    "sklearn.svm",
+)
 """Modules that learning imports late and that take a second to load."""
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from accord.learning.worker_pool import serve; serve()"

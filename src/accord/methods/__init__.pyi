@@ -50,9 +50,10 @@ from .learned_rubric.assertion_pool import only as only, PrivateNames as Private
 from .learned_rubric.assertion_pool import rubric_of as rubric_of, write_pool as write_pool
 from .learned_rubric.assertion_pool import WriterOptions as WriterOptions, WritingSettings as WritingSettings
 from .learned_rubric.assertion_selector import AssertionSelector as AssertionSelector
-from .learned_rubric.assertion_selector import ClassifiedSamples as ClassifiedSamples, figures as figures
-from .learned_rubric.assertion_selector import NET_SAT as NET_SAT, NetSatOutcome as NetSatOutcome, points as points
-from .learned_rubric.assertion_selector import signed as signed, with_intervals as with_intervals
+from .learned_rubric.assertion_selector import ClassifiedSamples as ClassifiedSamples, NET_SAT as NET_SAT
+from .learned_rubric.assertion_selector import NetSatOutcome as NetSatOutcome, points as points, signed as signed
+from .learned_rubric.assertion_selector import verdict_statistics as verdict_statistics
+from .learned_rubric.assertion_selector import with_intervals as with_intervals
 from .learned_rubric.assertion_writer import Assertion as Assertion, deduplicate as deduplicate
 from .learned_rubric.assertion_writer import deduplicate_by_cosine as deduplicate_by_cosine, extract as extract
 from .learned_rubric.assertion_writer import extraction_prompt as extraction_prompt, load_prompts as load_prompts
@@ -61,9 +62,10 @@ from .learned_rubric.assertion_writer import RubricPromptBuilder as RubricPrompt
 from .learned_rubric.assertion_writer import summarise as summarise, summary_parts as summary_parts
 from .learned_rubric.assertion_writer import TaskDescription as TaskDescription, windowed as windowed
 from .learned_rubric.assertion_writer import WrittenAssertions as WrittenAssertions
-from .learned_rubric.findings import JUDGE_DIRECTLY as JUDGE_DIRECTLY, passage as passage
-from .learned_rubric.findings import RubricFindings as RubricFindings, RubricFit as RubricFit
-from .learned_rubric.findings import score_selector as score_selector
+from .learned_rubric.findings import ask_held_out as ask_held_out, clusters_of as clusters_of
+from .learned_rubric.findings import compare_rubrics as compare_rubrics, JUDGE_DIRECTLY as JUDGE_DIRECTLY
+from .learned_rubric.findings import passage as passage, RubricFindings as RubricFindings
+from .learned_rubric.findings import RubricFit as RubricFit, RubricResult as RubricResult
 from .learned_rubric.selection_policies import ALL as ALL, ALPHAS as ALPHAS, AssertionBudget as AssertionBudget
 from .learned_rubric.selection_policies import Candidates as Candidates, correctness_alone as correctness_alone
 from .learned_rubric.selection_policies import curves as curves, DIGITS as DIGITS, POINT as POINT, Policy as Policy

@@ -267,23 +267,24 @@ def run(flow: Flow[T], models: Models, step: OnAnswer = lambda purpose: None) ->
     return _drive(flow, lambda requests: wait(models.answer(requests, step)), models.budget)
 
 
-def plan_range(make: Callable[[], Flow[Any]], models: Models) -> Plan:
+def plan_range(make: Callable[[], Flow[Any]], models: Models, seen: set[int] | None = None) -> Plan:
     """Plan a flow; if its number of requests depends on replies, the plan has a range.
 
     Args:
         make: Function that returns a new flow; called for each end of the range.
         models: Models of the flow; no request is sent.
+        seen: `Plan.seen` of earlier plans of the same run, which is extended.
     """
-    result = plan(make(), models)
+    result = plan(make(), models, seen=seen)
     if result.has_follow_ups:
-        result.extend(plan(make(), models, "fewest"), plan(make(), models, "most"))
+        result.extend(plan(make(), models, "fewest", seen), plan(make(), models, "most", seen))
         result.price(models.budget)
     return result
 
 
-def plan(flow: Flow[Any], models: Models, assume: Assumption = "stand_in") -> Plan:
+def plan(flow: Flow[Any], models: Models, assume: Assumption = "stand_in", seen: set[int] | None = None) -> Plan:
     """Plan a flow: run it with stored answers and assumed replies, without asking a model."""
-    result = Plan(assume=assume)
+    result = Plan(assume=assume, seen=set() if seen is None else seen)
     try:
         _drive(flow, lambda requests: models.price(requests, result), models.budget)
     except BadInput:

@@ -61,7 +61,7 @@ class Plan:
         used: Usage by role and model.
         counts: Requests by role and model.
         most_used: Usage of `max_requests` by role and model.
-        seen: Requests that were counted.
+        seen: Hashes of the requests that were counted, with `assume`; plans of one run share them.
     """
 
     samples: int = 0
@@ -82,13 +82,13 @@ class Plan:
     used: dict[RoleModel, Usage] = field(default_factory=dict)
     counts: Counter[RoleModel] = field(default_factory=Counter)
     most_used: dict[RoleModel, Usage] = field(default_factory=dict)
-    seen: set[object] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
 
     def is_new(self, request: object) -> bool:
         """Return True if a request was not counted before; an equal second request is answered from the store."""
-        is_new = request not in self.seen
-        self.seen.add(request)
-        return is_new
+        size = len(self.seen)
+        self.seen.add(hash((self.assume, request)))
+        return len(self.seen) > size
 
     def add(self, role: str, model: str, requests: Sequence[Any], attempts: int = 1) -> None:
         """Count requests to a model."""
@@ -219,10 +219,6 @@ class Exchange(ABC, Generic[Q, A]):
 
     def check(self, answers: Mapping[str, A | Missing]) -> None:
         """Raise ModelError if the failures of a unit show that no other unit can be answered."""
-
-    def counts_again(self, request: Q, plan: Plan) -> bool:
-        """Return True if a plan counts a request even though an equal one was counted before."""
-        return False
 
     def assumed(self, request: Q, plan: Plan) -> A | Missing:
         """Return the answer that a plan assumes if the store has none."""
@@ -426,7 +422,7 @@ def count(exchange: Exchange[Q, A], requests: Iterable[tuple[str, Q]], stored: C
     """Count requests with their keys in a plan: as questions, and as requests to send unless the answer is stored."""
     lacking: list[tuple[str, Q]] = []
     for key, request in requests:
-        if exchange.counts_again(request, plan) or plan.is_new((exchange.role, exchange.model, key)):
+        if plan.is_new((exchange.role, exchange.model, key)):
             plan.questions += exchange.counts_questions
             plan.answered += exchange.counts_questions and key in stored
             if key not in stored:

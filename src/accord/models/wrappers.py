@@ -76,10 +76,6 @@ class ReplyExchange(Exchange[Request, Reply]):
         """Return the reply, which costs nothing this time."""
         return decode_reply(stored)
 
-    def counts_again(self, request: Request, plan: Plan) -> bool:
-        """Return True except for the lower end: assumed replies may lead to equal prompts where real replies differ."""
-        return request.stand_in is not None and plan.assume != "fewest"
-
     def assumed(self, request: Request, plan: Plan) -> Any:
         """Return the request's stand-in."""
         plan.has_follow_ups = plan.has_follow_ups or request.stand_in is not None

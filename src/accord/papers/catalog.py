@@ -11,6 +11,9 @@ from accord.papers.study import Part
 
 PAPERS: Mapping[str, str] = {
     "llm-rubric": "accord.papers.llm_rubric.parts",
+    "rubicon": "accord.papers.rubicon.parts",
+    "soda-eval": "accord.papers.soda_eval.parts",
+    "ciu": "accord.papers.ciu.parts",
     "adoror": "accord.papers.adoror.parts",
 }
 """Modules of the papers; each has a `PAPER`."""

@@ -50,7 +50,9 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _chart_file(paper: Paper, result: PartResult, name: str) -> str:
-    slug = "-".join("".join(letter if letter.isalnum() else " " for letter in name.lower()).split())
+    slug = "-".join(
+        "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in name.lower()).split()
+    )
     return f"{paper.name}-{result.part.name}-{slug}.svg"
 
 

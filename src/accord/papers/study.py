@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from markupsafe import Markup
 
 from accord.charts import Axis, ChartRow, interval_plot
-from accord.edges import AccordError, BadInput, UnknownName
+from accord.edges import AccordError, BadInput, BudgetReached, UnknownName
 from accord.values import Estimate
 
 if TYPE_CHECKING:
@@ -25,18 +25,18 @@ Status = Literal["works", "partial", "impossible", "skipped"]
 REPEATS = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StudyInput:
-    """Input of a study.
+    """Input of a study; equal only to itself, so that the parts of one run can share results under it.
 
     Attributes:
         data: Folder of the public data sets, each in a folder of its own.
-        project: The project file of one's own conversations, labels and models; takes the place of `data`.
+        project: Project with other conversations, labels and models; takes the place of `data`.
         repeats: Number of splits, draws or seeds over which a part averages.
     """
 
     data: Path | None = None
-    project: Path | None = None
+    project: Project | None = None
     repeats: int = REPEATS
 
     def folder(self, name: str) -> Path:
@@ -53,17 +53,14 @@ class StudyInput:
 
     @contextmanager
     def open_project(self) -> Iterator[Project]:
-        """Open the project.
+        """Yield the project, which stays open: all parts share its budget.
 
         Raises:
-            BadInput: No project is given, or its file is invalid.
+            BadInput: No project is given.
         """
-        from accord.project import open_project
-
         if self.project is None:
             raise BadInput("this part reads a project: name its accord.yaml with --project")
-        with open_project(self.project) as project:
-            yield project
+        yield self.project
 
 
 @dataclass(frozen=True)
@@ -120,15 +117,16 @@ def with_published(rows: Iterable[Row], figures: Mapping[str, Sequence[Any]], st
     return found
 
 
-def interval_chart(rows: Sequence[Row], statistic: str, title: str) -> Markup:
-    """Return a chart of one statistic with its interval for each system."""
+def interval_chart(rows: Sequence[Row], statistic: str, title: str, axis: Axis | None = None) -> Markup:
+    """Return a chart of one statistic with its interval for each system that has it; the default axis fits the data."""
     estimates = [
         ChartRow(
             str(row["system"]), Estimate(row[statistic], row.get(f"{statistic}_low"), row.get(f"{statistic}_high"))
         )
         for row in rows
+        if row.get(statistic) is not None
     ]
-    return interval_plot(estimates, Axis(title), title)
+    return interval_plot(estimates, axis or Axis(title), title)
 
 
 @dataclass(frozen=True)
@@ -182,6 +180,7 @@ def run_parts(parts: Sequence[Part], given: StudyInput, only: Sequence[str] = ()
 
     Raises:
         UnknownName: A name in `only` is not a part.
+        BudgetReached: The budget of the project is spent; replies so far are stored.
     """
     known = [part.name for part in parts]
     for name in only:
@@ -193,6 +192,8 @@ def run_parts(parts: Sequence[Part], given: StudyInput, only: Sequence[str] = ()
 
 
 def _run(part: Part, given: StudyInput) -> PartResult:
+    from accord.project import single_threaded
+
     run = part.on_data if given.project is None else part.on_project
     if run is None:
         if part.on_data is None and part.on_project is None:
@@ -201,7 +202,10 @@ def _run(part: Part, given: StudyInput) -> PartResult:
         return PartResult(part, "skipped", f"runs on {other}")
     started = time.process_time()
     try:
-        table = run(given)
+        with single_threaded(0):  # small matrices take longer on several cores
+            table = run(given)
+    except BudgetReached:
+        raise
     except AccordError as error:
         return PartResult(part, "skipped", str(error))
     return PartResult(part, "partial" if part.limits else "works", part.limits, table, time.process_time() - started)

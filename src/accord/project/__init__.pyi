@@ -8,13 +8,17 @@ from .diagnostics import Insights as Insights, synthetic_note as synthetic_note
 from .evaluator_choice import fitted_evaluators as fitted_evaluators, use_evaluator as use_evaluator
 from .file_survey import files_in as files_in, FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED
 from .file_survey import NO_COLUMN as NO_COLUMN, set_scales as set_scales, survey_files as survey_files
-from .finetuning import annotated_pairs as annotated_pairs, finetune as finetune, FineTuned as FineTuned
+from .finetuning import annotated_pairs as annotated_pairs, corrected_pairs as corrected_pairs
+from .finetuning import finetune as finetune, FineTuned as FineTuned
 from .finetuning import issues_of as issues_of, train_ruber as train_ruber
 from .fit_cache import single_threaded as single_threaded
 from .import_worker import default_workers as default_workers, ImportOptions as ImportOptions
 from .importing import export_annotations as export_annotations, import_files as import_files, Imported as Imported
 from .importing import column_notes as column_notes, imported_text as imported_text
 from .importing import survey_options as survey_options
+from .issue_corrections import correct_issue as correct_issue, corrected as corrected
+from .issue_corrections import correction_of as correction_of, Corrections as Corrections
+from .issue_corrections import current_corrections as current_corrections, undo_correction as undo_correction
 from .judge_audit import audit_judge as audit_judge, AuditRun as AuditRun, latest_audit as latest_audit
 from .judge_audit import plan_audit as plan_audit
 from .judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches, JudgeSelection as JudgeSelection

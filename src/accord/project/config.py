@@ -167,6 +167,12 @@ class Config(_Strict):
     folds: int = Field(default=FOLDS, ge=2, description="Folds of the cross-validation, over groups.")
     seed: int = Field(default=0, description="Seed of folds, resampling and all other random choices.")
     draws: int = Field(default=DRAWS, ge=2, le=100_000, description="Bootstrap samples and permutations.")
+    curve_draws: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="Random subsets at each share of the learning curve; from 2 on with mean and standard deviation.",
+    )
 
     @field_validator("metrics", mode="before")
     @classmethod

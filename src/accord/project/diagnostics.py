@@ -62,8 +62,11 @@ class Insights:
     adaptive: Sequence[AdaptivePoint]
 
 
-def insights(store: Store, rubric: Rubric, tried: Compared, evaluator: Evaluator) -> Insights:
-    """Compute the insights of a comparison; parts that the data do not support are left out."""
+def insights(store: Store, rubric: Rubric, tried: Compared, evaluator: Evaluator, curve_draws: int = 1) -> Insights:
+    """Compute the insights of a comparison; parts that the data do not support are left out.
+
+    `curve_draws` is the number of random subsets at each share of the learning curve.
+    """
     comparison, evidence, train = tried.comparison, tried.evidence, tried.train
     rated, system, draws = comparison.ratings, comparison.systems[0], comparison.draws
     scored = np.flatnonzero(system.scored)
@@ -80,7 +83,9 @@ def insights(store: Store, rubric: Rubric, tried: Compared, evaluator: Evaluator
             diagrams=diagrams(system.paired(rated).take(scored), clusters, draws) if len(clusters) > 1 else [],
             groups=[group for by in AUTOMATIC for group in groups_of(comparison, train.samples, evidence, by)],
             importance=_if_possible(lambda: _importance(cache, experiment, rubric, draws)),
-            curve=learning_curve(experiment, lambda _: own.learner, system, draws=draws, key=cache_key(own))
+            curve=learning_curve(
+                experiment, lambda _: own.learner, system, draws=draws, key=cache_key(own), subsets=curve_draws
+            )
             if is_cross_validated
             else [],
             adaptive=_if_possible(lambda: _adaptive(own, experiment)) if is_cross_validated else [],

@@ -24,6 +24,7 @@ from accord.finetune import (
 )
 from accord.methods import IssuePromptBuilder, Issues, shots_of
 from accord.models import HF, ChatModel, drive, run, wait
+from accord.project.issue_corrections import corrected, current_corrections
 from accord.project.project import Project
 from accord.store import Store
 from accord.values import Conversation, IssueAnnotation, Unannotated
@@ -58,8 +59,14 @@ class FineTuned:
         }  # fmt: skip
 
 
+def corrected_pairs(project: Project) -> list[Pair]:
+    """Return the project's issue annotations with people's corrections; see `annotated_pairs`."""
+    corrections = current_corrections(project.store.annotations({"person"}, synthetic="with"))
+    return [(conversation, corrected(found, corrections)) for conversation, found in annotated_pairs(project)]
+
+
 def annotated_pairs(project: Project) -> list[Pair]:
-    """Return the project's issue annotations with their dialogues.
+    """Return the project's issue annotations with their dialogues, as the model made them.
 
     Raises:
         BadInput: The project's source of issues has no annotations, or no turn has one yet.
@@ -113,7 +120,7 @@ def finetune(
         BadInput: There are no annotations, too few dialogues, or the folder cannot be used.
         MissingExtra: `accord[finetune]` is not installed.
     """
-    pairs, seed = annotated_pairs(project), project.config.seed
+    pairs, seed = corrected_pairs(project), project.config.seed
     guidance = IssuePromptBuilder(issues_of(project).taxonomy, by_schema=False, style=style)
     parts = split_by_dialogue(examples_of(pairs, guidance), seed=seed)
     model = folder / MODEL

@@ -172,9 +172,10 @@ def _between_people(conversations: Iterable[Conversation], excluded: Counter[str
 def plan_judge(project: Project, names: Sequence[str] = (), selection: JudgeSelection = JudgeSelection()) -> Plan:
     """Plan the requests and the cost of `judge` with the same arguments, without asking a model."""
     sources, plan = model_sources(project, names), Plan()
+    seen: set[int] = set()
     for batch in _batches(project, selection, Counter()):
         plan.samples += len(batch)
-        plan.plus(plan_range(partial(measure_all, sources, batch), project.stored_models))
+        plan.plus(plan_range(partial(measure_all, sources, batch), project.stored_models, seen))
     plan.price(project.budget)
     return plan
 

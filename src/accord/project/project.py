@@ -475,12 +475,15 @@ class Project:
         """Fit an evaluator from stored answers, without a request and without saving it; errors as in `fit`."""
         return steps.fitting.tried(self, self.evaluator(name), every_question)
 
-    def insights(self, fitted: Fitted) -> Insights:
+    def insights(self, fitted: Fitted, curve_draws: int | None = None) -> Insights:
         """Compute diagnostics of an evaluator; results of the same inputs are cached.
+
+        `curve_draws` is the number of random subsets of the learning curve, by default that of the settings.
 
         Raises:
             BadInput: The question has no ratings.
         """
         if fitted.held_out is None:
             raise BadInput(f"no ratings on {self.question.id!r}; diagnostics need ratings")
-        return steps.diagnostics.insights(self.store, self.rubric, fitted.held_out, fitted.evaluator)
+        subsets = self.config.curve_draws if curve_draws is None else curve_draws
+        return steps.diagnostics.insights(self.store, self.rubric, fitted.held_out, fitted.evaluator, subsets)

@@ -40,7 +40,7 @@ def write_issues_page(
         "found": found,
         "taxonomy": taxonomy,
         "signature": sorted({each.signature for each in assessments}),
-        "plots": _plots(found, taxonomy),
+        "plots": issue_plots(found, taxonomy),
         "worst": [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
         "validation": {each.flow: {**each.results, "examples": each.examples} for each in validation},
     }
@@ -59,7 +59,8 @@ def worst(assessments: Sequence[IssueAnnotation], most: int = WORST_SHOWN) -> li
     return shown
 
 
-def _plots(found: IssueStatistics, taxonomy: Taxonomy) -> list[tuple[str, Markup]]:
+def issue_plots(found: IssueStatistics, taxonomy: Taxonomy) -> list[tuple[str, Markup]]:
+    """Return charts of issues and scores with their titles (figures 1 to 5 and 8 of SODA-EVAL)."""
     plots = [
         ("Kinds of issues; critical ones are red", _kinds(found)),
         ("Issues per turn", _counts(found.issues_per_turn, "issues", "turns")),

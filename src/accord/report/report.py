@@ -49,12 +49,17 @@ OBSERVED, PREDICTED, JUDGE = "observed", "predicted", "judge's raw answer"
 
 
 def write_report(
-    project: Project, path: str | Path, fitted: Fitted | None = None, about: str = "", name: str = ""
+    project: Project,
+    path: str | Path,
+    fitted: Fitted | None = None,
+    about: str = "",
+    name: str = "",
+    curve_draws: int | None = None,
 ) -> Path:
     """Write the report of an evaluator, with the latest scores, drift and audit of the store.
 
     Without `fitted`, the project's evaluator is fitted again; `about` is a text about the conversations and ratings,
-    and `name` is that of the project, by default of its folder.
+    `name` is that of the project, by default of its folder, and `curve_draws` as in `Project.insights`.
 
     Raises:
         BadInput: There are no ratings, or too few.
@@ -66,7 +71,7 @@ def write_report(
     files = [Path(name).name for record in Imports(store).known() for name in record.files]
     shown = content(
         done,
-        project.insights(done),
+        project.insights(done, curve_draws),
         project.rubric,
         scores=latest_scores(store, project.mart, which),
         audit=latest_audit(store),
@@ -415,7 +420,8 @@ def learning_curve(insights: Insights) -> Values | None:
     (before, worse), (after, better) = whole[-2:]
     panels = [(title, _curve(insights, name, title)) for name, title in (("rmse", "RMSE"), ("pearson", "r"))]
     panels = [panel for panel in panels if panel[1]]
-    return {"panels": panels, "gain": worse - better, "more": round(after - before)}
+    subsets = insights.curve[-1].subsets
+    return {"panels": panels, "gain": worse - better, "more": round(after - before), "subsets": subsets}
 
 
 def _curve(insights: Insights, statistic: str, title: str) -> Markup:

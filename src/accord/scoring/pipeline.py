@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 import numpy as np
 
 from accord.edges import BadInput, UnknownName
-from accord.evidence import EvidenceTable, Source
+from accord.evidence import EvidenceTable, Source, options_of
 from accord.learning import RULES, AdaptiveRubric, Evaluator, Head, Level, TrainingSet, predict_panel
 from accord.models import Flow, Models, run
 from accord.scoring.guarantees import Selection
@@ -19,6 +19,7 @@ from accord.values import (
     POPULATION,
     WITHOUT_SYNTHETIC,
     Conversation,
+    Costs,
     Labels,
     Rubric,
     Sample,
@@ -26,6 +27,8 @@ from accord.values import (
     Synthetic,
     Target,
     Unscored,
+    check_costs,
+    content_hash,
     decision,
 )
 
@@ -88,6 +91,8 @@ class ScoreOptions:
         ask: Maximum number of questions of an adaptive rubric per conversation; None asks all.
         until: With `ask`: stop when the score's standard deviation falls below this, in units of the scale.
         loss: Loss whose expectation the value minimizes.
+        costs: Cost of each reported option (row) for each true one (column), in place of `loss`: the value is the
+            option with the least expected cost.
         turns: Turns that an evaluator of turns scores. `rated`: turns that people had rated when it was fitted; of a
             conversation without any, the turn that its file marks, else all replies. `all`: all of these. `last`: the
             last reply.
@@ -111,6 +116,7 @@ class ScoreOptions:
     adapt: bool = False
     synthetic: Synthetic = WITHOUT_SYNTHETIC
     training: bool = False
+    costs: Costs | None = None
 
     def check(self) -> None:
         """Check the combination of options.
@@ -131,6 +137,8 @@ class ScoreOptions:
                 f"--agree relies on labels of conversations like the training data, judged in full; leave out {other}"
             )
         decision(self.loss)
+        if self.costs is not None and self.loss != "squared":
+            raise BadInput(f"--costs and --loss {self.loss} both choose the value; leave out one of them")
         if self.turns not in TURNS:
             raise UnknownName("choice of turns", self.turns, TURNS)
 
@@ -222,6 +230,10 @@ class Scorer:
         self.selection = _selection(evaluator, perspective, options)
         self.evaluator = evaluator.in_new_domain() if options.new_domain else evaluator
         self.loss, self.perspective, self._turns = options.loss, perspective, options.turns
+        self._costs = options.costs
+        if options.costs is not None:
+            check_costs(options.costs, options_of(evaluator.question).tolist())
+            self._costs_name = content_hash(options.costs, length=8)
         self.speaker = self.evaluator.head.speaker(perspective.annotator)
         for name in perspective.panel:
             self.evaluator.head.speaker(name)
@@ -285,7 +297,9 @@ class Scorer:
         return scores if self.selection is None else [self.selection.call(score) for score in scores]
 
     def decoded(self, score: Score | Unscored) -> Score | Unscored:
-        """Return the score with the value that minimizes the expected loss."""
+        """Return the score with the value that minimizes the expected loss or cost."""
+        if self._costs is not None and isinstance(score, Score):
+            return score.at_least_cost(self._costs, self._costs_name)
         return score.decoded(self.loss) if isinstance(score, Score) and self.loss != "squared" else score
 
     def unscored(self, target: Target, reason: str) -> Unscored:

@@ -7,11 +7,11 @@ from .annotator_agreement import AnnotatorHabit as AnnotatorHabit, CountedEstima
 from .annotator_agreement import decompose_disagreement as decompose_disagreement
 from .annotator_agreement import DisagreementParts as DisagreementParts, most_disputed as most_disputed, Unit as Unit
 from .background_jobs import BackgroundJobs as BackgroundJobs
-from .background_learning import BackgroundLearning as BackgroundLearning, FIT as FIT
+from .background_learning import BackgroundLearning as BackgroundLearning, FIT as FIT, SCORE as SCORE
 from .chat_session import ChatSession as ChatSession
 from .citations import CitationFinder as CitationFinder, DocumentUse as DocumentUse, excerpts as excerpts
-from .human_studies import FLOWS as FLOWS, load_outcome as load_outcome, load_outcomes as load_outcomes
-from .human_studies import open_validation as open_validation, shipped_study as shipped_study
+from .human_studies import ANALYSIS as ANALYSIS, DETECTION as DETECTION, INITIAL as INITIAL, OVERALL as OVERALL
+from .human_studies import analysis_outcome as analysis_outcome, REVISED as REVISED
 from .human_studies import answer_tables as answer_tables, Answers as Answers, detection_outcome as detection_outcome
 from .human_studies import DialogueResampling as DialogueResampling, overall_outcome as overall_outcome
 from .human_studies import StudyOutcome as StudyOutcome, ValidatedTurns as ValidatedTurns
@@ -20,6 +20,9 @@ from .item_sampling import eligible_turns as eligible_turns, sample_items as sam
 from .predicted_ratings import ConversationPredictions as ConversationPredictions
 from .predicted_ratings import PredictionService as PredictionService
 from .retrain import restore_evaluator as restore_evaluator, verdict_in_use as verdict_in_use
+from .shipped_studies import FLOWS as FLOWS, load_outcome as load_outcome, load_outcomes as load_outcomes
+from .shipped_studies import open_validation as open_validation, shipped_study as shipped_study
+from .shipped_studies import study_answers as study_answers
 from .study_progress import norming_items as norming_items, study_annotators as study_annotators
 from .study_progress import StudyProgress as StudyProgress
 from .study_session import conversation_view as conversation_view, ConversationView as ConversationView

@@ -22,7 +22,7 @@ from accord.studies.study_progress import study_annotators
 from accord.studies.study_session import StudySession
 from accord.values import Annotation
 
-PREPARE, FIT = "prepare", "fit"
+PREPARE, FIT, SCORE = "prepare", "fit", "score"
 
 
 class BackgroundLearning:
@@ -99,6 +99,12 @@ class BackgroundLearning:
         assert self.folder is not None and self.project is not None
         retrain(self.project, self.folder)
 
+    def score(self) -> None:
+        """Score all stored conversations with the evaluator in use; the scores appear on the board."""
+        assert self.folder is not None and self.project is not None
+        chats = [conversation.to_json() for conversation in self.project.store.conversations()]
+        self.project.score(chats, evaluator=self.folder)
+
     def promote(self) -> None:
         """Replace the evaluator in use by the candidate.
 
@@ -167,7 +173,8 @@ class BackgroundLearning:
         }  # fmt: skip
         return {
             "evaluator": summary, "candidate": None if self.folder is None else load_report(self.folder),
-            "fitting": self.jobs.state(FIT), "preparing": self.jobs.state(PREPARE), "failed": dict(self.jobs.failed),
+            "fitting": self.jobs.state(FIT), "preparing": self.jobs.state(PREPARE), "scoring": self.jobs.state(SCORE),
+            "failed": dict(self.jobs.failed),
         }  # fmt: skip
 
 

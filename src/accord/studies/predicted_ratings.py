@@ -53,13 +53,10 @@ class ConversationPredictions:
     without: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields; the key of the whole conversation is `conversation`."""
-        by_turn = {
-            name: {"conversation" if turn is None else str(turn): row for turn, row in getattr(self, name).items()}
-            for name in ("scores", "people", "metrics")
-        }
+        """Return the state and the metrics; the key of the whole conversation is `conversation`."""
+        metrics = {"conversation" if turn is None else str(turn): row for turn, row in self.metrics.items()}
         return {"state": self.state, "reason": self.reason, "evaluator": self.evaluator, "question": self.question,
-                "level": self.level, **by_turn, "without": dict(self.without)}  # fmt: skip
+                "level": self.level, "metrics": metrics, "without": dict(self.without)}  # fmt: skip
 
 
 class PredictionService:

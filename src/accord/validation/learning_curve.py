@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import AdaptiveRubric, Constant, Experiment, Factory, Head, Predictions
 from accord.statistics import STATISTICS, Clusters, Paired, bootstrap_all
@@ -31,16 +32,19 @@ class CurvePoint:
     Attributes:
         share: Share of the training groups that was learned from.
         labels: Number of labels in the training sides, on average over folds.
-        estimates: Statistics of the held-out ratings, undefined if nothing could be learned.
+        estimates: Statistics of the held-out ratings, undefined if nothing could be learned. Of one subset with a 95%
+            bootstrap interval; of several their mean, less and plus one standard deviation.
+        subsets: Number of random subsets.
     """
 
     share: float
     labels: float
     estimates: dict[str, Estimate]
+    subsets: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """Return a flat row."""
-        row: dict[str, Any] = {"share": self.share, "labels": self.labels}
+        row: dict[str, Any] = {"share": self.share, "labels": self.labels, "subsets": self.subsets}
         for name, estimate in self.estimates.items():
             row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         return row
@@ -53,8 +57,11 @@ def learning_curve(
     shares: Sequence[float] = SHARES,
     draws: int = DRAWS,
     key: Any = None,
+    subsets: int = 1,
 ) -> list[CurvePoint]:
     """Predict every rating without its group, from growing random shares of the other groups.
+
+    The paper draws 50 subsets at each share and shows mean and standard deviation; the time grows with their number.
 
     Args:
         experiment: Ratings and folds.
@@ -63,25 +70,53 @@ def learning_curve(
         shares: Shares of the training groups.
         draws: Number of bootstrap samples, at most `DRAWS` are used.
         key: Key of the evaluator in the experiment's cache; None does not use the cache.
+        subsets: Number of random subsets at each share.
+
+    Raises:
+        BadInput: `subsets` is below 1.
     """
+    if subsets < 1:
+        raise BadInput(f"a learning curve needs at least 1 random subset at each share, got {subsets}")
     points = []
     for share in shares:
-        thinned = experiment.thinned(share)
-        predictions = thinned.run("curve", make, None if key is None else ["curve", key])
-        points.append(_point(thinned, share, predictions, draws))
-    return [*points, _point(experiment, 1.0, whole, draws)]
+        drawn = []
+        for number in range(subsets):
+            thinned = experiment.thinned(share, number)
+            drawn.append((thinned, thinned.run("curve", make, None if key is None else ["curve", key])))
+        points.append(_point(share, drawn, draws, subsets))
+    return [*points, _point(1.0, [(experiment, whole)], draws, subsets)]
 
 
-def _point(experiment: Experiment, share: float, predictions: Predictions, draws: int) -> CurvePoint:
-    groups = [experiment.labels.group_of(label.target) for label in experiment.labels.on(experiment.question.id)]
-    splits, rated = experiment.splits, experiment.ratings
-    labels = sum(group in split.train for split in splits for group in groups) / len(splits)
-    rows = np.flatnonzero(predictions.scored)
-    if not len(rows):
-        return CurvePoint(share, labels, dict.fromkeys(SHOWN, Estimate()))
+def _point(share: float, drawn: Sequence[tuple[Experiment, Predictions]], draws: int, subsets: int) -> CurvePoint:
+    """Return the point of some subsets with their predictions; the whole is the same subset each time."""
+    labels = float(np.mean([_training_labels(experiment) for experiment, _ in drawn]))
+    scored = [(experiment, predictions) for experiment, predictions in drawn if predictions.scored.any()]
+    if not scored:
+        return CurvePoint(share, labels, dict.fromkeys(SHOWN, Estimate()), subsets)
     statistics = {name: STATISTICS[name] for name in SHOWN}
-    paired, clusters = predictions.paired(rated).take(rows), Clusters(rated.group[rows])
-    return CurvePoint(share, labels, bootstrap_all(clusters, statistics, [paired], min(DRAWS, draws), 0))
+    pairs = [each.paired(experiment.ratings).take(np.flatnonzero(each.scored)) for experiment, each in scored]
+    if subsets == 1:
+        [(experiment, predictions)] = scored
+        clusters = Clusters(experiment.ratings.group[predictions.scored])
+        return CurvePoint(share, labels, bootstrap_all(clusters, statistics, pairs, min(DRAWS, draws), 0))
+    estimates = {name: _spread([statistic(paired) for paired in pairs]) for name, statistic in statistics.items()}
+    return CurvePoint(share, labels, estimates, subsets)
+
+
+def _training_labels(experiment: Experiment) -> float:
+    """Return the number of labels in the training sides, on average over folds."""
+    groups = [experiment.labels.group_of(label.target) for label in experiment.labels.on(experiment.question.id)]
+    splits = experiment.splits
+    return sum(group in split.train for split in splits for group in groups) / len(splits)
+
+
+def _spread(values: Sequence[float | None]) -> Estimate:
+    """Return the mean of the defined values, less and plus their standard deviation."""
+    known = np.array([value for value in values if value is not None])
+    if not len(known):
+        return Estimate()
+    mean, sd = float(known.mean()), float(known.std(ddof=1)) if len(known) > 1 else 0.0
+    return Estimate(mean, mean - sd, mean + sd)
 
 
 def gain_curve(experiment: Experiment, make: Factory, shares: Sequence[float] = GAIN_SHARES) -> list[Gain]:

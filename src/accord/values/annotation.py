@@ -154,7 +154,8 @@ class Annotation:
         losses: Reasons for parts of the model's reply that could not be parsed.
         seen: Digest of the dialogue up to the turn (`turn_digests`); empty if unknown.
         group: Digest shared by the overall score of a turn and its issues; else empty.
-        part: Number of the issue in its group, from 1; 0 for the overall score and all other annotations.
+        part: Number of the issue in its group, from 1; 0 for the overall score and all other annotations. A person's
+            annotation with a part corrects that issue of `signature` and `seen`.
         answer: ID that the page generated for an answer; else empty.
         replaces: The `answer` ID that it replaces; a mark (`issue:KIND`) without value withdraws that answer.
         study: The study and round, as `NAME` or `NAME/2`; may be empty.
@@ -248,6 +249,11 @@ class Annotation:
     def is_of_issues(self) -> bool:
         """True for a model's overall score of a turn and the issues found with it."""
         return self.kind == "model" and bool(self.group)
+
+    @property
+    def is_correction(self) -> bool:
+        """True if a person gives another kind to an issue that a model found, or removes it."""
+        return self.kind == "person" and bool(self.part)
 
     # --- labels -------------------------------------------------------------------------------------------------
 

@@ -135,6 +135,15 @@ def report(
         str | None, typer.Argument(help="An evaluator of the project; default: the one fitted last.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), REPORT] = Path("report.html"),
+    curve_draws: Annotated[
+        int | None,
+        typer.Option(
+            "--curve-draws",
+            min=1,
+            max=1000,
+            help="Random subsets at each share of the learning curve; default: `curve_draws` of accord.yaml, 1.",
+        ),
+    ] = None,
 ) -> None:
     """Write the report: a verdict, what to do next, agreement, errors with excerpts, calibration and drift."""
     from accord.report import write_report
@@ -143,7 +152,7 @@ def report(
         used = name or project.evaluator_in_use
         note(f"evaluator: {used}")
         fitted = project.fit_offline(used)
-        path = write_report(project, out, fitted)
+        path = write_report(project, out, fitted, curve_draws=curve_draws)
         link = path.resolve().as_uri()
         assert fitted.held_out is not None  # there is no report without it
         result = {"report": str(path), "verdict": fitted.held_out.verdict.to_json()}
@@ -193,13 +202,13 @@ def issues(
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), ISSUES_PAGE] = Path("issues.html"),
 ) -> None:
     """Summarize the issues found in turns: kinds, scores, dialogues, systems, lowest turns, validation by people."""
-    from accord.project import annotated_pairs, issues_of
+    from accord.project import corrected_pairs, issues_of
     from accord.report import write_issues_page
     from accord.studies import load_outcomes
     from accord.validation import summarize_issues
 
     with options.open_counted() as project:
-        pairs, taxonomy = annotated_pairs(project), issues_of(project).taxonomy
+        pairs, taxonomy = corrected_pairs(project), issues_of(project).taxonomy
         annotations = [each for _, each in pairs]
         conversations = list({conversation.id: conversation for conversation, _ in pairs}.values())
         found, said = summarize_issues(annotations, conversations, taxonomy), load_outcomes(project)

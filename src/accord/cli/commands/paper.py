@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from accord.cli.app import command
 from accord.cli.options import AsJson
 from accord.cli.outputs import PAPER_PAGES
 from accord.cli.terminal import note, say, show, stage, table
+from accord.cli.texts import spending
 from accord.edges import BadInput
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def paper(
 ) -> None:
     """Run a paper's study on its public data or on your own: tables, baselines, ablations, published figures."""
     from accord.papers import StudyInput, open_paper, run_parts, write_page
+    from accord.project import open_project
 
     chosen = open_paper(name)
     if lists:
@@ -50,10 +53,14 @@ def paper(
         raise BadInput("give either --data FOLDER (the public data sets) or --project accord.yaml (your own)")
     results: list[PartResult] = []
     stage(f"{chosen.title}: {chosen.citation}")
-    for result in run_parts(chosen.parts, StudyInput(data, project, repeats), only.split(",") if only else ()):
-        results.append(result)
-        if not as_json:
-            say(_part_text(result))
+    with ExitStack() as stack:
+        opened = None if project is None else stack.enter_context(open_project(project))
+        if opened is not None:
+            stack.enter_context(spending(opened.budget))
+        for result in run_parts(chosen.parts, StudyInput(data, opened, repeats), only.split(",") if only else ()):
+            results.append(result)
+            if not as_json:
+                say(_part_text(result))
     if out is not None:
         source = "--data DATA" if data is not None else "--project accord.yaml"
         command_line = f"accord paper {name} {source} --repeats {repeats}" + (f" --only {only}" if only else "")

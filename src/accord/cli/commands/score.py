@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,7 +25,10 @@ from accord.cli.options import (
 from accord.cli.outputs import SCORES
 from accord.cli.terminal import Progress, note, show
 from accord.cli.texts import training_text
-from accord.edges import BadInput, count_of
+from accord.edges import MB, BadInput, count_of, one_line, read_text
+
+if TYPE_CHECKING:
+    from accord.values import Costs
 
 
 @command("score")
@@ -66,6 +70,14 @@ def score(
         str,
         typer.Option("--loss", help="Report the value with the lowest expected loss: squared, absolute or zero-one."),
     ] = "squared",
+    costs: Annotated[
+        str | None,
+        typer.Option(
+            "--costs",
+            help="Report the option with the lowest expected cost: a CSV file or rows like '0,1,4;1,0,1;4,1,0'. A row "
+            "is a reported option, a column a true one.",
+        ),
+    ] = None,
     turns: ScoredTurns = "rated",
     agree: Annotated[
         float | None,
@@ -100,7 +112,9 @@ def score(
     from accord.scoring import Execution, Perspective, ScoreOptions, Shard
 
     speaker = Perspective.named(by.annotator, tuple(panel or ()), rule)
-    options = ScoreOptions(new_domain, ask, until, loss, turns, agree, good, certify, adapt, training=include_training)
+    options = ScoreOptions(
+        new_domain, ask, until, loss, turns, agree, good, certify, adapt, training=include_training, costs=_costs(costs)
+    )
     names, roles, is_file = column_map(reading.columns), reading.role_map, _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), reading.skip_bad_rows)
     with project_options.open(creates=True) as project, Progress("scored") as progress:
@@ -127,6 +141,22 @@ def score(
         _end_of_file(done.to_json(), project_options)
     else:
         _end_of_parts(parts.to_json(), project_options)
+
+
+def _costs(given: str | None) -> Costs | None:
+    """Return the table of costs in a file or in the option itself."""
+    from accord.values import parse_costs
+
+    if given is None:
+        return None
+    if re.fullmatch(r"[-+\d.eE,;\s]*", given):
+        return parse_costs(given, "--costs")
+    try:
+        return parse_costs(read_text(Path(given), MB), given)
+    except FileNotFoundError:
+        raise BadInput(
+            f"--costs: {one_line(given, 80)!r} is neither a file nor rows of numbers, such as 0,1,4;1,0,1;4,1,0"
+        ) from None
 
 
 def _end_of_file(result: Mapping[str, Any], options: StatisticsOptions) -> None:

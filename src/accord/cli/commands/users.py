@@ -130,26 +130,33 @@ def validate(
     flow: Annotated[
         str,
         typer.Argument(
-            help="detection: are the issues right (0, 1, 2)? overall: rate, then rate again with the issues shown."
+            help="detection: are the issues right (0, 1, 2)? overall: rate, then rate again with the issues shown. "
+            "analysis: mark the issues of each reply of a dialogue."
         ),
     ] = "detection",
     outcome: Annotated[bool, typer.Option("--outcome", help="Print the results so far, and serve nothing.")] = False,
     sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="Number of turns; default 200, for overall 100.")
+        int | None,
+        typer.Option(
+            "--sample", min=1, help="Number of turns; default 200, for overall 100, for analysis 100 dialogues."
+        ),
     ] = None,
     annotators_per_item: Annotated[
         int | None,
-        typer.Option("--annotators-per-item", min=1, help="Annotators per turn; default 3, for overall 5."),
+        typer.Option(
+            "--annotators-per-item", min=1, help="Annotators per turn; default 3, for overall 5, for analysis 1."
+        ),
     ] = None,
     items_per_annotator: Annotated[
         int, typer.Option("--items-per-annotator", min=1, help="Maximum number of turns per annotator.")
     ] = 100,
     port: Port = 8710,
 ) -> None:
-    """Serve a study in which people validate the issues found in turns.
+    """Serve a study in which people validate the issues found in turns, or mark issues themselves.
 
     It is a study of the workbench in addition to those of accord.yaml. Answers are labels (validation:detection,
-    validation:initial, validation:revised). Stop it and start it again as you like: the draw and the answers stay.
+    validation:initial, validation:revised, issue:KIND). Stop it and start it again as you like: the draw and the
+    answers stay.
     """
     from accord import studies as human_studies
     from accord import web
@@ -160,13 +167,15 @@ def validate(
         with closing(Studies(project.store)) as studies:
             if outcome:
                 found = human_studies.load_outcome(project, flow, studies)
-                lines = [f"{found.examples} of {found.planned} turns have answers", *found.lines]
+                unit = "dialogues" if flow == human_studies.ANALYSIS else "turns"
+                lines = [f"{found.examples} of {found.planned} {unit} have answers", *found.lines]
                 options.show(found.to_json(), lambda _: "\n\n".join(lines))
                 return
             study = human_studies.open_validation(
                 project, flow, studies, sample, annotators_per_item, items_per_annotator
             )
-            turns = study.begin()
+            count = study.begin()
+            unit = "dialogues" if flow == human_studies.ANALYSIS else "turns"
         from accord.live import check_installed, exposure, serve
 
         check_installed()
@@ -174,7 +183,7 @@ def validate(
             people, url = study.settings.annotators_per_item, address.url(port)
             notes = [
                 *broken_study_notes(bench),
-                f"{turns} turns, {people} people each, at {url}{page}",
+                f"{count} {unit}, {people} people each, at {url}{page}",
                 *sign_in_notes(bench, url, page),
             ]
             pages = web.workbench_app(bench, frozenset(map(str.lower, [address.host, *names])))

@@ -64,6 +64,7 @@ from accord.values import (
     Target,
     Taxonomy,
     Unannotated,
+    content_hash,
     load_taxonomy,
 )
 
@@ -86,7 +87,11 @@ class IssueSettings(SourceSettings):
         default=None,
         description="Taxonomy of the annotators' labels, if different; it must name the corresponding kinds.",
     )
-    whole_dialogue: bool = Field(default=True, description="chat: annotate a whole dialogue in one request if it fits.")
+    whole_dialogue: bool = Field(
+        default=False,
+        description="chat: annotate all turns of a dialogue in one request if it fits. The model then also reads the "
+        "turns after the reply; by default it reads only those before it.",
+    )
     examples: bool = Field(default=True, description="chat: show two examples, if the taxonomy has their kinds.")
     all_speakers: bool = Field(
         default=False, description="Annotate the turns of all speakers, not only the assistant's."
@@ -383,11 +388,12 @@ def _why(result: Unannotated) -> str:
 
 
 def _worst(prompt: Prompt) -> Reply:
-    """Return the reply with the most follow-up requests.
+    """Return the reply with the most follow-up requests; replies to different prompts lead to different ones.
 
     One about a dialogue is unreadable. One about a turn has a loss, which repeats the request, and an unknown kind.
     """
-    issue = {"type": "an unknown kind", "comment": "", "quote": ""}
+    asked = content_hash([message.content for message in prompt.messages], length=16)
+    issue = {"type": "an unknown kind", "comment": asked, "quote": ""}
     return Reply(json.dumps({"issues": [issue, None], "comment": "", "score": 3}))
 
 

@@ -379,57 +379,44 @@ class NetSatOutcome:
     sat: Floats
     dsat: Floats
 
-    def take(self, rows: NDArray[np.intp]) -> NetSatOutcome:
-        """Return some of the conversations, with repetitions."""
-        parts = {name: getattr(self, name)[rows] for name in ("scores", "good", "sat", "dsat")}
-        return replace(self, **parts)
+
+VERDICT = ("delta_netsat", "accuracy", "yield_deployed", "precision_deployed")
 
 
-def figures(tested: NetSatOutcome) -> dict[str, float | None]:
-    """Return the statistics of a system (RUBICON, section 4.2); `None` if undefined.
+def verdict_statistics(tested: NetSatOutcome) -> dict[str, float | None]:
+    """Return the statistics that decide on the use of a rubric; `None` if undefined.
 
-    `delta_netsat` is the difference of the class means in points. `accuracy`, `precision`, `recall` and `f1` count a
-    score above the training side's threshold as good. `yield_rate` is the share outside the window of the paper, which
-    comes from the tested labels; `yield_deployed` the share outside the training side's window, and
-    `precision_deployed` the precision of the labels given there. `sat_dsat` is Pearson's r of both parts of the score.
+    `delta_netsat` is the difference of the class means in points. `accuracy` counts a score above the training side's
+    threshold as good. `yield_deployed` is the share outside the training side's window, and `precision_deployed` the
+    precision of the labels given there.
     """
-    good, scores = tested.good, tested.scores
-    if not good.any() or good.all():
-        return dict.fromkeys(NAMES)
-    predicted_good = scores > tested.threshold
-    right = int((predicted_good & good).sum())
-    precision = right / int(predicted_good.sum()) if predicted_good.any() else None
-    recall = right / int(good.sum())
-    labels = tested.window.says(scores)
-    labelled = labels != UNCERTAIN
-    hindsight = UncertaintyWindow.read(scores, good, tested.threshold, tested.precision).says(scores)
-    varied = np.ptp(tested.sat) > 0 and np.ptp(tested.dsat) > 0
-    return {
-        "delta_netsat": float(scores[good].mean() - scores[~good].mean()),
-        "yield_rate": float((hindsight != UNCERTAIN).mean()),
-        "yield_deployed": float(labelled.mean()),
-        "precision_deployed": float((labels == np.where(good, GOOD, BAD))[labelled].mean()) if labelled.any() else None,
-        "accuracy": float((predicted_good == good).mean()),
-        "precision": precision,
-        "recall": recall,
-        "f1": 0.0 if not right or precision is None else 2 * precision * recall / (precision + recall),
-        "sat_dsat": float(np.corrcoef(tested.sat, tested.dsat)[0, 1]) if varied else None,
-    }
-
-
-NAMES = (
-    "delta_netsat", "yield_rate", "yield_deployed", "precision_deployed",
-    "accuracy", "precision", "recall", "f1", "sat_dsat",
-)  # fmt: skip
+    values = _from_totals(_terms(tested).sum(axis=0))
+    return {name: float(value) if np.isfinite(value) else None for name, value in values.items()}
 
 
 def with_intervals(tested: NetSatOutcome, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> dict[str, Estimate]:
     """Return the statistics with intervals from resamples of whole conversations."""
-    values, draws = figures(tested), draws if len(clusters) > 1 else 0
-    drawn = [figures(tested.take(clusters.rows(count))) for count in clusters.counts(draws, seed)]
+    draws = draws if len(clusters) > 1 else 0
+    drawn = _from_totals(clusters.counts(draws, seed) @ clusters.sums(_terms(tested)))
     return {
-        name: Estimate()
-        if value is None
-        else estimate_from_draws(value, np.array([row[name] for row in drawn], dtype=float))
-        for name, value in values.items()
+        name: Estimate() if value is None else estimate_from_draws(value, drawn[name])
+        for name, value in verdict_statistics(tested).items()
     }
+
+
+def _terms(tested: NetSatOutcome) -> Floats:
+    """Return (n, 7) numbers of each conversation whose totals give the statistics."""
+    good, labels = tested.good, tested.window.says(tested.scores)
+    is_right, is_labelled = (tested.scores > tested.threshold) == good, labels != UNCERTAIN
+    agrees = labels == np.where(good, GOOD, BAD)
+    by_class = [good, ~good, tested.scores * good, tested.scores * ~good]
+    return np.column_stack([*by_class, is_right, is_labelled, agrees]).astype(float)
+
+
+def _from_totals(totals: Floats) -> dict[str, Floats]:
+    """Return each statistic from (..., 7) totals of `_terms`; NaN where one class is missing."""
+    good, bad, of_good, of_bad, right, labelled, agreeing = np.moveaxis(totals, -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        delta, size = of_good / good - of_bad / bad, np.where((good > 0) & (bad > 0), good + bad, np.nan)
+        values = (delta, right / size, labelled / size, np.where(np.isnan(size), np.nan, agreeing / labelled))
+    return dict(zip(VERDICT, values, strict=True))

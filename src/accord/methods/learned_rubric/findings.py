@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -16,19 +16,18 @@ from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Training, ask_rubric, counted_stems, pieces
 from accord.methods.learned_rubric.assertion_pool import WrittenPool, asking, only
 from accord.methods.learned_rubric.assertion_selector import (
-    NAMES,
+    VERDICT,
     AssertionSelector,
     ClassifiedSamples,
+    NetSatOutcome,
     points,
     with_intervals,
 )
 from accord.methods.learned_rubric.selection_policies import (
     ALL,
     POINT,
-    RUBICON,
     TOP,
     UNCERTAIN,
-    Flags,
     Floats,
     SelectionSettings,
 )
@@ -63,11 +62,10 @@ LONGEST_PASSAGE = 300
 ROLE_WORDS = frozenset({"user", "assistant"})
 """Words that assertions use for the speakers. They occur in any turn, so they select no passage."""
 COLUMNS = {
-    "delta_netsat": "ΔNetSAT", "yield_rate": "yield", "yield_deployed": "yield deployed",
-    "precision_deployed": "precision deployed", "accuracy": "accuracy", "precision": "precision", "recall": "recall",
-    "f1": "F1",
+    "delta_netsat": "ΔNetSAT", "accuracy": "accuracy", "yield_deployed": "labeled",
+    "precision_deployed": "precision of the labels",
 }  # fmt: skip
-"""Statistics of a system by name, with their column headings."""
+"""Statistics of a rubric by name, with their column headings."""
 
 
 @dataclass(frozen=True)
@@ -107,17 +105,31 @@ def fit_pool(written: WrittenPool, everything: Rubric, train: Training, settings
 # --- values -------------------------------------------------------------------------------------------------------
 
 
-def system_row(
-    system: str, figures: Mapping[str, Estimate], unanswered: float | None = None, failed: str | None = None
-) -> dict[str, Any]:
-    """Return a flat row: each statistic by its name, the ends of its interval as `_low` and `_high`.
+class RubricResult(NamedTuple):
+    """A rubric on the held-out side; `outcome` is `None` if it failed.
 
-    `unanswered` is the share of missing answers, which count as neutral; `failed` is the reason for missing statistics.
+    `unanswered` is the share of missing answers, which count as neutral; `failed` is the reason for a missing outcome.
     """
-    row: dict[str, Any] = {"system": system, "unanswered": unanswered}
-    for name, figure in figures.items():
-        row |= {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
-    return row if failed is None else {**row, "failed": failed}
+
+    system: str
+    outcome: NetSatOutcome | None
+    unanswered: float | None = None
+    failed: str | None = None
+
+    @classmethod
+    def of(
+        cls, system: str, selector: AssertionSelector, answers: EvidenceTable, decided: ClassifiedSamples
+    ) -> RubricResult:
+        """Return the result of a fitted selector."""
+        _, missing = points(answers, selector.names_, selector.settings.answers)
+        return cls(system, selector.outcome(answers, decided.good), float(missing.mean()))
+
+    def row(self, statistics: Mapping[str, Estimate]) -> dict[str, Any]:
+        """Return a flat row: each statistic by its name, the ends of its interval as `_low` and `_high`."""
+        row: dict[str, Any] = {"system": self.system, "unanswered": self.unanswered}
+        for name, figure in statistics.items():
+            row |= {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
+        return row if self.failed is None else {**row, "failed": self.failed}
 
 
 def _figure(row: Mapping[str, Any], name: str) -> Estimate:
@@ -190,7 +202,7 @@ class RubricFindings(Findings):
     """Learned rubric and its results on the held-out side.
 
     Attributes:
-        rows: Systems, the learned rubric first, as `system_row` returns them.
+        rows: Rubrics, the learned one first, as `RubricResult.row` returns them.
         assertions: Selected assertions, those that fail most often first.
         scores: Held-out conversations.
         threshold: NetSAT above which a conversation counts as good.
@@ -222,19 +234,19 @@ class RubricFindings(Findings):
             f"good and bad conversations. Their sum, NetSAT, was tested on {self.tested} others: good conversations "
             f"score {number(best.value, 1)} points above bad ones ({number(best.low, 1)} to {number(best.high, 1)})."
         )
+        names = ["learned rubric", *(row["system"] for row in self.rows[1:])]
         rows: list[list[str | Estimate]] = [
-            [row["system"], *(_figure(row, name) for name in COLUMNS)] for row in self.rows
+            [shown, *(_figure(row, name) for name in COLUMNS)] for shown, row in zip(names, self.rows, strict=True)
         ]
-        learned_rows = frozenset(place for place, row in enumerate(self.rows) if row["system"] == RUBICON)
-        yields = (
-            "Yield follows the paper: its window comes from the tested labels. For the deployed yield the window comes "
-            "from the training side, and the next column is the precision of the labels given there."
+        labels = (
+            "Accuracy counts every score above the threshold as good. Labeled is the share of conversations outside "
+            "the uncertainty window; threshold and window come from the training side."
         )
         return Section("The learned rubric", lead, [
             Charts([self._separations()]), Text(self._worst(), "soft"),
             Charts([self._histogram()], ("good", "bad, by annotators")), Text(self._trust(), "soft"),
             Text("Assertions by share of failures", "heading"), *(assertion.fold() for assertion in self.assertions),
-            Text("Rubrics", "heading"), Table(["", *COLUMNS.values()], rows, own=learned_rows), Text(yields, "soft"),
+            Text("Rubrics", "heading"), Table(["", *COLUMNS.values()], rows, own=frozenset({0})), Text(labels, "soft"),
             Text(f"Each new conversation takes {len(self.assertions)} questions.", "soft"),
             Text(self.evaluator["signature"], "code"),
         ])  # fmt: skip
@@ -292,14 +304,10 @@ def examine_rubric(
         rivals: Other rubrics by name; one that fails gets a row with the reason.
     """
     decided, selector = ClassifiedSamples.of(test, settings, fewest=1), fit.selector
-    selected = only(fit.everything, fit.to_ask(selector.names_))
-    answers = yield from ask_rubric(selected, decided.samples, JUDGE, "held-out side judged")
-    rows = [score_selector(settings.policy, selector, answers, decided, test)]
-    if test.question.can_be_judged:
-        directly = _sum_of({test.question.id: "sat"}, fit, settings).fit(fit.answers, fit.train.labels)
-        rows.append(score_selector(JUDGE_DIRECTLY, directly, answers, decided, test))
-    for name, rubric in rivals.items():
-        rows.append((yield from _score_rival(name, rubric, fit, decided, test, settings)))
+    answers = yield from ask_held_out(fit, decided)
+    results = yield from compare_rubrics(fit, answers, decided, settings, rivals)
+    clusters = clusters_of(test, decided)
+    rows = [each.row(_verdict(each, clusters, test)) for each in results]
     outcome = selector.outcome(answers, decided.good)
     labels = selector.window_.says(outcome.scores)
     return RubricFindings(
@@ -325,13 +333,34 @@ def learned_part(fit: RubricFit) -> Mapping[str, Any]:
     return {"window": evaluator["window"], "pool": pool, "trained": len(fit.decided.samples), "evaluator": evaluator}
 
 
-def score_selector(
-    system: str, selector: AssertionSelector, answers: EvidenceTable, decided: ClassifiedSamples, test: Training
-) -> dict[str, Any]:
-    """Return the row of a fitted selector on the held-out side."""
-    _, missing = points(answers, selector.names_, selector.settings.answers)
-    outcome, clusters = selector.outcome(answers, decided.good), _clusters_of(test, decided)
-    return system_row(system, with_intervals(outcome, clusters, test.draws, test.seed), float(missing.mean()))
+def ask_held_out(fit: RubricFit, decided: ClassifiedSamples) -> Flow[EvidenceTable]:
+    """Return the judge's answers to the selected assertions about the held-out side."""
+    selected = only(fit.everything, fit.to_ask(fit.selector.names_))
+    return (yield from ask_rubric(selected, decided.samples, JUDGE, "held-out side judged"))
+
+
+def compare_rubrics(
+    fit: RubricFit,
+    answers: EvidenceTable,
+    decided: ClassifiedSamples,
+    settings: SelectionSettings,
+    rivals: Mapping[str, Rubric],
+) -> Flow[list[RubricResult]]:
+    """Return the results of the learned rubric, the judge asked directly, and the rivals on the held-out side."""
+    main = fit.train.question
+    results = [RubricResult.of(settings.policy, fit.selector, answers, decided)]
+    if main.can_be_judged:
+        directly = _sum_of({main.id: "sat"}, fit, settings).fit(fit.answers, fit.train.labels)
+        results.append(RubricResult.of(JUDGE_DIRECTLY, directly, answers, decided))
+    for name, rubric in rivals.items():
+        results.append((yield from _ask_rival(name, rubric, fit, decided, settings)))
+    return results
+
+
+def _verdict(result: RubricResult, clusters: Clusters, test: Training) -> dict[str, Estimate]:
+    if result.outcome is None:
+        return dict.fromkeys(VERDICT, Estimate())
+    return with_intervals(result.outcome, clusters, test.draws, test.seed)
 
 
 def _sum_of(classes: Mapping[str, str], fit: RubricFit, settings: SelectionSettings) -> AssertionSelector:
@@ -343,11 +372,12 @@ def _all(settings: SelectionSettings) -> SelectionSettings:
     return settings.model_copy(update={"policy": ALL})
 
 
-def _score_rival(
-    name: str, rubric: Rubric, fit: RubricFit, decided: ClassifiedSamples, test: Training, settings: SelectionSettings
-) -> Flow[dict[str, Any]]:
-    """Score the sum of all questions of a rubric; on failure the row has the reason."""
-    main, train = test.question, fit.train
+def _ask_rival(
+    name: str, rubric: Rubric, fit: RubricFit, decided: ClassifiedSamples, settings: SelectionSettings
+) -> Flow[RubricResult]:
+    """Return the result of the sum of all questions of a rubric; on failure it has the reason."""
+    train = fit.train
+    main = train.question
     summed = asking(rubric, (question.id for question in rubric.questions if question.id != main.id))
     try:
         seen = yield from ask_rubric(summed, fit.decided.samples, JUDGE, f"{rubric.name}: judged")
@@ -356,12 +386,13 @@ def _score_rival(
             selector = AssertionSelector.of_rubric(rubric, main, _all(settings), train.seed)
         selector.fit(seen, train.labels)
         answers = yield from ask_rubric(summed, decided.samples, JUDGE, f"{rubric.name}: held-out side judged")
-        return score_selector(name, selector, answers, decided, test)
+        return RubricResult.of(name, selector, answers, decided)
     except BadInput as error:
-        return system_row(name, dict.fromkeys(NAMES, Estimate()), failed=str(error))
+        return RubricResult(name, None, failed=str(error))
 
 
-def _clusters_of(test: Training, decided: ClassifiedSamples) -> Clusters:
+def clusters_of(test: Training, decided: ClassifiedSamples) -> Clusters:
+    """Return the good and bad conversations of a side by the groups that are resampled together."""
     return Clusters([test.group_of(sample.target) for sample in decided.samples])
 
 
@@ -400,30 +431,37 @@ def _assertions(
     fit: RubricFit, answers: EvidenceTable, decided: ClassifiedSamples, test: Training
 ) -> list[AssertionFindings]:
     """Return the findings of each selected assertion, those that fail most often first."""
-    selector, good = fit.selector, decided.good
+    selector, clusters = fit.selector, clusters_of(test, decided)
     values = points(answers, selector.names_, selector.settings.answers)[0] / POINT
-    clusters = _clusters_of(test, decided)
-    drawn = [clusters.rows(count) for count in clusters.counts(min(test.draws, MOST_DRAWS), test.seed)]
+    signed = values * np.where(selector.sat_, 1.0, -1.0)[:, None]
+    terms = np.vstack([signed * decided.good, signed * ~decided.good, decided.good, ~decided.good]).T.astype(float)
+    counts = clusters.counts(min(test.draws, MOST_DRAWS), test.seed)
+    drawn, all_gaps = _gaps(counts @ clusters.sums(terms)), _gaps(terms.sum(axis=0))
     findings = []
-    for name, own in zip(selector.names_, values, strict=True):
+    for place, name in enumerate(selector.names_):
         question = fit.rubric[name]
         assert question.side is not None
-        is_sat = question.side is Polarity.SAT
-        signed = own if is_sat else -own
-        spread = estimate_from_draws(None, np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
-        fails = own < TOP / POINT / 2 if is_sat else own > TOP / POINT / 2
+        spread, own = estimate_from_draws(None, drawn[:, place]), values[place]
+        fails = own < TOP / POINT / 2 if selector.sat_[place] else own > TOP / POINT / 2
         findings.append(
             AssertionFindings(
-                name, question.text, question.side.value, question.weight, _gap(signed, good), spread.low, spread.high,
-                len(question.reasons), float(fails.mean()), _examples(question, decided.samples, signed),
+                name, question.text, question.side.value, question.weight, float(all_gaps[place]), spread.low,
+                spread.high, len(question.reasons), float(fails.mean()),
+                _examples(question, decided.samples, signed[place]),
             )
         )  # fmt: skip
     return sorted(findings, key=lambda one: -one.fails)
 
 
-def _gap(values: Floats, good: Flags) -> float:
-    """Return the difference of the classes' means; NaN where one class is missing."""
-    return float(values[good].mean() - values[~good].mean()) if good.any() and not good.all() else float("nan")
+def _gaps(totals: Floats) -> Floats:
+    """Return (..., P) differences of the classes' means; NaN where one class is missing.
+
+    Args:
+        totals: (..., 2·P + 2) sums of the P assertions over good and over bad conversations, and the sizes of both.
+    """
+    of_good, of_bad = np.split(totals[..., :-2], 2, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(of_good / totals[..., -2:-1] - of_bad / totals[..., -1:])
 
 
 def _examples(question: Question, samples: Sequence[Sample], values: Floats) -> list[RubricExample]:

@@ -135,7 +135,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         α and the budget. `BadInput` for too few good or bad conversations, no assertion, or an unusable file.
         """
         decided = ClassifiedSamples.of(train, self.settings)  # check inputs before any request
-        self._given(train.question)
+        self.given_rubrics(train.question)
         written, path = WrittenPool(), self.settings.pool
         if path is not None:
             pool = checked_pool(load_rubric(path, self.context.folder), train)
@@ -158,10 +158,10 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         fit = self.fit_
         if fit is None:
             return (yield from without_requests(self))
-        results = yield from examine_rubric(fit, test, self.settings, self._given(test.question))
+        results = yield from examine_rubric(fit, test, self.settings, self.given_rubrics(test.question))
         return self.having(self.learned, results)
 
-    def _given(self, main: Question) -> dict[str, Rubric]:
+    def given_rubrics(self, main: Question) -> dict[str, Rubric]:
         """Return the rubrics to compare with, by name."""
         return {
             name: checked_given(name, load_rubric(name, self.context.folder), main)

@@ -74,9 +74,10 @@ class _Study:
 
 def _check_budget(project: Project, flows: Sequence[Flow[Any]]) -> None:
     """Raise an error if the budget does not allow the requests of all flows; a study never starts by surprise."""
-    requests, cap = sum(plan(flow, project.stored_models).requests for flow in flows), project.budget.caps.requests
-    if requests > (cap or 0):
+    requests, spent = sum(plan(flow, project.stored_models).requests for flow in flows), project.budget.requests
+    left = max((project.budget.caps.requests or 0) - spent, 0)
+    if requests > left:
         raise BadInput(
-            f"this part sends about {requests:,} requests, and the budget of accord.yaml allows {cap or 0:,}. To run "
-            f"it, set budget: {{requests: {requests}}}, or lower --repeats and in-context: {{candidates, sets}}"
+            f"this part sends about {requests:,} requests, and the budget of accord.yaml has {left:,} left. To run it, "
+            f"set budget: {{requests: {spent + requests}}}, or lower --repeats and in-context: {{candidates, sets}}"
         )

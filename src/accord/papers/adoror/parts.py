@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 from scipy import stats
 
-from accord.charts import Axis, ChartLine, ChartRow, interval_plot, line_chart
+from accord.charts import Axis, ChartLine, line_chart
 from accord.edges import BadInput
 from accord.formats import read
 from accord.methods import InContextFindings, RatedExamples, examples_of
@@ -18,8 +18,8 @@ from accord.papers.adoror.own_project import ask, rated_project, settings_of
 from accord.papers.adoror.prefixes import prefix_rows
 from accord.papers.adoror.systems import ADOROR, TABLE_1
 from accord.papers.catalog import Paper
-from accord.papers.study import Part, PartTable, Row, StudyInput
-from accord.values import Estimate, Labels, Question, Sample, Scale
+from accord.papers.study import Part, PartTable, Row, StudyInput, interval_chart
+from accord.values import Labels, Question, Sample, Scale
 
 TOPICAL_USR = "topical_usr"
 COLUMNS = {"overall": "Overall", "groundness": "Uses Knowledge"}
@@ -62,17 +62,6 @@ def _published_mean(system: str) -> float | None:
     return fmean(figures) if figures else None
 
 
-def _interval_chart(rows: Sequence[Row], statistic: str, title: str) -> Markup:
-    shown = [
-        ChartRow(
-            f"{row['system']}", Estimate(row[statistic], row.get(f"{statistic}_low"), row.get(f"{statistic}_high"))
-        )
-        for row in rows
-        if row.get(statistic) is not None
-    ]
-    return interval_plot(shown, Axis(title), title)
-
-
 # --- table 1 --------------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +77,7 @@ def baselines(given: StudyInput) -> PartTable:
         "are the other human responses of the context. The judges were recorded by other studies and have no figure in "
         "the paper."
     )
-    chart = {"Baselines on Topical-USR, Overall": _interval_chart(
+    chart = {"Baselines on Topical-USR, Overall": interval_chart(
         [{**row, "system": _with_source(row)} for row in rows], "overall", "Spearman's ρ with Overall")}  # fmt: skip
     return PartTable(rows, ("system", "source"), tuple(COLUMNS), note, chart)
 
@@ -138,7 +127,7 @@ def systems_of_project(given: StudyInput) -> PartTable:
         f"Held-out examples of {given.repeats} splits, pooled. The published figures are means over the six columns of "
         "table 1."
     )
-    charts = {"Systems of table 1": _interval_chart(table, "spearman", "Spearman's ρ")}
+    charts = {"Systems of table 1": interval_chart(table, "spearman", "Spearman's ρ")}
     return PartTable(table, ("system", "n"), ("spearman", "mean_of_folds"), note, charts)
 
 
@@ -154,7 +143,7 @@ def planted_systems(given: StudyInput) -> PartTable:
     """Systems of table 1 in planted worlds."""
     rows = [row for seed in range(given.repeats) for row in planted.system_rows(seed)]
     table = _with_errors(asked.table_1(rows), rows)
-    charts = {"Systems of table 1, planted": _interval_chart(table, "spearman", "Spearman's ρ")}
+    charts = {"Systems of table 1, planted": interval_chart(table, "spearman", "Spearman's ρ")}
     note = (
         f"{PLANTED} Published: mean of the six columns of table 1. The prompts of the ensemble get the same "
         "demonstrations, so that their errors have one sign and their mean is no better; five random sets show what "

@@ -39,6 +39,7 @@ _PAGE_FIELDS = ("page", "back")
 _MAX_BACK = 4096
 MAX_COMPARED_EVALUATORS = 3
 """Number of other evaluators that are offered for comparison, the latest first."""
+EMPTY = {"summary": "No scores yet.", "texts": 0, "next": NEXT}
 _NO_LIST_FILTERS = {"low": None, "high": None, "unscored": False, "order": "worst"}
 
 
@@ -59,7 +60,7 @@ class _BoardPages:
         selection = BoardFilters.from_query(request.url.query, _PAGE_FIELDS)
         result = self.context.board.figures(selection)
         if result is None:
-            return self.context.render_or_json(request, "board_empty", visitor, {"summary": NEXT, "texts": 0})
+            return self.context.render_or_json(request, "board_empty", visitor, EMPTY)
         texts, figures = result
         links = Links(selection)
         data = {
@@ -84,7 +85,7 @@ class _BoardPages:
         number, back = _page_and_back(query)
         result = self.context.board.page(selection, number)
         if result is None:
-            return self.context.render_or_json(request, "board_empty", visitor, {"summary": NEXT, "texts": 0})
+            return self.context.render_or_json(request, "board_empty", visitor, EMPTY)
         texts, page = result
         links = Links(selection, back)
         rows = [{**row, "conversation_link": links.conversation(row["conversation"], row["turn"], page.number)}
@@ -98,7 +99,7 @@ class _BoardPages:
             scores=texts,
             listed=page,
             links=links,
-            orders=[each for each in ORDERS if each != "apart" or len(texts.annotators) > 1],
+            orders=[each for each in ORDERS if each != "apart" or texts.shows_disagreement],
         )
 
 
@@ -119,14 +120,15 @@ def _density_chart(figures: BoardFigures, x: Axis, links: Links) -> Markup:
     lines = [_density_line(density, "model")]
     if given is not None:
         lines.append(_density_line(given, "people"))
-    mean = density.mean
+    mean, peak = density.mean, max(value for line in lines for value in (*line.y, *line.high))
+    y = Axis(low=0, high=1.15 * peak, labels={0.0: ""})  # the label of the mean stands above the curve
     bins = [
         ChartLink(part.low, part.high, links.bin(figures, number), f"{part.low:.2f} to {part.high:.2f}: {part.count:,}")
         for number, part in enumerate(density.bins)
         if part.count
     ]
     return line_chart(
-        lines, x, Axis(low=0, labels={0.0: ""}), f"Density of {density.rows:,} scores", links=bins, size=CHART_SIZE,
+        lines, x, y, f"Density of {density.rows:,} scores", links=bins, size=CHART_SIZE,
         guides=[] if mean.value is None else [Guide(mean.value, f"mean {mean}")],
     )  # fmt: skip
 

@@ -13,13 +13,16 @@ from itertools import count
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, bar_chart, share_bars
-from accord.edges import one_line_json, sendable, truncate_middle
+from accord.edges import BadInput, one_line_json, parse_whole_number, sendable, truncate_middle
+from accord.learning import CARD
 from accord.live import Refused
+from accord.project import correct_issue, undo_correction
 from accord.store import scores_of_conversation
 from accord.studies import (
     CitationFinder,
@@ -27,10 +30,12 @@ from accord.studies import (
     DocumentUse,
     PredictionService,
     excerpts,
+    text_field,
     tool_calls_of,
 )  # fmt: skip
-from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Conversation, Estimate, Turn
-from accord.web.context import WorkbenchContext, conversation_address
+from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Annotation, Conversation, Estimate, Turn
+from accord.web.accounts import new_key
+from accord.web.context import WorkbenchContext, conversation_address, saved_time
 from accord.web.pages.conversation_details import (
     ConversationDetails,
     Place,
@@ -56,6 +61,7 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     page = _ConversationPage(context)
     context.on_close.append(page.predictions.jobs.close)
     app.get("/conversation/{id:path}")(page.show)
+    app.post("/correct-issue")(page.correct)
 
 
 def back_address(back: str) -> str:
@@ -85,20 +91,49 @@ class _ConversationPage:
         predictions = self.predictions.predict(conversation)
         if is_json:
             # ASCII: escapes can carry invalid Unicode, such as half of a surrogate pair.
-            data = {**details.to_json(), "predictions": predictions.to_json()}
-            return Response(json.dumps(data, default=str), media_type="application/json")
+            return Response(json.dumps(details.to_json(predictions), default=str), media_type="application/json")
+        card = self.predictions.folder / CARD
         chosen = int(turn) if _NUMBER.fullmatch(turn) and int(turn) < len(conversation.turns) else None
         here, metadata = conversation_address(conversation.id, None, back_address(back)), conversation.metadata
         origin = metadata.get(SYNTHETIC, {})  # how a synthetic conversation was made
         return self.context.render(
             "conversation", visitor, conversation=conversation, turns=list(_turns(details, predictions)),
             chosen=chosen, back=back_address(back), is_open=open == "all", here=here,
-            trained=_trained(details, predictions),
+            trained=_trained(details, predictions), saved=saved_time(card) if card.is_file() else "",
             whole=_place_details(details, predictions, None, details.scores()), documents=_documents(conversation),
             predictions=predictions, origin=_text_pairs(origin if isinstance(origin, Mapping) else {"origin": origin}),
             metadata=_text_pairs({name: value for name, value in metadata.items() if name != SYNTHETIC}),
-            join="&" if "?" in here else "?",
+            join="&" if "?" in here else "?", kinds=details.kinds.names if details.kinds else (),
         )  # fmt: skip
+
+    async def correct(self, request: Request) -> Response:
+        """Give another kind to an issue that a model found, remove it, or undo the lead's own correction."""
+        visitor, fields = await self.context.read_form(request, "lead")
+        address = await run_in_threadpool(self._correct, visitor.person.name, fields)
+        return RedirectResponse(address, 303)
+
+    def _correct(self, person: str, fields: Mapping[str, Any]) -> str:
+        texts = {name: text_field(fields, name, 2000) for name in ("conversation", "turn", "signature", "seen", "part")}
+        details = load_details(self.context.project, texts["conversation"])
+        places = [parse_whole_number(texts[name]) for name in ("turn", "part")]
+        turn, part = (-1 if place is None else place for place in places)
+        maker = (texts["signature"], texts["seen"])
+        found = next(
+            (each.annotation for each in (details.issues.get(turn, ()) if details else ())
+             if (each.annotation.signature, each.annotation.said) == maker),
+            None,
+        )  # fmt: skip
+        if details is None or details.kinds is None or found is None:
+            raise BadInput("the store has no such issue; reload the page")
+        store, id, action = self.context.project.store, text_field(fields, "id", 50), fields.get("do")
+        if action == "undo":
+            undo_correction(store, found, part, person)
+        elif action not in ("move", "remove") or len(id) < 16:
+            raise BadInput("the form is incomplete; reload the page")
+        else:
+            kind = text_field(fields, "kind", 100) if action == "move" else None
+            correct_issue(store, found, part, person, id, details.kinds, kind)
+        return conversation_address(details.conversation.id, turn, back_address(text_field(fields, "back", 4000)))
 
     def _load(self, id: str) -> tuple[ConversationDetails | None, bool]:
         """Return the conversation of an address, and True if its JSON is requested; an id may end in `.json`."""
@@ -130,17 +165,27 @@ def _turns(details: ConversationDetails, predictions: ConversationPredictions) -
         marks = [(next(numbers), mark, mark.question.removeprefix(ISSUE)) for mark in details.marks.get(place, ())]
         spans, issues = [(mark.span, number, False) for number, mark, _ in marks if mark.span], []
         for found in details.issues.get(place, ()):
-            issues.append((found, issue_views(found.annotation.issues, details.kinds, numbers)))
-            spans += numbered_spans(found.annotation.issues, issues[-1][1], True)
+            views = issue_views(found.annotation.issues, details.kinds, numbers)
+            for part, view in enumerate(views, 1):
+                view |= _correction_view(found.corrections.get(part))
+            issues.append((found, views))
+            spans += numbered_spans(found.annotation.issues, views, True)
         uses = citations.uses(turn) if id(turn) in replies else ()
+        remaining = sum(not view["is_removed"] for _, views in issues for view in views)
         yield {
             "place": place, "role": turn.role, "by": " · ".join(filter(None, (turn.name, turn.time))),
             "pieces": text_pieces(text, spans), "start": _start(text),
             "is_folded": turn.role in NON_SPEAKERS and len(text) > MAX_UNFOLDED, "calls": _tool_calls(turn),
             "more": _other_fields(turn), "documents": [_excerpt(conversation, use) for use in uses], "marks": marks,
-            "issues": issues, "issue_count": len(marks) + sum(len(views) for _, views in issues),
+            "issues": issues, "issue_count": len(marks) + remaining,
             "details": _place_details(details, predictions, place, scores),
         }  # fmt: skip
+
+
+def _correction_view(correction: Annotation | None) -> dict[str, Any]:
+    is_removed = correction is not None and correction.value != 1
+    moved_to = "" if correction is None or is_removed else correction.question.removeprefix(ISSUE)
+    return {"correction": correction, "is_removed": is_removed, "moved_to": moved_to, "key": new_key()}
 
 
 def _start(text: str) -> str:
@@ -155,20 +200,38 @@ def _place_details(
     scores: Mapping[Place, Sequence[Mapping[str, Any]]],
 ) -> dict[str, Any]:
     """Return the details of a turn or of the whole conversation; `earlier` runs are not listed."""
-    judged = [(answer, share_bars(answer["shares"], answer["question"])) for answer in details.judged.get(place, ())]
-    people = [
-        (name, row, share_bars(row["distribution"], name) if "distribution" in row else None)
-        for name, row in predictions.people.get(place, {}).items()
-    ]
+    questions = [_question_view(row) for row in details.questions(place, predictions)]
     rows, prediction = scores.get(place, ()), predictions.scores.get(place)
     attributions = next((row["attributions"] for row in (prediction, *rows) if row and row.get("attributions")), None)
     values = {
-        "answers": details.answers.get(place, ()), "judged": judged, "scores": rows[:MAX_RUNS],
-        "earlier": max(0, len(rows) - MAX_RUNS), "prediction": prediction, "people": people,
+        "questions": questions, "others": [row for row in questions if not row["is_listed"]],
+        "ratings": sum(len(row["ratings"]) for row in questions), "prediction": prediction,
+        "scores": rows[:MAX_RUNS], "earlier": max(0, len(rows) - MAX_RUNS),
         "attributions": _attribution_chart(attributions) if attributions else None,
         "metrics": predictions.metrics.get(place, {}),
     }  # fmt: skip
-    return {**values, "is_any": any(values[name] for name in ("answers", "judged", "scores", "prediction", "metrics"))}
+    return {**values, "is_any": any(values[name] for name in ("questions", "scores", "metrics"))}
+
+
+def _question_view(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a question with charts of distributions, and counts of what is folded."""
+    people = [
+        (name, each, share_bars(each["distribution"], name) if "distribution" in each else None)
+        for name, each in row["predicted_ratings"].items()
+    ]
+    judge = [(each, share_bars(each["shares"], row["question"])) for each in row["judge"]]
+    ratings = row["ratings"]
+    counts = [(sum(bool(each["comment"]) for each in ratings), "comment"),
+              (sum(len(each["history"]) for each in ratings), "correction")]  # fmt: skip
+    notes = ", ".join(f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts if count)
+    if not notes and any(each["time"] or each["study"] or each["against"] for each in ratings):
+        notes = "times"
+    numbers = {"predicted": (row["prediction"] or {}).get("value"), "rated": row["mean"],
+               "judge": next((each["expected"] for each in row["judge"]), None)}  # fmt: skip
+    figures = " · ".join(f"{name} {value:.3g}" for name, value in numbers.items() if value is not None)
+    is_listed = bool(row["text"] or row["prediction"] or ratings)  # answers of a judge alone need no fold each
+    return {**row, "predicted_ratings": people, "judge": judge, "notes": notes, "figures": figures,
+            "is_listed": is_listed}  # fmt: skip
 
 
 def _attribution_chart(attributions: Mapping[str, float]) -> Markup:

@@ -1,4 +1,4 @@
-"""Annotations, scores and issues of one conversation by turn, for the conversation page and its JSON.
+"""Annotations, predictions, scores and issues of one conversation by turn and question, for its page and JSON.
 
 Only leads see these details, because answers and predictions would bias annotators.
 """
@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any, TypeVar
 
 from accord.edges import AccordError, sendable
-from accord.project import Project, issues_of
+from accord.project import Corrections, Project, corrected, correction_of, current_corrections, issues_of
 from accord.store import EvaluatorScores, StoreError, scores_of_conversation
-from accord.studies import CitationFinder
+from accord.studies import CitationFinder, ConversationPredictions
 from accord.values import (
     ISSUE,
     Annotation,
     Conversation,
     IssueAnnotation,
+    Question,
     Rubric,
     Taxonomy,
     issues_from,
@@ -36,11 +38,28 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class ModelIssues:
-    """Issues that a model found in a turn; `is_old` is True if the turn or an earlier one has changed since."""
+    """Issues that a model found in a turn.
+
+    Attributes:
+        annotation: The issues as the model found them.
+        by: The model.
+        is_old: True if the turn or an earlier one has changed since.
+        corrections: Corrections by people, by number of the issue.
+    """
 
     annotation: IssueAnnotation
     by: str
     is_old: bool
+    corrections: Mapping[int, Annotation] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the corrected issues, and the corrections."""
+        found = corrected(self.annotation, {
+            (self.annotation.target, self.annotation.signature, self.annotation.said, part): each
+            for part, each in self.corrections.items()
+        })  # fmt: skip
+        corrections = [each.to_json() for each in self.corrections.values()]
+        return {"by": self.by, "is_old": self.is_old, **found.to_json(), "corrections": corrections}
 
 
 @dataclass(frozen=True)
@@ -48,6 +67,7 @@ class ConversationDetails:
     """A conversation with all annotations by turn, and the scores of runs, the latest first."""
 
     conversation: Conversation
+    rubric: Rubric
     answers: Mapping[Place, list[Row]] = field(default_factory=dict)
     marks: Mapping[Place, list[Annotation]] = field(default_factory=dict)
     issues: Mapping[Place, list[ModelIssues]] = field(default_factory=dict)
@@ -64,18 +84,41 @@ class ConversationDetails:
                 scores.setdefault(row.get("turn"), []).append({**row, **origin})
         return scores
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything except predictions."""
+    def questions(self, place: Place, predictions: ConversationPredictions) -> list[Row]:
+        """Return the questions of a turn or of the whole conversation with predictions, ratings and judges' answers.
+
+        The main question comes first, then the others in the rubric's order; questions of other rubrics come last.
+        """
+        predicted = predictions.scores.get(place)
+        others = ((predicted or {}).get("notes") or {}).get("other_questions") or {}
+        ratings, judged = _by_question(self.answers.get(place, ())), _by_question(self.judged.get(place, ()))
+        main = predictions.question or self.rubric.main
+        known = [main, *(question.id for question in self.rubric.questions)]
+        found = {*others, *ratings, *judged, *([main] if predicted else [])}
+        rows = []
+        for name in dict.fromkeys([*(each for each in known if each in found), *ratings, *judged, *others]):
+            question, is_main = self.rubric.get(name), name == main
+            rows.append({
+                "question": name, "text": "" if question is None else question.text, "is_main": is_main,
+                "meanings": {} if question is None else dict(question.meanings),
+                "prediction": predicted if is_main else others.get(name),
+                "predicted_ratings": dict(predictions.people.get(place, {})) if is_main else {},
+                "ratings": ratings.get(name, []), "mean": _mean_rating(question, ratings.get(name, [])),
+                "judge": judged.get(name, []),
+            })  # fmt: skip
+        return rows
+
+    def to_json(self, predictions: ConversationPredictions) -> dict[str, Any]:
+        """Return all details with the predictions."""
         conversation, scores = self.conversation, self.scores()
         citations, replies = CitationFinder(conversation.documents), {id(turn) for turn in conversation.replies}
 
         def details(place: Place) -> dict[str, list[Any]]:
             return {
-                "answers": self.answers.get(place, []),
+                "questions": self.questions(place, predictions),
                 "marks": [mark.to_json() for mark in self.marks.get(place, [])],
-                "issues": [{"by": each.by, "is_old": each.is_old, **each.annotation.to_json()}
-                           for each in self.issues.get(place, [])],
-                "judged": self.judged.get(place, []), "scores": scores.get(place, []),
+                "issues": [each.to_json() for each in self.issues.get(place, [])],
+                "scores": scores.get(place, []),
             }  # fmt: skip
 
         turns = [
@@ -88,6 +131,7 @@ class ConversationDetails:
             "conversation": conversation.id, "synthetic": conversation.is_synthetic,
             "metadata": dict(conversation.metadata),
             "documents": [each.to_json() for each in conversation.documents], "turns": turns, "whole": details(None),
+            "predictions": predictions.to_json(),
         }  # fmt: skip
 
 
@@ -100,9 +144,10 @@ def load_details(project: Project, name: str) -> ConversationDetails | None:
     people = [each for each in annotations if each.kind == "person"]
     return ConversationDetails(
         conversation,
+        project.rubric,
         _by_place(_current_answers([each for each in people if not each.question.startswith(ISSUE)])),
-        _current_marks([each for each in people if each.question.startswith(ISSUE)]),
-        _model_issues(conversation, [each for each in annotations if each.is_of_issues]),
+        _current_marks([each for each in people if each.question.startswith(ISSUE) and not each.is_correction]),
+        _model_issues(conversation, [each for each in annotations if each.is_of_issues], current_corrections(people)),
         _by_place(_judge_answers(project.rubric, annotations)),
         _scores(project, name),
         _taxonomy(project),
@@ -121,6 +166,21 @@ def _by_place(rows: Iterable[tuple[Place, _T]]) -> dict[Place, list[_T]]:
     for place, row in rows:
         by_place.setdefault(place, []).append(row)
     return by_place
+
+
+def _by_question(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return rows by their question, without its name."""
+    by_question: dict[str, list[Row]] = {}
+    for row in rows:
+        by_question.setdefault(row["question"], []).append({k: v for k, v in row.items() if k != "question"})
+    return by_question
+
+
+def _mean_rating(question: Question | None, ratings: Sequence[Row]) -> float | None:
+    """Return the mean of the ratings that are numbers; `None` for an unordered scale."""
+    values = [row["value"] for row in ratings if isinstance(row["value"], int | float)]
+    is_ordered = question is None or question.scale.is_ordered
+    return fmean(values) if values and is_ordered else None
 
 
 def _current_answers(annotations: Sequence[Annotation]) -> list[tuple[Place, Row]]:
@@ -155,7 +215,9 @@ def _current_marks(marks: Sequence[Annotation]) -> dict[Place, list[Annotation]]
     return _by_place(current)
 
 
-def _model_issues(conversation: Conversation, annotations: Sequence[Annotation]) -> dict[Place, list[ModelIssues]]:
+def _model_issues(
+    conversation: Conversation, annotations: Sequence[Annotation], corrections: Corrections
+) -> dict[Place, list[ModelIssues]]:
     """Return issues by turn, with each quote located in the current text of the turn."""
     current = turn_digests(conversation) if any(each.seen for each in annotations) else []
     makers = {(each.target, each.signature or ""): each.by for each in annotations}
@@ -166,7 +228,9 @@ def _model_issues(conversation: Conversation, annotations: Sequence[Annotation])
             continue
         is_old = bool(each.said) and each.said != current[turn]
         annotation = with_located_quotes(each, sendable(conversation.turns[turn].content))
-        issues.setdefault(turn, []).append(ModelIssues(annotation, makers[each.target, each.signature], is_old))
+        given = {part: correction_of(corrections, each, part) for part in range(1, len(each.issues) + 1)}
+        known = {part: correction for part, correction in given.items() if correction is not None}
+        issues.setdefault(turn, []).append(ModelIssues(annotation, makers[each.target, each.signature], is_old, known))
     return issues
 
 
@@ -182,10 +246,8 @@ def _judge_answer(rubric: Rubric, annotation: Annotation) -> Row:
     question, shares = rubric.get(annotation.question), dict(annotation.distribution or {})
     is_ordered = question is not None and question.scale.is_ordered
     return {
-        "question": annotation.question, "text": "" if question is None else question.text, "by": annotation.by,
-        "mode": annotation.mode, "shares": shares, "outside": annotation.outside,
-        "meanings": {} if question is None else dict(question.meanings),
-        "expected": _mean(shares) if is_ordered else None,
+        "question": annotation.question, "by": annotation.by, "mode": annotation.mode, "shares": shares,
+        "outside": annotation.outside, "expected": _mean(shares) if is_ordered else None,
     }  # fmt: skip
 
 

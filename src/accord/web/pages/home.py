@@ -95,6 +95,8 @@ class _HomePages:
             "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
             "fitting": state["fitting"],
             "failed": state["failed"].get("fit"),
+            "scoring": state["scoring"],
+            "failed_scoring": state["failed"].get("score"),
             "ratings": len(project.rated(project.question.id)),
         }
 

@@ -22,6 +22,7 @@ from accord.edges import BadInput, parse_whole_number
 from accord.store import ADJUDICATED, Item
 from accord.studies import (
     FIT,
+    SCORE,
     AnnotatorHabit,
     AnswerMatrix,
     ConversationView,
@@ -59,6 +60,7 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     add_page(app, "/lead/{study}", pages.study)
     add_page(app, "/lead/{study}/disagree", pages.disagreement)
     app.post("/lead/fit")(pages.fit)
+    app.post("/lead/score")(pages.score)
     app.post("/lead/promote")(pages.promote)
     app.post("/lead/{study}/open")(pages.open)
     app.post("/lead/{study}/norm")(pages.norm)
@@ -174,6 +176,14 @@ class _LeadPages:
         await self.context.read_form(request, "lead")
         self.learning.jobs.add(FIT, self.learning.retrain)
         return RedirectResponse("/lead", 303)
+
+    async def score(self, request: Request) -> Response:
+        """Start scoring all stored conversations in the background."""
+        await self.context.read_form(request, "lead")
+        if self.learning.evaluator is None:
+            raise BadInput("no evaluator is in use yet. Fit one on the page Lead, then score")
+        self.learning.jobs.add(SCORE, self.learning.score)
+        return RedirectResponse("/", 303)
 
     async def promote(self, request: Request) -> Response:
         """Promote the candidate that the page showed."""

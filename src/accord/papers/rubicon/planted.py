@@ -1,48 +1,39 @@
-"""Synthetic pools with known truth: recovery of informative assertions, and results on held-out conversations."""
+"""Drawn pools with known truth: recovery of informative assertions, and results on held-out conversations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import rubicon_baselines  # noqa: F401 - registers the policies of the baselines
-from harness import Row
 from numpy.typing import NDArray
 
 from accord.evidence import ask_rubric
 from accord.methods import (
     Assertion,
     AssertionSelector,
+    NetSatOutcome,
     RubricPromptBuilder,
     SelectionSettings,
     deduplicate,
-    figures,
     questions_of,
     rubric_of,
 )
 from accord.models import JUDGE, Models, Prompt, ScriptedJudge, ScriptedModel, run, run_flow
+from accord.papers.rubicon.baselines import SYSTEMS
+from accord.papers.rubicon.outcomes import figures, mean_row
+from accord.papers.study import Row
+from accord.statistics import Floats
 from accord.store import Store
 from accord.values import Conversation, Label, Labels, Polarity, Question, Sample, Scale, Target, Turn
 
-Floats = NDArray[np.float64]
-
-TRAIN, TEST, TEST_QUICK = 100, 400, 100
+TRAIN, TEST = 100, 400
 GOOD = 0.6
 INFORMATIVE, NOISE, TRUISMS, FITTED = 10, 20, 5, 10
 """Assertions of each class: informative ones, noise, truisms, and ones fitted to a few training conversations."""
 REPEATED = 5
 """Informative assertions of each class that the pool holds a second time, in other words."""
-SYSTEMS: Mapping[str, dict[str, Any]] = {
-    "accord": {},
-    "targets pooled": {"targets": "pooled"},
-    "correctness alone": {"policy": "correctness"},
-    "brute force": {"policy": "brute-force"},
-    "ucb": {"policy": "ucb"},
-    "all": {"policy": "all"},
-}
 MAIN = Question(id="good", text="Did it go well?", scale=Scale(options=(0, 1)))
 
 
@@ -51,11 +42,11 @@ class Planted:
     """A drawn pool.
 
     Attributes:
-        kinds: What each assertion is; `informative` ones are to be found.
-        ideas: Which idea each expresses: repetitions share one.
-        sides: Whether it speaks for a conversation.
-        level: (P, TRAIN + test) how far each is true of each conversation, from 0 to 10.
-        good: (TRAIN + test,).
+        kinds: Kind of each assertion; a selection should find the `informative` ones.
+        ideas: Number of the idea of each assertion; repetitions share one.
+        sides: Class of each assertion.
+        level: (P, TRAIN + test) agreement with each assertion in each conversation, from 0 to 10.
+        good: (TRAIN + test,) mask of good conversations.
     """
 
     kinds: list[str]
@@ -66,7 +57,7 @@ class Planted:
 
 
 def plain(rng: np.random.Generator, test: int) -> Planted:
-    """Independent assertions: informative ones 3.2 points apart (s.d. 1.8), half repeated."""
+    """Draw independent assertions: informative ones 3.2 points apart (s.d. 1.8), half repeated."""
     good = _classes(rng, test)
     drawn = _Drawn(good)
     for side in Polarity:
@@ -80,7 +71,7 @@ def plain(rng: np.random.Generator, test: int) -> Planted:
 
 
 def shared(rng: np.random.Generator, test: int) -> Planted:
-    """Informative assertions 2.8 points apart, and as many 3.4 points apart that share a nuisance factor."""
+    """Draw informative assertions 2.8 points apart, and as many 3.4 points apart that share a nuisance factor."""
     good = _classes(rng, test)
     drawn = _Drawn(good)
     nuisance = rng.normal(size=len(good))
@@ -93,11 +84,14 @@ def shared(rng: np.random.Generator, test: int) -> Planted:
     return drawn.planted()
 
 
-CASES: Mapping[str, Callable[[np.random.Generator, int], Planted]] = {"plain": plain, "shared noise": shared}
+CASES: Mapping[str, Callable[[np.random.Generator, int], Planted]] = {
+    "plain": plain,
+    "shared noise": shared,
+}
 
 
 class _Drawn:
-    """A pool under way."""
+    """A pool to which assertions are added."""
 
     def __init__(self, good: NDArray[np.bool_]) -> None:
         self.good = good
@@ -116,12 +110,12 @@ class _Drawn:
         self.levels.append(level)
 
     def toward(self, rng: np.random.Generator, side: Polarity, half: float, spread: float) -> Floats:
-        """An assertion whose classes' means lie twice `half` apart."""
+        """Return an assertion with twice `half` between the means of the classes."""
         label = np.where(self.good == (side is Polarity.SAT), 1.0, -1.0)
         return 5 + half * label + rng.normal(scale=spread, size=len(label))
 
     def rest(self, rng: np.random.Generator, side: Polarity) -> None:
-        """What should not be found."""
+        """Add assertions that a selection should avoid."""
         size = len(self.good)
         for _ in range(NOISE):
             self.add("noise", side, rng.uniform(2, 8) + rng.normal(scale=2.2, size=size))
@@ -142,47 +136,65 @@ def _classes(rng: np.random.Generator, test: int) -> NDArray[np.bool_]:
 
 
 def planted_rows(seeds: int, test: int = TEST) -> list[Row]:
-    """Each case and system: means over seeds, with 95 % intervals of the mean."""
+    """Return each case and system: means over seeds with their 95% intervals."""
     rows: list[Row] = []
     for case, draw in CASES.items():
         found: dict[str, list[Row]] = {}
         for seed in range(seeds):
-            for system, row in _tried(draw(np.random.default_rng(seed), test), seed).items():
-                found.setdefault(system, []).append(row)
-        rows += [_mean(case, system, each) for system, each in found.items()]
+            drawn = DrawnStudy(draw(np.random.default_rng(seed), test), seed)
+            for system in SYSTEMS:
+                found.setdefault(system, []).append(drawn.row(system))
+        labels = {"dataset": case, "conversations": TRAIN, "seeds": seeds}
+        rows += [{**labels, "system": system, **mean_row(each, is_mean=True)} for system, each in found.items()]
     return rows
 
 
-def _tried(pool: Planted, seed: int) -> dict[str, Row]:
-    """Every system on one pool: deduplicated by a script that knows what repeats what, judged by one that knows all."""
-    assertions = [Assertion(f"The assertion {place} holds.", side) for place, side in enumerate(pool.sides)]
-    kept = [each for side in Polarity for each in _distinct(pool, [one for one in assertions if one.side is side])]
-    places = [assertions.index(each) for each in kept]
-    questions = questions_of(kept)
-    rubric = rubric_of(questions, MAIN, "pool", "", ())
-    row_of = {question.id: place for question, place in zip(questions, places, strict=True)}
+class DrawnStudy:
+    """A drawn pool, deduplicated by a script that knows what repeats what, and judged by one that knows all.
 
-    def judge(sample: Sample, question: Question) -> dict[str, float]:
-        if question.id not in row_of:
+    Attributes:
+        selectors: Fitted selector of each system.
+    """
+
+    def __init__(self, pool: Planted, seed: int) -> None:
+        self.pool = pool
+        assertions = [Assertion(f"The assertion {place} holds.", side) for place, side in enumerate(pool.sides)]
+        kept = [each for side in Polarity for each in _distinct(pool, [one for one in assertions if one.side is side])]
+        questions = questions_of(kept)
+        rubric = rubric_of(questions, MAIN, "pool", "", ())
+        self._row_of = {question.id: assertions.index(one) for question, one in zip(questions, kept, strict=True)}
+        samples = [Sample(Conversation(str(place), (Turn("user", "hello"),))) for place in range(len(pool.good))]
+        with closing(Store("sqlite:///:memory:")) as store:
+            models = Models({}, store, given={JUDGE: ScriptedJudge(self._answer)})
+            evidence = run(ask_rubric(rubric, samples), models)
+        labels = Labels(Label(Target(str(place)), "good", "ann", int(good)) for place, good in enumerate(pool.good))
+        train, self._test = evidence.take(list(range(TRAIN))), evidence.take(list(range(TRAIN, len(pool.good))))
+        seen = labels.filter(str(place) for place in range(TRAIN))
+        self.selectors = {
+            name: AssertionSelector.of_rubric(rubric, MAIN, SelectionSettings(**settings), seed).fit(train, seen)
+            for name, settings in SYSTEMS.items()
+        }
+
+    def _answer(self, sample: Sample, question: Question) -> dict[str, float]:
+        if question.id not in self._row_of:
             return {"0": 0.5, "1": 0.5}
-        level = pool.level[row_of[question.id], int(sample.conversation.id)] / 2.5
-        low = min(int(level), 3)
-        return {str(k + 1): max(0.0, 1 - abs(level - k)) for k in range(5)} if low >= 0 else {}
+        level = self.pool.level[self._row_of[question.id], int(sample.conversation.id)] / 2.5
+        return {str(k + 1): max(0.0, 1 - abs(level - k)) for k in range(5)}
 
-    samples = [Sample(Conversation(str(place), (Turn("user", "hello"),))) for place in range(len(pool.good))]
-    with closing(Store("sqlite:///:memory:")) as store:
-        evidence = run(ask_rubric(rubric, samples), Models({}, store, given={JUDGE: ScriptedJudge(judge)}))
-    labels = Labels(Label(Target(str(place)), "good", "ann", int(good)) for place, good in enumerate(pool.good))
-    train = evidence.take(list(range(TRAIN)))
-    test = evidence.take(list(range(TRAIN, len(pool.good))))
-    seen = labels.filter(str(place) for place in range(TRAIN))
-    rows = {}
-    for name, settings in SYSTEMS.items():
-        selection = SelectionSettings(**settings)
-        selector = AssertionSelector.of_rubric(rubric, MAIN, selection, seed).fit(train, seen)
-        values = figures(selector.outcome(test, pool.good[TRAIN:]))
-        rows[name] = {**values, **_found(pool, [row_of[one] for one in selector.names_])}
-    return rows
+    def outcome(self, system: str) -> NetSatOutcome:
+        """Return the scores of the held-out conversations."""
+        return self.selectors[system].outcome(self._test, self.pool.good[TRAIN:])
+
+    def row(self, system: str) -> Row:
+        """Return the statistics of a system.
+
+        `informative` is the share of the selected assertions that are informative, and `found` the share of the
+        informative ideas that were selected; a repeated idea counts once.
+        """
+        pool, selected = self.pool, [self._row_of[name] for name in self.selectors[system].names_]
+        right = {pool.ideas[place] for place in selected if pool.kinds[place] in ("informative", "repeated")}
+        counts = {"informative": len(right) / len(selected), "found": len(right) / (2 * INFORMATIVE)}
+        return {**counts, **figures(self.outcome(system))}
 
 
 def _distinct(pool: Planted, assertions: list[Assertion]) -> list[Assertion]:
@@ -200,22 +212,3 @@ def _distinct(pool: Planted, assertions: list[Assertion]) -> list[Assertion]:
         return "\n".join(repeats) or "- none"
 
     return run_flow(deduplicate(assertions, RubricPromptBuilder(by_schema=False)), ScriptedModel(script)).assertions
-
-
-def _found(pool: Planted, selected: list[int]) -> Row:
-    """Precision and recall of the selection: ideas that are informative, each counted once."""
-    right = {pool.ideas[place] for place in selected if pool.kinds[place] in ("informative", "repeated")}
-    return {"precision": len(right) / len(selected), "recall": len(right) / (2 * INFORMATIVE)}
-
-
-def _mean(case: str, system: str, rows: list[Row]) -> Row:
-    """The mean over seeds, with its interval by the bootstrap."""
-    rng = np.random.default_rng(0)
-    row: Row = {"part": "planted", "dataset": case, "system": system, "conversations": TRAIN, "seeds": len(rows)}
-    for name in rows[0]:
-        values = np.array([one[name] for one in rows if one[name] is not None], dtype=float)
-        if len(values):
-            means = values[rng.integers(len(values), size=(2000, len(values)))].mean(axis=1)
-            low, high = np.quantile(means, [0.025, 0.975])
-            row |= {name: float(values.mean()), f"{name}_low": float(low), f"{name}_high": float(high)}
-    return row

@@ -48,7 +48,13 @@ SELECTED: dict[str, dict[str, float]] = {
 """Last rows of these tables: the share of the strategies that select a metric."""
 
 
-def printed(table: dict[str, dict[str, Pair]], dataset: str, system: str) -> dict[str, float | None]:
-    """Return the paper's figures; a set that the paper does not use has none."""
-    overall, knowledge = table.get(dataset, {}).get(system, (None, None))
-    return {"paper_overall": overall, "paper_uses_knowledge": knowledge}
+COLUMNS = ("spearman_overall", "spearman_uses_knowledge")
+"""Columns of a pair."""
+LENGTH = -0.203
+"""Section 3.2: correlation of length and usefulness."""
+
+
+def published(table: dict[str, dict[str, Pair]], dataset: str, system: str) -> dict[str, float]:
+    """Return the paper's figures, `NAME_published` by column; none for a data set that the paper does not use."""
+    pair = table.get(dataset, {}).get(system)
+    return {} if pair is None else {f"{name}_published": value for name, value in zip(COLUMNS, pair, strict=True)}

@@ -1,0 +1,183 @@
+"""A whole project in Chromium, from an empty folder: import, study, people, ratings, fit, verdict, worst conversation."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from browsing import PHONE, faults, tab
+from served_workbench import Workbench, open_workbench
+
+from accord.project import Project, config_from
+from accord.web import ProjectFiles
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+QUALITIES = ("wrong", "vague", "fine", "clear and complete")
+CHATS = "".join(
+    json.dumps({"id": f"chat-{place}", "system": "bot-b" if place % 3 else "bot-a", "messages": [
+        {"role": "user", "content": f"How do I reset device {place}?"},
+        {"role": "assistant", "content": f"{QUALITIES[place % 4]}. " * (1 + place % 4) + "<b>Hold</b> the button."},
+    ]}) + "\n"
+    for place in range(24)
+)  # fmt: skip
+LABELS = "conversation,annotator,question,value\n" + "".join(
+    f"chat-{place},{name},{question},{1 + place % 4}\n"
+    for place in range(12, 24) for name in ("eve", "dan") for question in ("helpful", "polite")
+)  # fmt: skip
+LOOKS = [
+    pytest.param({"viewport": {"width": 1280, "height": 900}}, id="laptop"),
+    pytest.param({"viewport": {"width": PHONE[1], "height": 800}}, id="phone"),
+    pytest.param({"viewport": {"width": 1280, "height": 900}, "java_script_enabled": False}, id="no-script"),
+]
+
+
+@pytest.mark.parametrize("options", LOOKS)
+def test_lead_and_two_people_go_from_an_empty_folder_to_a_verdict(
+    browser: Any, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    has_script = options.get("java_script_enabled", True)
+    (tmp_path / "data").mkdir()
+    for name, text in (("chats.jsonl", CHATS), ("labels.csv", LABELS)):
+        (tmp_path / "data" / name).write_text(text)
+    wrong: list[str] = []
+
+    def check(page: Any) -> None:
+        wrong.extend(f"{page.url}: {fault}" for fault in (faults(page) if has_script else ()))
+        page.set_viewport_size(options["viewport"])
+
+    opened = Project(config_from({"store": f"sqlite:///{tmp_path}/accord.db", "draws": 50}, folder=tmp_path))
+    with (
+        opened,
+        open_workbench(opened, files=ProjectFiles(tmp_path / "accord.yaml")) as bench,
+        tab(browser, bench.port, **options) as lead,
+    ):
+        import_files(lead, tmp_path / "data", check)
+        create_study(lead, check)
+        links = invite(lead, check)
+        for name, link in links.items():
+            rate_ten(browser, bench, link, options, wrong)
+            done = stored(bench, name)
+            assert len(done) == 20 and {label.value for label in done if label.question == "helpful"} == {3}
+            assert {label.value for label in done if label.question == "polite"} == {1}
+        fit_and_read(lead, check)
+    assert not wrong, "\n".join(wrong)
+
+
+def import_files(page: Any, folder: Path, check: Callable[[Any], None]) -> None:
+    """Upload conversations and ratings on the first page of an empty project."""
+    page.goto("/")
+    check(page)
+    page.set_input_files("#files", [str(folder / name) for name in ("chats.jsonl", "labels.csv")])
+    page.get_by_role("button", name="Import").click()
+    page.wait_for_url("**/import")
+    while not page.get_by_role("link", name="Continue").is_visible():
+        page.wait_for_timeout(200)
+        page.goto("/import")
+    assert "48 labels imported" in page.inner_text("main")
+    check(page)
+    page.get_by_role("link", name="Continue").click()
+    check(page)
+
+
+def create_study(page: Any, check: Callable[[Any], None]) -> None:
+    """Create a study of ten conversations that two people rate, after a look at the rating page."""
+    page.goto("/studies/new")
+    page.get_by_label("Title, as people see it").fill("Reset help")
+    page.get_by_label("People per item").fill("2")
+    page.get_by_label(re.compile("Random sample")).fill("10")
+    check(page)
+    page.get_by_role("button", name="Check and preview").click()
+    check(page)
+    with page.context.expect_page() as preview:
+        page.get_by_role("button", name="Preview the rating page").click()
+    preview.value.get_by_text("nothing is saved here").wait_for()
+    assert preview.value.get_by_role("radio").first.is_disabled()
+    preview.value.close()
+    page.get_by_role("button", name="Create the study").click()
+    page.wait_for_url("**/lead/reset-help")
+
+
+def invite(page: Any, check: Callable[[Any], None]) -> dict[str, str]:
+    """Create the lead's account and two others, and return the links of these two by name."""
+    page.goto("/people")
+    page.get_by_role("button", name="Create my account").click()
+    page.get_by_label("Names, separated").fill("ann bob")
+    page.get_by_role("button", name="Add, and show their links").click()
+    fields = page.locator("input[readonly]")
+    links = [fields.nth(place).input_value() for place in range(fields.count())]
+    assert len(links) == 2
+    check(page)
+    page.goto("/lead/reset-help")
+    if page.get_by_role("button", name=re.compile("Open")).count():
+        page.get_by_role("button", name=re.compile("Open")).first.click()
+    page.goto("/")
+    assert "10 of 10 items of Reset help need ratings" in page.inner_text("main")
+    check(page)
+    return dict(zip(("ann", "bob"), links, strict=True))
+
+
+def rate_ten(browser: Any, bench: Workbench, link: str, options: dict[str, Any], wrong: list[str]) -> None:
+    """Open a personal link and answer both questions of ten items: by the keys 3, 1, Enter, or by forms."""
+    with tab(browser, bench.port, "", **options) as page:
+        page.goto(urlsplit(link).path)
+        page.get_by_role("button", name=re.compile("Continue as")).click()
+        page.goto("/rate/reset-help")
+        for number in range(1, 11):
+            page.get_by_text(f"{number} of 10").first.wait_for()
+            if options.get("java_script_enabled", True):
+                page.locator("fieldset.current").first.wait_for()
+                if number == 1:
+                    wrong.extend(f"{page.url}: {fault}" for fault in faults(page))
+                    page.set_viewport_size(options["viewport"])
+                for key in ("3", "1", "Enter"):
+                    page.keyboard.press(key)
+            else:
+                for question, value in (("helpful", 3), ("polite", 1)):
+                    page.locator(f"input[name='value.{question}'][value='{value}']").check()
+                page.get_by_role("button", name=re.compile("Save")).first.click()
+        page.get_by_text(re.compile("Thank|done|finished", re.IGNORECASE)).first.wait_for()
+
+
+def stored(bench: Workbench, name: str) -> list[Any]:
+    """Return the labels of an annotator."""
+    return [label for label in bench.project.store.labels() if label.annotator == name]
+
+
+def fit_and_read(page: Any, check: Callable[[Any], None]) -> None:
+    """Fit an evaluator, promote it, read its verdict, and open the conversation with the lowest rating."""
+    page.goto("/lead")
+    page.get_by_role("button", name=re.compile("Fit")).click()
+    promote = page.get_by_role("button", name=re.compile("Promote|Use"))
+    wait_for(page, "/lead", promote)
+    check(page)
+    promote.first.click()
+    page.goto("/")
+    verdict = page.inner_text("h1")
+    assert re.search(r"Ready for|Useful for|Not yet", verdict), verdict
+    check(page)
+    page.get_by_role("button", name="Score all stored conversations").click()
+    board = page.get_by_role("link", name="Open the board")
+    wait_for(page, "/", board)
+    board.click()
+    check(page)
+    page.get_by_role("link", name=re.compile("worst first")).first.click()
+    check(page)
+    page.locator("tbody a").first.click()
+    assert "How do I reset device" in page.inner_text("main")
+    check(page)
+
+
+def wait_for(page: Any, address: str, element: Any) -> None:
+    """Load a page again until it shows an element."""
+    for _ in range(300):
+        page.goto(address)
+        if element.count():
+            return
+        page.wait_for_timeout(200)
+    raise AssertionError(f"{address} never showed {element}")
