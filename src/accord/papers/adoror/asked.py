@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy import stats
@@ -72,8 +72,7 @@ def ask_topical_usr(
         rubric = Rubric(name="topical-usr", questions=(question,), main=question.id)
         with registered(), Project(config, rubric) as project:
             for fold, (train, test) in enumerate(folds_of(everything, split)):
-                source = project.source(IN_CONTEXT)
-                assert isinstance(source, InContext)
+                source = cast(InContext, project.source(IN_CONTEXT))
                 found = run(learned_and_asked(source, train, test), project.models, step)
                 rows += system_rows(found, test, {"split": split, "dimension": dimension, "fold": fold})
     return rows
@@ -82,8 +81,7 @@ def ask_topical_usr(
 def learned_and_asked(source: InContext, train: Training, test: Training) -> Flow[InContext]:
     """Learn on one side, and ask the source and its rivals about the other."""
     learned = yield from source.learn(train)
-    assert isinstance(learned.source, InContext)
-    return (yield from learned.source.examine(test))
+    return (yield from cast(InContext, learned.source).examine(test))
 
 
 def system_rows(found: InContext, test: Training, about: Row) -> Iterator[Row]:

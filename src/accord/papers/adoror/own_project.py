@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from accord.edges import BadInput
 from accord.evidence import Training, make_source
@@ -26,9 +26,7 @@ def rated_project(given: StudyInput) -> Iterator[tuple[Project, Training]]:
 
 def settings_of(project: Project) -> InContextSettings:
     """Return the project's settings of `in-context`."""
-    source = project.source(IN_CONTEXT)
-    assert isinstance(source, InContext)
-    return source.settings
+    return cast(InContext, project.source(IN_CONTEXT)).settings
 
 
 def ask(project: Project, training: Training, runs: Sequence[Mapping[str, Any]]) -> list[tuple[list[Row], InContext]]:
@@ -62,8 +60,7 @@ class _Study:
     def of(cls, project: Project, training: Training, settings: Mapping[str, Any]) -> _Study:
         own = {"selector": "adoror", **project.config.settings_of(IN_CONTEXT), **settings, "calibrate": False}
         seed = training.seed + int(own.pop("seed", 0))
-        source = make_source(IN_CONTEXT, own, project.context)
-        assert isinstance(source, InContext)
+        source = cast(InContext, make_source(IN_CONTEXT, own, project.context))
         drawn = replace(training, seed=seed)
         split = source.hold_out(drawn)
         return cls(source, drawn.only(split.train), drawn.only(split.test))
