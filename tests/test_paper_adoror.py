@@ -23,10 +23,7 @@ from accord.evidence import Training
 from accord.methods import TowerSettings, by_cost, examples_of, random_nodes, rivals
 from accord.models import open_embedder
 from accord.papers import StudyInput, open_paper, run_parts
-from accord.papers.adoror import asked, metrics, planted, published
-from accord.papers.adoror.planted_world import planted_utility
-from accord.papers.adoror.prefixes import prefix_rows
-from accord.papers.adoror.systems import ADOROR, RIVALS, TABLE_1, registered
+from accord.papers.adoror import asked, metrics, planted, planted_world, prefixes, published, systems
 from accord.testing import ChatServer, Wire, completion
 from accord.values import Document, Sample
 
@@ -41,16 +38,16 @@ PARTS = {part.name: part for part in open_paper("adoror").parts}
 
 def test_systems_are_registered_only_while_a_part_runs() -> None:
     before = by_cost()
-    with registered():
+    with systems.registered():
         assert set(by_cost()) - set(before) == {"bm25", "diverse", "utility"}
-        assert all(callable(rivals.get(name)) for name in TABLE_1)
+        assert all(callable(rivals.get(name)) for name in systems.TABLE_1)
     assert by_cost() == before
     with pytest.raises(UnknownName):
-        rivals.get(next(iter(RIVALS)))
+        rivals.get(next(iter(systems.RIVALS)))
 
 
 def test_perfect_selector_beats_every_other_system_in_the_planted_world() -> None:
-    world = planted_utility(1, examples=60, unseen=60, topics=3, width=16)
+    world = planted_world.planted_utility(1, examples=60, unseen=60, topics=3, width=16)
     nodes = random_nodes(np.random.default_rng(0), range(60), 4, 5, 256)
     weights = np.stack([world.utility(query, nodes) for query in world.unseen])
     pairs = planted.answers(0, world, nodes, weights)
@@ -58,9 +55,9 @@ def test_perfect_selector_beats_every_other_system_in_the_planted_world() -> Non
     assert {"Auto-P-Selected with BM25", planted.ENSEMBLE} < set(errors) and len(errors) == 9
     alone = np.mean([1 - world.utility(query, nodes).max() for query in world.unseen])
     assert errors[planted.NO_SUBGRAPH] == pytest.approx(alone)
-    assert errors[ADOROR] == min(errors[name] for name in errors if "authors" not in name)
+    assert errors[systems.ADOROR] == min(errors[name] for name in errors if "authors" not in name)
     assert errors[planted.FIVE_SETS] < errors["Auto-P-Selected"]
-    assert planted.answers(0, world, nodes, weights, only=[ADOROR]) == {ADOROR: pairs[ADOROR]}
+    assert planted.answers(0, world, nodes, weights, only=[systems.ADOROR]) == {systems.ADOROR: pairs[systems.ADOROR]}
 
 
 def test_rows_of_a_planted_world_have_all_folds() -> None:
@@ -70,8 +67,8 @@ def test_rows_of_a_planted_world_have_all_folds() -> None:
     table = {row["system"]: row for row in asked.table_1(rows)}
     assert all(row["n"] == 20 and row["folds"] == 5 for row in table.values())
     ablated = list(planted.system_rows(2, TINY, ablations=True))
-    assert {row["system"] for row in ablated} == set(published.TABLE_3) | {ADOROR}
-    ours = [next(r["answers"] for r in part if r["system"] == ADOROR) for part in (rows, ablated)]
+    assert {row["system"] for row in ablated} == set(published.TABLE_3) | {systems.ADOROR}
+    ours = [next(r["answers"] for r in part if r["system"] == systems.ADOROR) for part in (rows, ablated)]
     assert ours[0] == ours[1]
     cells = planted.sensitivity_cells(0, TINY, (1, 2), (8, 16), (3,))
     spread = {row["system"]: row for row in planted.sensitivity_rows(cells)}
@@ -102,7 +99,7 @@ def test_wilcoxon_compares_equal_folds_and_dimensions() -> None:
     about = {"split": "s", "dimension": "d"}
     ours, theirs = [0.5, 0.7, 0.6, 0.9, 0.8, 0.7], [0.4, 0.5, 0.5, 0.4, None, 0.6]
     rows = [{**about, "fold": fold, "system": name, "rho": rho}
-            for name, rhos in ((ADOROR, ours), ("other", theirs)) for fold, rho in enumerate(rhos)]  # fmt: skip
+            for name, rhos in ((systems.ADOROR, ours), ("other", theirs)) for fold, rho in enumerate(rhos)]  # fmt: skip
     [test] = asked.wilcoxon(rows)
     gains = [0.1, 0.2, 0.1, 0.5, 0.1]
     assert test["cells"] == 5 and test["improvement"] == pytest.approx(np.mean(gains))
@@ -114,7 +111,7 @@ def test_wilcoxon_compares_equal_folds_and_dimensions() -> None:
 def test_requests_share_most_text_if_inputs_share_sets() -> None:
     chats, labels, rubric = rated_chats(120)
     found = examples_of(rubric.main_question, map(Sample, chats), labels, None, lambda chat: False)
-    shared = [row["shared"] for row in prefix_rows(found)]
+    shared = [row["shared"] for row in prefixes.prefix_rows(found)]
     assert len(shared) == 6 and shared[0] == max(shared) > 0.75
 
 
@@ -255,9 +252,12 @@ def test_tables_of_a_project(project: ChatServer, monkeypatch: pytest.MonkeyPatc
         "table-3": "skipped", "table-4": "partial", "table-5": "skipped", "table-6": "partial", "carry-over": "partial",
         "prefixes": "works",
     }, {name: result.reason for name, result in found.items()}  # fmt: skip
-    systems = {row["system"]: row for row in found["table-1-systems"].table.rows}
-    assert set(systems) == {ADOROR, "Human-P (z.s)", "Human-P (few)", *RIVALS} and systems[ADOROR]["n"] == 24
-    assert systems[ADOROR]["spearman"] > systems["Auto-P-Random"]["spearman"]
+    rows = {row["system"]: row for row in found["table-1-systems"].table.rows}
+    assert (
+        set(rows) == {systems.ADOROR, "Human-P (z.s)", "Human-P (few)", *systems.RIVALS}
+        and rows[systems.ADOROR]["n"] == 24
+    )
+    assert rows[systems.ADOROR]["spearman"] > rows["Auto-P-Random"]["spearman"]
     assert {row["cells"] for row in found["table-6"].table.rows} == {2}
     [everything, *_] = found["table-4"].table.rows
     assert everything["cells"] == (2 + 1) * 2 and everything["least"] <= everything["most"]
