@@ -3,11 +3,9 @@
     python benchmarks/issues.py [--data DIR] [--only PART] [--quick] --json OUT
 
 Parts: `abc_eval` calibrates ChatGPT's recorded decisions on nine behaviors with the labels of two annotators on 1,634
-bot turns, on halvings of whole dialogues; `later_turns` counts the requests of both ways to annotate a dialogue, and
-measures what a user's next turn tells about the labels of a reply; `reading` parses 10,000 replies of all kinds and
-counts invented issues; `throughput` compares parsing and repair of verdicts with `json.loads`; `dialogues` predicts
-ratings of planted dialogues by the lowest, the mean and the learned score. Intervals: the middle 95% of the halvings
-or seeds.
+bot turns, on halvings of whole dialogues; `reading` parses 10,000 replies of all kinds and counts invented issues;
+`throughput` compares parsing and repair of verdicts with `json.loads`; `dialogues` predicts ratings of planted
+dialogues by the lowest, the mean and the learned score. Intervals: the middle 95% of the halvings or seeds.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ from accord.models import (
     Failure,
 )
 from accord.papers.soda_eval.abc_eval import abc_eval_rows, spread
-from accord.papers.soda_eval.later_turns import later_turns_rows
 from accord.validation import compare
 from accord.values import (
     Conversation,
@@ -49,11 +46,10 @@ from accord.values import (
     load_taxonomy,
 )
 
-PARTS = ("abc_eval", "later_turns", "reading", "throughput", "dialogues")
+PARTS = ("abc_eval", "reading", "throughput", "dialogues")
 COLUMNS = (
     "part", "system", "issue", "macro_f1", "called", "precision", "recall", "f1", "alpha", "calibration_error", "rmse",
-    "pearson", "auc", "auc_gain", "f1_gain", "what", "count", "replies", "requests", "planned", "input_tokens",
-    "output_tokens", "turns_per_second", "ratio",
+    "pearson", "what", "count", "turns_per_second", "ratio",
 )  # fmt: skip
 HALVINGS, QUICK = 20, 1
 REPLIES = 10_000
@@ -67,8 +63,6 @@ def main() -> None:
         times = given.limit or (QUICK if given.quick else HALVINGS)
         if part == "abc_eval":
             rows += abc_eval_rows(data_folder(parser, given.data) / "abc_eval", times)
-        elif part == "later_turns":
-            rows += later_turns_rows(data_folder(parser, given.data) / "abc_eval", times)
         elif part == "reading":
             rows += reading_rows(REPLIES)
         elif part == "throughput":

@@ -64,6 +64,22 @@ def test_batch_run_submits_waits_and_fetches(project: Path, mode: str) -> None:
         assert not now["requests"], "asked at once or by batch: the same answers"
 
 
+@pytest.mark.slow
+def test_batches_of_several_judges_are_fetched_once_each(project: Path) -> None:
+    provider = Batches(answer_any, looks=0)
+    with ChatServer(provider) as server:
+        configure(server.url)
+        content = json.loads(Path("accord.yaml").read_text())
+        content["models"]["judge-second"] = {**content["models"]["judge"], "model": "m2"}
+        Path("accord.yaml").write_text(json.dumps(content))
+        first = judged(5)
+        assert first["requests"] == {"m1": first["submitted"] // 2, "m2": first["submitted"] // 2}
+        assert len(provider.batches) == 2 and first["answered"] == 0
+        second = judged(0)
+        assert second["answered"] == first["submitted"] and second["submitted"] == 0
+        assert len(provider.batches) == 2, "no prompt is submitted twice"
+
+
 @pytest.mark.attack
 def test_failed_requests_are_counted_and_submitted_again(project: Path) -> None:
     seen: list[str] = []

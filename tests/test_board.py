@@ -213,6 +213,28 @@ def test_means_by_annotator_and_disputed_texts(tmp_path: Path) -> None:
         assert wide > 3 * narrow, "three annotators who differ are a small sample of annotators"
 
 
+def test_disputed_texts_of_a_population_have_the_widest_distributions(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    shares = {f"c{n:02d}": rng.dirichlet(np.ones(4)).tolist() for n in range(40)} | {"c07": [0.5, 0.0, 0.0, 0.5]}
+    certain = row("sure", 2.0, probabilities=[0.0, 1.0, 0.0, 0.0])
+    rows = [row(name, float(np.dot(p, [1, 2, 3, 4])), probabilities=p) for name, p in shares.items()]
+    rows += [certain, row("missing", None, unscored="no evidence"), row("bare", 2.0, probabilities=None)]
+    sd = {
+        name: np.sqrt(np.dot(p, np.arange(1, 5) ** 2) - np.dot(p, np.arange(1, 5)) ** 2) for name, p in shares.items()
+    }
+    expected = sorted(sd, key=lambda name: -sd[name])
+    with board(tmp_path, rows) as opened:
+        texts, found = figures(opened)
+        assert texts.is_population and found.annotators is None
+        assert [each.conversation for each in found.controversial] == expected[:10]
+        first = found.controversial[0]
+        assert (first.conversation, first.apart) == ("c07", pytest.approx(1.5))
+        assert first.worst_for is None is first.best_for
+        assert names(opened, "order=apart")[:40] == expected
+        given = opened.figures(BoardFilters.from_query("answers=given"))
+        assert given is not None and not given[1].controversial, "no person rated them"
+
+
 def test_view_of_each_annotator_keeps_answers_apart(tmp_path: Path) -> None:
     with board(tmp_path, annotated()) as opened:
         made = figures(opened, "view=each")[1].density

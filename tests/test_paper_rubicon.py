@@ -111,6 +111,14 @@ def test_without_a_judge_and_a_writer_the_parts_say_what_is_missing(tmp_path, mo
     assert part["status"] == "skipped" and "models" in part["reason"] and "writer" in part["reason"]
 
 
+@pytest.mark.parametrize("missing", ["llm_rubric_real", "abc_eval"])
+def test_a_missing_data_set_skips_the_parts_on_recorded_answers(missing, tmp_path):
+    for name in {"llm_rubric_real", "abc_eval"} - {missing}:
+        (tmp_path / name).mkdir()
+    results = run_parts(open_paper("rubicon").parts, StudyInput(tmp_path), ["table-3", "section-4-2", "figures-4-5"])
+    assert all(each.status == "skipped" and f"no data set '{missing}'" in each.reason for each in results)
+
+
 @needs_data
 def test_selection_on_recorded_answers():
     [result] = run_parts(open_paper("rubicon").parts, StudyInput(Path(DATA), repeats=1), ["table-3"])

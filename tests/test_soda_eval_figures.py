@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from accord.papers import REVISION_STATISTICS, error_chart, reduction_chart, revision_rows
-from accord.studies import INITIAL, OVERALL, REVISED, ValidatedTurns
+import pytest
+from test_validation import project, submitted
+
+from accord.papers import (
+    REVISION_STATISTICS,
+    StudyInput,
+    error_chart,
+    open_paper,
+    reduction_chart,
+    revision_rows,
+    run_parts,
+)
+from accord.store import Studies
+from accord.studies import INITIAL, OVERALL, REVISED, ValidatedTurns, open_validation
 from accord.values import IssueAnnotation, Target
 
 MAKER = "issues|model:m"
@@ -61,3 +73,28 @@ def test_figures_are_drawn_per_annotator() -> None:
 def test_no_ratings_give_no_rows_of_annotators() -> None:
     found = revision_rows({}, ValidatedTurns(OVERALL, MAKER, ()), [])
     assert [(row["annotator"], row["ratings"]) for row in found] == [("all", 0)] and error_chart(found)
+
+
+def test_paper_shows_table_2_and_both_figures_of_a_project(tmp_path: Path) -> None:
+    parts = open_paper("soda-eval").parts
+    with project(tmp_path) as opened:
+        given = StudyInput(project=opened)
+        [unstarted] = run_parts(parts, given, ["figures-6-7"])
+        assert (unstarted.status, "accord validate overall" in unstarted.reason) == ("skipped", True)
+        studies = Studies(opened.store)
+        for flow, stages in (("overall", ((INITIAL, 4), (REVISED, 3))), ("analysis", (("analysis:read", 1),))):
+            look = open_validation(opened, flow, studies, per_turn=1)
+            while (one := look.take("ann")) is not None:
+                if flow == "analysis" and one.item.place == 0:
+                    look.answer("ann", submitted(one.id, "issue:Fluency", 1, f"mark-{one.id}", turn=1))
+                for question, value in stages:
+                    look.answer("ann", submitted(one.id, question, value, f"{question[-4:]}-{one.id}"))
+                    look.finish("ann", one.id)
+        studies.close()
+        table, figures = run_parts(parts, given, ["table-2", "figures-6-7"])
+    assert table.table is not None and figures.table is not None
+    shares = {row["kind"]: (row["share"], row["share_published"]) for row in table.table.rows}
+    assert shares["None"] == (pytest.approx(5 / 6), 0.71) and shares["Fluency"] == (pytest.approx(1 / 6), 0.0)
+    everyone = figures.table.rows[0]
+    assert (everyone["annotator"], everyone["ratings"], everyone["step"]) == ("all", 6, -1.0)
+    assert set(figures.table.charts) == {"Error per annotator", "Error reduction per annotator"}

@@ -13,6 +13,8 @@ from datetime import date, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from accord.board.filters import DIMENSIONS, BoardFilters
 from accord.edges import UnknownName
 from accord.learning import RULES
@@ -27,6 +29,8 @@ MAX_EXACT_ROWS = 5_000
 """Maximum number of rows for which single conversations are resampled."""
 CACHED_SELECTIONS = 2
 """Number of selections whose rows stay in memory."""
+_EMPTY = ("probabilities", "unscored", "spread")
+"""Columns of scores that people's answers lack."""
 NO_ANNOTATOR = (POPULATION, *RULES)
 """Annotator names of scores that belong to no single annotator."""
 DAY = "day"
@@ -56,8 +60,8 @@ class SelectedScores:
     Attributes:
         selection: Filters, with the chosen question and evaluator.
         rows: One row per text and annotator: `conversation`, `turn`, `annotator`, `value` (`None` without a score),
-            `cluster`, `day`, the dimensions, `input`, `unscored`, `in_training`; in the view of each annotator also
-            `probabilities`.
+            `cluster`, `day`, the dimensions, `input`, `unscored`, `in_training`, and `spread`, the standard deviation
+            of a new annotator's predicted answer; in the view of each annotator also `probabilities`.
         low, high: Ends of the scale.
         options: Answers with a probability.
         left_out: Number of scores of synthetic conversations that are left out.
@@ -90,13 +94,27 @@ class SelectedScores:
         """Annotators of the scores."""
         return sorted(map(str, self.rows["annotator"].unique()))
 
+    @property
+    def is_population(self) -> bool:
+        """True if all scores predict a new annotator."""
+        return self.annotators == [POPULATION]
+
+    @property
+    def shows_disagreement(self) -> bool:
+        """True if `texts` has standard deviations `apart`."""
+        return len(self.annotators) > 1 or self.is_population
+
     def texts(self) -> pl.DataFrame:
-        """Return one row per text: mean `value` over annotators, and their standard deviation `apart`."""
+        """Return one row per text: mean `value` over annotators, and their standard deviation `apart`.
+
+        For a new annotator `apart` is that of the predicted answer: people disagree on a text as far as their answers
+        are expected to differ.
+        """
         import polars as pl
 
         scored = self.scored
         if len(self.annotators) < 2:
-            return scored.with_columns(pl.lit(None, pl.Float64).alias("apart"))
+            return scored.with_columns(pl.col("spread").alias("apart"))
         others = [name for name in scored.columns if name not in ("value", "conversation", "turn")]
         return scored.group_by("conversation", "turn", maintain_order=True).agg(
             pl.col("value").mean(), pl.col("value").std().alias("apart"), *(pl.col(name).first() for name in others)
@@ -196,7 +214,7 @@ class ScoreReader:
             "conversation", "turn", pl.col("annotator").cast(pl.Categorical), "value", "bundle",
             *(pl.col(name).cast(pl.Categorical) for name in DIMENSIONS), when, pl.col("input").hash().alias("input"),
             pl.col("unscored").cast(pl.Categorical), pl.col("in_training").fill_null(False),
-            *(["probabilities"] if selection.view == "each" else []),
+            "probabilities",
         ]  # fmt: skip
         training = pl.col("in_training").fill_null(False)
         in_training = self._count(wanted & training)
@@ -222,6 +240,8 @@ class ScoreReader:
             notes.append(f"{in_training:,} {note}")
         rows, whom = _of_view(rows, selection)
         notes += whom
+        rows = _with_spread(rows, options)
+        rows = rows if selection.view == "each" else rows.drop("probabilities")
         if selection.answers == "given":
             rows = self._given(rows, question)
             notes.append("ratings of people of texts with a score")
@@ -244,8 +264,8 @@ class ScoreReader:
         """Return people's answers to the same texts, in the format of scores."""
         import polars as pl
 
-        empty = [pl.lit(None, rows.schema[name]).alias(name) for name in ("probabilities", "unscored") if name in rows]
-        about = rows.drop("annotator", "value", "probabilities", "unscored", strict=False)
+        empty = [pl.lit(None, rows.schema[name]).alias(name) for name in _EMPTY if name in rows]
+        about = rows.drop("annotator", "value", *_EMPTY, strict=False)
         about = about.unique(["conversation", "turn"], maintain_order=True)
         keys = ["conversation", "turn"]
         given = self.labels(question).select("conversation", "turn", "annotator", "value")
@@ -327,6 +347,22 @@ def _of_view(rows: pl.DataFrame, selection: BoardFilters) -> tuple[pl.DataFrame,
         else [f"scores for {count} single annotators are shown in the view of each annotator"]
     )
     return rows.filter(pl.col("annotator").cast(pl.String).is_in(sorted(wanted))), notes
+
+
+def _with_spread(rows: pl.DataFrame, options: tuple[float, ...]) -> pl.DataFrame:
+    """Add the standard deviation of the distribution of each score for a new annotator."""
+    import polars as pl
+
+    known = (
+        (pl.col("annotator").cast(pl.String) == POPULATION) & (pl.col("probabilities").list.len() == len(options))
+    ).fill_null(False)
+    places = rows.select(known.arg_true()).to_series() if options else pl.Series([], dtype=pl.UInt32)
+    spread = np.full(len(rows), np.nan)
+    if len(places):
+        shares = rows["probabilities"].gather(places).list.to_array(len(options)).to_numpy()
+        of = np.array(options)
+        spread[places.to_numpy()] = np.sqrt(np.maximum(shares @ of**2 - (shares @ of) ** 2, 0.0))
+    return rows.with_columns(pl.Series("spread", spread).fill_nan(None))
 
 
 def _ends(question: Question | None, options: tuple[float, ...], rows: pl.DataFrame) -> tuple[float, float]:

@@ -189,21 +189,29 @@ def _happened(
 
 @dataclass(frozen=True)
 class DisputedText:
-    """A text with disagreement between annotators: `apart` is the standard deviation of their scores."""
+    """A text with disagreement between annotators: `apart` is the standard deviation of their scores.
+
+    For a new annotator it is that of the predicted answer, and nobody has the lowest or the highest score.
+    """
 
     conversation: str
     turn: int | None
     apart: float
-    worst_for: str
-    lowest: float
-    best_for: str
-    highest: float
+    worst_for: str | None
+    lowest: float | None
+    best_for: str | None
+    highest: float | None
 
 
 def controversial(scores: SelectedScores) -> list[DisputedText]:
-    """Return the texts with the largest standard deviation of annotators' scores."""
+    """Return the texts with the largest standard deviation of annotators' scores, or of a new annotator's answer."""
     import polars as pl
 
+    order: dict[str, Any] = {"by": ["apart", "conversation", "turn"], "descending": [True, False, False]}
+    if scores.is_population:
+        texts = scores.texts().filter(pl.col("apart") > 0)
+        top = texts.select("conversation", "turn", "apart").sort(**order).head(MAX_DISPUTED)
+        return [DisputedText(name, turn, apart, None, None, None, None) for name, turn, apart in top.iter_rows()]
     scored = scores.scored
     people = scored.filter(~pl.col("annotator").cast(pl.String).is_in(list(NO_ANNOTATOR)))
     if people["annotator"].n_unique() < 2:
@@ -213,7 +221,7 @@ def controversial(scores: SelectedScores) -> list[DisputedText]:
         pl.col("value").min().alias("lowest"), pl.col("annotator").sort_by("value", "annotator").last().alias("best"),
         pl.col("value").max().alias("highest"),
     )  # fmt: skip
-    top = of.filter(pl.col("apart") > 0).sort("apart", "conversation", "turn", descending=[True, False, False])
+    top = of.filter(pl.col("apart") > 0).sort(**order)
     columns = ("conversation", "turn", "apart", "worst", "lowest", "best", "highest")
     return [DisputedText(*row) for row in top.select(columns).head(MAX_DISPUTED).iter_rows()]
 

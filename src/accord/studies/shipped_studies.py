@@ -14,7 +14,7 @@ from pathlib import Path
 
 from accord.edges import BadInput, UnknownName, load_yaml, validate
 from accord.project import Project, annotated_pairs, issues_of
-from accord.store import IssueAnnotations, Studies
+from accord.store import IssueAnnotations, Item, Studies
 from accord.studies.human_studies import (
     ANALYSIS,
     DETECTION,
@@ -143,12 +143,9 @@ def load_outcome(project: Project, flow: str, studies: Studies) -> StudyOutcome:
     """
     if flow not in FLOWS:
         raise UnknownName("validation flow", flow, FLOWS)
-    items = studies.items(flow)
-    if not items:
-        raise BadInput(f"study {flow!r} has no items yet; start it: accord validate {flow}")
     seed = project.config.seed
     if flow == ANALYSIS:
-        return _analysis(project, {item.target.conversation for item in items})
+        return _analysis(project, {item.target.conversation for item in _items(flow, studies)})
     answers, turns, assessments = study_answers(project, flow, studies)
     if flow == DETECTION:
         return detection_outcome(answers, turns, assessments, issues_of(project).taxonomy, seed=seed)
@@ -158,9 +155,13 @@ def load_outcome(project: Project, flow: str, studies: Studies) -> StudyOutcome:
 def study_answers(
     project: Project, flow: str, studies: Studies
 ) -> tuple[Answers, ValidatedTurns, list[IssueAnnotation]]:
-    """Return the answers of `detection` or `overall`, the sampled turns, and the model's annotations of them."""
+    """Return the answers of `detection` or `overall`, the sampled turns, and the model's annotations of them.
+
+    Raises:
+        BadInput: The study has no items yet.
+    """
     signature = str((studies.study(flow) or {}).get("maker", ""))
-    turns = ValidatedTurns(flow, signature, tuple(item.target for item in studies.items(flow)))
+    turns = ValidatedTurns(flow, signature, tuple(item.target for item in _items(flow, studies)))
     answers = {
         (each.by, each.target, each.question): each.value
         for each in _given(project, flow)
@@ -168,6 +169,12 @@ def study_answers(
     }
     conversations = project.store.conversations({turn.conversation for turn in turns.turns})
     return answers, turns, list(IssueAnnotations(project.store).of(conversations, signature))
+
+
+def _items(flow: str, studies: Studies) -> list[Item]:
+    if items := studies.items(flow):
+        return items
+    raise BadInput(f"study {flow!r} has no items yet; start it: accord validate {flow}")
 
 
 def _analysis(project: Project, sampled: Collection[str]) -> StudyOutcome:

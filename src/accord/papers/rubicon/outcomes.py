@@ -26,7 +26,7 @@ OF_PAPER = ("delta_netsat", "yield_rate", "accuracy", "precision", "recall", "f1
 STATISTICS = (*OF_PAPER, "yield_deployed", "precision_deployed", "sat_dsat")
 HEADINGS = {
     "delta_netsat": "ΔNetSAT", "yield_rate": "yield", "accuracy": "accuracy", "precision": "precision",
-    "recall": "recall", "f1": "F1", "yield_deployed": "yield, window of training side",
+    "recall": "recall", "f1": "F1", "yield_deployed": "yield, bounds of training side",
     "precision_deployed": "precision of these labels", "sat_dsat": "r of SAT and DSAT",
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup
@@ -69,6 +70,11 @@ def _charts(rows: Sequence[Row]) -> dict[str, Markup]:
     return charts
 
 
+def _data(given: StudyInput) -> Path:
+    """Return the folder of both data sets with recorded answers."""
+    return [given.folder(name).parent for name in SETS][0]
+
+
 @contextmanager
 def _tables(given: StudyInput) -> Iterator[ProjectTables]:
     with given.open_project() as project:
@@ -96,7 +102,7 @@ def table_3(given: StudyInput) -> PartTable:
 
 def table_3_recorded(given: StudyInput) -> PartTable:
     """Table 3: selection policies on recorded answers."""
-    rows = recorded_rows(given.folder("llm_rubric_real").parent, given.repeats)
+    rows = recorded_rows(_data(given), given.repeats)
     return _table(rows, published.TABLE_3, RECORDED.format(repeats=given.repeats), SCALED, ORDER)
 
 
@@ -125,7 +131,7 @@ def section_4_2_recorded(given: StudyInput) -> PartTable:
 
     The correlation is left out: options of one question are candidates of both classes, which correlate by definition.
     """
-    rows = recorded_rows(given.folder("llm_rubric_real").parent, given.repeats)
+    rows = recorded_rows(_data(given), given.repeats)
     note = "The correlation of SAT and DSAT needs a project."
     return _yields(rows, YIELDS, YIELD, RECORDED.format(repeats=given.repeats), note, ORDER)
 
@@ -139,7 +145,7 @@ def _yields(rows: Iterable[Row], statistics: Sequence[str], *notes: str) -> Part
 
 def precision_curves(given: StudyInput) -> PartTable:
     """Figures 4 and 5 on a drawn pool, where two selections differ, and on recorded answers."""
-    folder = given.folder("llm_rubric_real").parent
+    folder = _data(given)
     drawn = DrawnStudy(shared(np.random.default_rng(0), TEST), 0)
     outcomes = {("drawn pool with shared noise", name): drawn.outcome(name) for name in ("accord", "correctness alone")}
     outcomes |= {(name, "accord"): Recorded.load(folder, name).outcomes(0)["accord"] for name in SETS}

@@ -8,17 +8,23 @@ from contextlib import closing
 from accord.papers.catalog import Paper
 from accord.papers.soda_eval.abc_eval import abc_eval_rows
 from accord.papers.soda_eval.later_turns import later_turns_rows
+from accord.papers.soda_eval_figures import REVISION_STATISTICS, error_chart, reduction_chart, revision_rows
 from accord.papers.study import Part, PartTable, Row, StudyInput, interval_chart
-from accord.project import Compared, Project, annotated_pairs, config_from, issues_of
+from accord.project import Compared, Project, config_from, corrected_pairs, issues_of
 from accord.report import issue_plots
 from accord.store import Studies
-from accord.studies import load_outcome
+from accord.studies import ANALYSIS, OVERALL, load_outcome, study_answers
 from accord.validation import summarize_issues
 from accord.values import Estimate, Question, Rubric, Scale
 
 FIGURE_1 = {"Coherence": 0.0693, "Engagement": 0.0650}
 """Shares of responses with an issue; the text of the paper states these two."""
 WITHOUT_ISSUES = 0.7460
+TABLE_2 = {
+    "None": 0.71, "Coherence": 0.14, "Commonsense": 0.12, "Repetition": 0.08, "Relevance": 0.0, "Fluency": 0.0,
+    "Other": 0.06,
+}  # fmt: skip
+"""Shares of responses of SODA with each kind of issue."""
 TABLE_4 = {"initial": (0.7455, 0.7303), "revised": (0.8601, 0.8248)}
 """Spearman's ρ of an annotator with the mean of all, and of the mean with the model."""
 TABLE_13 = {
@@ -41,7 +47,7 @@ def _estimates(row: Row, figures: Mapping[str, Estimate]) -> Row:
 def issue_statistics(given: StudyInput) -> PartTable:
     """Figures 1 to 5 and 8: kinds of issues, issues per response, scores of turns and dialogues."""
     with given.open_project() as project:
-        pairs, taxonomy = annotated_pairs(project), issues_of(project).taxonomy
+        pairs, taxonomy = corrected_pairs(project), issues_of(project).taxonomy
         conversations = list({conversation.id: conversation for conversation, _ in pairs}.values())
         found = summarize_issues([each for _, each in pairs], conversations, taxonomy)
     rows: list[Row] = [
@@ -54,6 +60,27 @@ def issue_statistics(given: StudyInput) -> PartTable:
     ]  # fmt: skip
     note = "The published shares are those of GPT-4's annotations of SODA."
     return PartTable(rows, ("kind", "turns"), ("share", "score"), note, dict(issue_plots(found, taxonomy)))
+
+
+def table_2(given: StudyInput) -> PartTable:
+    """Table 2: share of replies in which annotators mark each kind of issue."""
+    with given.open_project() as project, closing(Studies(project.store)) as studies:
+        outcome = load_outcome(project, ANALYSIS, studies)
+    rows = [
+        _estimates({"kind": kind["type"], "replies": kind["replies"], "share_published": TABLE_2[kind["type"]]},
+                   {"share": kind["share"]})
+        for kind in outcome.results["types"]
+    ]  # fmt: skip
+    return PartTable(rows, ("kind", "replies"), ("share",), "The published shares are those of 100 dialogues of SODA.")
+
+
+def figures_6_and_7(given: StudyInput) -> PartTable:
+    """Figures 6 and 7: errors of each annotator before and after the issues are shown, by the model's score."""
+    with given.open_project() as project, closing(Studies(project.store)) as studies:
+        rows = revision_rows(*study_answers(project, OVERALL, studies), seed=project.config.seed)
+    note = "Errors are distances from the model's score; `step` is the revised minus the initial rating."
+    charts = {"Error per annotator": error_chart(rows), "Error reduction per annotator": reduction_chart(rows)}
+    return PartTable(rows, ("annotator", "score", "ratings"), REVISION_STATISTICS, note, charts)
 
 
 def table_13(given: StudyInput) -> PartTable:
@@ -157,7 +184,9 @@ PAPER = Paper(
     "Mendonça, Trancoso & Lavie: Soda-Eval: Open-Domain Dialogue Evaluation in the age of LLMs. EMNLP Findings 2024.",
     (
         Part("figures", "Figures 1 to 5 and 8: issues and scores", None, issue_statistics),
+        Part("table-2", "Table 2: issues that people find", None, table_2),
         Part("table-4", "Table 4: overall assessment by people", None, table_4),
+        Part("figures-6-7", "Figures 6 and 7: ratings before and after the issues are shown", None, figures_6_and_7),
         Part("table-6", "Table 6: evaluators on SODA-EVAL-TEST", limits=NO_ANNOTATIONS),
         Part("table-7", "Table 7: validity of explanations on SODA-EVAL-TEST", limits=NO_ANNOTATIONS),
         Part("table-8", "Table 8: correlation with ratings of replies", correlations_on_topical, correlations,

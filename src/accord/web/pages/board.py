@@ -99,7 +99,7 @@ class _BoardPages:
             scores=texts,
             listed=page,
             links=links,
-            orders=[each for each in ORDERS if each != "apart" or len(texts.annotators) > 1],
+            orders=[each for each in ORDERS if each != "apart" or texts.shows_disagreement],
         )
 
 
