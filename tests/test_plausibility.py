@@ -19,8 +19,8 @@ from accord.learning import Evaluator, EvaluatorSettings, Plausibility, fakes, l
 from accord.live import LiveScorer
 from accord.models import Likelihood, LikelihoodRequest, LikelihoodResult, Models, memory_models, run
 from accord.papers.ciu import gate
-from accord.project import LiveConfig
-from accord.values import Sample, Score, Unscored
+from accord.project import LiveConfig, Project, config_from
+from accord.values import Sample, Score, Target, Unscored
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4, 5)))
 SENTENCE = [
@@ -193,3 +193,61 @@ def test_the_study_shows_that_planted_replies_lose_their_score() -> None:
     assert drop["real"]["without_gate"] == 0 and drop["real"]["with_gate"] < 0.3
     [agreement] = [row for row in rows if row["measure"] == gate.AGREEMENT]
     assert agreement["with_gate_low"] <= agreement["with_gate"] <= agreement["with_gate_high"]
+
+
+NEW = [{"id": "n", "messages": [{"role": "user", "content": "what of topic1"},
+                                {"role": "assistant", "content": "well now topic1 is one of those"}]}]  # fmt: skip
+
+
+def project(replies: int, given: dict[str, Grammar] | None = None, **settings: object) -> Project:
+    config = config_from({
+        "store": "sqlite:///:memory:", "metrics": ["bank"], "draws": 20, "folds": 2,
+        "models": {"likelihood": {"model": "grammar", "base_url": "http://localhost:9"}},
+        "evaluators": {"m": {"sources": ["metrics"], "head": "ridge", **settings}},
+    })  # fmt: skip
+    opened = Project(
+        config,
+        Rubric(name="r", questions=(QUESTION,), main="useful"),
+        {"likelihood": Grammar()} if given is None else given,
+    )
+    opened.store.add_conversations(chats(replies))
+    labels = [Label(Target(f"c{n}", 1), "useful", who, 3 + n % 3) for n in range(replies) for who in ("a", "b")]
+    opened.store.add_labels(labels)
+    return opened
+
+
+def test_a_configured_likelihood_model_turns_the_gate_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with project(40) as gated:
+        fitted = gated.fit("m", "gated")
+        assert fitted.evaluator.plausibility is not None and not any("gate" in line for line in fitted.cautions)
+        assert fitted.evaluator.gate_text == "plausibility gate by grammar"
+        assert gated.score(NEW, evaluator=fitted.evaluator).gate == fitted.evaluator.gate_text
+        assert gated.plan_fit("m").requests == 0, "all answers are stored"
+        live = LiveScorer(fitted.evaluator)
+        assert live.gate_text == "the plausibility gate is off: start with --ask"
+        live = LiveScorer(fitted.evaluator, models=gated.models)
+        assert live.gate_text == "plausibility gate by grammar on 10% of replies"
+
+
+def test_the_plan_of_a_fit_counts_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with project(40, given={}) as gated, project(40, given={}, plausibility=False) as plain:
+        assert gated.plan_fit("m").requests >= 40 * 4 and plain.plan_fit("m").requests == 0
+
+
+def test_the_gate_is_left_out_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with project(40, plausibility=False) as off:
+        fitted = off.fit("m", "off")
+        assert fitted.evaluator.plausibility is None and not any("gate" in line for line in fitted.cautions)
+        assert "no plausibility gate" in off.score(NEW, evaluator=fitted.evaluator).gate
+        assert "no plausibility gate" in LiveScorer(fitted.evaluator).gate_text
+    with project(16) as few:
+        fitted = few.fit("m", "few")
+        [caution] = [line for line in fitted.cautions if "gate" in line]
+        assert "no plausibility gate: plausibility needs at least 20 replies" in caution
+        assert fitted.evaluator.plausibility is None and fitted.evaluator.roles == ()
+    with project(16, plausibility=True) as strict, pytest.raises(BadInput, match="at least 20 replies"):
+        strict.fit("m", "strict")

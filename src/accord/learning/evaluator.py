@@ -61,7 +61,8 @@ class Evaluator:
         held_out: Out-of-fold predictions of the training ratings; None if there are none.
         training_set: Rated conversations at the time of learning; None if nothing was rated.
         languages: Languages of the training texts, if a source detects them. A score in another one has a warning.
-        checks_plausibility: True if learning includes a gate against replies that a language model finds implausible.
+        checks_plausibility: True if learning includes a gate against replies that a language model finds implausible;
+            None if it does where possible.
         plausibility: The gate; None without one.
     """
 
@@ -79,7 +80,7 @@ class Evaluator:
     held_out: HeldOutAnswers | None = None
     training_set: TrainingSet | None = None
     languages: tuple[str, ...] = ()
-    checks_plausibility: bool = False
+    checks_plausibility: bool | None = False
     plausibility: Plausibility | None = None
 
     @property
@@ -96,7 +97,7 @@ class Evaluator:
     def roles(self) -> tuple[str, ...]:
         """Roles of the models that scoring may ask."""
         roles = [role for source in self.all_sources for role in source.roles]
-        return tuple(dict.fromkeys([*roles, LIKELIHOOD] if self.checks_plausibility else roles))
+        return tuple(dict.fromkeys(roles if self.checks_plausibility is False else [*roles, LIKELIHOOD]))
 
     @property
     def all_sources(self) -> tuple[Source, ...]:
@@ -190,10 +191,15 @@ class Evaluator:
         Raises:
             BadInput: There are too few replies to learn the gate from.
         """
-        if not self.checks_plausibility:
+        if self.checks_plausibility is False:
             return self
         gate = yield from Plausibility.learn(train.samples, train.group_of, self.seed)
         return replace(self, plausibility=gate)
+
+    @property
+    def gate_text(self) -> str:
+        """A sentence on the plausibility gate, or on its absence."""
+        return NO_GATE if self.plausibility is None else f"plausibility gate by {self.plausibility.model}"
 
     def without_gate(self) -> Evaluator:
         """Return the evaluator without its plausibility gate, to score without asking a model."""
@@ -428,6 +434,12 @@ class Evaluator:
         write_folder(Path(folder), card, arrays, files)
         for place, other in enumerate(self.other_questions):
             other.save(Path(folder) / OTHER_QUESTIONS / str(place))
+
+
+NO_GATE = (
+    "no plausibility gate: implausible replies, such as shuffled words, keep their score. Configure a model for the "
+    "role likelihood and fit again"
+)
 
 
 def learns(source: Source) -> bool:

@@ -30,7 +30,7 @@ from accord.learning.head import Head, make_head
 from accord.learning.plausibility_gate import Plausibility
 from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
 from accord.learning.training_set import TrainingSet
-from accord.models import ModelSettings
+from accord.models import LIKELIHOOD, ModelSettings
 from accord.values import Question, Rubric, Score, Target, find_project_file, project_folder
 
 _NESTED = 2
@@ -65,9 +65,12 @@ def make_evaluator(
     parts: list[Source] = [make_source(each, (settings or {}).get(each, {}), context) for each in dict.fromkeys(named)]
     first = {key: values[0] for key, values in about.tune.items()}
     head = make_head(about.head, question, {**about.settings, **first})
+    checks = about.plausibility
+    if checks is None and not (about.sources and LIKELIHOOD in (models or {})):
+        checks = False
     return Evaluator(
         question, tuple(parts), head, name, about.head, about.level, dict(models or {}), choose=about.tune,
-        seed=context.seed, checks_plausibility=about.plausibility,
+        seed=context.seed, checks_plausibility=checks,
     )  # fmt: skip
 
 

@@ -30,9 +30,10 @@ class EvaluatorSettings(BaseModel):
     level: Level | None = Field(
         default=None, description="Level to score, if both turns and whole conversations are rated."
     )
-    plausibility: bool = Field(
-        default=False,
-        description="Lower the scores of replies that the model `likelihood` finds implausible in their context.",
+    plausibility: bool | None = Field(
+        default=None,
+        description="Lower the scores of replies that the model `likelihood` finds implausible in their context; "
+        "default: if that model is configured and there are enough replies to learn from.",
     )
 
 

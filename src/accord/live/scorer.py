@@ -171,6 +171,7 @@ class LiveScorer:
         """Switch to an evaluator."""
         is_gated = self._given is not None and self.limits.plausibility_share > 0
         self.evaluator = evaluator.without_gate()
+        self._is_gate_left_out = evaluator.plausibility is not None and not is_gated
         self.scorer = Scorer(evaluator if is_gated else self.evaluator, Perspective(self._annotator))
         self.speaker, self.signature = self.scorer.speaker, self.evaluator.signature()
         self.asks = (is_gated and evaluator.plausibility is not None) or not all(
@@ -179,6 +180,14 @@ class LiveScorer:
         for role in self.scorer.evaluator.roles:
             self._models.role(role)  # a missing model is reported now; it is opened at the first request
         self.columns = self._columns()
+
+    @property
+    def gate_text(self) -> str:
+        """A sentence on the plausibility gate, or on its absence."""
+        scored = self.scorer.evaluator
+        if scored.plausibility is None:
+            return "the plausibility gate is off: start with --ask" if self._is_gate_left_out else scored.gate_text
+        return f"{scored.gate_text} on {self.limits.plausibility_share:.0%} of replies"
 
     def prepared(self, evaluator: Evaluator) -> LiveScorer:
         """Return a scorer for another evaluator with the settings of this one.

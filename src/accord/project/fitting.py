@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -131,6 +132,8 @@ def plan_fit(project: Project, name: str | None) -> Plan:
 
     def flow() -> Any:
         own = train if side is None else train.only(side.train)
+        with suppress(BadInput):  # too few replies
+            yield from evaluator.with_gate(own)
         for source in evaluator.sources:
             if not learns(source):
                 continue
@@ -263,20 +266,31 @@ class _Fit:
             else:
                 fitted, found = self._tested_on_side(train, known, side)
         others, rows = issues or ([], [])
-        used = train.targets if side is None else train.only(side.train).targets
+        own = train if side is None else train.only(side.train)
+        fitted, without_gate = self._gated(fitted, own)
         fitted = replace(
             fitted,
             other_questions=tuple(others),
             held_out=HeldOutAnswers.of(found.comparison.systems[0], found.comparison.ratings),
-            training_set=TrainingSet.of(train.samples, train.labels.on(train.question.id).targets, used),
+            training_set=TrainingSet.of(train.samples, train.labels.on(train.question.id).targets, own.targets),
         )
         findings = {source.name: finding for source in fitted.sources if (finding := source.findings())}
         cautions = [line for finding in findings.values() for line in finding.cautions]
         cautions += _better_rivals(found.comparison) if side is not None else []
+        cautions += without_gate
         comparison = replace(found.comparison, groups=groups, synthetic=synthetic_in(train))
         return Fitted(
             fitted, replace(found, comparison=comparison), 0, rows, findings, [*cautions, *_without_evidence(known)]
         )
+
+    def _gated(self, fitted: Evaluator, train: Training) -> tuple[Evaluator, list[str]]:
+        """Return the evaluator with its plausibility gate; without it and with the reason if it is optional."""
+        try:
+            return self.run(fitted.with_gate(train)), []
+        except BadInput as error:
+            if fitted.checks_plausibility:
+                raise
+            return fitted.without_gate(), [f"no plausibility gate: {error}"]
 
     def _cross_validated(self, train: Training, known: EvidenceTable) -> tuple[Evaluator, Compared]:
         """Predict out of fold, then fit on everything."""
@@ -297,7 +311,6 @@ class _Fit:
         comparison = replace(comparison, leak=leak_of(evaluator, experiment, comparison))
         self.on_stage(f"{evaluator.name}: all labels")
         fitted = cache.fitted(experiment, evaluator, lambda: self.run(evaluator.fit(train, known)))
-        fitted = self.run(fitted.with_gate(train))
         return fitted, Compared(comparison, known, train)
 
     def _tested_on_side(self, train: Training, known: EvidenceTable, side: Split) -> tuple[Evaluator, Compared]:
@@ -309,7 +322,7 @@ class _Fit:
         fitted = self.run(evaluator.fit(own, seen))
         self.on_stage(f"{evaluator.name}: test side")
         sources = [self.run(source.examine(other)) for source in fitted.sources]
-        fitted = self.run(replace(fitted, sources=tuple(sources)).with_gate(own))
+        fitted = replace(fitted, sources=tuple(sources))
         table = seen.concat(known.filter(side.test, train.group_of))
         for source in sources:
             if learns(source):

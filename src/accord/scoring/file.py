@@ -250,7 +250,7 @@ def score(
             drift=[shift.to_json() for shift in moved], drift_said=drift_summary(moved) if moved else None,
             selection=None if scorer.selection is None else scorer.selection.to_json(),
             certificate=None if certificate is None else certificate.to_json(),
-            left_out=0 if given is None else len(given.left_out), scores=rows,
+            left_out=0 if given is None else len(given.left_out), gate=evaluator.gate_text, scores=rows,
         )  # fmt: skip
         record.results.update(result.to_json())
     return result
