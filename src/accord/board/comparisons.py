@@ -16,7 +16,7 @@ from accord.board.filters import Dimension
 from accord.board.score_reader import DAY, UNKNOWN, ScoreReader, SelectedScores
 from accord.board.statistics import TimeSeries
 from accord.statistics import CenteredPart, p_value, reach
-from accord.values import Estimate
+from accord.values import Estimate, p_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -266,4 +266,4 @@ def describe_test(found: MeanDifference) -> str:
         return ""
     pairs = "texts that both scored" if found.by == "evaluator" else "inputs of both"
     kind = f"Paired on the {found.shared:,} {pairs}" if found.paired else "On different inputs (unpaired)"
-    return f"{kind}: {found.difference}, {'p < 0.001' if found.p < 0.001 else f'p = {found.p:.2g}'}"
+    return f"{kind}: {found.difference}, {p_text(found.p)}"

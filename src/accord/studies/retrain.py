@@ -22,7 +22,7 @@ from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, lo
 from accord.project import Fitted, Project
 from accord.statistics import grouped_folds
 from accord.validation import MetricsTable, differences_of
-from accord.values import Labels
+from accord.values import Labels, p_text
 
 REPORT = "refit.json"
 IN_USE = "in use"
@@ -221,7 +221,7 @@ def _summary(tests: list[dict[str, Any]]) -> str:
         return "Too few conversations for a test."
     low, high = test["difference_low"], test["difference_high"]
     ends = "" if low is None else f" [{low:+.3f}, {high:+.3f}]"
-    change = f"Out-of-fold RMSE changes by {test['difference']:+.3f}{ends}, p = {test['p_holm']:.3f}"
+    change = f"Out-of-fold RMSE changes by {test['difference']:+.3f}{ends}, {p_text(test['p_holm'])}"
     if test["p_holm"] >= SIGNIFICANCE:
         return f"{change}: the difference is not significant."
     return f"{change}: the candidate is {'better' if test['difference'] < 0 else 'worse'}."

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.statistics import FOLDS, Clusters, grouped_folds, holm
+from accord.values import p_text
 
 MIN_GROUPS = 10
 """Minimum number of groups of each kind."""
@@ -78,7 +79,7 @@ class TwoSampleResult:
         return {**asdict(self), "summary": str(self)}
 
     def __str__(self) -> str:
-        figures = f"AUC {self.auc:.2f} [{self.low:.2f}, {self.high:.2f}], p = {self.p:.4f}"
+        figures = f"AUC {self.auc:.2f} [{self.low:.2f}, {self.high:.2f}], {p_text(self.p)}"
         if self.p >= 0.05:
             return f"the metrics do not tell {self.synthetic} synthetic conversations from {self.real} real: {figures}"
         return f"the metrics tell {self.synthetic} synthetic conversations from {self.real} real ones: {figures}"

@@ -22,6 +22,7 @@ from accord.edges import count_of
 from accord.evidence import Ratings
 from accord.learning import Predictions
 from accord.statistics import DRAWS, STATISTICS, Clusters, MeanStatistic, PairedTest, holm, paired_test
+from accord.values import p_text
 
 CONSTANT, JUDGE_ALONE, BEST_COLUMN = "constant", "judge-expected", "best-column"
 SURE = 0.01
@@ -115,7 +116,7 @@ class Decision:
             if test.difference < 0
             else "worse than"
         )
-        return f"{verb} {name} ({self.rmse[name]:.3f}, p = {test.p:.2g})"
+        return f"{verb} {name} ({self.rmse[name]:.3f}, {p_text(test.p)})"
 
     def _undecided(self) -> str:
         compared = ""
@@ -123,7 +124,7 @@ class Decision:
             ours, constant, p = self.rmse[self.tested], self.rmse[CONSTANT], self.tests[CONSTANT].p
             compared = (
                 f" on {self.labels} ratings {self.tested} is not significantly better than the constant (RMSE for a "
-                f"new annotator {ours:.3f} and {constant:.3f}; p = {p:.2g} by a permutation test of this "
+                f"new annotator {ours:.3f} and {constant:.3f}; {p_text(p)} by a permutation test of this "
                 f"RMSE, needed: below {SURE});"
             )
         needed = (

@@ -33,7 +33,7 @@ from accord.validation.recommendation import (
     gain_over,
     labels_needed,
 )
-from accord.values import Estimate
+from accord.values import Estimate, p_text
 
 State = Literal["not yet", "triage", "systems", "single"]
 STATES: tuple[State, ...] = ("not yet", "triage", "systems", "single")
@@ -182,7 +182,7 @@ def _rules(known: Figures) -> list[Rule]:
     evidence = ("Add evidence: ask a judge more questions about each conversation", "accord judge")
     simpler = ("Compare all evaluators; a simpler one does as well", "accord compare")
     constant = known.tests.get(CONSTANT)
-    p = "untested" if constant is None else f"p = {constant.p:.2g}"
+    p = "untested" if constant is None else p_text(constant.p)
     is_better = constant is not None and constant.difference < 0 and constant.p < SURE
 
     def bound(state: State, limit: float) -> Rule:
@@ -202,7 +202,7 @@ def _rules(known: Figures) -> list[Rule]:
         test, error = known.tests.get(name), known.rivals.get(name)
         if test is not None:
             is_worse = test.difference > 0 and test.p < SIGNIFICANCE
-            value = f"{points(error)}, p = {test.p:.2g}"
+            value = f"{points(error)}, {p_text(test.p)}"
             failure = f"{shown} has a smaller error ({points(error)})"
             rules.append(Rule("systems", f"{shown} is not better", value, f"p ≥ {SIGNIFICANCE}", not is_worse, failure,
                               simpler))  # fmt: skip

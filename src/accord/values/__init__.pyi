@@ -15,7 +15,13 @@ from .settings import find_project_file as find_project_file, PROJECT_FILE as PR
 from .settings import project_folder as project_folder
 from .registry import Registry as Registry
 from .report_blocks import Charts as Charts, Findings as Findings, Fold as Fold, Histogram as Histogram
-from .report_blocks import html_table as html_table, number as number, percent as percent, Point as Point
+from .report_blocks import (
+    html_table as html_table,
+    number as number,
+    p_text as p_text,
+    percent as percent,
+    Point as Point,
+)
 from .report_blocks import Points as Points, Section as Section, Table as Table, Text as Text, text_table as text_table
 from .rubric import Applies as Applies, AssertionReason as AssertionReason, dump_rubric as dump_rubric
 from .rubric import load_rubric as load_rubric, Polarity as Polarity, Question as Question, read_rubric as read_rubric

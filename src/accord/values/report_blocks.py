@@ -93,7 +93,16 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def percent(share: float | None) -> str:
     """Format a share as a percentage for a page; a dash if it is undefined."""
-    return "–" if share is None else f"{100 * share:.0f} %"
+    return "–" if share is None else f"{share:.0%}"
+
+
+def p_text(p: float) -> str:
+    """Format the p of a test; a value below 0.001 is not printed as 0.
+
+    >>> p_text(0.0142), p_text(0.0002)
+    ('p = 0.014', 'p < 0.001')
+    """
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

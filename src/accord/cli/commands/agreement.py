@@ -121,11 +121,13 @@ def _estimate_text(result: Mapping[str, Any]) -> str:
 
 
 def _gap_text(gap: Mapping[str, Any]) -> str:
+    from accord.values import p_text
+
     said = f"{gap['first']} - {gap['second']}: {gap['difference']:+.3f}"
     if gap["p_holm"] is None:
         return f"{said}, without an interval"
     paired = f", paired by {gap['shared']} shared inputs" if gap["shared"] else ""
-    return f"{said} [{gap['low']:+.2f}, {gap['high']:+.2f}], p = {gap['p_holm']:.3f}{paired}"
+    return f"{said} [{gap['low']:+.2f}, {gap['high']:+.2f}], {p_text(gap['p_holm'])}{paired}"
 
 
 @command("report")
