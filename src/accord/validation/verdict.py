@@ -141,7 +141,7 @@ class Verdict:
             compared = "people are unknown" if known.people is None else "people are no better than a constant guess"
             agreement = points(r.value), f"correlation with people, 0 is chance ({compared})"
         share = "–" if known.decided is None else f"{known.decided:.0%}"
-        decided = share, f"of conversations can be called good or bad, with {AGREE:.0%} agreement with people"
+        decided = share, f"of conversations are sure enough to call good or bad ({AGREE:.0%} agreement with people)"
         return [error, (agreement[0].replace("-", "−"), agreement[1]), decided]
 
     def to_json(self) -> dict[str, Any]:
