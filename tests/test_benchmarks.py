@@ -13,7 +13,7 @@ from accord.papers.llm_rubric import protocols
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 HELPERS = {
-    "adoror_planted", "adoror_prefixes", "adoror_systems", "board_scores",
+    "board_scores",
     "eager", "harness", "wording",
     "hostile",
     "load", "scale_live", "scale_scoring", "scale_store",
@@ -47,11 +47,6 @@ def test_what_is_learned_from_turns_beats_their_mean(load):
     rows = {row["system"]: row for row in load("issues").dialogue_rows(1)}
     assert set(rows) == {"accord", "mean-turn", "lowest-turn", "annotator-mean"}
     assert rows["accord"]["rmse"] < rows["mean-turn"]["rmse"] and rows["accord"]["rmse"] < rows["lowest-turn"]["rmse"]
-
-
-def test_what_requests_share_comes_first_and_is_repeated_most_where_several_go_together(load):
-    shared = [row["shared"] for row in load("adoror_prefixes").prefix_rows()]
-    assert len(shared) == 6 and shared[0] == max(shared) > 0.75
 
 
 @pytest.mark.slow
@@ -92,19 +87,6 @@ def test_scripts_of_other_processes_import_names_of_this_release():
 def test_the_comparable_rows_are_those_of_the_manifest():
     synth, _ = protocols.both(Path(DATA))
     protocols.check_manifest(synth)
-
-
-@needs_data
-def test_a_fold_of_topical_usr_has_a_source_and_two_sides(load):
-    adoror = load("adoror")
-    question = adoror.Question(id="Overall", text="?", scale=adoror.Scale(options=(1, 2, 3, 4, 5)))
-    everything = adoror.Training(*adoror._responses(Path(DATA) / "topical_usr", "Overall", 36), question)
-    sides = list(adoror.folds_of(everything, "context"))
-    assert len(sides) == min(adoror.FOLDS, len({each.conversation.rsplit("-", 1)[0] for each in everything.targets}))
-    for train, test in sides:
-        assert not set(train.targets) & set(test.targets) and set(train.targets) | set(test.targets) == set(
-            everything.targets
-        )
 
 
 @needs_data

@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from math import log
-from types import ModuleType
 
 import numpy as np
 import pytest
-from synthetic_corpus import planted_utility
 
 from accord.edges import BadInput, MissingExtra, NotFitted, UnknownName
 from accord.methods import (
@@ -32,10 +30,16 @@ from accord.methods import (
     make_selector,
     random_nodes,
 )
+from accord.papers.adoror import planted_world, systems
 
-Load = Callable[[str], ModuleType]
 SELECTORS = ("random", "bm25", "neighbours", "diverse", "utility", "adoror")
 SMALL = {"width": 16, "heads": 2, "feed_forward": 32, "epochs": 3}
+
+
+@pytest.fixture(autouse=True)
+def paper_systems() -> Iterator[None]:
+    with systems.registered():
+        yield
 
 
 def drawn(nodes: int, examples: int = 12, k: int = 3, seed: int = 0) -> tuple[np.ndarray, Nodes]:
@@ -80,19 +84,19 @@ def test_random_nodes_are_distinct_with_uniform_orders() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_subgraph_follows_its_definition(seed: int, load: Load) -> None:
+def test_subgraph_follows_its_definition(seed: int) -> None:
     rng = np.random.default_rng(seed)
     _, nodes = drawn(40, seed=seed)
     weights = rng.random(40)
     assert greedy_subgraph(weights, nodes, 6) == by_definition(weights, nodes, 6, "sum")
-    assert load("adoror_systems").subgraph_of_means(weights, nodes, 6) == by_definition(weights, nodes, 6, "mean")
+    assert systems.subgraph_of_means(weights, nodes, 6) == by_definition(weights, nodes, 6, "mean")
 
 
-def test_subgraph_edge_cases(load: Load) -> None:
+def test_subgraph_edge_cases() -> None:
     nodes = Nodes(np.array([[0, 1], [1, 0], [2, 3], [0, 3]]), np.zeros(4, dtype=np.intp))
     assert greedy_subgraph(np.array([0.5, 0.5, 0.5, 0.5]), nodes, 3) == [0, 2, 3]
     assert greedy_subgraph(np.array([0.9, 0.8, 0.1, 0.2]), nodes, 9) == [0, 3, 1, 2]
-    for search in (greedy_subgraph, load("adoror_systems").subgraph_of_means):
+    for search in (greedy_subgraph, systems.subgraph_of_means):
         assert search(np.zeros(4), nodes, 2) == [0, 1]
         assert search(np.zeros(0), nodes.take([]), 2) == []
 
@@ -106,9 +110,9 @@ def library(texts: tuple[str, ...], vectors: np.ndarray) -> ExampleLibrary:
     )
 
 
-def test_bm25_follows_its_formula(load: Load) -> None:
+def test_bm25_follows_its_formula() -> None:
     texts = ("cats purr", "cats cats bark", "dogs bark loudly tonight")
-    scores = load("adoror_systems").Bm25(texts).scores("the cat barked")
+    scores = systems.Bm25(texts).scores("the cat barked")
     rarity = log(1 + (3 - 2 + 0.5) / 2.5)
     cat = [rarity * tf * 2.5 / (tf + 1.5 * (0.25 + 0.75 * length / 3)) for tf, length in ((1, 2), (2, 3))]
     bark = [rarity * 2.5 / (1 + 1.5 * (0.25 + 0.75 * length / 3)) for length in (3, 4)]
@@ -121,16 +125,15 @@ def test_bm25_follows_its_formula(load: Load) -> None:
     assert selector.weights(replace(query, text="fish"), prepared).tolist() == [0.0, 0.0]
 
 
-def test_neighbours_and_diverse_selectors(load: Load) -> None:
-    Diverse = load("adoror_systems").Diverse
+def test_neighbours_and_diverse_selectors() -> None:
     angles = np.radians([0, 5, 10, -50, 180])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     examples, query = library(tuple("abcde"), vectors), Query(np.array([1, 0], dtype=np.float32), "x")
     near = make_selector("neighbours").fit(examples)
     assert near.retrieved(query, 3) == (2, 1, 0) and near.retrieved(query, 2, [0]) == (2, 1)
     # After the nearest, each gets (2λ - 1)·cos: with λ below ½ the farthest, above ½ the next.
-    apart = Diverse(relevance=0.45).fit(examples)
-    assert apart.retrieved(query, 2) == (4, 0) and Diverse().fit(examples).retrieved(query, 2) == (1, 0)
+    apart = systems.Diverse(relevance=0.45).fit(examples)
+    assert apart.retrieved(query, 2) == (4, 0) and systems.Diverse().fit(examples).retrieved(query, 2) == (1, 0)
     nodes = Nodes(np.array([[0, 4], [0, 1]]), np.zeros(2, dtype=np.intp))
     weights = near.weights(query, near.prepare(nodes))
     assert weights.tolist() == pytest.approx([0.5, (3 + np.cos(angles[1])) / 4])
@@ -141,7 +144,7 @@ def test_neighbours_and_diverse_selectors(load: Load) -> None:
 
 
 def test_random_selector_is_deterministic_by_text() -> None:
-    world = planted_utility(examples=20, unseen=4)
+    world = planted_world.planted_utility(examples=20, unseen=4)
     _, nodes = drawn(60)
     chance = make_selector("random", seed=3).fit(world.library)
     first, second = world.query(20), world.query(21)
@@ -223,11 +226,10 @@ def test_the_tower_is_its_formula_in_loops_in_numpy_and_in_jax() -> None:
 
 @pytest.mark.parametrize(("name", "width"), [*((name, 16) for name in SELECTORS), ("utility", None)])
 @pytest.mark.slow
-def test_every_selector_keeps_the_contract_and_survives_saving(name: str, width: int | None, load: Load) -> None:
+def test_every_selector_keeps_the_contract_and_survives_saving(name: str, width: int | None) -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
-    load("adoror_systems")
     assert by_cost() == list(SELECTORS)
-    world = planted_utility(examples=30, unseen=2, width=24)
+    world = planted_world.planted_utility(examples=30, unseen=2, width=24)
     learned = name in ("utility", "adoror")
     settings = {**SMALL, "width": width}
     pairs, nodes = world.pairs(1), random_nodes(np.random.default_rng(0), range(30), 4, 5, 20)
@@ -250,7 +252,7 @@ def test_every_selector_keeps_the_contract_and_survives_saving(name: str, width:
 @pytest.mark.slow
 def test_learned_selector_beats_random_on_unseen_inputs() -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
-    world = planted_utility(examples=120, unseen=40, topics=3, width=48)
+    world = planted_world.planted_utility(examples=120, unseen=40, topics=3, width=48)
     nodes = random_nodes(np.random.default_rng(1), range(120), 4, 5, 64)
     selector = make_selector("adoror", width=32, heads=2, feed_forward=32, epochs=20).fit(world.library, world.pairs(4))
     prepared, gained = selector.prepare(nodes), []
@@ -265,7 +267,7 @@ def test_learned_selector_beats_random_on_unseen_inputs() -> None:
 def test_invalid_use_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownName, match="unknown selector 'adorer'. Did you mean 'adoror'"):
         make_selector("adorer")
-    world = planted_utility(examples=20, unseen=1)
+    world = planted_world.planted_utility(examples=20, unseen=1)
     with pytest.raises(BadInput, match="needs observed pairs"):
         make_selector("adoror").fit(world.library)
     with pytest.raises(NotFitted, match="Call fit first"):
@@ -275,14 +277,14 @@ def test_invalid_use_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         make_selector("adoror").fit(world.library, world.pairs(1))
 
 
-def test_towers_use_the_configured_parts(load: Load) -> None:
-    world = planted_utility(examples=20, unseen=1, width=16)
+def test_towers_use_the_configured_parts() -> None:
+    world = planted_world.planted_utility(examples=20, unseen=1, width=16)
     for parts in (PARTS, {"scores"}, {"relative"}, set()):
         shape, _ = TowerSelector(0, TowerSettings(width=8, heads=2), parts).training_tables(
             world.library, world.pairs(1)
         )
         assert {part for part in PARTS if getattr(shape, part)} == set(parts)
-    pooled, _ = load("adoror_systems").utility(0, TowerSettings(width=8)).training_tables(world.library, world.pairs(1))
+    pooled, _ = systems.utility(0, TowerSettings(width=8)).training_tables(world.library, world.pairs(1))
     assert (pooled.layers, pooled.relative, pooled.absolute, pooled.scores) == (0, False, False, True)
 
 

@@ -14,6 +14,7 @@ PAPERS: Mapping[str, str] = {
     "rubicon": "accord.papers.rubicon.parts",
     "soda-eval": "accord.papers.soda_eval.parts",
     "ciu": "accord.papers.ciu.parts",
+    "adoror": "accord.papers.adoror.parts",
 }
 """Modules of the papers; each has a `PAPER`."""
 

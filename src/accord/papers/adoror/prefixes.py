@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from harness import Row
-from synthetic_corpus import rated_chats
 
-from accord.methods import SEPARATOR, PromptTemplate, RatedExamples, contexts_of, examples_of, pair_draws
-from accord.values import Sample
+from accord.methods import SEPARATOR, PromptTemplate, RatedExamples, contexts_of, pair_draws
+from accord.papers.study import Row
 
 PROMPTS, K, EACH = 4, 5, 4
 
 
-def prefix_rows(seed: int = 0) -> list[Row]:
-    """The pairs of 120 planted conversations, laid out and ordered in four ways."""
-    chats, labels, rubric = rated_chats(120)
-    found = examples_of(rubric.main_question, map(Sample, chats), labels, None, lambda chat: False)
-    wording, groups = PromptTemplate(rubric.main_question, found.level), contexts_of(found.all)
+def prefix_rows(found: RatedExamples, seed: int = 0) -> list[Row]:
+    """Return the share of the text of algorithm 1's requests that repeats the request before, by layout and order."""
+    wording, groups = PromptTemplate(found.question, found.level), contexts_of(found.all)
     rows: list[Row] = []
     for together in (4, 1):
         query, nodes = pair_draws(np.random.default_rng(seed), groups, PROMPTS, K, EACH, together)

@@ -1,12 +1,13 @@
 """The paper's comparison systems as plug-ins: selectors by words and by diversity, ablations, the systems of table 1.
 
-Importing this module registers the selectors `bm25`, `diverse` and `utility`, and the rivals of table 1 by the paper's
-names. They are written against the public contract alone (docs/plugins.md).
+They are written against the public contract alone (docs/plugins.md). `registered` registers the selectors `bm25`,
+`diverse` and `utility`, the rivals of table 1 by the paper's names, and `prompt@N` for each tried prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from math import log
@@ -43,7 +44,8 @@ from accord.methods import (
 )
 from accord.values import Sample
 
-NAMES = {ZERO_SHOT: "Human-P (z.s)", FEW_SHOT: "Human-P (few)", IN_CONTEXT: "ADOROR"}
+ADOROR = "ADOROR"
+NAMES = {ZERO_SHOT: "Human-P (z.s)", FEW_SHOT: "Human-P (few)", IN_CONTEXT: ADOROR}
 """This product's names of systems, as table 1 calls them."""
 TABLE_1 = (
     ZERO_SHOT, FEW_SHOT, "Auto-P-Random", "Auto-P-Selected", "Auto-P-Selected with BM25",
@@ -84,7 +86,6 @@ class Bm25:
         return total
 
 
-@selectors.register("bm25")
 class SharedWords(Selector):
     """Examples that share rare words with the input (BM25)."""
 
@@ -106,7 +107,6 @@ class SharedWords(Selector):
         return highest(self.index_.scores(query.text), k, left_out)
 
 
-@selectors.register("diverse")
 class Diverse(Selector):
     """Near examples that differ from each other: maximal marginal relevance (Carbonell & Goldstein, 1998).
 
@@ -165,7 +165,6 @@ def _likeness(sets: Vectors) -> Floats:
     return np.asarray(np.clip((1 + cosine) / 2, 0, 1))
 
 
-@selectors.register("utility")
 def utility(seed: int, towers: TowerSettings) -> TowerSelector:
     """The towers without the transformer: embeddings pooled as they are."""
     made = TowerSelector(seed, towers.model_copy(update={"layers": 0}))
@@ -209,7 +208,6 @@ def subgraph_of_means(weights: Floats, nodes: Nodes, size: int = 5) -> list[int]
 # --- the systems of table 1 -----------------------------------------------------------------------------------------
 
 
-@rivals.register("Auto-P-Random")
 def random_prompt(result: InContextTraining) -> Choose | None:
     """A written prompt drawn at random, with random examples."""
     written = [task for task in result.candidates if task.examples]
@@ -217,13 +215,11 @@ def random_prompt(result: InContextTraining) -> Choose | None:
     return at_random(result.recipe, [written[int(rng.integers(len(written)))]]) if written else None
 
 
-@rivals.register("Auto-P-Selected")
 def best_prompt(result: InContextTraining) -> Choose:
     """The best prompt, with random examples."""
     return at_random(result.recipe, result.recipe.tasks[:1])
 
 
-@rivals.register("Auto-P-Selected-Ensemble")
 def all_prompts(result: InContextTraining) -> Choose:
     """Every prompt that is kept, with random examples."""
     return at_random(result.recipe, result.recipe.tasks)
@@ -241,11 +237,6 @@ def retrieved_by(name: str, result: InContextTraining) -> Choose:
     return choose
 
 
-rivals.register("Auto-P-Selected with BM25")(partial(retrieved_by, "bm25"))
-rivals.register("Auto-P-Selected with neighbours")(partial(retrieved_by, "neighbours"))
-
-
-@rivals.register("ADOROR w/o subgraph")
 def one_request(result: InContextTraining) -> Choose:
     """The heaviest set alone."""
     recipe = result.recipe
@@ -260,4 +251,39 @@ def selected_by(name: str, result: InContextTraining) -> Choose | None:
     return replace(recipe, selector=result.made(name).fit(recipe.library, result.pairs)).requests
 
 
-rivals.family("ADOROR by", lambda name: partial(selected_by, name))
+def tried_prompt(number: int, result: InContextTraining) -> Choose | None:
+    """The tried prompt of a rank, with random examples; `None` if fewer were tried."""
+    return at_random(result.recipe, [result.search[number][0]]) if number < len(result.search) else None
+
+
+SELECTORS: Mapping[str, Callable[[int, TowerSettings], Selector]] = {
+    "bm25": SharedWords,
+    "diverse": Diverse,
+    "utility": utility,
+}
+RIVALS: Mapping[str, Callable[[InContextTraining], Choose | None]] = {
+    "Auto-P-Random": random_prompt,
+    "Auto-P-Selected": best_prompt,
+    "Auto-P-Selected with BM25": partial(retrieved_by, "bm25"),
+    "Auto-P-Selected with neighbours": partial(retrieved_by, "neighbours"),
+    "Auto-P-Selected-Ensemble": all_prompts,
+    "ADOROR w/o subgraph": one_request,
+}
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """Register the selectors and systems while the block runs; `selector: auto` elsewhere does not compare them."""
+    for selector_name, selector in SELECTORS.items():
+        selectors.register(selector_name)(selector)
+    for rival_name, rival in RIVALS.items():
+        rivals.register(rival_name)(rival)
+    rivals.family("ADOROR by", lambda name: partial(selected_by, name))
+    rivals.family("prompt", lambda number: partial(tried_prompt, int(number)))
+    try:
+        yield
+    finally:
+        for selector_name in SELECTORS:
+            selectors.forget(selector_name)
+        for rival_name in RIVALS:
+            rivals.forget(rival_name)
