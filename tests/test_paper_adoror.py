@@ -66,8 +66,10 @@ def test_rows_of_a_planted_world_have_all_folds() -> None:
     assert {row["fold"] for row in rows} == set(range(10, 15)) and len(rows) == 9 * 5
     table = {row["system"]: row for row in asked.table_1(rows)}
     assert all(row["n"] == 20 and row["folds"] == 5 for row in table.values())
-    ablated = list(planted.system_rows(2, TINY, ablations=True))
+    ablated = list(planted.ablation_rows(2, TINY, TINY))
     assert {row["system"] for row in ablated} == set(published.TABLE_3) | {systems.ADOROR}
+    assert {row["dimension"] for row in ablated} == {"all", *(f"{part} alone" for part in planted.PARTS.values())}
+    assert all((row["recovered"] is None) == (row["dimension"] == "all") for row in ablated)
     ours = [next(r["answers"] for r in part if r["system"] == systems.ADOROR) for part in (rows, ablated)]
     assert ours[0] == ours[1]
     cells = planted.sensitivity_cells(0, TINY, (1, 2), (8, 16), (3,))

@@ -61,6 +61,7 @@ class Sizes:
 FULL = Sizes()
 PAPER = Sizes(240, 200, towers=TowerSettings(batch=64, rate=2e-3, epochs=30))
 """Trains a selector in about five seconds."""
+SINGLE_MECHANISM = Sizes(120, 100, towers=PAPER.towers)
 QUICK = Sizes(120, 40, 3, 48, 64, TowerSettings(width=32, heads=2, feed_forward=64, epochs=20))
 ABOUT: Mapping[str, Sequence[str]] = {
     "absolute": ("adoror without absolute", "adoror without positions"), "relative": ("adoror without relative",),
@@ -111,29 +112,37 @@ ENSEMBLE, FIVE_SETS = "Auto-P-Selected-Ensemble", "Auto-P-Selected, five random 
 PARTS = {"relative": "relative positions", "absolute": "absolute positions", "scores": "scores"}
 
 
-def system_rows(seed: int, sizes: Sizes = PAPER, ablations: bool = False) -> Iterator[Row]:
-    """Yield a row per system and fold of the unseen inputs: answers, ρ, mean absolute error, `recovered`.
+def system_rows(seed: int, sizes: Sizes = PAPER) -> Iterator[Row]:
+    """Yield a row per system of table 1 and fold of the unseen inputs: answers, ρ, mean absolute error."""
+    world, nodes, weights = _asked_with(seed, sizes)
+    yield from _by_fold(seed, "all", answers(seed, world, nodes, weights))
 
-    Args:
-        seed: Seed of the world.
-        sizes: Sizes of the world.
-        ablations: Yield ADOROR and its ablations of table 3, else the systems of table 1.
+
+def ablation_rows(seed: int, sizes: Sizes = PAPER, single: Sizes = SINGLE_MECHANISM) -> Iterator[Row]:
+    """Yield rows as `system_rows` for table 3, with `recovered`.
+
+    The subgraph is left out in the world with all mechanisms, and each part of the selector in a world with only the
+    mechanism that this part can learn.
     """
     world, nodes, weights = _asked_with(seed, sizes)
-    asked = answers(seed, world, nodes, weights, only=(ADOROR, NO_SUBGRAPH) if ablations else ())
-    recovered = {ADOROR: _recovered(world, nodes, weights)}
-    for part, shown in PARTS.items() if ablations else ():
-        _, _, without = _asked_with(seed, sizes, f"adoror without {part}")
-        name = f"ADOROR w/o {shown}"
-        asked[name] = answers(seed, world, nodes, without, only=[ADOROR])[ADOROR]
-        recovered[name] = _recovered(world, nodes, without)
+    yield from _by_fold(seed, "all", answers(seed, world, nodes, weights, only=(ADOROR, NO_SUBGRAPH)))
+    for part, shown in PARTS.items():
+        for name, system in ((ADOROR, "adoror"), (f"ADOROR w/o {shown}", f"adoror without {part}")):
+            world, nodes, weights = _asked_with(seed, single, system, mechanism=part)
+            asked = answers(seed, world, nodes, weights, only=[ADOROR])[ADOROR]
+            yield from _by_fold(seed, f"{shown} alone", {name: asked}, _recovered(world, nodes, weights))
+
+
+def _by_fold(
+    seed: int, world: str, asked: Mapping[str, list[tuple[float, float]]], recovered: float | None = None
+) -> Iterator[Row]:
     for fold, (system, pairs) in product(range(FOLDS), asked.items()):
         own = pairs[fold::FOLDS]
         yield {
-            "split": "planted", "dimension": "planted", "fold": seed * FOLDS + fold, "system": system,
+            "split": "planted", "dimension": world, "fold": seed * FOLDS + fold, "system": system,
             "rho": spearman(own), "answers": own,
             "context": [f"{seed}-{place}" for place in range(fold, len(pairs), FOLDS)],
-            "absolute_error": _absolute_error(own), "recovered": recovered.get(system),
+            "absolute_error": _absolute_error(own), "recovered": recovered,
         }  # fmt: skip
 
 
@@ -206,17 +215,25 @@ def _best_prompt(world: PlantedUtility, nodes: Nodes) -> int:
 
 
 @lru_cache(maxsize=64)
-def _fitted(system: str, seed: int, sizes: Sizes, gamma: int, k: int) -> tuple[PlantedUtility, Selector]:
+def _fitted(
+    system: str, seed: int, sizes: Sizes, gamma: int, k: int, mechanism: str
+) -> tuple[PlantedUtility, Selector]:
     """Return a world and a selector; several tables use the same one."""
-    world = sizes.world(seed)
+    world = sizes.world(seed, WORLDS[mechanism])
     return world, _fit(system, seed, world, world.pairs(gamma, k, seed), sizes)
 
 
 def _asked_with(
-    seed: int, sizes: Sizes, system: str = "adoror", gamma: int = GAMMA, zeta: int | None = None, k: int = K
+    seed: int,
+    sizes: Sizes,
+    system: str = "adoror",
+    gamma: int = GAMMA,
+    zeta: int | None = None,
+    k: int = K,
+    mechanism: str = "all",
 ) -> tuple[PlantedUtility, Nodes, Floats]:
     """Return a world, the sets to rank, and a selector's weights."""
-    world, selector = _fitted(system, seed, sizes, gamma, k)
+    world, selector = _fitted(system, seed, sizes, gamma, k, mechanism)
     nodes = _nodes(seed, world, zeta or sizes.zeta, k)
     return world, nodes, _weights(selector, world, nodes)
 

@@ -310,6 +310,6 @@ PAPER = Paper(
         Part("transfer", "Transfer to other data sets", transfer),
         Part("gate", "Plausibility gate on planted and real replies", gate_effect, gate_of_project),
     ),
-    (TOPICAL, PERSONA),
+    (TOPICAL, PERSONA, DIALOGUES),
 )  # fmt: skip
 """Parts of CIU and MoE-CIU."""
