@@ -24,10 +24,8 @@ def main() -> None:
             rows += [{"paper": name, "part": part.name, "status": _runs(part), "reason": part.limits} for part in parts]
             continue
         for result in run_parts(parts, StudyInput(data_folder(parser, given.data), repeats=given.limit or 3)):
-            is_own = result.part.on_data is None and result.part.on_project is not None
-            row: Row = {"paper": name, "part": result.part.name, "reason": result.reason}
-            row["status"] = "works on a project" if is_own else result.status
-            rows.append(row | (_figure(result.table) if result.table else {}))
+            row: Row = {"paper": name, "part": result.part.name, "status": result.availability}
+            rows.append({**row, "reason": result.reason, **(_figure(result.table) if result.table else {})})
     finish("papers", rows, COLUMNS, given.json)
 
 

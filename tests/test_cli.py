@@ -435,7 +435,7 @@ def test_plugins_and_schema() -> None:
         "rubric", "metrics", "likelihood", "meaning", "issues", "learned-rubric", "in-context",
         "lexical", "bank", "embedding", "reference", "bertscore",
     }  # fmt: skip
-    assert set(listed["selection policies"]) == {"correctness", "all"}
+    assert {"correctness", "all"} <= set(listed["selection policies"])
     assert set(listed["presets"]) == {
         "calibration", "mixture", "svr", "issues", "learned-rubric", "in-context", "label-free",
     }  # fmt: skip

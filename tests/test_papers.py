@@ -56,6 +56,9 @@ def test_one_failing_part_leaves_the_others():
     found = {each.part.name: (each.status, each.reason) for each in run_parts(parts, StudyInput(Path()))}
     assert found["a"][0] == "skipped" and "unknown set" in found["a"][1]
     assert found["b"] == ("works", "") and found["c"] == ("impossible", "no model")
+    assert {each.part.name: each.availability for each in run_parts(parts, StudyInput(Path()))}["d"].startswith(
+        "works on a project"
+    )
     assert found["d"][0] == "skipped" and "--project" in found["d"][1] and found["e"][0] == "partial"
     with pytest.raises(UnknownName, match="unknown part 'z'"):
         list(run_parts(parts, StudyInput(Path()), ["z"]))

@@ -363,5 +363,5 @@ def _bar(row: ChartRow, area: PlotArea, y: float) -> str:
 
 def _bar_number(value: float, is_share: bool) -> str:
     """Return the number beside a bar: a percentage, a count with thousands separators, or three digits."""
-    text = f"{value:.0%}" if is_share else f"{value:,.0f}" if value.is_integer() else f"{value:.3g}"
+    text = f"{value:.0%}" if is_share else f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
     return text.replace("-", "−")

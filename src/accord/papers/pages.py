@@ -27,7 +27,13 @@ def paper_page(paper: Paper, results: Sequence[PartResult], command: str) -> str
         f"{MARK} {paper.name}`: `{command}`. {paper.citation}",
         "Numbers in brackets are 95% intervals. The column *published* has the figures of the paper, in the order of "
         "the columns before it.",
-        _table(["part", "status", "reason"], [[r.part.title, r.status, r.reason or ""] for r in results]),
+        _table(
+            ["part", "status", "reason"],
+            [
+                [r.part.title, r.availability, r.part.limits if r.reason.startswith("runs on ") else r.reason]
+                for r in results
+            ],
+        ),
     ]
     for result in results:
         if result.table is not None:

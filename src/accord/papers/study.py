@@ -162,6 +162,11 @@ class PartResult:
     table: PartTable | None = None
     seconds: float = 0.0
 
+    @property
+    def availability(self) -> str:
+        """The status, or the input that the part runs on if it is the other one."""
+        return f"works {self.reason.removeprefix('runs ')}" if self.reason.startswith("runs on ") else self.status
+
     def to_json(self) -> Row:
         """Return the outcome as a JSON object."""
         found: Row = {"part": self.part.name, "title": self.part.title, "status": self.status, "reason": self.reason}
