@@ -250,10 +250,11 @@ def test_tables_of_a_project(project: ChatServer, monkeypatch: pytest.MonkeyPatc
     found = run_on_project(repeats=2)
     status = {name: result.status for name, result in found.items()}
     assert status == {
-        "table-1": "partial", "table-1-systems": "partial", "table-1-planted": "skipped", "table-2": "impossible",
+        "table-1": "skipped", "table-1-systems": "partial", "table-1-planted": "skipped", "table-2": "impossible",
         "table-3": "skipped", "table-4": "partial", "table-5": "skipped", "table-6": "partial", "carry-over": "partial",
         "prefixes": "works",
     }, {name: result.reason for name, result in found.items()}  # fmt: skip
+    assert "no rated sample has a document" in found["table-1"].reason
     rows = {row["system"]: row for row in found["table-1-systems"].table.rows}
     assert (
         set(rows) == {systems.ADOROR, "Human-P (z.s)", "Human-P (few)", *systems.RIVALS}

@@ -62,6 +62,7 @@ FULL = Sizes()
 PAPER = Sizes(240, 200, towers=TowerSettings(batch=64, rate=2e-3, epochs=30))
 """Trains a selector in about five seconds."""
 SINGLE_MECHANISM = Sizes(120, 100, towers=PAPER.towers)
+SENSITIVITY = Sizes(160, 100, towers=PAPER.towers)
 QUICK = Sizes(120, 40, 3, 48, 64, TowerSettings(width=32, heads=2, feed_forward=64, epochs=20))
 ABOUT: Mapping[str, Sequence[str]] = {
     "absolute": ("adoror without absolute", "adoror without positions"), "relative": ("adoror without relative",),
