@@ -433,5 +433,6 @@ def _guarded(path: Source, line: int, report: OnBadRow, convert: Callable[..., T
         report(BadRow(str(path), line, str(error)))
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         # Formats report common mistakes as `WrongShape`; other exceptions must not stop the import either.
-        report(BadRow(str(path), line, f"not of the expected shape ({type(error).__name__}: {error})"))
+        reason = f"no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+        report(BadRow(str(path), line, f"not of the expected shape ({reason})"))
     return None
