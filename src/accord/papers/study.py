@@ -48,7 +48,7 @@ class StudyInput:
         if self.data is None:
             raise BadInput(f"no data set {name!r}: name the folder of data sets with --data")
         if not (self.data / name).is_dir():
-            raise BadInput(f"no data set {name!r} in {self.data}; name the folder that holds it with --data")
+            raise BadInput(f"no data set {name!r} in the folder of --data; add it, or name the folder that holds it")
         return self.data / name
 
     @contextmanager
