@@ -10,7 +10,7 @@ from small_sample import sources
 
 from accord import Conversation, Label, Labels, Turn
 from accord.edges import UnknownName
-from accord.embedded import open_sentence_embedder
+from accord.embedded import open_language_model, open_sentence_embedder
 from accord.evidence import Column, EvidenceTable
 from accord.papers import PAPERS, Part, PartTable, StudyInput, open_paper, run_parts
 from accord.papers.ciu import combined, parts, rated, single
@@ -180,6 +180,7 @@ def test_ciu_of_a_project_compares_its_metrics_and_states_what_is_missing(tmp_pa
 @needs_data
 def test_the_gate_is_skipped_without_its_model(monkeypatch, tmp_path):
     monkeypatch.setenv("ACCORD_MODELS", str(tmp_path))
+    open_language_model.cache_clear()
     [result] = run_parts(open_paper("ciu").parts, StudyInput(Path(DATA)), ["gate"])
     assert result.status == "skipped" and "accord models pull smollm2-135m" in result.reason
 
