@@ -204,7 +204,7 @@ def project_of_recorded_judge(folder: Path, rated: int) -> Project:
         "rubric": str(folder / "rubric.yaml"), "store": f"sqlite:///{folder / 'accord.db'}",
         "models": {"judge": {"mode": "recorded", "model": "gpt", "paths": [str(folder / "judge.jsonl")]}},
     }  # fmt: skip
-    project = Project(config_from(settings, folder))
+    project = Project(config_from(settings, folder=folder))
     chats = [
         {"id": f"c{n}", "messages": [{**CHAT[0], "content": f"Order {n}?"}, CHAT[1]],
          "ratings": [{"annotator": "ann", "question": "helpful", "value": n % 5 + 1}] if n < rated else []}
