@@ -31,7 +31,8 @@ from accord.methods import (
 from accord.models import (
     Failure,
 )
-from accord.papers.soda_eval.abc_eval import abc_eval_rows, spread
+from accord.papers.soda_eval.abc_eval import abc_eval_rows
+from accord.papers.study import spread_of
 from accord.validation import compare
 from accord.values import (
     Conversation,
@@ -160,7 +161,7 @@ def dialogue_rows(seeds: int) -> list[Row]:
     return [
         {
             "part": "dialogues", "system": "accord" if name == "issues" else name,
-            **spread("rmse", [rmse for rmse, _ in each]), **spread("pearson", [r for _, r in each]),
+            **spread_of("rmse", [rmse for rmse, _ in each]), **spread_of("pearson", [r for _, r in each]),
         }
         for name, each in found.items()
     ]  # fmt: skip

@@ -122,21 +122,22 @@ def train(shape: NetworkShape, sheets: Sheets, terms: Schedule, jobs: Sequence[T
     Returns:
         The networks of the main question.
     """
+    networks = [_train(*given) for given in _arguments(shape, sheets, terms, jobs)]
+    return [jax.tree.map(np.asarray, network) for network in networks]
+
+
+def _arguments(
+    shape: NetworkShape, sheets: Sheets, terms: Schedule, jobs: Sequence[TrainingJob]
+) -> Iterator[tuple[NetworkShape, Schedule, Tables, Array, Array, Settings]]:
+    """Yield the arguments of each job's compiled training.
+
+    Training networks one after another keeps their arrays in the processor's cache (docs/decisions/0011).
+    """
     steps, last = (schedules(sheets.annotator, sheets.blocks, some, terms) for some in (jobs, on_main(sheets, jobs)))
     arrays, each = tables(sheets, shape.widest), settings(jobs)
-    # Training networks one after another keeps their arrays in the processor's cache (docs/decisions/0011).
-    networks = [
-        _train(
-            shape,
-            terms,
-            arrays,
-            steps[min(place, len(steps) - 1)],
-            last[min(place, len(last) - 1)],
-            {name: of[place] for name, of in each.items()},
-        )
-        for place in range(len(jobs))
-    ]
-    return [jax.tree.map(np.asarray, network) for network in networks]
+    for place in range(len(jobs)):
+        job = {name: of[place] for name, of in each.items()}
+        yield shape, terms, arrays, steps[min(place, len(steps) - 1)], last[min(place, len(last) - 1)], job
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=HALF_THE_EFFORT)
@@ -185,20 +186,9 @@ def _held_out_losses(
     shape: NetworkShape, sheets: Sheets, terms: Schedule, jobs: Sequence[TrainingJob]
 ) -> tuple[Floats, Floats]:
     """Return the held-out -log p̂ after each epoch of pretraining (P,) and of fine-tuning (F,), summed over jobs."""
-    steps, last = (schedules(sheets.annotator, sheets.blocks, some, terms) for some in (jobs, on_main(sheets, jobs)))
-    arrays, each, rows = tables(sheets, shape.widest), settings(jobs), unseen(sheets, [job.rows for job in jobs])
-    found = [
-        _watched(
-            shape,
-            terms,
-            arrays,
-            steps[min(place, len(steps) - 1)],
-            last[min(place, len(last) - 1)],
-            {name: of[place] for name, of in each.items()},
-            rows[place],
-        )
-        for place in range(len(jobs))
-    ]
+    rows = unseen(sheets, [job.rows for job in jobs])
+    arguments = _arguments(shape, sheets, terms, jobs)
+    found = [_watched(*given, rows[place]) for place, given in enumerate(arguments)]
     first, then = (np.sum([np.asarray(losses[phase], dtype=float) for losses in found], axis=0) for phase in (0, 1))
     return first, then
 

@@ -29,10 +29,7 @@ def paper_page(paper: Paper, results: Sequence[PartResult], command: str) -> str
         "the columns before it.",
         _table(
             ["part", "status", "reason"],
-            [
-                [r.part.title, r.availability, r.part.limits if r.reason.startswith("runs on ") else r.reason]
-                for r in results
-            ],
+            [[r.part.title, r.availability, r.part.limits if r.runs_on else r.reason] for r in results],
         ),
     ]
     for result in results:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from markupsafe import Markup
 
 from accord.charts import Axis, ChartRow, interval_plot
@@ -51,16 +51,23 @@ class StudyInput:
             raise BadInput(f"no data set {name!r} in the folder of --data; add it, or name the folder that holds it")
         return self.data / name
 
-    @contextmanager
-    def open_project(self) -> Iterator[Project]:
-        """Yield the project, which stays open: all parts share its budget.
+    def parent_of(self, *names: str) -> Path:
+        """Return the folder that holds some data sets.
+
+        Raises:
+            BadInput: One of them is missing.
+        """
+        return [self.folder(name).parent for name in names][0]
+
+    def required_project(self) -> Project:
+        """Return the project, whose budget all parts share.
 
         Raises:
             BadInput: No project is given.
         """
         if self.project is None:
             raise BadInput("this part reads a project: name its accord.yaml with --project")
-        yield self.project
+        return self.project
 
 
 @dataclass(frozen=True)
@@ -119,14 +126,26 @@ def with_published(rows: Iterable[Row], figures: Mapping[str, Sequence[Any]], st
 
 def interval_chart(rows: Sequence[Row], statistic: str, title: str, axis: Axis | None = None) -> Markup:
     """Return a chart of one statistic with its interval for each system that has it; the default axis fits the data."""
-    estimates = [
-        ChartRow(
-            str(row["system"]), Estimate(row[statistic], row.get(f"{statistic}_low"), row.get(f"{statistic}_high"))
-        )
-        for row in rows
-        if row.get(statistic) is not None
-    ]
-    return interval_plot(estimates, axis or Axis(title), title)
+    dots = [ChartRow(str(row["system"]), estimate_of(row, statistic)) for row in rows if row.get(statistic) is not None]
+    return interval_plot(dots, axis or Axis(title), title)
+
+
+def estimate_of(row: Row, statistic: str) -> Estimate:
+    """Return a statistic of a row with its interval."""
+    return Estimate(row.get(statistic), row.get(f"{statistic}_low"), row.get(f"{statistic}_high"))
+
+
+def columns_of(statistic: str, estimate: Estimate) -> Row:
+    """Return an estimate as columns of a row."""
+    return {statistic: estimate.value, f"{statistic}_low": estimate.low, f"{statistic}_high": estimate.high}
+
+
+def spread_of(statistic: str, values: Sequence[float]) -> Row:
+    """Return the mean of a statistic over repeats as columns of a row, with the middle 95% of the repeats."""
+    if not values:
+        return {statistic: None}
+    low, high = np.quantile(values, [0.025, 0.975])
+    return columns_of(statistic, Estimate(float(np.mean(values)), float(low), float(high)))
 
 
 @dataclass(frozen=True)
@@ -154,6 +173,7 @@ class PartResult:
 
     Attributes:
         status: `works`; `partial` and `impossible` for parts with `limits`; `skipped` with the reason.
+        runs_on: The input of a part that is skipped because the other one is given.
     """
 
     part: Part
@@ -161,11 +181,12 @@ class PartResult:
     reason: str = ""
     table: PartTable | None = None
     seconds: float = 0.0
+    runs_on: str = ""
 
     @property
     def availability(self) -> str:
         """The status, or the input that the part runs on if it is the other one."""
-        return f"works {self.reason.removeprefix('runs ')}" if self.reason.startswith("runs on ") else self.status
+        return f"works on {self.runs_on}" if self.runs_on else self.status
 
     def to_json(self) -> Row:
         """Return the outcome as a JSON object."""
@@ -204,7 +225,7 @@ def _run(part: Part, given: StudyInput) -> PartResult:
         if part.on_data is None and part.on_project is None:
             return PartResult(part, "impossible", part.limits)
         other = "a project: --project accord.yaml" if given.project is None else "the public data sets: --data FOLDER"
-        return PartResult(part, "skipped", f"runs on {other}")
+        return PartResult(part, "skipped", f"runs on {other}", runs_on=other)
     started = time.process_time()
     try:
         with single_threaded(0):  # small matrices take longer on several cores
@@ -228,4 +249,4 @@ def _number(row: Row, name: str) -> str:
     value = row.get(name)
     if not isinstance(value, float):
         return _text(value)
-    return Estimate(value, row.get(f"{name}_low"), row.get(f"{name}_high")).text(3, 3)
+    return estimate_of(row, name).text(3, 3)

@@ -33,7 +33,7 @@ def paper(
         str | None, typer.Option("--only", metavar="PART,...", help="Parts to run; --list prints them.")
     ] = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, max=1000, help="Splits, draws or seeds per figure.")] = 3,
-    lists: Annotated[bool, typer.Option("--list", help="List the parts and what each needs; run nothing.")] = False,
+    lists: Annotated[bool, typer.Option("--list", help="List the parts with their input; run nothing.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for a page with the tables and figures."), PAPER_PAGES
     ] = None,

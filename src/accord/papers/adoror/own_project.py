@@ -19,8 +19,9 @@ from accord.project import Project
 
 @contextmanager
 def rated_project(given: StudyInput) -> Iterator[tuple[Project, Training]]:
-    """Open the project with the paper's systems registered; yields it with its rated examples."""
-    with given.open_project() as project, registered():
+    """Register the paper's systems, and yield the project with its rated examples."""
+    project = given.required_project()
+    with registered():
         yield project, project.training(project.evaluator(IN_CONTEXT))[0]
 
 

@@ -243,7 +243,7 @@ def _sensitivity_table(cells: Sequence[Row], note: str) -> PartTable:
 def _cells_chart(cells: Sequence[Row], across: str, title: str) -> Markup:
     """Draw the mean ρ of ADOROR by one setting, with a line per γ."""
     lines = []
-    for kind, gamma in zip(("model", "people", "other"), dict.fromkeys(cell["gamma"] for cell in cells), strict=False):
+    for kind, gamma in zip(("model", "people", "s2"), dict.fromkeys(cell["gamma"] for cell in cells), strict=False):
         own = [cell for cell in cells if cell["gamma"] == gamma]
         x = sorted({cell[across] for cell in own})
         y = [fmean(cell["rho"] for cell in own if cell[across] == value) for value in x]

@@ -48,12 +48,12 @@ class PlantedUtility:
         return Query(self.queries[query], _text_of(int(self.topics[query]), query))
 
     def utility(self, query: int, nodes: Nodes) -> Floats:
-        """(N,) how much each node helps an input, in [0, 1]: the mean of the planted mechanisms by their shares.
+        """Return (N,) the utility of each node for an input, in [0, 1]: the mean of the mechanisms by their shares.
 
-        `match`: the share of demonstrations of the input's topic. `absolute`: whether the one next to the input is of
-        its topic. `relative`: the share of neighbours of which the second's topic follows the first's. `scores`: twice
-        the standard deviation of the demonstrations' scores, whether they show the whole scale; no example does that
-        alone. `prompt`: how well the prompt suits the input's topic.
+        `match`: share of demonstrations of the input's topic. `absolute`: 1 if the demonstration next to the input has
+        its topic. `relative`: share of neighboring demonstrations in which the second's topic follows the first's.
+        `scores`: twice the standard deviation of the demonstrations' scores, a property of the whole set. `prompt`:
+        suitability of the prompt for the input's topic.
         """
         shown = self.topics[nodes.demonstrations]
         own = shown == self.topics[query]
@@ -68,9 +68,10 @@ class PlantedUtility:
         return np.asarray(sum(share * parts[name] for name, share in self.mechanisms.items()))
 
     def error(self, query: int, nodes: Nodes) -> Floats:
-        """(N,) ŷ - y of the scripted judge: 1 - utility, its sign that of the demonstrations' mean noise.
+        """Return (N,) ŷ - y of the scripted judge: 1 - utility, with the sign of the demonstrations' mean noise.
 
-        Sets without a common demonstration err independently, so that their mean errs less; sets that overlap do not.
+        Errors of sets without a common demonstration are independent and cancel out in a mean; those of overlapping
+        sets do not.
         """
         k = nodes.demonstrations.shape[1]
         drawn = self.noise[query][nodes.demonstrations].sum(axis=1) / np.sqrt(k)
@@ -78,7 +79,7 @@ class PlantedUtility:
         return np.asarray((1 - self.utility(query, nodes)) * size * np.sign(drawn))
 
     def pairs(self, gamma: int = 4, k: int = 5, seed: int = 0) -> Pairs:
-        """Algorithm 1 on the examples: γ random sets of the others a prompt, and how near the judge came."""
+        """Run algorithm 1 on the examples: γ random sets of the others per prompt, with the closeness of the judge."""
         rng, n, prompts = np.random.default_rng(seed), len(self.library), len(self.library.prompts)
         drawn = [
             random_nodes(rng, [other for other in range(n) if other != query], prompts, k, gamma) for query in range(n)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from accord.charts import Axis, ChartRow, interval_plot
+from accord.charts import Axis
 from accord.edges import BadInput
 from accord.evidence import BERTSCORE, EMBEDDING
 from accord.models import LIKELIHOOD
@@ -26,9 +26,8 @@ from accord.papers.ciu.rated import (
     of_project,
     usable,
 )
-from accord.papers.study import Part, PartTable, Row, StudyInput
+from accord.papers.study import Part, PartTable, Row, StudyInput, interval_chart
 from accord.store import Store
-from accord.values import Estimate
 
 TOPICAL, PERSONA, DIALOGUES = "topical_usr", "persona_usr", "llm_rubric_real"
 SHOWN = (*METRICS, "ciu", "ciu-unsupported", *single.ABLATIONS, "chrf", "bertscore-recall", "content-words", "words")
@@ -54,16 +53,16 @@ def responses(folder: Path) -> Mapping[str, Rated]:
 def _project(given: StudyInput, question: str, with_forms: bool = False) -> Rated:
     """Return the rated samples of a question of a project with the paper's metrics, and all forms of CIU if asked."""
     forms = ("ciu", *single.ABLATIONS.values()) if with_forms else ()
-    with given.open_project() as project:
-        return of_project(project, project.rubric[question], (*METRICS, *forms), single.RENAMED if with_forms else {})
+    project = given.required_project()
+    return of_project(project, project.rubric[question], (*METRICS, *forms), single.RENAMED if with_forms else {})
 
 
 def _questions(given: StudyInput) -> list[str]:
     """Return the questions of a project with ratings, the main one first."""
-    with given.open_project() as project:
-        rated = {label.question for label in project.store.labels()}
-        names = [question.id for question in project.rubric.questions if not question.compares]
-        found = [name for name in dict.fromkeys([project.question.id, *names]) if name in rated]
+    project = given.required_project()
+    rated = {label.question for label in project.store.labels()}
+    names = [question.id for question in project.rubric.questions if not question.compares]
+    found = [name for name in dict.fromkeys([project.question.id, *names]) if name in rated]
     if not found:
         raise BadInput("the project has no ratings; import some: accord import FILE")
     return found
@@ -85,12 +84,7 @@ def _table(
 
 
 def _chart(rows: Sequence[Row], column: str, title: str) -> Markup:
-    estimates = [
-        ChartRow(str(row["system"]), Estimate(row[column], row[f"{column}_low"], row[f"{column}_high"]))
-        for row in rows
-        if row.get(column) is not None and f"{column}_low" in row
-    ]
-    return interval_plot(estimates, Axis("Spearman"), title)
+    return interval_chart([row for row in rows if f"{column}_low" in row], column, title, Axis("Spearman"))
 
 
 SINGLE = (
@@ -274,16 +268,14 @@ def gate_effect(given: StudyInput) -> PartTable:
 
 def gate_of_project(given: StudyInput) -> PartTable:
     """The plausibility gate on a project with a likelihood model."""
-    with given.open_project() as project:
-        if LIKELIHOOD not in {**project.config.models, **project.given}:
-            raise BadInput(
-                "no likelihood model in the project. Add one to accord.yaml: "
-                f'models: {{likelihood: {{model: "{gate.SMALL}"}}}}'
-            )
-        training, _ = project.training(project.evaluator("mixture"))
-        rows = gate.gate_rows(
-            training.samples, training.labels.on(project.question.id), project.question, project.models
+    project = given.required_project()
+    if LIKELIHOOD not in {**project.config.models, **project.given}:
+        raise BadInput(
+            "no likelihood model in the project. Add one to accord.yaml: "
+            f'models: {{likelihood: {{model: "{gate.SMALL}"}}}}'
         )
+    training, _ = project.training(project.evaluator("mixture"))
+    rows = gate.gate_rows(training.samples, training.labels.on(project.question.id), project.question, project.models)
     return PartTable(rows, ("question", "replies", "measure"), gate.STATISTICS, GATE)
 
 

@@ -37,9 +37,7 @@ CEILING = (
 
 def _sets(given: StudyInput) -> tuple[DataSet, DataSet]:
     """Return the synthetic and the real dialogues."""
-    folder = given.folder("llm_rubric_synth").parent
-    given.folder("llm_rubric_real")
-    synth, real = both(folder)
+    synth, real = both(given.parent_of("llm_rubric_synth", "llm_rubric_real"))
     check_manifest(synth)
     return synth, real
 
@@ -109,8 +107,8 @@ def means(given: StudyInput) -> PartTable:
 
 def means_of_project(given: StudyInput) -> PartTable:
     """Annotators' mean answers per system and question of a project, with a chart of each question."""
-    with given.open_project() as project:
-        rows = annotators.mean_rows(project.store.conversations(), project.store.labels())
+    project = given.required_project()
+    rows = annotators.mean_rows(project.store.conversations(), project.store.labels())
     charts = {}
     for question in dict.fromkeys(row["question"] for row in rows):
         part = [row for row in rows if row["question"] == question]

@@ -26,7 +26,7 @@ from accord.evidence import EvidenceTable, Ratings, judge_samples, ratings
 from accord.formats import read
 from accord.learning import PAPER, AnnotatorMean, Calibration, Constant, Head, JudgeArgmax, JudgeExpected, RandomDraw
 from accord.models import RecordedJudge
-from accord.papers.study import Row
+from accord.papers.study import Row, spread_of
 from accord.statistics import (
     STATISTICS,
     Clusters,
@@ -298,9 +298,9 @@ def averaged(row: Row, runs: Sequence[Mapping[str, float | None]]) -> Row:
     """Return the row with each statistic's mean over runs and their central 95%."""
     for statistic in SHOWN:
         values = [run[statistic] for run in runs]
-        if None not in values:
-            low, high = np.quantile(values, [0.025, 0.975])  # type: ignore[arg-type]
-            row |= {statistic: float(np.mean(values)), f"{statistic}_low": low, f"{statistic}_high": high}  # type: ignore[arg-type]
+        known = [value for value in values if value is not None]
+        if len(known) == len(values):
+            row |= spread_of(statistic, known)
     return row
 
 

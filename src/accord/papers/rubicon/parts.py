@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -72,32 +71,28 @@ def _charts(rows: Sequence[Row]) -> dict[str, Markup]:
 
 def _data(given: StudyInput) -> Path:
     """Return the folder of both data sets with recorded answers."""
-    return [given.folder(name).parent for name in SETS][0]
+    return given.parent_of(*SETS)
 
 
-@contextmanager
-def _tables(given: StudyInput) -> Iterator[ProjectTables]:
-    with given.open_project() as project:
-        train, _ = project.training(project.evaluator("learned-rubric"))
-        yield ProjectTables(project, train)
+def _tables(given: StudyInput) -> ProjectTables:
+    project = given.required_project()
+    train, _ = project.training(project.evaluator("learned-rubric"))
+    return ProjectTables(project, train)
 
 
 def table_1(given: StudyInput) -> PartTable:
     """Table 1: the learned rubric, the judge asked directly, SPUR's rubric and given rubrics."""
-    with _tables(given) as tables:
-        return _table(tables.table_1(), published.TABLE_1, ORDER)
+    return _table(_tables(given).table_1(), published.TABLE_1, ORDER)
 
 
 def table_2(given: StudyInput) -> PartTable:
     """Table 2: prompts without the design principles, without the task description, and without both."""
-    with _tables(given) as tables:
-        return _table(tables.table_2(), published.TABLE_2, ORDER)
+    return _table(_tables(given).table_2(), published.TABLE_2, ORDER)
 
 
 def table_3(given: StudyInput) -> PartTable:
     """Table 3: selection policies on the pool of a project."""
-    with _tables(given) as tables:
-        return _table(tables.table_3(), published.TABLE_3, ORDER)
+    return _table(_tables(given).table_3(), published.TABLE_3, ORDER)
 
 
 def table_3_recorded(given: StudyInput) -> PartTable:
@@ -122,8 +117,7 @@ def pools(given: StudyInput) -> PartTable:
 
 def section_4_2(given: StudyInput) -> PartTable:
     """Section 4.2 for a project: yield without the tested labels, and the correlation of SAT and DSAT."""
-    with _tables(given) as tables:
-        return _yields(tables.table_3(), (*YIELDS, "sat_dsat"), YIELD, CORRELATION, ORDER)
+    return _yields(_tables(given).table_3(), (*YIELDS, "sat_dsat"), YIELD, CORRELATION, ORDER)
 
 
 def section_4_2_recorded(given: StudyInput) -> PartTable:
@@ -154,8 +148,7 @@ def precision_curves(given: StudyInput) -> PartTable:
 
 def precision_curves_of_project(given: StudyInput) -> PartTable:
     """Figures 4 and 5 for a project: every selection policy on the held-out side."""
-    with _tables(given) as tables:
-        return _curve_table({("project", name): outcome for name, outcome in tables.outcomes().items()})
+    return _curve_table({("project", name): outcome for name, outcome in _tables(given).outcomes().items()})
 
 
 def _curve_table(outcomes: Mapping[tuple[str, str], NetSatOutcome]) -> PartTable:
@@ -193,8 +186,7 @@ def _curve_chart(outcome: NetSatOutcome, title: str) -> Markup:
 
 def selection_stability(given: StudyInput) -> PartTable:
     """Share of resampled training sides on which each assertion of the pool is selected."""
-    with _tables(given) as tables:
-        rows = stability(tables.learned())
+    rows = stability(_tables(given).learned())
     note = f"Share of {RESAMPLES} bootstrap samples of the training conversations in which an assertion is selected."
     return PartTable(rows, ("assertion", "class", "selected"), ("share",), note)
 

@@ -15,7 +15,7 @@ from accord.evidence import EvidenceTable, ask_rubric
 from accord.learning import kinds_of
 from accord.methods import WORST
 from accord.models import Models, ModelSettings, run
-from accord.papers.study import Row
+from accord.papers.study import Row, spread_of
 from accord.project import Project, config_from
 from accord.statistics import Split, fold_of
 from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, cross_validate_labels
@@ -120,18 +120,10 @@ def _rows(system: str, halvings: Sequence[Mapping[str, Called]], told: Collectio
     rows: list[Row] = []
     for name, some in ((MACRO, kinds), (ABOVE_CHANCE, [kind for kind in kinds if kind in told])):
         macro = [float(np.mean([one[kind]["f1"] or 0.0 for kind in some])) for one in each if some]
-        rows.append({"part": "abc_eval", "system": system, "issue": name, **spread("macro_f1", macro)})
+        rows.append({"part": "abc_eval", "system": system, "issue": name, **spread_of("macro_f1", macro)})
     for kind in kinds:
         row: Row = {"part": "abc_eval", "system": system, "issue": kind}
         for name in FIGURES:
-            row |= spread(name, [one[kind][name] for one in each if one[kind][name] is not None])
+            row |= spread_of(name, [one[kind][name] for one in each if one[kind][name] is not None])
         rows.append(row)
     return rows
-
-
-def spread(name: str, values: Sequence[float]) -> Row:
-    """Return the mean of a statistic over halvings or seeds, with their middle 95%."""
-    if not values:
-        return {name: None}
-    low, high = np.quantile(values, [0.025, 0.975])
-    return {name: float(np.mean(values)), f"{name}_low": float(low), f"{name}_high": float(high)}

@@ -17,8 +17,8 @@ from accord.evidence import Column, EvidenceTable, SourceContext, judge_samples,
 from accord.formats import read
 from accord.methods import issue_table, judged_turns, probable
 from accord.models import Models, ModelSettings, Prompt, RecordedJudge, ScriptedModel, estimated_usage, plan, run
-from accord.papers.soda_eval.abc_eval import JUDGE, behaviors_of, halve, spread
-from accord.papers.study import Row
+from accord.papers.soda_eval.abc_eval import JUDGE, behaviors_of, halve
+from accord.papers.study import Row, spread_of
 from accord.store import Store
 from accord.validation import Called, cross_validate_labels
 from accord.values import Conversation, Labels, Sample, Target, load_taxonomy
@@ -102,10 +102,10 @@ def _gains(folder: Path, chats: Sequence[Conversation], labels: Labels, halvings
     rows: list[Row] = []
     for name, values in scores.items():
         row: Row = {"part": "later_turns", "system": name, "what": "macro over kinds", "count": len(targets)}
-        row |= spread("auc", values[:, 0].tolist()) | spread("macro_f1", values[:, 1].tolist())
+        row |= spread_of("auc", values[:, 0].tolist()) | spread_of("macro_f1", values[:, 1].tolist())
         if name != BEFORE_REPLY:
             gain = values - scores[BEFORE_REPLY]
-            row |= spread("auc_gain", gain[:, 0].tolist()) | spread("f1_gain", gain[:, 1].tolist())
+            row |= spread_of("auc_gain", gain[:, 0].tolist()) | spread_of("f1_gain", gain[:, 1].tolist())
         rows.append(row)
     return rows
 

@@ -7,9 +7,9 @@ from contextlib import closing
 
 from accord.papers.catalog import Paper
 from accord.papers.soda_eval.abc_eval import abc_eval_rows
+from accord.papers.soda_eval.figures import REVISION_STATISTICS, error_chart, reduction_chart, revision_rows
 from accord.papers.soda_eval.later_turns import later_turns_rows
-from accord.papers.soda_eval_figures import REVISION_STATISTICS, error_chart, reduction_chart, revision_rows
-from accord.papers.study import Part, PartTable, Row, StudyInput, interval_chart
+from accord.papers.study import Part, PartTable, Row, StudyInput, columns_of, interval_chart
 from accord.project import Compared, Project, config_from, corrected_pairs, issues_of
 from accord.report import issue_plots
 from accord.store import Studies
@@ -40,16 +40,16 @@ NO_ANNOTATIONS = "the annotations of SODA-EVAL and the models of the paper are o
 def _estimates(row: Row, figures: Mapping[str, Estimate]) -> Row:
     """Return a row with estimates as columns and their ends."""
     for name, estimate in figures.items():
-        row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+        row |= columns_of(name, estimate)
     return row
 
 
 def issue_statistics(given: StudyInput) -> PartTable:
     """Figures 1 to 5 and 8: kinds of issues, issues per response, scores of turns and dialogues."""
-    with given.open_project() as project:
-        pairs, taxonomy = corrected_pairs(project), issues_of(project).taxonomy
-        conversations = list({conversation.id: conversation for conversation, _ in pairs}.values())
-        found = summarize_issues([each for _, each in pairs], conversations, taxonomy)
+    project = given.required_project()
+    pairs, taxonomy = corrected_pairs(project), issues_of(project).taxonomy
+    conversations = list({conversation.id: conversation for conversation, _ in pairs}.values())
+    found = summarize_issues([each for _, each in pairs], conversations, taxonomy)
     rows: list[Row] = [
         {"kind": "no issue", "turns": found.turns, "share": found.without_issues, "share_published": WITHOUT_ISSUES}
     ]
@@ -64,7 +64,8 @@ def issue_statistics(given: StudyInput) -> PartTable:
 
 def table_2(given: StudyInput) -> PartTable:
     """Table 2: share of replies in which annotators mark each kind of issue."""
-    with given.open_project() as project, closing(Studies(project.store)) as studies:
+    project = given.required_project()
+    with closing(Studies(project.store)) as studies:
         outcome = load_outcome(project, ANALYSIS, studies)
     rows = [
         _estimates({"kind": kind["type"], "replies": kind["replies"], "share_published": TABLE_2[kind["type"]]},
@@ -76,7 +77,8 @@ def table_2(given: StudyInput) -> PartTable:
 
 def figures_6_and_7(given: StudyInput) -> PartTable:
     """Figures 6 and 7: errors of each annotator before and after the issues are shown, by the model's score."""
-    with given.open_project() as project, closing(Studies(project.store)) as studies:
+    project = given.required_project()
+    with closing(Studies(project.store)) as studies:
         rows = revision_rows(*study_answers(project, OVERALL, studies), seed=project.config.seed)
     note = "Errors are distances from the model's score; `step` is the revised minus the initial rating."
     charts = {"Error per annotator": error_chart(rows), "Error reduction per annotator": reduction_chart(rows)}
@@ -85,7 +87,8 @@ def figures_6_and_7(given: StudyInput) -> PartTable:
 
 def table_13(given: StudyInput) -> PartTable:
     """Section 4.2.1 and table 13: share of detections that annotators call valid."""
-    with given.open_project() as project, closing(Studies(project.store)) as studies:
+    project = given.required_project()
+    with closing(Studies(project.store)) as studies:
         outcome = load_outcome(project, "detection", studies)
     rows: list[Row] = []
     for kind in outcome.results["types"]:
@@ -101,7 +104,8 @@ def table_13(given: StudyInput) -> PartTable:
 
 def table_4(given: StudyInput) -> PartTable:
     """Table 4: agreement on scores before and after the annotators see the issues."""
-    with given.open_project() as project, closing(Studies(project.store)) as studies:
+    project = given.required_project()
+    with closing(Studies(project.store)) as studies:
         outcome = load_outcome(project, "overall", studies)
     rows: list[Row] = []
     for stage in ("initial", "revised"):
@@ -123,8 +127,8 @@ def _correlations(found: Compared) -> list[Row]:
 
 def correlations(given: StudyInput) -> PartTable:
     """Tables 6 and 8 on a project: correlation of every evaluator with ratings it did not learn from."""
-    with given.open_project() as project:
-        return _table_8(project)
+    project = given.required_project()
+    return _table_8(project)
 
 
 def correlations_on_topical(given: StudyInput) -> PartTable:
@@ -144,8 +148,7 @@ def _table_8(project: Project) -> PartTable:
         "and with models that are not here: Phi-3-mini fine-tuned on SODA-EVAL ρ = .594 on its test set, .491 on FED, "
         ".355 on DSTC10-TC; GPT-4-Turbo .586 on FED, .406 on DSTC10-TC. To fine-tune a model: accord finetune."
     )
-    charts = {"Spearman's ρ with ratings": interval_chart(
-        [row for row in rows if row["spearman"] is not None], "spearman", "Spearman's ρ")}  # fmt: skip
+    charts = {"Spearman's ρ with ratings": interval_chart(rows, "spearman", "Spearman's ρ")}
     return PartTable(rows, ("system", "n"), ("spearman", "pearson"), note, charts)
 
 

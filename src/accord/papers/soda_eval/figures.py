@@ -7,19 +7,17 @@ are shown, figure 7 as the error that they save, which is what the available tex
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
 from accord.charts import Axis, ChartRow, interval_plot
+from accord.papers.study import Row, columns_of, estimate_of
 from accord.statistics import RANK_DRAWS
 from accord.studies import INITIAL, REVISED, Answers, DialogueResampling, ValidatedTurns, answer_tables
-from accord.values import Estimate, IssueAnnotation
+from accord.values import IssueAnnotation
 
-Row = dict[str, Any]
-"""A row: `annotator`, `score` of the model (None for all), `ratings`, and statistics with `_low` and `_high`."""
 Floats = NDArray[np.float64]
 EVERYONE = "all"
 REVISION_STATISTICS = ("initial_error", "revised_error", "reduction", "step", "revised")
@@ -32,7 +30,7 @@ def revision_rows(
     draws: int = RANK_DRAWS,
     seed: int = 0,
 ) -> list[Row]:
-    """Return the data of figures 6 and 7: a row per annotator and score of the model, and of each over all.
+    """Return the data of figures 6 and 7: a row per `annotator` and `score` of the model, and of each over all (None).
 
     Each statistic is a mean over ratings with both stages: `initial_error` and `revised_error`, the distances from the
     model's score (figure 6); `reduction`, their difference (figure 7); `step`, revised minus initial rating; and
@@ -73,15 +71,16 @@ def _mean(name: str, matrix: Floats, among: NDArray[np.bool_], resampling: Dialo
         drawn = matrix[rows[among[rows]]]
         return float(np.nanmean(drawn)) if (~np.isnan(drawn)).any() else None
 
-    found = resampling.estimate(mean)
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+    return columns_of(name, resampling.estimate(mean))
 
 
 def error_chart(rows: Sequence[Row]) -> Markup:
     """Draw figure 6: the error of each annotator before and after the issues are shown."""
     stages = (("initial_error", "alone"), ("revised_error", "with issues"))
     shown = [
-        ChartRow(f"{row['annotator']}, {words}", _estimate(row, name), "model" if name == "revised_error" else "people")
+        ChartRow(
+            f"{row['annotator']}, {words}", estimate_of(row, name), "model" if name == "revised_error" else "people"
+        )
         for row in _over_scores(rows)
         for name, words in stages
     ]
@@ -90,13 +89,9 @@ def error_chart(rows: Sequence[Row]) -> Markup:
 
 def reduction_chart(rows: Sequence[Row]) -> Markup:
     """Draw figure 7: the error of each annotator that the issues save."""
-    shown = [ChartRow(row["annotator"], _estimate(row, "reduction")) for row in _over_scores(rows)]
+    shown = [ChartRow(row["annotator"], estimate_of(row, "reduction")) for row in _over_scores(rows)]
     return interval_plot(shown, Axis("error before minus after"), "Error reduction per annotator", reference=0.0)
 
 
 def _over_scores(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row["score"] is None and row["ratings"]]
-
-
-def _estimate(row: Row, name: str) -> Estimate:
-    return Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"])
