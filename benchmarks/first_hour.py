@@ -109,7 +109,7 @@ def _planted_set(size: int, seed: int) -> tuple[float | None, float]:
         with Project(config) as project:
             project.import_([folder / "chats.jsonl", folder / "labels.jsonl"])
             done = project.compare(jobs=1)
-            decision = done.comparison.decision
+            decision = done.decision
             assert decision is not None
             made = [each for each in done.comparison.systems if each.name in project.evaluator_names()]
             lines = {each.name: done.comparison[each.name].values["rmse"] or np.inf for each in made}

@@ -26,10 +26,10 @@ from harness import Row
 from scipy import stats
 from true_shared import FIRST_SEED, SIGNIFICANT, Floats, row, said
 
+from accord.decisions import Selection
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, ratings
 from accord.learning import Calibration, Evaluator, Experiment, HeldOutAnswers, suggest_labels
-from accord.scoring import Selection
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Paired, grouped_folds
 from accord.testing import planted
@@ -147,7 +147,7 @@ def selected(evidence: EvidenceTable, labels: Labels, question: Question, test: 
     splits = tuple(grouped_folds(list(train.group), 5, FIRST_SEED))
     system = Experiment(question, evidence, kept, train, splits, 5, FIRST_SEED).run("mixed", make)
     head = make(question)
-    evaluator = Evaluator(question, (), head, held_out=HeldOutAnswers.of(system, train))
+    evaluator = Evaluator(question, (), head, held_out=HeldOutAnswers.of([system], train))
     try:
         selection = Selection.of(evaluator, AGREE, for_anyone=False)
     except BadInput:

@@ -30,7 +30,7 @@ SOURCE = ROOT / "src" / "accord"
 # From the top of the tree down: a package imports only from packages that stand above it.
 ORDER = [
     "version", "edges", "values", "statistics", "formats", "sample", "store", "models", "embedded", "evidence", "methods", "learning",
-    "validation", "finetune", "synth", "scoring", "project", "charts", "board", "live", "studies", "web", "report", "testing", "papers", "cli",
+    "validation", "decisions", "finetune", "synth", "scoring", "project", "charts", "board", "live", "studies", "web", "report", "testing", "papers", "cli",
     "__main__",
 ]  # fmt: skip
 RANK = {name: rank for rank, name in enumerate(ORDER)}

@@ -99,12 +99,12 @@ def comparison_text(result: Mapping[str, Any]) -> str:
 
 def _band_lines(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence on the bands of the first system with some: share of ratings inside, and mean width."""
-    first = next((line for line in lines if line.get("coverage") is not None), None)
+    first = next((line for line in lines if line.get("coverage_new_annotator") is not None), None)
     if first is None:
         return []
     return [
-        f"Bands of {first['system']}: {_cell(first, 'coverage')} of the ratings are inside; mean width "
-        f"{_cell(first, 'width')} units of the scale"
+        f"Bands of {first['system']}: {_cell(first, 'coverage_new_annotator')} of the ratings are inside (for a new annotator); mean width "
+        f"{_cell(first, 'width_new_annotator')} units of the scale"
     ]
 
 

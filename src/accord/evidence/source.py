@@ -161,6 +161,11 @@ class Source(ABC):
         self.settings, self.context = settings, context
 
     @property
+    def promised(self) -> float | None:
+        """Share of calls (good or bad) that should agree with people, .5 to 1; None if scores need no calls."""
+        return None
+
+    @property
     def is_live(self) -> bool:
         """Return True if a reply can be scored live, at the cost of its own length and without requests."""
         return False

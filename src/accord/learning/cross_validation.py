@@ -58,6 +58,7 @@ class Predictions:
         scored: (n,) True for rows with a prediction.
         band: (n, 2) ends of the conformal interval; NaN without one.
         new_probabilities: (n, K) distribution for a new annotator; rows without a prediction are 0.
+        new_band: (n, 2) ends of the conformal interval for a new annotator; NaN without one.
         reasons: Number of rows without a prediction by reason.
         choices: Number of folds by choice that the system made inside the folds (`Head.choices`).
     """
@@ -69,6 +70,7 @@ class Predictions:
     scored: NDArray[np.bool_]
     band: Floats
     new_probabilities: Floats
+    new_band: Floats
     reasons: Mapping[str, int] = field(default_factory=dict)
     choices: Mapping[str, int] = field(default_factory=dict)
 
@@ -80,7 +82,7 @@ class Predictions:
         shares = np.zeros((n, len(rated.options)))
         band, is_scored = np.full((n, 2), np.nan), np.zeros(n, dtype=bool)
         reasons = {reason: lost} if lost else {}
-        return cls(name, shares, np.zeros(n), np.full(n, np.nan), is_scored, band, shares, reasons)
+        return cls(name, shares, np.zeros(n), np.full(n, np.nan), is_scored, band, shares, band, reasons)
 
     def with_rows(self, other: Predictions, rated: Ratings, split: Split) -> Predictions:
         """Return these predictions with those of `other` for the test side of a split."""
@@ -94,6 +96,7 @@ class Predictions:
             np.where(rows, other.scored, self.scored),
             np.where(wide, other.band, self.band),
             np.where(wide, other.new_probabilities, self.new_probabilities),
+            np.where(wide, other.new_band, self.new_band),
             Counter(self.reasons) + Counter(other.reasons),
             Counter(self.choices) + Counter(other.choices),
         )
@@ -107,12 +110,14 @@ class Predictions:
 
         `accord score` makes this prediction unless an annotator is named.
         """
-        return Paired(rated.options, rated.answer, self.new_probabilities, self.new_value)
+        return Paired(rated.options, rated.answer, self.new_probabilities, self.new_value, self.new_band)
 
 
 @dataclass(frozen=True)
 class HeldOutAnswers:
     """Out-of-fold distributions that are saved with an evaluator.
+
+    A rating has a row for each repetition of the cross-validation.
 
     Attributes:
         known: (n, K) distribution for the rating's annotator.
@@ -120,6 +125,7 @@ class HeldOutAnswers:
         answer: (n,) index of the chosen option.
         group: (n,) index of the group.
         options: (K,) options of the question.
+        rating: (n,) index of the rating.
     """
 
     known: Floats
@@ -127,14 +133,19 @@ class HeldOutAnswers:
     answer: NDArray[np.intp]
     group: NDArray[np.intp]
     options: Floats
+    rating: NDArray[np.intp]
 
     @classmethod
-    def of(cls, predictions: Predictions, rated: Ratings) -> HeldOutAnswers:
-        """Return the ratings that have predictions."""
-        rows = np.flatnonzero(predictions.scored & (predictions.new_probabilities.sum(axis=1) > 0))
-        group = np.unique(rated.group[rows].astype(str), return_inverse=True)[1].astype(np.intp)
-        shares = predictions.probabilities[rows], predictions.new_probabilities[rows]
-        return cls(*shares, rated.answer[rows], group, rated.options)
+    def of(cls, repeats: Sequence[Predictions], rated: Ratings) -> HeldOutAnswers:
+        """Return the ratings that have predictions, from each repetition of the cross-validation."""
+        known, new = (
+            np.concatenate([getattr(each, name) for each in repeats]) for name in ("probabilities", "new_probabilities")
+        )
+        is_scored = np.concatenate([each.scored for each in repeats])
+        rows = np.flatnonzero(is_scored & (new.sum(axis=1) > 0))
+        rating = rows % len(rated)
+        group = np.unique(rated.group.astype(str), return_inverse=True)[1].astype(np.intp)[rating]
+        return cls(known[rows], new[rows], rated.answer[rating], group, rated.options, rating)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the fields as arrays to save."""
@@ -149,7 +160,8 @@ class HeldOutAnswers:
         """
         answers = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
         n, options = len(answers.answer), len(answers.options)
-        if answers.known.shape != (n, options) or answers.new.shape != (n, options) or answers.group.shape != (n,):
+        shapes = (answers.known.shape, answers.new.shape, answers.group.shape, answers.rating.shape)
+        if shapes != ((n, options), (n, options), (n,), (n,)):
             raise ValueError("held-out predictions have different shapes")
         if answers.answer.dtype.kind not in "iu" or ((answers.answer < 0) | (answers.answer >= options)).any():
             raise ValueError("held-out answers are not options of the scale")
@@ -273,7 +285,8 @@ class Experiment:
     def _run(self, name: str, make: Factory) -> Predictions:
         rated, n, options = self.ratings, len(self.ratings), len(self.ratings.options)
         probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
-        new_value, band, new_shares = np.full(n, np.nan), np.full((n, 2), np.nan), np.zeros((n, options))
+        new_value, new_shares = np.full(n, np.nan), np.zeros((n, options))
+        band, new_band = np.full((n, 2), np.nan), np.full((n, 2), np.nan)
         reasons: dict[str, int] = {}
         choices: Counter[str] = Counter()
         for split in self.splits:
@@ -291,12 +304,13 @@ class Experiment:
             for row, score, new_score in zip(rows, scores, new_scores, strict=True):
                 if isinstance(new_score, Score):
                     new_value[row], new_shares[row] = new_score.value, new_score.probabilities
+                    new_band[row] = new_score.band or (np.nan, np.nan)
                 if isinstance(score, Score):
                     probabilities[row], value[row], scored[row] = score.probabilities, score.value, True
                     band[row] = score.band or (np.nan, np.nan)
                 else:
                     reasons[score.reason] = reasons.get(score.reason, 0) + 1
-        return Predictions(name, probabilities, value, new_value, scored, band, new_shares, reasons, choices)
+        return Predictions(name, probabilities, value, new_value, scored, band, new_shares, new_band, reasons, choices)
 
     def thinned(self, share: float, number: int = 0) -> Experiment:
         """Return the experiment with a random share of each fold's training groups; `number` selects the draw."""
@@ -308,6 +322,21 @@ class Experiment:
             )
             splits.append(Split(frozenset(chosen), split.test))
         return replace(self, splits=tuple(splits))
+
+    def repeats(self, count: int) -> list[Experiment]:
+        """Return this experiment and others with folds of the next seeds, `count` in all.
+
+        Returns this experiment alone if one side is held out, or if each group is a fold, which no seed changes.
+        """
+        tested = frozenset[str]().union(*(split.test for split in self.splits))
+        if self.folds < 2 or len(tested) <= self.folds:
+            return [self]
+        always = self.splits[0].train - tested
+        names = list(map(str, self.ratings.group))
+        return [self] + [
+            replace(self, seed=seed, splits=tuple(grouped_folds(names, self.folds, seed, always)))
+            for seed in range(self.seed + 1, self.seed + count)
+        ]
 
     def single(self, place: int) -> Experiment:
         """Return the experiment with one fold only, and without its cache, to send to another process."""

@@ -27,7 +27,7 @@ from accord.live.memory_limit import CONVERSATION, RESULT, MemoryBudget, SharedD
 from accord.live.messages import CONVERSATIONS, Message, Role
 from accord.models import Models, memory_models, run
 from accord.project import LiveConfig
-from accord.scoring import Perspective, Scorer
+from accord.scoring import Perspective, ScoreOptions, Scorer
 from accord.values import (
     POPULATION,
     Conversation,
@@ -172,7 +172,8 @@ class LiveScorer:
         is_gated = self._given is not None and self.limits.plausibility_share > 0
         self.evaluator = evaluator.without_gate()
         self._is_gate_left_out = evaluator.plausibility is not None and not is_gated
-        self.scorer = Scorer(evaluator if is_gated else self.evaluator, Perspective(self._annotator))
+        options = ScoreOptions(agree=self.limits.agree, good=self.limits.good)
+        self.scorer = Scorer(evaluator if is_gated else self.evaluator, Perspective(self._annotator), options)
         self.speaker, self.signature = self.scorer.speaker, self.evaluator.signature()
         self.asks = (is_gated and evaluator.plausibility is not None) or not all(
             source.is_live for source in evaluator.all_sources
@@ -417,6 +418,7 @@ class LiveScorer:
             return [IngestResult(Unscored(r.target, who, str(error), signature)) for r in replies]
         if took_over is not None:
             scores = [replace(score, signature=took_over) for score in scores]
+        scores = self.scorer.decided(scores)
         names, state = [column.name for column in table.columns], _values(table)
         return [
             IngestResult(reply.of_turn(score), dict(zip(names, values, strict=True)))

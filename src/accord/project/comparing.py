@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from accord.decisions import Decision, contenders, decide
 from accord.edges import AccordError, BadInput, UnknownName
 from accord.evidence import EvidenceTable, Source, Training, joined
-from accord.learning import Evaluator, Experiment, Factory, FoldTask, Predictions, WorkerPool, learns, make_head
+from accord.learning import Evaluator, Experiment, FoldTask, Predictions, WorkerPool, learns
 from accord.models import run
 from accord.project.diagnostics import groups_of
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
-from accord.project.fitting import in_question, leak_of, synthetic_in
-from accord.project.results import speakers_of
+from accord.project.fitting import in_question, judge_state, leak_of, repeats_of, synthetic_in
+from accord.project.results import Compared, speakers_of
 from accord.validation import (
     BEST_COLUMN,
     CONSTANT,
     JUDGE_ALONE,
-    Comparison,
-    Cost,
-    Decision,
     Gain,
     GroupAccuracy,
+    baseline,
     baselines,
     compared,
-    decide,
     gain_curve,
 )
 
@@ -51,10 +48,8 @@ class CandidateEvaluator(NamedTuple):
         return any(map(learns, self.evaluator.sources))
 
 
-def compare(
-    project: Project, only: Collection[str], pool: WorkerPool, on_step: OnStep = lambda name: None
-) -> tuple[Comparison, EvidenceTable, Training]:
-    """Compare evaluators, baselines and people in one table.
+def compare(project: Project, only: Collection[str], pool: WorkerPool, on_step: OnStep = lambda name: None) -> Compared:
+    """Compare evaluators, baselines and people in one table, and decide on an evaluator.
 
     Args:
         project: Project with labels and stored answers of models.
@@ -63,8 +58,7 @@ def compare(
         on_step: Called with the name of the next step.
 
     Returns:
-        The comparison, with the system that the decision is about first; the evidence of the sources that do not learn;
-        and the training data.
+        The comparison, with the evaluator that the decision is about first, and the decision.
 
     Raises:
         BadInput: The main question has no ratings, or no evaluator can be made.
@@ -95,58 +89,94 @@ def compare(
             raise _none_made(unmade)
         on_step("baselines")
         others = baselines(experiment, [system.name for system in systems], with_models=not only)
+        repeats = _repeats(project, systems, others, candidates, experiment, pool, on_step)
         on_step("intervals")
-        decision = _decision(project, systems, others, candidates, experiment)
-        first = next(system for system in (*systems, *others) if system.name == decision.tested)
+        decision = _decision(project, systems, others, repeats, candidates, experiment)
+        first = next(system for system in systems if system.name == decision.evaluator)
         ordered = [first, *(system for system in (*systems, *others) if system is not first)]
         speakers = speakers_of(experiment.ratings, singles.samples)
-        comparison = compared(experiment, ordered, config.draws, speakers, pool)
+        comparison = compared(experiment, ordered, config.draws, speakers, pool, repeats)
         if len(set(experiment.ratings.group)) < len(set(experiment.ratings.target)):
             on_step("folds of single samples")
-        best = next(system.name for system in ordered if system.name in candidates)
-        evaluator, _, own_experiment = candidates[best]
+        evaluator, _, own_experiment = candidates[first.name]
 
         def predict(single: Experiment) -> Predictions:
-            return _run_folds({best: candidates[best]._replace(experiment=single)}, pool)[best]
+            return _run_folds({first.name: candidates[first.name]._replace(experiment=single)}, pool)[first.name]
 
         leak = leak_of(evaluator, own_experiment, comparison, predict)
-    comparison = replace(
-        comparison, groups=groups, unmade=unmade, decision=decision, leak=leak, synthetic=synthetic_in(singles)
-    )
-    return comparison, whole, train
+    comparison = replace(comparison, groups=groups, unmade=unmade, leak=leak, synthetic=synthetic_in(singles))
+    return Compared(comparison, whole, train, decision, judge_state(project, whole))
+
+
+def _repeats(
+    project: Project,
+    systems: Sequence[Predictions],
+    others: Sequence[Predictions],
+    candidates: Mapping[str, CandidateEvaluator],
+    experiment: Experiment,
+    pool: WorkerPool,
+    on_step: OnStep,
+) -> dict[str, list[Predictions]]:
+    """Return the predictions of further repetitions, of the evaluators that may be chosen and of their rivals."""
+    count = repeats_of(project.config.repeats, len(experiment.ratings))
+    rated, by_name = experiment.ratings, {each.name: each for each in (*systems, *others)}
+    names = [each.name for each in systems]
+    default = project.config.evaluator if project.config.evaluator in names else names[0]
+    chosen = contenders(by_name, names, default, rated) if CONSTANT in by_name else [default]
+    tested = {name: candidates[name] for name in chosen if not candidates[name].learns}
+    rivals = [name for name in (CONSTANT, BEST_COLUMN, JUDGE_ALONE) if name in by_name]
+    if count < 2 or not tested:
+        return {}
+    on_step(f"{', '.join(tested)} ({count} repetitions)")
+    found: dict[str, list[Predictions]] = {name: [] for name in (*tested, *rivals)}
+    cache = FitCache(project.store)
+    for place, again in enumerate(experiment.repeats(count)[1:], start=1):
+        own = {name: each._replace(experiment=each.experiment.repeats(count)[place]) for name, each in tested.items()}
+        for name, predictions in _cached_folds(cache, own, pool).items():
+            found[name].append(predictions)
+        for name in rivals:
+            found[name].append(baseline(again, name))
+    return {name: each for name, each in found.items() if each}
+
+
+def _cached_folds(
+    cache: FitCache, candidates: Mapping[str, CandidateEvaluator], pool: WorkerPool
+) -> dict[str, Predictions]:
+    """Return the predictions of candidates whose sources do not learn, from the cache where possible."""
+    keys = {name: cache_key(candidate.evaluator) for name, candidate in candidates.items()}
+    known = {
+        name: replace(cached, name=name)
+        for name, candidate in candidates.items()
+        if keys[name] is not None and (cached := cache.get(candidate.experiment, keys[name])) is not None
+    }
+    new = _run_folds({name: each for name, each in candidates.items() if name not in known}, pool)
+    for name, predictions in new.items():
+        if keys[name] is not None:
+            cache.put(candidates[name].experiment, keys[name], predictions)
+    return known | new
 
 
 def _decision(
     project: Project,
     systems: Sequence[Predictions],
     others: Sequence[Predictions],
+    repeats: Mapping[str, Sequence[Predictions]],
     candidates: Mapping[str, CandidateEvaluator],
     experiment: Experiment,
 ) -> Decision:
-    """Return the evaluator to use: one of the compared evaluators, the raw judge or the best column."""
-    simple = [system for system in others if system.name in (JUDGE_ALONE, BEST_COLUMN)]
-    costs: dict[str, Cost] = {system.name: _cost(candidates[system.name].evaluator) for system in systems}
-    costs |= {system.name: (-1,) for system in simple}
-    constant = next(system for system in others if system.name == CONSTANT)
+    """Return the evaluator to use among those that were compared."""
 
-    def curve(system: Predictions) -> list[Gain]:
-        candidate = candidates.get(system.name)
-        if candidate is not None and candidate.learns:
+    def curve(name: str) -> list[Gain]:
+        evaluator, _, own = candidates[name]
+        if candidates[name].learns:
             return []
-        make: Factory = (
-            (lambda question: candidate.evaluator.learner)
-            if candidate
-            else partial(make_head, system.name, settings={})
-        )
-        own = candidate.experiment if candidate else experiment
-        key = ["gain", system.name, cache_key(candidate.evaluator) if candidate else None, experiment.seed]
-        work = lambda: [gain._asdict() for gain in gain_curve(own, make)]  # noqa: E731
+        key = ["gain", name, cache_key(evaluator), experiment.seed]
+        work = lambda: [gain._asdict() for gain in gain_curve(own, lambda question: evaluator.learner)]  # noqa: E731
         return [Gain(**row) for row in FitCache(project.store).rows(own, key, work)]
 
-    # A recorded judge cannot score new conversations, so systems that use only its answers cannot be chosen.
-    chosen, rest = ([*systems], simple) if project.recordings else ([*systems, *simple], [])
-    default = project.config.evaluator
-    return decide(chosen, costs, constant, experiment.ratings, project.config.seed, curve, rest, default)
+    whole = {each.name: [each, *repeats.get(each.name, ())] for each in (*systems, *others)}
+    names = [each.name for each in systems]
+    return decide(whole, names, experiment.ratings, project.config.evaluator, curve)
 
 
 def _none_made(unmade: Mapping[str, str]) -> BadInput:
@@ -154,11 +184,10 @@ def _none_made(unmade: Mapping[str, str]) -> BadInput:
     return BadInput(f"no evaluator can be made: {reasons}")
 
 
-def by_groups(
-    comparison: Comparison, evidence: EvidenceTable, train: Training, by: Sequence[str]
-) -> list[GroupAccuracy]:
+def by_groups(found: Compared, by: Sequence[str]) -> list[GroupAccuracy]:
     """Return agreement of the first system by system, annotator, judge-version, wording or a metadata entry."""
-    return [group for attribute in by for group in groups_of(comparison, train.samples, evidence, attribute)]
+    samples = found.train.samples
+    return [group for each in by for group in groups_of(found.comparison, samples, found.evidence, each)]
 
 
 def _make_all(project: Project, names: Sequence[str]) -> tuple[dict[str, Evaluator], dict[str, str]]:
@@ -194,11 +223,6 @@ def _is_same(one: Evaluator, other: Evaluator) -> bool:
     sources = [[(source.name, source.settings) for source in each.sources] for each in (one, other)]
     heads = [(each.head_name, each.head.settings(), dict(each.choose)) for each in (one, other)]
     return sources[0] == sources[1] and heads[0] == heads[1]
-
-
-def _cost(evaluator: Evaluator) -> Cost:
-    """Return the number of sources that learn, of models that are asked, and of sources."""
-    return sum(map(learns, evaluator.sources)), len(evaluator.roles), len(evaluator.sources)
 
 
 def _tables(project: Project, evaluators: Mapping[str, Evaluator], train: Training) -> dict[str, EvidenceTable]:

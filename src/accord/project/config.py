@@ -112,6 +112,18 @@ class LiveConfig(_Strict):
         allow_inf_nan=False,
         description="Estimated MB for open conversations and their documents; the oldest are dropped first.",
     )
+    agree: float | None = Field(
+        default=None,
+        gt=0.5,
+        lt=1,
+        description="Agreement with people that live calls (good or bad) must keep, as `accord score --agree`; "
+        "uncertain replies get no score. Default: no calls.",
+    )
+    good: float | None = Field(
+        default=None,
+        allow_inf_nan=False,
+        description="Lowest answer that counts as good for `agree`; default: the first above the scale's middle.",
+    )
     timeout_seconds: float = Field(
         default=30, gt=0, allow_inf_nan=False, description="Seconds until a request to the service times out."
     )
@@ -131,6 +143,12 @@ class Config(_Strict):
         default_factory=dict,
         description="Models by role: judge, further judges judge-NAME, writer, scorer, finder, likelihood, and user "
         "and assistant of synthetic conversations.",
+    )
+    repeats: int = Field(
+        default=5,
+        ge=1,
+        le=50,
+        description="Repetitions of the cross-validation that a verdict is averaged over; fewer with many ratings.",
     )
     metrics: list[str] = Field(
         default=["lexical"],

@@ -25,7 +25,7 @@ from accord.values import Labels, content_hash
 
 _CODE = ("values", "statistics", "evidence", "models", "methods", "learning")
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "optax")
-_ARRAYS = ("probabilities", "value", "new_value", "scored", "band", "new_probabilities")
+_ARRAYS = ("probabilities", "value", "new_value", "scored", "band", "new_probabilities", "new_band")
 FEW_RATINGS = 50_000
 """Up to this number of ratings, linear algebra is faster on one core than on several."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from accord.decisions import Evidence
 from accord.edges import AccordError, BadInput, count_of
 from accord.evidence import EvidenceTable, Source, Training, in_pairs, joined, ratings
 from accord.learning import (
@@ -29,14 +30,18 @@ from accord.learning import (
     saved_as,
     untested_groups,
 )
-from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
+from accord.models import JUDGE, Flow, Models, OnAnswer, Plan, plan_range, run
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.results import Compared, Fitted, speakers_of
 from accord.statistics import Split, grouped_folds, groups_of
 from accord.validation import (
+    BEST_COLUMN,
+    CONSTANT,
+    JUDGE_ALONE,
     CalledRow,
     Comparison,
     Leak,
+    baseline,
     baselines,
     compare_held_out,
     compared,
@@ -55,6 +60,8 @@ MOST_UNRATED = 1000
 """Number of unrated samples whose evidence is used with few labels."""
 SIGNIFICANCE = 0.05
 """Level of tests, after Holm's correction."""
+MOST_REPEATED = 2500
+"""Largest number of ratings that are predicted in all repetitions together."""
 OnStage = Callable[[str], None]
 T = TypeVar("T")
 
@@ -271,7 +278,7 @@ class _Fit:
         fitted = replace(
             fitted,
             other_questions=tuple(others),
-            held_out=HeldOutAnswers.of(found.comparison.systems[0], found.comparison.ratings),
+            held_out=HeldOutAnswers.of(found.comparison.repeats(evaluator.name), found.comparison.ratings),
             training_set=TrainingSet.of(train.samples, train.labels.on(train.question.id).targets, own.targets),
         )
         findings = {source.name: finding for source in fitted.sources if (finding := source.findings())}
@@ -300,18 +307,32 @@ class _Fit:
             known, train.labels, evaluator.question, config.folds, config.seed, project.rubric.learned_on, cache
         )
         self.on_stage(f"{evaluator.name}: {len(experiment.splits)} folds")
-        predictions = experiment.cached(
-            evaluator.name, cache_key(evaluator), lambda: self.run(evaluator.cross_predict(train, experiment))
-        )
+        predictions, *more = self._repeated(train, experiment)
         self.on_stage("baselines")
         others = baselines(experiment, [evaluator.name])
+        repeats = {evaluator.name: more} if more else {}
+        for again in experiment.repeats(1 + len(more))[1:]:
+            for name in {CONSTANT, BEST_COLUMN, JUDGE_ALONE} & {each.name for each in others}:
+                repeats.setdefault(name, []).append(baseline(again, name))
         self.on_stage("intervals")
         speakers = speakers_of(experiment.ratings, train.samples)
-        comparison = compared(experiment, [predictions, *others], config.draws, speakers)
+        comparison = compared(experiment, [predictions, *others], config.draws, speakers, others=repeats)
         comparison = replace(comparison, leak=leak_of(evaluator, experiment, comparison))
         self.on_stage(f"{evaluator.name}: all labels")
         fitted = cache.fitted(experiment, evaluator, lambda: self.run(evaluator.fit(train, known)))
-        return fitted, Compared(comparison, known, train)
+        return fitted, Compared(comparison, known, train, judge=judge_state(project, known))
+
+    def _repeated(self, train: Training, experiment: Experiment) -> list[Predictions]:
+        """Return the evaluator's predictions in each repetition; one alone if its sources learn."""
+        evaluator, config = self.evaluator, self.project.config
+        count = 1 if any(map(learns, evaluator.sources)) else repeats_of(config.repeats, len(experiment.ratings))
+        return [
+            again.cached(evaluator.name, cache_key(evaluator), partial(self._predicted, train, again))
+            for again in experiment.repeats(count)
+        ]
+
+    def _predicted(self, train: Training, experiment: Experiment) -> Predictions:
+        return self.run(self.evaluator.cross_predict(train, experiment))
 
     def _tested_on_side(self, train: Training, known: EvidenceTable, side: Split) -> tuple[Evaluator, Compared]:
         """Fit on one side of a split and test on the other; the tested evaluator is kept."""
@@ -333,7 +354,7 @@ class _Fit:
             evaluator.name, lambda question: _Fitted(fitted), evaluator.question, table, train.labels, side, rivals,
             config.draws, config.seed, lambda rated: speakers_of(rated, train.samples),
         )  # fmt: skip
-        return fitted, Compared(comparison, table, train)
+        return fitted, Compared(comparison, table, train, judge=judge_state(self.project, table))
 
 
 def _together(evaluator: Evaluator, main: Fitted, others: list[Fitted], cautions: list[str]) -> Fitted:
@@ -356,6 +377,23 @@ def _shared_source(source: Source, fitted: list[Evaluator]) -> Source | None:
         return None
     first = kept[0].state().card
     return kept[0] if len(kept) == len(fitted) and all(part.state().card == first for part in kept) else source
+
+
+def repeats_of(most: int, ratings: int) -> int:
+    """Return the number of repetitions of the cross-validation: fewer with many ratings, which vary less and cost more.
+
+    >>> [repeats_of(5, count) for count in (180, 1000, 20_000)]
+    [5, 2, 1]
+    """
+    return max(1, min(most, MOST_REPEATED // max(ratings, 1)))
+
+
+def judge_state(project: Project, evidence: EvidenceTable) -> Evidence:
+    """Return the state of the judge: none is configured, some answers are missing, or all were asked."""
+    if not project.models.has(JUDGE):
+        return "none"
+    judged = [place for place, column in enumerate(evidence.columns) if column.question is not None]
+    return "asked" if judged and evidence.present[:, judged].all() else "unasked"
 
 
 def in_question(known: EvidenceTable, train: Training) -> tuple[EvidenceTable, Training]:

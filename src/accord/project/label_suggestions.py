@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from accord.decisions import LEFT, left_for_people
 from accord.edges import BadInput
 from accord.learning import FEWEST_LABELS, spread_targets, suggest_labels
 from accord.project.results import Estimates, NextLabel
-from accord.scoring import LEFT, latest_scores, left_for_people
+from accord.scoring import latest_scores
 from accord.statistics import groups_of
 from accord.validation import mean_differences, system_means
 from accord.values import Labels

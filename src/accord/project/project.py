@@ -385,9 +385,8 @@ class Project:
         """
         workers = nullcontext(jobs) if isinstance(jobs, learning.WorkerPool) else learning.WorkerPool(jobs)
         with workers as pool, self.store.run("compare", self.config.shown()) as record:
-            comparison, table, training = steps.comparing.compare(self, only, pool, on_step)
-            groups = steps.comparing.by_groups(comparison, table, training, by)
-            result = steps.Compared(comparison, table, training, groups)
+            result = steps.comparing.compare(self, only, pool, on_step)
+            result = replace(result, groups=steps.comparing.by_groups(result, by))
             record.results.update(result.to_json())
         return result
 

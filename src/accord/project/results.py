@@ -11,19 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.decisions import Decision, Evidence, Verdict, figures_of, verdict_of
 from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
 from accord.learning import Evaluator
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
 from accord.validation import (
     CalledRow,
     Comparison,
-    Decision,
     GroupAccuracy,
     MeanDifference,
     SystemMean,
-    Verdict,
-    figures_of,
-    verdict_of,
 )
 from accord.values import Findings, Sample
 
@@ -103,25 +100,29 @@ class Compared(Tabular):
         comparison: The table; the system of the decision comes first.
         evidence: Evidence of the sources that do not learn.
         train: Rated samples.
+        decision: Evaluator to use, and whether the labels support it; None if a single evaluator was tested.
+        judge: State of the judge's answers.
         groups: Agreement of the first system by group, if requested.
     """
 
     comparison: Comparison
     evidence: EvidenceTable
     train: Training
+    decision: Decision | None = None
+    judge: Evidence = "none"
     groups: Sequence[GroupAccuracy] = ()
 
     @property
     def best(self) -> str:
-        """Evaluator to fit: the recommended one, or the best candidate while there are too few labels."""
-        decision = self.comparison.decision
-        return self.comparison.systems[0].name if decision is None else decision.evaluator
+        """Evaluator to fit: the one that the decision names."""
+        return self.comparison.systems[0].name if self.decision is None else self.decision.evaluator
 
     @cached_property
     def verdict(self) -> Verdict:
         """State of the first system: ready for single conversations or for comparing systems, triage, or not yet."""
         found = self.comparison
-        return verdict_of(figures_of(found, speakers_of(found.ratings, self.train.samples)))
+        speakers = speakers_of(found.ratings, self.train.samples)
+        return verdict_of(figures_of(found, speakers, self.decision, self.evidence, self.judge))
 
     def records(self) -> list[dict[str, Any]]:
         """Return a flat row per system, the best first."""
@@ -138,7 +139,9 @@ class Compared(Tabular):
     def to_json(self) -> dict[str, Any]:
         """Convert the table and the groups to JSON."""
         groups = [group.to_json() for group in self.groups]
-        return {**self.comparison.to_json(), "groups_by": groups, "verdict": self.verdict.to_json()}
+        decision = None if self.decision is None else self.decision.to_json()
+        own = {"groups_by": groups, "decision": decision, "verdict": self.verdict.to_json()}
+        return {**self.comparison.to_json(), **own}
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,10 +172,7 @@ class Fitted(Readable):
 
     def with_decision(self, decision: Decision | None) -> Fitted:
         """Return a copy with the decision that led to this evaluator, for the report."""
-        if self.held_out is None:
-            return self
-        comparison = replace(self.held_out.comparison, decision=decision)
-        return replace(self, held_out=replace(self.held_out, comparison=comparison))
+        return self if self.held_out is None else replace(self, held_out=replace(self.held_out, decision=decision))
 
     @property
     def retryable(self) -> int:

@@ -113,5 +113,5 @@ def _latest_agreement(store: Store, synthetic: Synthetic) -> tuple[str, float | 
             found = run["results"]
             rows = (found["comparison"] or {}).get("rows") if "comparison" in found else found["rows"]
             if rows:
-                return rows[0]["system"], rows[0]["pearson_low"], rows[0].get("pearson_within_annotators_low")
+                return rows[0]["system"], rows[0]["pearson_low"], rows[0].get("r_new_annotator_low")
     raise BadInput("nothing was compared yet; run: accord compare")

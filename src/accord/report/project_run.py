@@ -155,7 +155,7 @@ def run_project(
         saved = out / EVALUATORS / name
         fitted = project.fit(name, out=saved, on_stage=lambda step: on_stage(f"learning {step}"))
         if compared is not None:
-            fitted = fitted.with_decision(compared.comparison.decision)
+            fitted = fitted.with_decision(compared.decision)
         used = config.model_copy(update={"models": dict(project.model_settings)})
         if not folder.write(PROJECT_FILE, project_text(used, name, out, options.template)):
             note(f"{folder.path(PROJECT_FILE)} was edited and is kept unchanged")
@@ -223,7 +223,7 @@ def _compare(
     if len({train.group_of(target) for target in rated.targets}) < 2:
         return None, default
     compared = project.compare(on_step=lambda step: on_stage(f"comparing: {step}"))
-    note(str(compared.comparison.decision))
+    note(str(compared.decision))
     return compared, compared.best
 
 

@@ -21,7 +21,7 @@ from accord.report.page import render_page
 from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import STATISTICS, Diagram, range_names
 from accord.store import Imports
-from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, NEW, Comparison, SystemMetrics
+from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, NEW, R_NEW, Comparison, SystemMetrics
 from accord.values import Conversation, Estimate, Rubric, Target
 from accord.version import __version__
 
@@ -112,6 +112,7 @@ def content(
     return dict(
         version=__version__,
         comparison=found,
+        decision=tried.decision,
         data=_data(tried, rubric),
         verdict=tried.verdict,
         actions=_actions(tried, changed),
@@ -192,7 +193,7 @@ def _correlation_chart(tried: Compared) -> Markup:
     lines = [("chance", 0.0), ("other people", figures.people_r.value)]
 
     def r_of(row: SystemMetrics) -> Estimate:
-        return row.within["annotators"].pearson if figures.is_within else row.estimates["pearson"]
+        return row.estimates[R_NEW]
 
     return _dots(tried.comparison, r_of, lines, f"r{within} (higher is better)")
 
@@ -245,7 +246,7 @@ def _worst(tried: Compared) -> list[Values]:
     """Return the ratings with the largest errors, one per conversation, with all ratings of it."""
     found = tried.comparison
     rated, system = found.ratings, found.systems[0]
-    error = np.where(system.scored, np.abs(rated.value - system.value), -1.0)
+    error = np.where(np.isfinite(system.new_value), np.abs(rated.value - system.new_value), -1.0)
     conversations = {sample.conversation.id: sample.conversation for sample in tried.train.samples}
     shown: dict[str, Values] = {}
     for row in np.argsort(-error, kind="stable"):
@@ -258,7 +259,7 @@ def _worst(tried: Compared) -> list[Values]:
                 "target": str(target),
                 "annotator": rated.labels[row].annotator,
                 "rating": f"{rated.value[row]:g}",
-                "predicted": f"{system.value[row]:.3g}",
+                "predicted": f"{system.new_value[row]:.3g}",
                 "is_synthetic": conversation is not None and conversation.is_synthetic,
                 "excerpt": None if conversation is None else _excerpt(conversation, target),
                 "others": [(label.annotator, label.value) for label in rated.labels if label.target == target],

@@ -1,6 +1,5 @@
 from . import batch as batch, folder as folder, parts as parts
 from .batch import BatchScorer as BatchScorer, ModelAccess as ModelAccess
-from .guarantees import Certificate as Certificate, certify as certify
 from .file import counted as counted, latest as latest, latest_drift as latest_drift, latest_scored as latest_scored
 from .file import latest_scores as latest_scores, score as score, score_file as score_file
 from .folder import Execution as Execution, merge_parts as merge_parts, score_parts as score_parts
@@ -11,5 +10,4 @@ from .pipeline import Scorer as Scorer, Scores as Scores, TURNS as TURNS, Turns 
 from .results import PartsRun as PartsRun, ScoreCounts as ScoreCounts, ScoreRun as ScoreRun
 from .score_rows import add_parts as add_parts, ConversationFacts as ConversationFacts, input_of as input_of
 from .score_rows import MartRepair as MartRepair, milliseconds as milliseconds, repair as repair, RowOrigin as RowOrigin
-from .guarantees import LEFT as LEFT, left_for_people as left_for_people, NOT_COUNTED as NOT_COUNTED
-from .guarantees import Selection as Selection
+from .pipeline import NOT_COUNTED as NOT_COUNTED

@@ -22,8 +22,7 @@ from accord.edges import BadInput, BadRow, BudgetReached, one_line
 from accord.formats import Fields, WrongShape, arrow_schema, check_roles, convert_row, score_frame, with_roles
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
-from accord.scoring.guarantees import NOT_COUNTED
-from accord.scoring.pipeline import NO_REPLY, Perspective, ScoreOptions, Scorer, Scores, samples_of
+from accord.scoring.pipeline import NO_REPLY, NOT_COUNTED, Perspective, ScoreOptions, Scorer, Scores, samples_of
 from accord.store import SharedBudget, Store, StoreError
 from accord.values import Conversation, Sample, Target, Unscored, canonical_json
 
@@ -222,7 +221,7 @@ class BatchScorer:
         for places in _rounds([item if self._is_counted(item) else None for item in items]):
             samples = [item for place in places if isinstance(item := items[place], Sample)]
             for place, score in zip(places, self._score(scorer, samples), strict=True):
-                scores[place] = scorer.scorer.decoded(score)
+                scores[place] = score
         return scores
 
     def _without_score(self, item: ScoreItem) -> Unscored:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from accord.decisions import LEFT, Certificate, certify
 from accord.edges import BadInput, BadRow
 from accord.evidence import EvidenceTable
 from accord.formats import (
@@ -28,9 +29,9 @@ from accord.formats import (
 )
 from accord.learning import Evaluator
 from accord.models import run
-from accord.scoring.guarantees import LEFT, NOT_COUNTED, Certificate, certify
 from accord.scoring.pipeline import (
     NO_REPLY,
+    NOT_COUNTED,
     Perspective,
     ScoreOptions,
     Scorer,
@@ -209,7 +210,7 @@ def score(
 
     Each conversation gets a row; if it has nothing to score, the row holds the reason.
     """
-    scorer = Scorer(evaluator, perspective, options)
+    scorer = Scorer(evaluator, perspective, options, certificate)
     drift = _DriftWatch(scorer.evaluator, project.config.group_by, options.training)
     score_batch = _batch_scorer(project, scorer, drift, options)
     digest = evaluator.digest()
@@ -228,9 +229,6 @@ def score(
                 scores = _each_scored(scorer, batch, score_batch)
                 if scorer.selection is not None:
                     _keep_left(project.store, batch, scores)
-                if certificate is not None:
-                    scores = [certificate.banded(score) for score in scores]
-                scores = [scorer.decoded(score) for score in scores]
                 new = [score.to_json() for score in scores]
                 mart.write(origin.batch(batch, new))
                 rows.extend(new) if file is None else file.write(new)

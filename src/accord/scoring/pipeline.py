@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import numpy as np
 
+from accord.decisions import Certificate, Selection
 from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable, Source, options_of
 from accord.learning import RULES, AdaptiveRubric, Evaluator, Head, Level, TrainingSet, predict_panel
 from accord.models import Flow, Models, run
-from accord.scoring.guarantees import Selection
 from accord.values import (
     POPULATION,
     WITHOUT_SYNTHETIC,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 Turns = Literal["rated", "all", "last"]
 TURNS: tuple[Turns, ...] = get_args(Turns)
 Scores = list[Score | Unscored]
+NOT_COUNTED = "left out by --synthetic"
+"""Reason of a missing score of a conversation that the setting `synthetic` excludes."""
 NO_REPLY = "no reply to score"
 """Reason of a missing score if a conversation has no turn that an evaluator of turns could score."""
 
@@ -97,7 +99,7 @@ class ScoreOptions:
             conversation without any, the turn that its file marks, else all replies. `all`: all of these. `last`: the
             last reply.
         agree: Share of calls (good or bad) that must agree with people; uncertain samples stay unscored
-            (`accord.scoring.Selection`).
+            (`accord.decisions.Selection`).
         good: With `agree`: lowest answer that counts as good; by default the first above the scale's middle.
         certify: With `new_domain`: file of fresh labels that test the bands.
         adapt: With `certify`: True to refit bands that fail the test, instead of an error.
@@ -215,8 +217,9 @@ class Scorer:
         evaluator: The evaluator that scores; adapted to a new domain if the options say so.
         perspective: Annotator whose answers are predicted.
         speaker: Name under which the head learned the annotator; None for a new annotator.
-        selection: Threshold of selective scores; None without `agree`.
+        selection: Threshold of selective scores; None if scores carry no calls.
         loss: Loss whose expectation a value minimizes.
+        certificate: Test of the bands in a new domain; None without one.
 
     Raises:
         BadInput: The options are invalid, in general or for this evaluator.
@@ -224,9 +227,14 @@ class Scorer:
     """
 
     def __init__(
-        self, evaluator: Evaluator, perspective: Perspective = Perspective(), options: ScoreOptions = ScoreOptions()
+        self,
+        evaluator: Evaluator,
+        perspective: Perspective = Perspective(),
+        options: ScoreOptions = ScoreOptions(),
+        certificate: Certificate | None = None,
     ) -> None:
         options.check()
+        self.certificate = certificate
         self.selection = _selection(evaluator, perspective, options)
         self.evaluator = evaluator.in_new_domain() if options.new_domain else evaluator
         self.loss, self.perspective, self._turns = options.loss, perspective, options.turns
@@ -286,18 +294,28 @@ class Scorer:
         return (yield from self.evaluator.scores(samples, evidence, predicted, is_gated))
 
     def scores(self, samples: Sequence[Sample], models: Models) -> Scores:
-        """Return a score per sample, with flags of training data and selective calls; see `finish` and `decoded`."""
+        """Return a finished score per sample."""
         return self.finish(samples, run(self.flow(samples), models)[1])
 
     def finish(self, samples: Sequence[Sample], scores: Scores) -> Scores:
-        """Set `rated` and `in_training` for known conversations, and drop uncertain scores so that people rate them."""
+        """Return the scores as they are reported, with `rated` and `in_training` for known conversations."""
         known = self.evaluator.training_set
         if known is not None:
             scores = _with_training_flags(known, samples, scores)
-        return scores if self.selection is None else [self.selection.call(score) for score in scores]
+        return self.decided(scores)
 
-    def decoded(self, score: Score | Unscored) -> Score | Unscored:
-        """Return the score with the value that minimizes the expected loss or cost."""
+    def decided(self, scores: Scores) -> Scores:
+        """Return the scores with their calls, certified bands, and the values of least expected loss or cost.
+
+        Scores of files, batches, live replies and pages all end here.
+        """
+        return [self._decided(score) for score in scores]
+
+    def _decided(self, score: Score | Unscored) -> Score | Unscored:
+        if self.selection is not None:
+            score = self.selection.call(score)
+        if self.certificate is not None:
+            score = self.certificate.banded(score)
         if self._costs is not None and isinstance(score, Score):
             return score.at_least_cost(self._costs, self._costs_name)
         return score.decoded(self.loss) if isinstance(score, Score) and self.loss != "squared" else score
@@ -324,9 +342,10 @@ def _with_training_flags(known: TrainingSet, samples: Sequence[Sample], scores: 
 
 
 def _selection(evaluator: Evaluator, perspective: Perspective, options: ScoreOptions) -> Selection | None:
-    """Return the threshold of selective scores, before any model is asked."""
+    """Return the threshold of selective scores, before any model is asked; by default the calls of the sources."""
     if options.agree is None:
-        return None
+        is_same = not perspective.panel and perspective.annotator is None and not options.new_domain
+        return Selection.noted(evaluator) if is_same else None
     if perspective.panel:
         raise BadInput("--agree needs one annotator or none; leave out --panel")
     return Selection.of(evaluator, options.agree, options.good, for_anyone=perspective.annotator is None)

@@ -15,6 +15,7 @@ from .resampling import Diagram as Diagram, diagrams as diagrams
 from .resampled_statistics import units_alpha as units_alpha
 from .resampling import bootstrap as bootstrap, bootstrap_all as bootstrap_all, Clusters as Clusters
 from .resampling import estimate_from_draws as estimate_from_draws, fold_of as fold_of, grouped_folds as grouped_folds
+from .resampling import mean_over as mean_over
 from .resampling import holm as holm, INNER_FOLDS as INNER_FOLDS, paired_test as paired_test, PairedTest as PairedTest
 from .resampling import RANK_DRAWS as RANK_DRAWS, Split as Split
 from .intervals import fixed_sequence as fixed_sequence, SelectiveTest as SelectiveTest

@@ -218,7 +218,12 @@ class SelectiveTest:
 
 
 def fixed_sequence(
-    sure: Floats, right: NDArray[np.bool_], group: ArrayLike, agree: float, confidence: float = CONFIDENCE
+    sure: Floats,
+    right: NDArray[np.bool_],
+    group: ArrayLike,
+    agree: float,
+    confidence: float = CONFIDENCE,
+    ratings: int | None = None,
 ) -> tuple[SelectiveTest | None, SelectiveTest]:
     """Return the widest share that passed (None if the first one failed) and the last share that was tested.
 
@@ -228,9 +233,11 @@ def fixed_sequence(
         group: (n,) group of each rating.
         agree: Required share of calls that agree with the ratings.
         confidence: Confidence of the requirement.
+        ratings: Number of distinct ratings, if each has a row for every repetition of the cross-validation; None if
+            every row is a rating.
     """
     passed = None
-    for tested in tradeoff(sure, right, group, confidence):
+    for tested in tradeoff(sure, right, group, confidence, ratings):
         if tested.at_least < agree:
             return passed, tested
         passed = tested
@@ -239,28 +246,37 @@ def fixed_sequence(
 
 
 def tradeoff(
-    sure: Floats, right: NDArray[np.bool_], group: ArrayLike, confidence: float = CONFIDENCE
+    sure: Floats,
+    right: NDArray[np.bool_],
+    group: ArrayLike,
+    confidence: float = CONFIDENCE,
+    ratings: int | None = None,
 ) -> Iterator[SelectiveTest]:
     """Yield the agreement of the most confident calls for growing shares of the ratings; arguments as above."""
     order, names = np.argsort(-sure, kind="stable"), np.asarray(group).astype(str)
+    repeats = len(sure) / (ratings or len(sure))
     for share in np.arange(FIRST, 1.0 + STEP / 2, STEP):
         least = sure[order[max(int(np.ceil(share * len(sure) - 1e-9)), 1) - 1]]
         rows = np.flatnonzero(sure >= least)  # includes all ties
-        bound = upper_bound(~right[rows], names[rows], confidence)
+        bound = upper_bound(~right[rows], names[rows], confidence, len(rows) / repeats)
         yield SelectiveTest(
-            float(least), len(rows) / len(sure), len(rows), float(right[rows].mean()), 1.0 - bound,
+            float(least), len(rows) / len(sure), round(len(rows) / repeats), float(right[rows].mean()), 1.0 - bound,
             len(set(names[rows])),
         )  # fmt: skip
 
 
-def upper_bound(wrong: NDArray[np.bool_], group: ArrayLike, confidence: float = CONFIDENCE) -> float:
+def upper_bound(
+    wrong: NDArray[np.bool_], group: ArrayLike, confidence: float = CONFIDENCE, ratings: float | None = None
+) -> float:
     """Return the one-sided upper confidence bound of a share, from rows in groups.
 
         n* = p(1 - p) / v · (t_{n-1} / t_{G-1})²,  bound = Beta⁻¹(confidence; n*·p + 1, n*·(1 - p))
 
-    v is the variance of p between groups. n* is at most n, and G if no row or every row was wrong.
+    v is the variance of p between groups. n* is at most n, and G if no row or every row was wrong. n is the number of
+    rows, or of `ratings` if some rows repeat the same rating.
     """
-    n, p = len(wrong), float(np.mean(wrong))
+    rows, p = len(wrong), float(np.mean(wrong))
+    n = max(rows if ratings is None else ratings, 2.0)
     _, place, size = np.unique(np.asarray(group).astype(str), return_inverse=True, return_counts=True)
     groups = len(size)
     if p == 1.0 or groups < 2:
@@ -268,7 +284,7 @@ def upper_bound(wrong: NDArray[np.bool_], group: ArrayLike, confidence: float = 
     worth = float(groups)
     if p > 0.0:
         off = np.bincount(place, wrong, groups) - p * size
-        v = groups / (groups - 1) * float(off @ off) / n**2
+        v = groups / (groups - 1) * float(off @ off) / rows**2
         fewer = (t_quantile(confidence, n - 1) / t_quantile(confidence, groups - 1)) ** 2
         worth = min(float(n), p * (1 - p) / v * fewer) if v > 0 else worth
     return beta_quantile(confidence, worth * p + 1, worth * (1 - p))

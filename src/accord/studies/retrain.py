@@ -181,8 +181,8 @@ def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> Retr
     except (BadInput, FileNotFoundError) as error:
         return {**report, "summary": f"There is no evaluator to compare with: {error}"}
     table = MetricsTable(comparison.ratings, comparison.folds, comparison.seed, comparison.draws)
-    report["before"] = _metric_row(table.row(current, current.scored & comparison.systems[0].scored).to_json())
-    tests = [each.to_json() for each in differences_of([comparison.systems[0], current], table)]
+    report["before"] = _metric_row(table.row([current], current.scored & comparison.systems[0].scored).to_json())
+    tests = [each.to_json() for each in differences_of([comparison.systems[:1], [current]], table)]
     return {**report, "tests": tests, "summary": _summary(tests)}
 
 

@@ -1,7 +1,8 @@
-from .comparison import BASELINES as BASELINES, baselines as baselines, compare as compare
+from .comparison import baseline as baseline, BASELINES as BASELINES, baselines as baselines, compare as compare
 from .comparison import compare_held_out as compare_held_out, compared as compared, Comparison as Comparison
 from .comparison import differences_of as differences_of, is_better as is_better, SystemDifference as SystemDifference
-from .comparison import TESTED as TESTED
+from .comparison import BEST_COLUMN as BEST_COLUMN, CONSTANT as CONSTANT, JUDGE_ALONE as JUDGE_ALONE
+from .comparison import Repeats as Repeats, TESTED as TESTED
 from .drift import drift_summary as drift_summary, ks_p_value as ks_p_value
 from .drift import sample_one_per_group as sample_one_per_group, Shift as Shift, SHIFT_THRESHOLD as SHIFT_THRESHOLD
 from .drift import shifts as shifts, stability as stability
@@ -21,9 +22,7 @@ from .judge_audit import Probe as Probe, ProbeResult as ProbeResult, robustness_
 from .learning_curve import adaptive_curve as adaptive_curve, AdaptivePoint as AdaptivePoint, CurvePoint as CurvePoint
 from .learning_curve import gain_curve as gain_curve, learning_curve as learning_curve
 from .metrics_table import Leak as Leak, MetricsTable as MetricsTable, NEW as NEW, other_people as other_people
-from .metrics_table import people_alpha as people_alpha, SystemMetrics as SystemMetrics, Within as Within
-from .recommendation import BEST_COLUMN as BEST_COLUMN, CONSTANT as CONSTANT, Cost as Cost, decide as decide
-from .recommendation import Decision as Decision, Gain as Gain, gain_over as gain_over, JUDGE_ALONE as JUDGE_ALONE
-from .recommendation import labels_needed as labels_needed
-from .verdict import Figures as Figures, figures_of as figures_of, Rule as Rule, STATES as STATES
-from .verdict import Verdict as Verdict, verdict_of as verdict_of
+from .labels_needed import FEWEST_MORE as FEWEST_MORE, Gain as Gain, gain_of as gain_of, gain_over as gain_over
+from .labels_needed import labels_needed as labels_needed
+from .metrics_table import people_alpha as people_alpha, R_NEW as R_NEW, SystemMetrics as SystemMetrics
+from .metrics_table import WIDTH_NEW as WIDTH_NEW, Within as Within

@@ -45,15 +45,17 @@ from accord.validation.metrics_table import (
     other_people,
     people_alpha,
 )
-from accord.validation.recommendation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, Decision
 from accord.values import ISSUE, Labels, Question
 
+CONSTANT, JUDGE_ALONE, BEST_COLUMN = "constant", "judge-expected", "best-column"
 BASELINES = (
     CONSTANT, "annotator-mean", "random", "label-free", BEST_COLUMN, "judge-argmax", JUDGE_ALONE, "mean-turn",
     "lowest-turn",
 )  # fmt: skip
 TESTED = ("rmse", "pearson", "log_loss")
-MapSystems = Callable[[Callable[[Predictions], SystemMetrics], Sequence[Predictions]], list[SystemMetrics]]
+Repeats = Sequence[Predictions]
+"""Predictions of one system in each repetition of the cross-validation, the first one with the comparison's seed."""
+MapSystems = Callable[[Callable[[Repeats], SystemMetrics], Sequence[Repeats]], list[SystemMetrics]]
 """Function that computes the metrics of each system, possibly in several processes."""
 
 
@@ -107,11 +109,11 @@ class Comparison(Tabular):
         seen: Groups that are learned from and not tested.
         groups: Groups that splits keep together, with the reasons.
         unmade: Evaluators that could not be built, with the reason.
-        decision: Recommended evaluator, and whether the labels support it; None if none was requested.
         common: Number of ratings that the results are computed from.
         draws: Number of bootstrap samples and permutations.
         leak: Metrics under folds of single samples, if groups join samples.
         synthetic: Number of rated synthetic conversations.
+        others: Predictions of some systems in further repetitions of the cross-validation, by name.
     """
 
     question: Question
@@ -126,11 +128,22 @@ class Comparison(Tabular):
     seen: frozenset[str] = frozenset()
     groups: Groups | None = None
     unmade: Mapping[str, str] = field(default_factory=dict)
-    decision: Decision | None = None
     common: int = 0
     draws: int = DRAWS
     leak: Leak | None = None
     synthetic: int = 0
+    others: Mapping[str, Repeats] = field(default_factory=dict)
+
+    def repeats(self, system: str) -> list[Predictions]:
+        """Return a system's predictions in each repetition of the cross-validation.
+
+        Raises:
+            UnknownName: There is no such system.
+        """
+        first = next((each for each in self.systems if each.name == system), None)
+        if first is None:
+            raise UnknownName("system", system, (each.name for each in self.systems))
+        return [first, *self.others.get(system, ())]
 
     @property
     def remarks(self) -> list[str]:
@@ -209,11 +222,11 @@ class Comparison(Tabular):
             "conversations": len(set(self.ratings.conversation)),
             "annotators": len(set(self.ratings.annotator)),
             "folds": self.folds,
+            "repeats": 1 + max(map(len, self.others.values()), default=0),
             "seed": self.seed,
             "seen": len(self.seen),
             "groups": None if self.groups is None else self.groups.to_json(),
             "unmade": dict(self.unmade),
-            "decision": None if self.decision is None else self.decision.to_json(),
             "common": self.common,
             "draws": self.draws,
             "leak": None if self.leak is None else self.leak.to_json(),
@@ -269,19 +282,20 @@ def _factory(name: str) -> Factory:
 
 def baselines(experiment: Experiment, without: Collection[str] = (), with_models: bool = False) -> list[Predictions]:
     """Return the predictions of the baselines that the evidence allows, `with_models` also of simple answer models."""
-    make: dict[str, Factory] = {"random": partial(RandomDraw, random_state=experiment.seed)}
     possible = _possible(experiment.evidence, experiment.question)
     if with_models and BEST_COLUMN in possible:
         is_judged = JUDGE_ALONE in possible
         possible += [name for name in SIMPLE_HEADS if is_judged or "judge" not in name]
-    return [
-        experiment.run(name, make.get(name) or _factory(name), ["baseline", name, experiment.seed])
-        for name in possible
-        if name not in without
-    ]
+    return [baseline(experiment, name) for name in possible if name not in without]
 
 
-def _one_by_one(metrics: Callable[[Predictions], SystemMetrics], systems: Sequence[Predictions]) -> list[SystemMetrics]:
+def baseline(experiment: Experiment, name: str) -> Predictions:
+    """Return the predictions of one baseline."""
+    make: Factory = partial(RandomDraw, random_state=experiment.seed) if name == "random" else _factory(name)
+    return experiment.run(name, make, ["baseline", name, experiment.seed])
+
+
+def _one_by_one(metrics: Callable[[Repeats], SystemMetrics], systems: Sequence[Repeats]) -> list[SystemMetrics]:
     return [metrics(system) for system in systems]
 
 
@@ -291,6 +305,7 @@ def compared(
     draws: int = DRAWS,
     speakers: NDArray[np.object_] | None = None,
     map_systems: MapSystems = _one_by_one,
+    others: Mapping[str, Repeats] = MappingProxyType({}),
 ) -> Comparison:
     """Return the table of systems that predicted the same experiment; the first one is tested against all others.
 
@@ -300,18 +315,20 @@ def compared(
         draws: Number of bootstrap samples and permutations.
         speakers: (n,) chat system that each rating is about, for agreement within systems.
         map_systems: Computes the metrics of each system, possibly in several processes.
+        others: Predictions of some systems in further repetitions of the cross-validation, by name.
     """
     rated = experiment.ratings
     table = MetricsTable(rated, experiment.folds, experiment.seed, draws, speakers)
     common = table.common(systems)
     people = other_people(rated)
-    rows = map_systems(partial(table.row, among=common), [*systems, *([] if people is None else [people])])
+    repeats = [[system, *others.get(system.name, ())] for system in systems]
+    rows = map_systems(partial(table.row, among=common), [*repeats, *([] if people is None else [[people]])])
     return Comparison(
         question=experiment.question,
         ratings=rated,
         systems=systems,
         results=rows[: len(systems)],
-        differences=differences_of(systems, table, common),
+        differences=differences_of(repeats, table, common),
         people=None if people is None else rows[-1],
         alpha=people_alpha(rated),
         folds=experiment.folds,
@@ -319,6 +336,7 @@ def compared(
         seen=experiment.always_train,
         common=int(common.sum()),
         draws=draws,
+        others=others,
     )
 
 
@@ -378,20 +396,22 @@ def _possible(evidence: EvidenceTable, question: Question) -> list[str]:
 
 
 def differences_of(
-    systems: Sequence[Predictions], table: MetricsTable, common: NDArray[np.bool_] | None = None
+    systems: Sequence[Repeats], table: MetricsTable, common: NDArray[np.bool_] | None = None
 ) -> list[SystemDifference]:
     """Test the first system against each other one on the common ratings that both scored; Holm over all tests.
 
-    Correlations are not tested if one of the two systems predicts a constant in each fold.
+    Differences are averaged over the repetitions that both systems have. Correlations are not tested if one of the two
+    systems predicts a constant in each fold.
     """
-    first, rated = systems[0], table.rated
+    rated, [first, *_] = table.rated, systems[0]
     tests: list[tuple[str, str, PairedTest]] = []
-    for other in systems[1:]:
-        both = first.scored & other.scored
+    for repeats in systems[1:]:
+        other, pairs = repeats[0], list(zip(systems[0], repeats, strict=False))
+        both = np.logical_and.reduce([each.scored for pair in pairs for each in pair])
         rows = np.flatnonzero(both if common is None else both & common)
         if not len(rows):
             continue
-        ours, theirs = first.paired(rated).take(rows), other.paired(rated).take(rows)
+        ours, theirs = ([each.paired(rated).take(rows) for each in side] for side in zip(*pairs, strict=True))
         clusters = table.clusters(rows)
         is_constant = not (table.varies(first, rows) and table.varies(other, rows))
         for name in TESTED:
@@ -399,7 +419,7 @@ def differences_of(
                 continue
             statistic = STATISTICS[name]
             assert isinstance(statistic, MeanStatistic)
-            test = paired_test(clusters, statistic, [ours], [theirs], table.draws, table.seed)
+            test = paired_test(clusters, statistic, ours, theirs, table.draws, table.seed)
             if test is not None:
                 tests.append((other.name, name, test))
     corrected = holm([test.p for _, _, test in tests])

@@ -33,6 +33,9 @@ from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 
+ANNOTATOR = "annotator"
+"""Grouping by annotator: each one's ratings are compared with the predictions for that annotator. In all other
+groupings the predictions are for a new annotator, as those of `accord score` by default."""
 MIN_GROUP_RATINGS = 10
 """Minimum number of ratings of a group."""
 DRAWS = 1000
@@ -107,9 +110,13 @@ def by_group(
     Returns:
         The groups with at least `MIN_GROUP_RATINGS` predicted ratings; an empty list for fewer than two of them.
     """
-    names, known = _known_groups(system, groups)
-    paired, rows_by_group = system.paired(rated), []
-    for name, (apart, p) in group_biases(system, rated, groups).items():
+    if by == ANNOTATOR:
+        paired, scored = system.paired(rated), system.scored
+    else:
+        paired, scored = system.paired_new(rated), np.isfinite(system.new_value)
+    names, known = _known_groups(scored, groups)
+    error, rows_by_group = np.where(scored, paired.value - rated.value, np.nan), []
+    for name, (apart, p) in group_biases(error, rated, groups).items():
         rows = np.flatnonzero(known & (names == name))
         members, clusters = paired.take(rows), Clusters(rated.group[rows])
         estimates = {
@@ -120,35 +127,38 @@ def by_group(
     return sorted(rows_by_group, key=lambda group: -abs(group.apart))
 
 
-def group_biases(system: Predictions, rated: Ratings, groups: Sequence[str | None]) -> dict[str, tuple[float, float]]:
+def group_biases(error: Floats, rated: Ratings, groups: Sequence[str | None]) -> dict[str, tuple[float, float]]:
     """Return each group's bias minus that of all other groups, and its p with Holm's correction.
 
-    Arguments and groups are those of `by_group`.
+    Args:
+        error: (n,) prediction minus rating; NaN without a prediction.
+        rated: The n ratings.
+        groups: (n,) group of each rating; None for no group.
     """
-    names, known = _known_groups(system, groups)
+    names, known = _known_groups(np.isfinite(error), groups)
     large = [name for name in sorted(set(names[known])) if (known & (names == name)).sum() >= MIN_GROUP_RATINGS]
     if len(large) < 2:
         return {}
-    paired = system.paired(rated)
-    tests = [_bias_difference(paired, rated, known, names == name) for name in large]
+    tests = [_bias_difference(error, rated, known, names == name) for name in large]
     corrected = holm([p for _, p in tests])
     return {name: (apart, p) for name, (apart, _), p in zip(large, tests, corrected, strict=True)}
 
 
-def _known_groups(system: Predictions, groups: Sequence[str | None]) -> tuple[NDArray[np.object_], NDArray[np.bool_]]:
+def _known_groups(
+    scored: NDArray[np.bool_], groups: Sequence[str | None]
+) -> tuple[NDArray[np.object_], NDArray[np.bool_]]:
     """Return the (n,) group of each rating, and True if it has a group and a prediction."""
     names = np.array([str(group) if group is not None else "" for group in groups], dtype=object)
-    return names, system.scored & np.array([group is not None for group in groups])
+    return names, scored & np.array([group is not None for group in groups])
 
 
 def _bias_difference(
-    paired: Paired, rated: Ratings, known: NDArray[np.bool_], inside: NDArray[np.bool_]
+    error: Floats, rated: Ratings, known: NDArray[np.bool_], inside: NDArray[np.bool_]
 ) -> tuple[float, float]:
     """Return the difference of a group's bias from the rest's, and its p-value by the clusters' influence."""
     members, rest = known & inside, known & ~inside
     if not rest.any():
         return 0.0, 1.0
-    error = paired.value - paired.truth
     difference = float(error[members].mean() - error[rest].mean())
     influence = np.zeros(len(error))
     influence[members] = (error[members] - error[members].mean()) / members.sum()

@@ -13,7 +13,7 @@ from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import AdaptiveRubric, Constant, Experiment, Factory, Head, Predictions
 from accord.statistics import STATISTICS, Clusters, Paired, bootstrap_all
-from accord.validation.recommendation import Gain, gain_over
+from accord.validation.labels_needed import Gain, gain_over
 from accord.values import Estimate, Question
 
 Floats = NDArray[np.float64]
@@ -132,7 +132,7 @@ def gain_curve(experiment: Experiment, make: Factory, shares: Sequence[float] = 
         thinned = experiment.thinned(share)
         predictions, constant = thinned.run("curve", make), thinned.run("constant", Constant)
         count = sum(group in split.train for split in thinned.splits for group in experiment.ratings.group)
-        gains.append(gain_over(constant, predictions, experiment.ratings, count / len(thinned.splits)))
+        gains.append(gain_over([constant], [predictions], experiment.ratings, count / len(thinned.splits)))
     return [gain for gain in gains if gain is not None]
 
 

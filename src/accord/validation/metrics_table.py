@@ -1,7 +1,8 @@
 """Metrics of one system with intervals: pooled, within annotators and within chat systems.
 
 A pooled correlation also rewards knowing the annotator and the chat system. Within annotators, each annotator's mean is
-subtracted from both sides and only pairs of one annotator are ordered; within systems likewise.
+subtracted from both sides and only pairs of one annotator are ordered; within systems likewise. These correlations are
+about the predictions for a new annotator, which `accord score` makes by default.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from accord.statistics import (
     STATISTICS,
     TWO_VALUED,
     Clusters,
-    bootstrap,
+    MeanStatistic,
+    Statistic,
     bootstrap_all,
     fold_of,
     krippendorff_alpha,
@@ -36,8 +38,11 @@ SMECE_DRAWS = 100
 """Number of draws for intervals of calibration errors."""
 CORRELATIONS = ("pearson", "spearman", "kendall", "weighted_kappa", "alpha", "kappa")
 """Statistics that are undefined for a prediction that is constant in each fold."""
-NEW = "rmse_new_annotator"
-"""RMSE of the prediction for a new annotator, which `accord score` makes unless an annotator is named."""
+NEW, R_NEW, COVERAGE_NEW, WIDTH_NEW = SERVED = (
+    "rmse_new_annotator", "r_new_annotator", "coverage_new_annotator", "width_new_annotator",
+)  # fmt: skip
+"""Statistics of the prediction for a new annotator, which `accord score` makes unless an annotator is named: RMSE, r
+within annotators, and coverage and mean width of the bands."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,8 @@ class SystemMetrics:
         n: Number of ratings: those common to the table that the system scored.
         unscored: Number of all ratings without a score; `reasons` explains them.
         estimates: Statistics by name, with intervals over conversations; for a scale of two options also `kappa`,
-            `tpr`, `tnr` and `base_rate`. All are about the prediction for the rating's own annotator, except
-            `rmse_new_annotator`.
+            `tpr`, `tnr` and `base_rate`. All are about the prediction for the rating's own annotator, except those of
+            `SERVED`.
         smece: Calibration error of each option, or of each range of a long scale.
         reasons: Number of ratings without a score by reason.
         within: Agreement inside groups, by `annotators` and by `systems` if there are several.
@@ -210,43 +215,69 @@ class MetricsTable:
         """Return True if a system's predictions of some ratings differ inside a fold."""
         return _varies(system.value[rows], [self.fold[rows]])
 
-    def row(self, system: Predictions, among: NDArray[np.bool_] | None = None) -> SystemMetrics:
-        """Return a system's metrics, on those of some ratings that it scored."""
-        rated = self.rated
-        rows = np.flatnonzero(system.scored if among is None else system.scored & among)
+    def row(self, repeats: Sequence[Predictions], among: NDArray[np.bool_] | None = None) -> SystemMetrics:
+        """Return a system's metrics, on those of some ratings that it scored.
+
+        Args:
+            repeats: Predictions in each repetition of the cross-validation. Statistics that are means are averaged over
+                all of them; statistics of ranks and calibration errors are those of the first.
+            among: (n,) True for the ratings to use; None uses all.
+        """
+        rated, system = self.rated, repeats[0]
+        scored = np.logical_and.reduce([each.scored for each in repeats])
+        rows = np.flatnonzero(scored if among is None else scored & among)
         paired, clusters = system.paired(rated).take(rows), self.clusters(rows)
         shown = paired.in_ranges()
         statistics = {**STATISTICS, **(TWO_VALUED if len(rated.options) == 2 else {})}
         is_constant = not self.varies(system, rows)
         defined = {name: each for name, each in statistics.items() if not (is_constant and name in CORRELATIONS)}
-        estimates = bootstrap_all(clusters, defined, [paired], self.draws, self.seed)
+        means = {name: each for name, each in defined.items() if isinstance(each, MeanStatistic)}
+        others = {name: each for name, each in defined.items() if name not in means}
+        pairs = [each.paired(rated).take(rows) for each in repeats]
+        estimates = bootstrap_all(clusters, means, pairs, self.draws, self.seed)
+        estimates |= bootstrap_all(clusters, others, pairs[:1], self.draws, self.seed)
         errors = {str(option): smece_of(option) for option in range(len(shown.options))}
         around = bootstrap_all(clusters, errors, [shown], min(self.draws, SMECE_DRAWS), self.seed)
         return SystemMetrics(
             system=system.name,
             n=len(rows),
             unscored=len(rated) - int(system.scored.sum()),
-            estimates={name: estimates.get(name, Estimate()) for name in statistics}
-            | {NEW: self._served(system, rows)},
+            estimates={name: estimates.get(name, Estimate()) for name in statistics} | self.served(repeats, rows),
             smece=list(around.values()),
             reasons=system.reasons,
-            within={by: self._within(system, rows, names[rows]) for by, names in self.groupings.items()},
+            within={by: self._within(repeats, rows, names) for by, names in self.groupings.items()},
         )
 
-    def _served(self, system: Predictions, rows: Indices) -> Estimate:
-        """Return the RMSE of the predictions for a new annotator; undefined if all ratings are of one annotator."""
-        known = rows[np.isfinite(system.new_value[rows])]
-        if len(set(self.rated.annotator[known])) < 2:
-            return Estimate()
-        paired = system.paired_new(self.rated).take(known)
-        return bootstrap(self.clusters(known), STATISTICS["rmse"], [paired], self.draws, self.seed)
+    def served(self, repeats: Sequence[Predictions], rows: Indices) -> dict[str, Estimate]:
+        """Return the statistics of the predictions for a new annotator, averaged over repetitions (`SERVED`).
 
-    def _within(self, system: Predictions, rows: Indices, names: NDArray[np.object_]) -> Within:
-        groups = len(set(names))
-        paired = system.paired(self.rated).take(rows)
-        if not len(rows) or not _varies(paired.value, [self.fold[rows], names.astype(str)]):
+        A correlation is within annotators if there are several. It is undefined for constant predictions, and all are
+        undefined for a system that predicts no new annotator.
+        """
+        known = rows[np.logical_and.reduce([np.isfinite(each.new_value[rows]) for each in repeats])]
+        if not len(known):
+            return dict.fromkeys(SERVED, Estimate())
+        names, clusters = self.rated.annotator[known].astype(object), self.clusters(known)
+        pairs = [each.paired_new(self.rated).take(known) for each in repeats]
+        statistics: dict[str, Statistic] = {NEW: STATISTICS["rmse"]}
+        if _varies(pairs[0].value, [self.fold[known], names.astype(str)]):
+            statistics[R_NEW] = within(names)["pearson"]
+        if all(each.band is not None and np.isfinite(each.band).all() for each in pairs):
+            statistics |= {COVERAGE_NEW: STATISTICS["coverage"], WIDTH_NEW: STATISTICS["width"]}
+        estimates = bootstrap_all(clusters, statistics, pairs, self.draws, self.seed)
+        return {name: estimates.get(name, Estimate()) for name in SERVED}
+
+    def _within(self, repeats: Sequence[Predictions], rows: Indices, names: NDArray[np.object_]) -> Within:
+        """Return the agreement inside groups of the predictions for a new annotator."""
+        known = rows[np.logical_and.reduce([np.isfinite(each.new_value[rows]) for each in repeats])]
+        groups, own = len(set(names[known])), names[known]
+        pairs = [each.paired_new(self.rated).take(known) for each in repeats]
+        if not len(known) or not _varies(pairs[0].value, [self.fold[known], own.astype(str)]):
             return Within(groups, Estimate(), Estimate())
-        return Within(groups, **bootstrap_all(self.clusters(rows), within(names), [paired], self.draws, self.seed))
+        statistics, clusters = within(own), self.clusters(known)
+        r = bootstrap_all(clusters, {"pearson": statistics["pearson"]}, pairs, self.draws, self.seed)
+        tau = bootstrap_all(clusters, {"kendall": statistics["kendall"]}, pairs[:1], self.draws, self.seed)
+        return Within(groups, **r, **tau)
 
 
 def _varies(value: NDArray[np.float64], by: Sequence[NDArray[Any]]) -> bool:
@@ -292,8 +323,9 @@ def other_people(rated: Ratings) -> Predictions | None:
                 value[row], scored[row] = rated.value[others].mean(), True
     if not scored.any():
         return None
-    return Predictions("other people", probabilities, value, np.full(n, np.nan), scored, np.full((n, 2), np.nan),
-                  np.zeros_like(probabilities))  # fmt: skip
+    nothing = np.full((n, 2), np.nan)
+    new_value = np.where(scored, value, np.nan)
+    return Predictions("other people", probabilities, value, new_value, scored, nothing, probabilities, nothing)
 
 
 def people_alpha(rated: Ratings) -> float | None:

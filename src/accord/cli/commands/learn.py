@@ -189,7 +189,7 @@ def _best(project: Project) -> str:
     """The evaluator that a comparison says to use."""
     with StageProgress() as steps:
         found = project.compare(on_step=steps.stage)
-    note(str(found.comparison.decision))
+    note(str(found.decision))
     return found.best
 
 

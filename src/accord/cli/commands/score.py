@@ -160,7 +160,7 @@ def _costs(given: str | None) -> Costs | None:
 
 
 def _end_of_file(result: Mapping[str, Any], options: StatisticsOptions) -> None:
-    from accord.scoring import LEFT
+    from accord.decisions import LEFT
 
     options.show(result, _text)
     if set(result["unscored"]) - {LEFT}:
@@ -168,7 +168,8 @@ def _end_of_file(result: Mapping[str, Any], options: StatisticsOptions) -> None:
 
 
 def _end_of_parts(result: Mapping[str, Any], options: StatisticsOptions) -> None:
-    from accord.scoring import LEFT, NOT_COUNTED
+    from accord.decisions import LEFT
+    from accord.scoring import NOT_COUNTED
 
     options.show(result, _parts_text)
     if result["failed"]:

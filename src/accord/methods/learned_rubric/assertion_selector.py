@@ -258,7 +258,7 @@ class AssertionSelector:
         return NetSatOutcome(sat + dsat, good, self.threshold_, self.window_, self.settings.precision, sat, dsat)
 
     def measured(self, evidence: EvidenceTable, unseen: Mapping[Target, float] | None = None) -> EvidenceTable:
-        """Return NetSAT as a column, with its parts and its label as notes.
+        """Return NetSAT as a column, with its parts as notes.
 
         A row with fewer than half of the assertions answered has no value. A target in `unseen` gets the score given
         there, which comes from assertions selected without it.
@@ -269,7 +269,7 @@ class AssertionSelector:
         scores = np.array(
             [held_out_scores.get(target, score) for target, score in zip(evidence.targets, sums, strict=True)]
         )
-        labels, missing_count = self.window_.says(scores), missing.sum(axis=0)
+        missing_count = missing.sum(axis=0)
         known = missing_count <= (1 - LEAST_ANSWERED) * len(self.names_)
         absences: dict[tuple[Target, str], str] = {}
         notes: dict[Target, Note] = {}
@@ -279,7 +279,7 @@ class AssertionSelector:
                 reasons = {evidence.absences.get((target, name), NOT_APPLICABLE) for name in self.names_}
                 absences[target, NET_SAT] = "; ".join([summary, *sorted(reasons - {NOT_APPLICABLE})])
                 continue
-            values_shown: dict[str, Any] = {"net_sat": float(scores[row]), "label": str(labels[row])}
+            values_shown: dict[str, Any] = {"net_sat": float(scores[row])}
             if target not in held_out_scores:
                 values_shown["assertions"] = dict(zip(self.names_, added[:, row].tolist(), strict=True))
             notes[target] = Note(values_shown, f"{summary} and count as neutral" if missing_count[row] else None)

@@ -62,8 +62,8 @@ LONGEST_PASSAGE = 300
 ROLE_WORDS = frozenset({"user", "assistant"})
 """Words that assertions use for the speakers. They occur in any turn, so they select no passage."""
 COLUMNS = {
-    "delta_netsat": "ΔNetSAT", "accuracy": "accuracy", "yield_deployed": "labeled",
-    "precision_deployed": "precision of the labels",
+    "delta_netsat": "ΔNetSAT", "accuracy": "accuracy", "yield_deployed": "outside RUBICON's window",
+    "precision_deployed": "precision there",
 }  # fmt: skip
 """Statistics of a rubric by name, with their column headings."""
 
@@ -239,8 +239,9 @@ class RubricFindings(Findings):
             [shown, *(_figure(row, name) for name in COLUMNS)] for shown, row in zip(names, self.rows, strict=True)
         ]
         labels = (
-            "Accuracy counts every score above the threshold as good. Labeled is the share of conversations outside "
-            "the uncertainty window; threshold and window come from the training side."
+            "Accuracy counts every score above the threshold as good. Threshold and RUBICON's uncertainty window come "
+            "from the training side. The window has no confidence bound, and middle ratings are left out of it; the "
+            "calls of `accord score` follow the rule of the verdict."
         )
         return Section("The learned rubric", lead, [
             Charts([self._separations()]), Text(self._worst(), "soft"),
@@ -278,15 +279,16 @@ class RubricFindings(Findings):
         )
 
     def _trust(self) -> str:
-        uncertain = sum(one.label == UNCERTAIN for one in self.scores) / len(self.scores)
+        outside = 1 - sum(one.label == UNCERTAIN for one in self.scores) / len(self.scores)
         right = self.rows[0]["precision_deployed"]
-        precision = "No conversation has a label: no threshold is precise enough."
-        if right is not None:
-            precision = (
-                f"{percent(right)} of the labels agree with annotators; the target is {percent(self.precision)}."
+        if right is None:
+            return (
+                f"No conversation is outside RUBICON's uncertainty window at a precision of {percent(self.precision)}."
             )
-        unread = percent(uncertain)
-        return f"Next step: use the labels good and bad, and read the {unread} that stay uncertain. {precision}"
+        return (
+            f"{percent(outside)} of the good and bad conversations are outside RUBICON's uncertainty window; annotators "
+            f"agree with {percent(right)} of them (aim: {percent(self.precision)})."
+        )
 
 
 # --- the held-out side --------------------------------------------------------------------------------------------

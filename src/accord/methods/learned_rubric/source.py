@@ -90,6 +90,11 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         return (JUDGE,)
 
     @property
+    def promised(self) -> float:
+        """The setting `precision`."""
+        return self.settings.precision
+
+    @property
     def rubric(self) -> Rubric:
         """Selected assertions and the main question."""
         return self.learned.rubric

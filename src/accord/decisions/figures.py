@@ -1,0 +1,297 @@
+"""Figures behind a verdict, about the predictions for a new annotator, averaged over repeated cross-validations.
+
+`accord score` predicts a new annotator by default, so error, correlation, bands, groups and calls are about these
+predictions. The constant, the raw judge and other people are measured on the same ratings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.decisions.recommendation import Contest, Decision
+from accord.decisions.selective import AGREE, sure_enough
+from accord.evidence import EvidenceTable, Ratings
+from accord.learning import HeldOutAnswers, Predictions
+from accord.statistics import (
+    STATISTICS,
+    Clusters,
+    MeanStatistic,
+    Paired,
+    PairedTest,
+    estimate_from_draws,
+    mean_over,
+    t_tail,
+    units_alpha,
+    within,
+)
+from accord.validation import (
+    BEST_COLUMN,
+    CONSTANT,
+    JUDGE_ALONE,
+    NEW,
+    R_NEW,
+    WIDTH_NEW,
+    Comparison,
+    Repeats,
+    gain_of,
+    gain_over,
+    group_biases,
+    labels_needed,
+    other_people,
+)
+from accord.values import Estimate, Target
+
+SIGNIFICANT = 0.05
+SINGLE = 0.9
+"""Correlation of predictions with one count from which they are said to rest on it."""
+LENGTHS = frozenset({"turns", "words-per-reply", "user-words"})
+"""Counts that measure length."""
+ALPHA_DRAWS = 400
+Evidence = Literal["none", "unasked", "asked"]
+"""State of the judge: none is configured, some questions are unasked, or all were asked."""
+Floats = NDArray[np.float64]
+_RMSE = cast(MeanStatistic, STATISTICS["rmse"])
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures of an evaluator on held-out ratings, for a new annotator.
+
+    Attributes:
+        low, high: Ends of the scale.
+        labels: Number of ratings.
+        error: RMSE.
+        constant: RMSE of a constant guess.
+        shared: Number of ratings of targets that another person rated too, and RMSE of the evaluator and of a constant
+            guess on these; None if no target has two annotators.
+        people: RMSE of other people's mean rating on the shared ratings.
+        alpha: Krippendorff's ordinal α of the annotators, with its interval over groups.
+        r: Correlation with people, within annotators (`is_within`), or of the single annotator's ratings.
+        people_r: The same of other people.
+        tests: Paired tests of `error` against the constant, the best column and the raw judge.
+        rivals: Errors of these systems by name.
+        band: Mean width of the bands, as a share of the scale.
+        decided: Share of ratings that can be called good or bad with an agreement of `AGREE`; None if unknown.
+        biased: Systems whose mean error differs from that of the others; None with fewer than two systems.
+        labels_needed: Further ratings needed for a significant difference from the constant, if they can be estimated.
+        rests_on: Count on which the predictions rest, with its correlation; None if they use more than one count.
+        judge: State of the judge's answers.
+        repeats: The figures of each repetition of the cross-validation; empty for a single one.
+    """
+
+    low: float
+    high: float
+    labels: int
+    error: float | None
+    constant: float | None = None
+    shared: tuple[int, float, float] | None = None
+    people: float | None = None
+    alpha: Estimate = Estimate()
+    r: Estimate = Estimate()
+    is_within: bool = True
+    people_r: Estimate = Estimate()
+    tests: Mapping[str, PairedTest] = field(default_factory=dict)
+    rivals: Mapping[str, float | None] = field(default_factory=dict)
+    band: float | None = None
+    decided: float | None = None
+    biased: Sequence[str] | None = None
+    labels_needed: int | None = None
+    rests_on: tuple[str, float] | None = None
+    judge: Evidence = "none"
+    repeats: Sequence[Figures] = ()
+
+    @property
+    def position(self) -> float | None:
+        """Place of the error between the constant (0) and people (1); None if people are not below the constant."""
+        if self.shared is None or self.people is None:
+            return None
+        _, error, constant = self.shared
+        return (constant - error) / (constant - self.people) if self.people < constant else None
+
+
+def figures_of(
+    found: Comparison,
+    speakers: NDArray[np.object_] | None = None,
+    decision: Decision | None = None,
+    evidence: EvidenceTable | None = None,
+    judge: Evidence = "none",
+) -> Figures:
+    """Collect the figures of a comparison's first system.
+
+    Args:
+        found: The comparison.
+        speakers: (n,) chat system that each rating is about, if known.
+        decision: The decision that led to the system; its number of labels is used.
+        evidence: Evidence of the rated targets, to find out whether the predictions rest on a single count.
+        judge: State of the judge's answers.
+    """
+    rated, first = found.ratings, found.systems[0].name
+    known = [each.name for each in found.systems]
+    names = [first, *(name for name in (CONSTANT, BEST_COLUMN, JUDGE_ALONE) if name in known and name != first)]
+    systems = {name: found.repeats(name) for name in names}
+    measured = _Measured(rated, systems, first, other_people(rated), speakers)
+    row = found.results[0].estimates
+    r, width = row[R_NEW], row[WIDTH_NEW].value
+    repeats = [
+        _Measured(rated, {name: each[place : place + 1] or each[:1] for name, each in systems.items()}, first,
+                  measured.people, speakers).figures(r)
+        for place in range(len(systems[first]))
+    ]  # fmt: skip
+    return replace(
+        measured.figures(r),
+        error=row[NEW].value,
+        alpha=_people_alpha(rated),
+        r=r,
+        people_r=Estimate() if found.people is None else found.people.estimates[R_NEW],
+        tests={name: test for name in names[1:] if (test := measured.contest.test(first, name)) is not None},
+        band=None if width is None else width / measured.span,
+        labels_needed=_needed(systems, first, rated, decision),
+        rests_on=None if evidence is None else rests_on(systems[first], rated, evidence),
+        judge=judge,
+        repeats=repeats if len(repeats) > 1 else (),
+    )
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Numbers without intervals about a system and its rivals, over some repetitions of the cross-validation."""
+
+    rated: Ratings
+    systems: Mapping[str, Repeats]
+    first: str
+    people: Predictions | None
+    speakers: NDArray[np.object_] | None
+
+    @cached_property
+    def contest(self) -> Contest:
+        return Contest(self.systems, self.rated)
+
+    @property
+    def ours(self) -> Repeats:
+        return self.systems[self.first]
+
+    @property
+    def span(self) -> float:
+        return float(np.ptp(self.rated.options)) or 1.0
+
+    def figures(self, r: Estimate) -> Figures:
+        """Return the numbers as figures; the lower bound of r is as far below its value as that of `r`."""
+        rated, rmse, rows = self.rated, self.contest.rmse, self._rows
+        value = self._r(rows)
+        low = None if value is None or r.value is None or r.low is None else value - (r.value - r.low)
+        bands = np.concatenate([each.new_band[rows] for each in self.ours])
+        is_banded = len(bands) > 0 and bool(np.isfinite(bands).all())
+        calls = sure_enough(HeldOutAnswers.of(self.ours, rated), AGREE) if np.ptp(rated.options) > 0 else None
+        return Figures(
+            low=float(rated.options[0]),
+            high=float(rated.options[-1]),
+            labels=len(rated),
+            error=rmse.get(self.first),
+            constant=rmse.get(CONSTANT),
+            shared=self._shared(),
+            people=None if self.people is None else _error([self.people], rated, self.people.scored),
+            r=Estimate(value, low),
+            is_within=len(set(rated.annotator)) > 1,
+            tests={name: test for name in self.systems if (test := self._quick_test(name)) is not None},
+            rivals={name: rmse.get(name) for name in self.systems if name != self.first},
+            band=float(np.diff(bands, axis=1).mean()) / self.span if is_banded else None,
+            decided=None if calls is None else calls.share,
+            biased=self._biased(),
+        )
+
+    @property
+    def _rows(self) -> NDArray[np.intp]:
+        return np.flatnonzero(self.contest.scored[self.first])
+
+    def _r(self, rows: NDArray[np.intp]) -> float | None:
+        """Return r within annotators, averaged over repetitions."""
+        statistic = within(self.rated.annotator[rows].astype(object))["pearson"]
+        return mean_over(statistic, [each.paired_new(self.rated).take(rows) for each in self.ours])
+
+    def _shared(self) -> tuple[int, float, float] | None:
+        """Return the number of ratings with another person's rating, and both errors on them."""
+        if self.people is None or CONSTANT not in self.systems:
+            return None
+        rows = self.people.scored & self.contest.scored[self.first] & self.contest.scored[CONSTANT]
+        errors = [_error(self.systems[name], self.rated, rows) for name in (self.first, CONSTANT)]
+        return None if errors[0] is None or errors[1] is None else (int(rows.sum()), errors[0], errors[1])
+
+    def _quick_test(self, name: str) -> PairedTest | None:
+        """Return a t test of the squared errors over groups against another system."""
+        if name == self.first:
+            return None
+        errors = [
+            np.mean([(each.new_value - self.rated.value) ** 2 for each in self.systems[one]], axis=0)
+            for one in (self.first, name)
+        ]
+        gain = gain_of(errors[0], errors[1], self.rated)
+        if not np.isfinite(gain.error):
+            return None
+        freedom = max(len(set(self.rated.group)) - 1, 1)
+        p = 2 * t_tail(abs(gain.value) / gain.error, freedom) if gain.error > 0 else 1.0
+        return PairedTest(gain.value, None, None, p)
+
+    def _biased(self) -> list[str] | None:
+        """Return the chat systems whose mean error differs significantly from that of the others."""
+        if self.speakers is None:
+            return None
+        error = np.mean([each.new_value for each in self.ours], axis=0) - self.rated.value
+        biases = group_biases(error, self.rated, [name or None for name in self.speakers])
+        return [name for name, (_, p) in biases.items() if p < SIGNIFICANT] if biases else None
+
+
+def _error(repeats: Repeats, rated: Ratings, rows: NDArray[np.bool_]) -> float | None:
+    return mean_over(_RMSE, [each.paired_new(rated).take(np.flatnonzero(rows)) for each in repeats])
+
+
+def _needed(systems: Mapping[str, Repeats], first: str, rated: Ratings, decision: Decision | None) -> int | None:
+    """Return the number of further ratings that would show the gain over the constant; None if unknown."""
+    if decision is not None and decision.evaluator == first:
+        return decision.labels_needed
+    gain = gain_over(systems[CONSTANT], systems[first], rated, len(rated)) if CONSTANT in systems else None
+    return None if gain is None or gain.value <= 0 else labels_needed([gain])
+
+
+def _people_alpha(rated: Ratings) -> Estimate:
+    """Return Krippendorff's ordinal α of the annotators, with its interval over groups."""
+    row_of: dict[Target, int] = {}
+    place = np.array([row_of.setdefault(target, len(row_of)) for target in rated.target], dtype=np.intp)
+    counts = np.zeros((len(row_of), len(rated.options)))
+    np.add.at(counts, (place, rated.answer), 1.0)
+    groups = np.empty(len(row_of), dtype=object)
+    groups[place] = rated.group
+    several = counts.sum(axis=1) > 1
+    if not several.any() or (counts[several].sum(axis=0) > 0).sum() < 2:
+        return Estimate()
+    clusters = Clusters(groups[several])
+    value = float(units_alpha(counts[several], np.ones((1, int(several.sum()))))[0])
+    if len(clusters) < 2:
+        return Estimate(value)
+    return estimate_from_draws(value, units_alpha(counts[several], clusters.counts(ALPHA_DRAWS, 0)[:, clusters.of_row]))
+
+
+def rests_on(repeats: Repeats, rated: Ratings, evidence: EvidenceTable) -> tuple[str, float] | None:
+    """Return the count on which predictions rest, with its correlation; None if there is none.
+
+    A count is a metric that no model makes, such as the number of words in a reply. Predictions rest on it if Pearson's
+    r or Spearman's ρ over the rated targets is at least `SINGLE` in absolute value.
+    """
+    value = np.mean([each.new_value for each in repeats], axis=0)
+    strongest: tuple[str, float] | None = None
+    for place, column in enumerate(evidence.columns):
+        if not column.signature.startswith("metric"):
+            continue
+        known = np.flatnonzero(evidence.present[rated.row, place] & np.isfinite(value))
+        counted = evidence.values[rated.row[known], place]
+        paired = Paired(value[known], np.arange(len(known)), np.zeros((len(known), 0)), counted)
+        found = [STATISTICS[name](paired) for name in ("pearson", "spearman")] if len(known) else []
+        highest = max((each for each in found if each is not None), key=abs, default=0.0)
+        if abs(highest) >= max(SINGLE, abs(strongest[1]) if strongest else 0.0):
+            strongest = (column.name, highest)
+    return strongest

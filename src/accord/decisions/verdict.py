@@ -1,0 +1,323 @@
+"""The verdict on an evaluator: one of four states, derived from its figures on held-out ratings by stated rules.
+
+A state holds if its own rules and those of the states below it are met. The rules, their limits and the measured
+values are the rows of `Verdict.checks`, so that the sentence cannot disagree with the figures.
+
+- not yet: the rule of triage is not met.
+- triage: error below that of the constant (p < `SURE`).
+- systems: lower bound of r at least `R_SYSTEMS`; neither the best column nor the raw judge is better; no biased system;
+  people agree beyond chance; the predictions do not rest on a single count.
+- single: error at most `NEAR_PEOPLE` times that of other people; lower bound of r at least `R_SINGLE`; bands at most
+  `WIDEST_BAND` of the scale; some conversations can be called good or bad.
+
+A state is borderline if fewer than `CLEAR` of the repetitions of the cross-validation give the same state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+from accord.decisions.figures import LENGTHS, SIGNIFICANT, Figures
+from accord.decisions.recommendation import SURE
+from accord.decisions.selective import AGREE
+from accord.edges import count_of
+from accord.validation import BEST_COLUMN, CONSTANT, FEWEST_MORE, JUDGE_ALONE
+from accord.values import p_text
+
+State = Literal["not yet", "triage", "systems", "single"]
+STATES: tuple[State, ...] = ("not yet", "triage", "systems", "single")
+"""The states, the least useful first."""
+R_SYSTEMS, R_SINGLE = 0.3, 0.5
+"""Lower bounds of r within annotators that the comparison of systems and single scores need."""
+NEAR_PEOPLE = 1.1
+"""Largest error as a multiple of that of other people."""
+WIDEST_BAND = 0.5
+"""Largest mean width of a band, as a share of the scale."""
+SAME = 0.9
+"""Share of the ratings with a second person from which errors on these and on all ratings are not told apart."""
+CLEAR = 0.8
+"""Share of the repetitions that must give the same state."""
+ACTIONS_SHOWN = 3
+TITLES = {"single": "Ready for single conversations", "systems": "Ready for comparing systems",
+          "triage": "Useful for triage"}  # fmt: skip
+UNKNOWN = "unknown"
+
+
+class Rule(NamedTuple):
+    """A rule with its measured value; `is_met` is None if the data cannot test it, which does not lower the state."""
+
+    state: State
+    name: str
+    value: str
+    limit: str
+    is_met: bool | None
+    failure: str
+    remedy: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """State of an evaluator with its title, its sentence, the rules behind it, and what to do next.
+
+    Attributes:
+        state: One of `STATES`.
+        title: The state in words.
+        sentence: The error compared with that of people and the constant, and the reason why no higher state holds.
+        checks: All rules.
+        actions: At most three actions, each with its command.
+        figures: The figures behind the rules.
+        borderline: Reason why the state is not clearly reached; empty for a clear one.
+    """
+
+    state: State
+    title: str
+    sentence: str
+    checks: Sequence[Rule]
+    actions: Sequence[tuple[str, str]]
+    figures: Figures
+    borderline: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.title}: {self.sentence}"
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """Three figures with their meaning: error, agreement from chance to people, share that can be called."""
+        known = self.figures
+        error = (points(known.error), f"points of typical error, on a scale from {known.low:g} to {known.high:g}")
+        called = f"of conversations are sure enough to call good or bad ({AGREE:.0%} agreement with people)"
+        share = UNKNOWN if known.decided is None else f"{known.decided:.0%}"
+        return [error, _agreement(known), (share, called if known.decided is not None else f"share {called}")]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields and the facts."""
+        figures = {name: value for name, value in asdict(self.figures).items() if name != "repeats"}
+        return {
+            "state": self.state,
+            "title": self.title,
+            "sentence": self.sentence,
+            "borderline": self.borderline,
+            "facts": [{"value": value, "meaning": meaning} for value, meaning in self.facts],
+            "actions": [{"text": text, "command": command} for text, command in self.actions],
+            "checks": [{**rule._asdict(), "remedy": list(rule.remedy)} for rule in self.checks],
+            "figures": figures | {"repeats": max(len(self.figures.repeats), 1)},
+        }
+
+
+def _agreement(known: Figures) -> tuple[str, str]:
+    """Return the place of the error between a constant guess and other people, or else the correlation."""
+    place, r = known.position, points(known.r.value)
+    if place is None:
+        compared = "people are unknown" if known.people is None else "people are no better than a constant guess"
+        return r, f"correlation with people, 0 is chance ({compared})"
+    if place > 1:
+        return r, "correlation with people, 0 is chance; the error is below that of other people"
+    if place < 0:
+        return r, "correlation with people, 0 is chance; the error is above that of a constant guess"
+    return f"{place:.0%}", "of the way from a constant guess (0%) to other people (100%)"
+
+
+def points(value: float | None) -> str:
+    """Format an error or a correlation with two decimals."""
+    return UNKNOWN if value is None else f"{value:.2f}".replace("-", "−")
+
+
+def verdict_of(figures: Figures) -> Verdict:
+    """Derive the state from the figures by the rules above."""
+    checks = _rules(figures)
+    place = _place(checks)
+    state, missed = STATES[place], _missed(checks, place)
+    borderline = _borderline(figures, place, checks)
+    title = TITLES.get(state) or _more_labels(figures)
+    title += " (borderline)" if borderline else ""
+    sentence = _sentence(figures, state, missed, borderline)
+    return Verdict(state, title, sentence, checks, _actions(figures, state, missed), figures, borderline)
+
+
+def _place(checks: Sequence[Rule]) -> int:
+    """Return the index of the highest state whose rules, and those of the states below it, are met."""
+    failed = {rule.state for rule in checks if rule.is_met is False}
+    return next((place - 1 for place, state in enumerate(STATES) if state in failed), len(STATES) - 1)
+
+
+def _missed(checks: Sequence[Rule], place: int) -> list[Rule]:
+    """Return the rules of the next state that are not met."""
+    above = STATES[min(place + 1, len(STATES) - 1)]
+    return [rule for rule in checks if rule.is_met is False and rule.state == above]
+
+
+def _borderline(known: Figures, place: int, checks: Sequence[Rule]) -> str:
+    """Return the reason why the repetitions of the cross-validation do not give the same state; empty if they do."""
+    singles = [_rules(each) for each in known.repeats]
+    places = [_place(rules) for rules in singles]
+    others = Counter(each for each in places if each != place)
+    if not places or (len(places) - others.total()) / len(places) >= CLEAR:
+        return ""
+    other, count = others.most_common(1)[0]
+    rules = next(rules for rules, each in zip(singles, places, strict=True) if each == other)
+    if other < place:
+        reason = _missed(rules, other)[0].failure
+    else:
+        met = {rule.name for rule in rules if rule.is_met is not False}
+        reason = next(f"there {rule.name} is met" for rule in _missed(checks, place) if rule.name in met)
+    shown = {"not yet": "not yet useful"}.get(STATES[other], TITLES.get(STATES[other], "").lower())
+    return f"{count} of {len(places)} repetitions of the cross-validation give another state ({shown}: {reason})"
+
+
+def _rules(known: Figures) -> list[Rule]:
+    """Return all rules with their measured values."""
+    low = known.r.low
+    label = ("Label where predictions are least certain", "accord label next")
+    simpler = ("Compare all evaluators", "accord compare")
+    constant = known.tests.get(CONSTANT)
+    p = "untested" if constant is None else p_text(constant.p)
+    is_better = constant is not None and bool(constant.difference < 0 and constant.p < SURE)
+
+    def bound(state: State, limit: float) -> Rule:
+        name = "r within annotators" if known.is_within else "r"
+        why = "is undefined" if low is None else f"may be as low as {points(low)}"
+        failure = f"{name} {why} (needed: at least {points(limit)})"
+        is_met = low is not None and bool(low >= limit)
+        return Rule(state, f"lower bound of {name}", points(low), f"at least {points(limit)}", is_met, failure, label)
+
+    rules = [
+        Rule("triage", "error below that of a constant guess", p, f"p < {SURE}", is_better,
+             f"the error is not shown to be below that of a constant guess ({p})", label),
+        bound("systems", R_SYSTEMS),
+    ]  # fmt: skip
+    for name, shown in ((BEST_COLUMN, "the best single column"), (JUDGE_ALONE, "the raw judge")):
+        test, error = known.tests.get(name), known.rivals.get(name)
+        if test is not None:
+            is_worse = bool(test.difference > 0 and test.p < SIGNIFICANT)
+            value = f"{points(error)}, {p_text(test.p)}"
+            failure = f"{shown} has a smaller error ({points(error)})"
+            rules.append(Rule("systems", f"{shown} is not better", value, f"not at p < {SIGNIFICANT}", not is_worse,
+                              failure, simpler))  # fmt: skip
+    return [*rules, *_people_rules(known, label), *_single_rules(known), bound("single", R_SINGLE)]
+
+
+def _people_rules(known: Figures, label: tuple[str, str]) -> list[Rule]:
+    """Return the rules on biased systems, on the agreement of people, and on single counts."""
+    named = ", ".join(known.biased or [])
+    biased = "untested: fewer than two systems" if known.biased is None else named or "none"
+    alpha = known.alpha
+    agree = None if alpha.value is None else bool((alpha.value if alpha.low is None else alpha.low) > 0)
+    chance = f"α {points(alpha.value)}" + ("" if alpha.low is None else f", at least {points(alpha.low)}")
+    count = known.rests_on
+    rests = "" if count is None else f"{count_name(count[0])} (correlation {points(count[1])})"
+    return [
+        Rule("systems", "no system is scored too high or too low", biased, "none",
+             None if known.biased is None else not known.biased, f"scores are too high or too low for {named}",
+             ("Label more conversations of these systems, then learn again", "accord label next")),
+        Rule("systems", "people agree beyond chance", UNKNOWN if agree is None else chance, "α above 0", agree,
+             f"people hardly agree with each other ({chance})",
+             ("Make the question's wording clearer, and let people rate again", "accord serve")),
+        Rule("systems", "the predictions rest on more than one count", rests or "yes", "yes", count is None,
+             f"it predicts from {rests} alone, so longer or shorter texts change the score",
+             _evidence(known) or label),
+    ]  # fmt: skip
+
+
+def count_name(column: str) -> str:
+    """Return a count in words: `length` for the counts of turns and words."""
+    return f"length ({column})" if column in LENGTHS else column
+
+
+def _single_rules(known: Figures) -> list[Rule]:
+    """Return the rules of single scores that compare with people, bands and calls."""
+    label = ("Label where predictions are least certain", "accord label next")
+    evidence = _evidence(known) or label
+    error = None if known.shared is None else known.shared[1]
+    most = None if known.people is None else NEAR_PEOPLE * known.people
+    is_near = most is not None and error is not None and bool(error <= most)
+    is_narrow = known.band is not None and bool(known.band <= WIDEST_BAND)
+    width = UNKNOWN if known.band is None else f"{known.band:.0%}"
+    share = UNKNOWN if known.decided is None else f"{known.decided:.0%}"
+    return [
+        Rule("single", "error near that of other people", points(error), f"at most {points(most)}", is_near,
+             "how well people predict each other is unknown" if most is None
+             else f"the error must be at most {points(most)}, 10% above that of other people",
+             ("Let a second person rate some conversations", "accord serve") if most is None else evidence),
+        Rule("single", "mean width of the bands", width, f"at most {WIDEST_BAND:.0%} of the scale", is_narrow,
+             "bands are unknown" if known.band is None else f"bands span {width} of the scale (at most 50%)", evidence),
+        Rule("single", "some conversations can be called good or bad", share, "above 0%",
+             None if known.decided is None else bool(known.decided > 0),
+             f"no conversation is sure enough to call good or bad ({AGREE:.0%} agreement with people)", label),
+    ]  # fmt: skip
+
+
+def _evidence(known: Figures) -> tuple[str, str] | None:
+    """Return the action that adds evidence; None if every question was asked."""
+    if known.judge == "asked":
+        return None
+    if known.judge == "unasked":
+        return "Add evidence: ask the judge the open questions", "accord judge"
+    return "Add evidence: a model under models: judge: in accord.yaml", "accord judge"
+
+
+def _more_labels(known: Figures) -> str:
+    if known.labels_needed is not None:
+        return f"Not yet: label about {known.labels_needed:,} more"
+    more = "" if _evidence(known) is None else ", or add evidence"
+    return f"Not yet: label about {max(known.labels, FEWEST_MORE):,} more{more}"
+
+
+_USES = {
+    "triage": " Conversations with low scores are worth reading first.",
+    "systems": " Means over many conversations can be compared.",
+    "single": " A single score is about as close to a person's rating as that of another person.",
+}
+_TARGETS = {"not yet": "for triage", "triage": "for comparing systems", "systems": "for single conversations"}
+
+
+def _sentence(known: Figures, state: State, missed: Sequence[Rule], borderline: str) -> str:
+    text = f"scores typically miss a person's rating by {points(known.error)} points on a scale from {known.low:g} to "
+    text += f"{known.high:g}.{_comparison(known)}{_USES.get(state, '')}"
+    if state != "single":
+        others = len(missed) - 1
+        more = "" if not others else f" {count_of(others, 'more rule')} {'is' if others == 1 else 'are'} not met."
+        text += f" Not ready {_TARGETS[state]}: {missed[0].failure}.{more}"
+    return text + (f" Borderline: {borderline}." if borderline else "")
+
+
+def _comparison(known: Figures) -> str:
+    """State the errors of other people and of a constant guess, on the same ratings as the evaluator's."""
+    if known.error is None or known.constant is None:
+        return ""
+    constant = points(known.constant)
+    if known.people is None or known.shared is None:
+        return f" A constant guess misses it by {constant}."
+    count, error, guess = known.shared
+    if count >= SAME * known.labels:
+        return f" Other people miss it by {points(known.people)}, a constant guess by {constant}."
+    return (
+        f" A constant guess misses it by {constant}. On the {count:,} ratings with a second person, scores miss by "
+        f"{points(error)}, other people by {points(known.people)}, a constant guess by {points(guess)}."
+    )
+
+
+def _actions(known: Figures, state: State, missed: Sequence[Rule]) -> list[tuple[str, str]]:
+    remedies = [rule.remedy for rule in missed]
+    score = ("Score new conversations", "accord score new.jsonl --out scores.jsonl")
+    if state == "not yet":
+        more = known.labels_needed or max(known.labels, FEWEST_MORE)
+        label = (
+            f"Label about {more:,} more, the most informative first",
+            f"accord label next --count {min(more, 1000)}",
+        )
+        actions = [label, *filter(None, [_evidence(known)]), ("Then compare again", "accord compare")]
+    elif state == "triage":
+        if known.decided:
+            score = (f"Score new conversations: about {known.decided:.0%} are decided, people rate the rest",
+                     f"accord score new.jsonl --agree {AGREE} --out scores.jsonl")  # fmt: skip
+        actions = [score, *remedies]
+    elif state == "systems":
+        actions = [("Compare versions of the assistant by their mean scores", "accord estimate"), *remedies]
+    else:
+        low = max(int(10 * (known.r.low or 0.0)) / 10, 0.0)
+        actions = [score, ("Stop a release if agreement falls", f"accord gate --min-within {low:g}"),
+                   ("Watch for drift", "accord watch")]  # fmt: skip
+    return list(dict.fromkeys(actions))[:ACTIONS_SHOWN]
