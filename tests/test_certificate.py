@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from accord import Evaluator, Labels, Score
+from accord.decisions import Certificate, certify
 from accord.edges import BadInput, GateFailed
 from accord.evidence import ratings
 from accord.learning import Calibration
 from accord.project import Project, config_from
 from accord.sample import sources as sample_sources
-from accord.scoring import Certificate, ScoreOptions, certify
+from accord.scoring import ScoreOptions
 from accord.statistics import upper_bound
 from accord.testing import Planted, planted
 

@@ -387,7 +387,7 @@ def test_other_people_predict_from_shared_targets() -> None:
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
     people = other_people(rated)
     assert people is not None
-    line = MetricsTable(rated, folds=1, draws=50).row(people)
+    line = MetricsTable(rated, folds=1, draws=50).row([people])
     assert line.n == 300 and line.values["pearson"] > 0.6  # type: ignore[operator]
     assert 0.3 < people_alpha(rated) < 1  # type: ignore[operator]
     alone = Labels(label for label in corpus.labels if label.annotator == "p0")

@@ -12,6 +12,7 @@ import pytest
 from synthetic_corpus import planted_turns
 
 from accord import Evaluator, Label, Labels, Question, Score, Target, Unscored
+from accord.decisions import at_least_cost, check_costs, decode, decoded, least_cost, parse_costs
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Column, EvidenceTable, Ratings, ratings
 from accord.learning import (
@@ -43,7 +44,7 @@ from accord.validation import (
     shifts,
     stability,
 )
-from accord.values import Estimate, Signature, check_costs, decode, least_cost, parse_costs, score_from
+from accord.values import Estimate, Signature, score_from
 
 
 def mixed(question: object) -> Calibration:
@@ -82,10 +83,10 @@ def test_costs_are_read_and_decide(text: str) -> None:
     costs = parse_costs(text, "--costs")
     assert costs == ((0, 1, 4), (1, 0, 1), (4, 1, 0))
     score = score_from(Target("c"), "ann", (1, 2, 3), (0.5, 0.1, 0.4), Signature.of("m"))
-    assert score.at_least_cost(costs, "abc").value == 2, "costs 0.5·4 + .1, 0.9, 2.1: the middle is safe"
+    assert at_least_cost(score, costs, "abc").value == 2, "costs 0.5·4 + .1, 0.9, 2.1: the middle is safe"
     dear = parse_costs("0,1,1;2,0,1;9,9,0", "x")
-    assert score.at_least_cost(dear, "abc").value == 1
-    assert str(score.at_least_cost(dear, "abc").signature) == "m|costs:abc"
+    assert at_least_cost(score, dear, "abc").value == 1
+    assert str(at_least_cost(score, dear, "abc").signature) == "m|costs:abc"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_score_has_variance_entropy_and_decoding() -> None:
     p, y = np.array(score.probabilities), np.array(score.options)
     assert score.entropy == pytest.approx(-(p * np.log(p)).sum())
     assert score.variance == pytest.approx((p * (y - score.value) ** 2).sum())
-    likeliest = score.decoded("zero-one")
+    likeliest = decoded(score, "zero-one")
     assert likeliest.value == y[p.argmax()] and str(likeliest.signature).endswith("|loss:zero-one")
 
 
@@ -163,13 +164,13 @@ def test_biased_group_is_detected() -> None:
     value = rated.value + rng.normal(scale=0.5, size=len(rated)) + 0.4 * np.array([g == "system 1" for g in group])
     shares = np.full((len(rated), 4), 0.25)
     scored, band = np.ones(len(rated), dtype=bool), np.full((len(rated), 2), np.nan)
-    system = Predictions("m", shares, value, value, scored, band, shares)
-    first, *rest = by_group(system, rated, group, "system")
+    system = Predictions("m", shares, value, value, scored, band, shares, band)
+    first, *rest = by_group([system], rated, group, "system")
     assert first.name == "system 1" and first.p_holm < 0.001 and first.apart == pytest.approx(0.4, abs=0.1)
     assert first.bias.low is not None and first.bias.low > 0.2
-    fair = by_group(replace(system, value=rated.value + rng.normal(size=len(rated))), rated, group, "system")
+    fair = by_group([replace(system, new_value=rated.value + rng.normal(size=len(rated)))], rated, group, "system")
     assert all(g.p_holm > 0.01 for g in fair) and len(fair) == 3
-    assert by_group(system, rated, [None] * len(rated), "topic") == []
+    assert by_group([system], rated, [None] * len(rated), "topic") == []
 
 
 def test_reversed_and_random_annotators_are_detected() -> None:
@@ -459,9 +460,8 @@ def system_of(name: str, rated: Ratings, value: np.ndarray, scored: np.ndarray |
     there = np.ones(len(rated), dtype=bool) if scored is None else scored
     shares = np.exp(-0.5 * (rated.options - value[:, None]) ** 2)
     shares = shares / shares.sum(axis=1, keepdims=True) * there[:, None]
-    return Predictions(
-        name, shares, value, np.full(len(rated), np.nan), there, np.full((len(rated), 2), np.nan), shares
-    )
+    nothing = np.full((len(rated), 2), np.nan)
+    return Predictions(name, shares, value, np.where(there, value, np.nan), there, nothing, shares, nothing)
 
 
 def test_systems_are_compared_on_common_ratings() -> None:

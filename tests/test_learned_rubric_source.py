@@ -481,7 +481,7 @@ def test_from_thumbs_to_a_rubric_that_scores(standard: Standard) -> None:
 
 
 @pytest.mark.slow
-def test_rubric_labels_new_conversations(standard: Standard) -> None:
+def test_rubric_separates_new_conversations(standard: Standard) -> None:
     one, author, source, evidence, split = standard[:5]
     assert [column.name for column in evidence.columns] == [NET_SAT] and evidence.present.all()
     assert {target.conversation for target in evidence.targets} == split.train and len(evidence) == 30
@@ -492,12 +492,10 @@ def test_rubric_labels_new_conversations(standard: Standard) -> None:
     table = one.run(source.measure([Sample(chat) for chat, _ in made]), JUDGE)
     assert asked + 30 < len(author.asked) <= asked + 40 and table.columns == evidence.columns
     notes = [table.notes[target].shown for target in table.targets]
-    right = [
-        (note["label"] == "good") == good
-        for note, (_, good) in zip(notes, made, strict=True)
-        if note["label"] != "uncertain"
-    ]
+    threshold = source.learned.selector.threshold_
+    right = [(note["net_sat"] > threshold) == good for note, (_, good) in zip(notes, made, strict=True)]
     assert np.mean(right) > 0.85 and notes[0]["net_sat"] == table.values[0, 0] != 0
+    assert source.promised == 0.9 and not any("label" in note for note in notes), "calls follow the rule of scores"
     assert set(notes[0]["assertions"]) == {each["id"] for each in source.describe()["assertions"]}
     assert source.roles == (JUDGE,) and source.keep_only([]) is None and source.keep_only(table.columns) is source
 

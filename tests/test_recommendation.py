@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from accord.decisions import Decision, contenders, decide
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable, Ratings, ratings
 from accord.learning import BestColumn, JudgeArgmax, JudgeExpected, Predictions
-from accord.validation import Gain, decide, labels_needed
+from accord.validation import Gain, labels_needed
 from accord.values import Label, Labels, Question, Scale, Target
 
 QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5)))
@@ -25,12 +27,22 @@ def rated_by(values: Sequence[float], annotators: int = 1) -> tuple[Ratings, Flo
     return ratings(table, labels, QUESTION), np.array(values, dtype=float)
 
 
-def predicted(name: str, new: Floats, known: Floats | None = None) -> Predictions:
-    """A system that predicts these values, for a new annotator and for the rating's own."""
+def predicted(name: str, new: Floats, known: Floats | None = None, band: float | None = 1.0) -> Predictions:
+    """A system that predicts these values, for a new annotator and for the rating's own; bands reach `band` around."""
     n = len(new)
     nothing = np.zeros((n, 5))
     own = new if known is None else known
-    return Predictions(name, nothing, own, new, np.ones(n, dtype=bool), np.full((n, 2), np.nan), nothing)
+    ends = np.full((n, 2), np.nan) if band is None else np.column_stack([new - band, new + band])
+    return Predictions(name, nothing, own, new, np.ones(n, dtype=bool), ends, nothing, ends)
+
+
+def decided(
+    systems: Sequence[Predictions], rated: Ratings, default: str = "default", curve: Any = lambda name: ()
+) -> Decision:
+    """The decision among systems of one repetition; systems without bands are baselines."""
+    baselines = ("constant", "best-column", "judge-expected")
+    names = [each.name for each in systems if each.name not in baselines]
+    return decide({each.name: [each] for each in systems}, names, rated, default, curve)
 
 
 @pytest.fixture
@@ -40,61 +52,92 @@ def sample() -> tuple[Ratings, Floats, np.random.Generator]:
     return rated, values, rng
 
 
-COSTS = {"simple": (0, 0, 1), "costly": (1, 2, 3), "best-column": (-1,)}
+Sampled = tuple[Ratings, Floats, np.random.Generator]
 
 
-def test_the_cheaper_of_two_equal_evaluators_is_recommended(
-    sample: tuple[Ratings, Floats, np.random.Generator],
-) -> None:
+def test_the_default_is_recommended_unless_another_is_significantly_better(sample: Sampled) -> None:
     rated, values, rng = sample
-    simple = predicted("simple", values + rng.normal(0, 0.80, 120))
-    costly = predicted("costly", values + rng.normal(0, 0.79, 120))
-    constant = predicted("constant", np.full(120, values.mean()))
-    decision = decide([costly, simple], COSTS, constant, rated, seed=0)
-    assert decision.is_supported and decision.evaluator == "simple"
-    assert decision.tests["constant"].p < 0.05 and str(decision).startswith("use simple: RMSE for a new annotator ")
+    default, near, better = (
+        predicted(name, values + rng.normal(0, sd, 120))
+        for name, sd in (("default", 0.8), ("near", 0.79), ("best", 0.3))
+    )
+    constant = predicted("constant", np.full(120, values.mean()), band=None)
+    kept = decided([near, default, constant], rated)
+    assert kept.is_supported and kept.evaluator == "default" and kept.tests["constant"].p < 0.01
+    assert str(kept).startswith("use default, the default evaluator (RMSE for a new annotator 0.")
+    assert "no other evaluator is shown to be better; it is better than a constant guess" in str(kept)
+    other = decided([near, default, better, constant], rated)
+    assert other.is_supported and other.evaluator == "best" and other.tests["default"].p < 0.01
+    assert "significantly better than the default default" in str(other)
 
 
-def test_clearly_better_evaluator_is_recommended_at_any_cost(
-    sample: tuple[Ratings, Floats, np.random.Generator],
-) -> None:
+def test_a_rival_without_a_better_default_is_recommended_if_it_beats_the_constant(sample: Sampled) -> None:
     rated, values, rng = sample
-    simple, costly = (predicted(n, values + rng.normal(0, sd, 120)) for n, sd in (("simple", 1.0), ("costly", 0.3)))
-    constant = predicted("constant", np.full(120, values.mean()))
-    assert decide([simple, costly], COSTS, constant, rated, seed=0).evaluator == "costly"
+    constant = predicted("constant", np.full(120, values.mean()), band=None)
+    default = predicted("default", values.mean() + rng.normal(0, 0.3, 120))
+    better = predicted("able", values + rng.normal(0, 0.9, 120))
+    decision = decided([default, better, constant], rated)
+    assert decision.is_supported and decision.evaluator == "able"
 
 
-def test_the_error_for_a_new_annotator_decides(sample: tuple[Ratings, Floats, np.random.Generator]) -> None:
+@pytest.mark.parametrize("name", ["best-column", "word-count"])
+def test_a_single_column_is_never_recommended(sample: Sampled, name: str) -> None:
     rated, values, rng = sample
-    fitted_to_people = predicted("costly", values + rng.normal(0, 1.2, 120), values + rng.normal(0, 0.2, 120))
-    simple = predicted("simple", values + rng.normal(0, 0.6, 120))
-    constant = predicted("constant", np.full(120, values.mean()))
-    decision = decide([fitted_to_people, simple], COSTS, constant, rated, seed=0)
-    assert decision.evaluator == "simple" and decision.known is not None and decision.known[0] == "costly"
-    assert "For the annotators in the labels costly has the lower RMSE" in str(decision)
+    constant = predicted("constant", np.full(120, values.mean()), band=None)
+    default = predicted("default", values + rng.normal(0, 1.0, 120))
+    count = predicted(name, values + rng.normal(0, 0.1, 120), band=None)
+    decision = decided([count, default, constant], rated)
+    assert decision.evaluator == "default" and decision.is_supported
+    if name == "word-count":
+        assert decision.unfit == {"word-count": "its scores have no bands"}
+    else:
+        assert decision.tests["best-column"].difference > 0, "the table still shows that the column is better"
+
+
+def test_the_error_for_a_new_annotator_decides(sample: Sampled) -> None:
+    rated, values, rng = sample
+    fitted_to_people = predicted("personal", values + rng.normal(0, 1.2, 120), values + rng.normal(0, 0.2, 120))
+    default = predicted("default", values + rng.normal(0, 0.6, 120))
+    constant = predicted("constant", np.full(120, values.mean()), band=None)
+    decision = decided([fitted_to_people, default, constant], rated)
+    assert decision.evaluator == "default" and decision.known is not None and decision.known[0] == "personal"
+    assert "For the annotators in the labels personal has the lower RMSE" in str(decision)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_nothing_is_recommended_if_no_evaluator_beats_the_constant(seed: int) -> None:
+def test_labels_do_not_support_an_evaluator_that_is_no_better_than_the_constant(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rated, values = rated_by(rng.integers(1, 6, size=11).tolist())
-    guesses = [predicted(name, rng.permutation(values)) for name in ("simple", "costly")]
-    constant = predicted("constant", np.full(11, values.mean()))
-    decision = decide(guesses, COSTS, constant, rated, seed=0)
-    assert not decision.is_supported and decision.status == "not enough labels"
-    assert str(decision).startswith("not enough labels: on 11 ratings")
-    if decision.evaluator == "constant":
-        assert str(decision).endswith("until then every score is the mean rating")
+    guesses = [predicted(name, rng.permutation(values)) for name in ("default", "other")]
+    constant = predicted("constant", np.full(11, values.mean()), band=None)
+    decision = decided([*guesses, constant], rated)
+    assert not decision.is_supported and decision.status == "not enough labels" and decision.evaluator == "default"
+    assert "not enough labels: on 11 ratings it is not shown to be better than a constant guess" in str(decision)
 
 
 def test_a_promising_evaluator_says_how_many_more_labels_are_needed() -> None:
     rng = np.random.default_rng(4)
     rated, values = rated_by(rng.integers(1, 6, size=12).tolist())
-    constant = predicted("constant", np.full(12, values.mean()))
-    better = predicted("simple", 0.55 * values + 0.45 * values.mean() + rng.normal(0, 0.9, 12))
-    decision = decide([better], COSTS, constant, rated, 0, lambda system: [Gain(6, 0.05, 0.5)])
+    constant = predicted("constant", np.full(12, values.mean()), band=None)
+    better = predicted("default", 0.55 * values + 0.45 * values.mean() + rng.normal(0, 0.9, 12))
+    decision = decided([better, constant], rated, curve=lambda name: [Gain(6, 0.05, 0.5)])
     assert not decision.is_supported and decision.labels_needed is not None and decision.labels_needed > 0
     assert f"about {decision.labels_needed} more ratings are needed" in str(decision)
+
+
+def test_repetitions_are_averaged_and_only_the_strongest_rival_is_repeated(sample: Sampled) -> None:
+    rated, values, rng = sample
+    constant = predicted("constant", np.full(120, values.mean()), band=None)
+    noises = {"default": 0.8, "best": 0.3, "good": 0.5, "poor": 1.1}
+    repeats = {
+        name: [predicted(name, values + rng.normal(0, sd, 120)) for _ in range(5)] for name, sd in noises.items()
+    }
+    first = {name: each[0] for name, each in repeats.items()} | {"constant": constant}
+    assert contenders(first, list(noises), "default", rated) == ["default", "best"]
+    decision = decide({**repeats, "constant": [constant] * 5}, list(noises), rated, "default")
+    errors = [float(np.sqrt(np.mean((each.new_value - values) ** 2))) for each in repeats["best"]]
+    assert decision.repeats == 5 and decision.rmse["best"] == pytest.approx(np.mean(errors))
+    assert "over 5 repetitions of the cross-validation" in str(decision)
 
 
 def test_labels_needed_falls_with_the_gain_and_is_unknown_without_one() -> None:
@@ -165,23 +208,13 @@ def test_best_column_finds_the_column_and_predicts_the_mean_without_it() -> None
     assert [s.value for s in again] == [s.value for s in scores]  # type: ignore[union-attr]
 
 
-def test_evaluator_tested_on_a_part_is_compared(
-    sample: tuple[Ratings, Floats, np.random.Generator],
-) -> None:
+def test_evaluator_tested_on_a_part_is_compared(sample: Sampled) -> None:
     rated, values, rng = sample
-    simple, costly = (predicted(n, values + rng.normal(0, sd, 120)) for n, sd in (("simple", 1.2), ("costly", 0.2)))
+    default, costly = (predicted(n, values + rng.normal(0, sd, 120)) for n, sd in (("default", 1.2), ("costly", 0.2)))
     costly.new_value[40:] = np.nan
-    silent = predicted("best-column", np.full(120, np.nan))
-    constant = predicted("constant", np.full(120, values.mean()))
-    assert decide([simple, costly, silent], COSTS, constant, rated, seed=0).evaluator == "costly"
-    assert not decide([silent], COSTS, constant, rated, seed=0).is_supported
-
-
-def test_the_best_guess_is_never_worse_than_the_constant(sample: tuple[Ratings, Floats, np.random.Generator]) -> None:
-    rated, values, rng = sample
-    rows = rated.take(np.arange(12))
-    constant = predicted("constant", np.full(12, values[:12].mean()))
-    ahead = predicted("costly", 0.4 * values[:12] + 0.6 * values[:12].mean() + rng.normal(0, 0.9, 12))
-    behind = predicted("best-column", np.full(12, values[:12].mean()) + rng.normal(0, 0.5, 12))
-    decision = decide([ahead, behind], COSTS, constant, rows, seed=0)
-    assert decision.evaluator == "constant" or decision.rmse[decision.evaluator] < decision.rmse["constant"]
+    costly.new_band[40:] = np.nan
+    silent = predicted("silent", np.full(120, np.nan))
+    constant = predicted("constant", np.full(120, values.mean()), band=None)
+    decision = decided([default, costly, silent, constant], rated)
+    assert decision.evaluator == "costly" and decision.unfit == {"silent": "it predicts no new annotator"}
+    assert not decided([silent, constant], rated).is_supported

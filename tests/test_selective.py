@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from accord import Evaluator, Score, Target, Unscored
+from accord.decisions import LEFT, Selection, sure_enough
 from accord.edges import BadInput
+from accord.evidence import Source, SourceContext, SourceSettings
 from accord.learning import Calibration, HeldOutAnswers, load_evaluator
 from accord.project import Project, config_from
 from accord.sample import sources as sample_sources
-from accord.scoring import LEFT, ScoreOptions, Selection
+from accord.scoring import ScoreOptions
 from accord.statistics import (
     beta_quantile,
     fixed_sequence,
@@ -25,7 +30,7 @@ from accord.statistics import (
     upper_bound,
 )
 from accord.testing import planted
-from accord.values import Signature, score_from
+from accord.values import Sample, Signature, score_from
 
 
 def test_upper_bound_is_clopper_pearson_and_wider_for_clusters() -> None:
@@ -76,7 +81,7 @@ def tried(sure: float) -> Evaluator:
     p = np.repeat([sure, 0.6], 200)
     shares = np.column_stack([(1 - p) / 2, (1 - p) / 2, p / 2, p / 2])
     answer = np.where(rng.random(400) < p, 2, 1)
-    found = HeldOutAnswers(shares, shares, answer, np.arange(400), np.arange(1.0, 5.0))
+    found = HeldOutAnswers(shares, shares, answer, np.arange(400), np.arange(1.0, 5.0), np.arange(400))
     head = Calibration(corpus.question, answer_model="mixed").fit(corpus.evidence, corpus.labels)
     return Evaluator(corpus.question, (), head, held_out=found)
 
@@ -94,6 +99,46 @@ def test_confident_scores_are_called_and_others_left_for_a_person() -> None:
     assert isinstance(bad, Score) and bad.notes["call"] == "bad"
     assert isinstance(unsure, Unscored) and unsure.reason == LEFT and unsure.notes["sure"] == pytest.approx(0.6)
     assert isinstance(strange, Unscored) and strange.notes["warning"] == "odd"
+
+
+class Promising(Source):
+    """A source whose scores carry calls."""
+
+    promised = 0.9
+
+    def measure(self, samples: Sequence[Sample]) -> Any:
+        raise NotImplementedError
+
+
+def test_calls_of_a_source_follow_the_same_rule_and_leave_the_scores() -> None:
+    evaluator = tried(0.98)
+    assert Selection.noted(evaluator) is None, "no source promises anything"
+    source = Promising(SourceSettings(), SourceContext(evaluator.question))
+    strict, noted = Selection.of(evaluator, 0.9), Selection.noted(replace(evaluator, sources=(source,)))
+    assert noted is not None and noted.tested == strict.tested and not noted.leaves_open
+    for p in (0.99, 0.01, 0.6):
+        shares = ((1 - p) / 2, (1 - p) / 2, p / 2, p / 2)
+        score = score_from(Target("c"), "anybody", (1.0, 2.0, 3.0, 4.0), shares, Signature("m"))
+        called, left = noted.call(score), strict.call(score)
+        assert isinstance(called, Score) and called.value == score.value
+        assert called.notes["call"] == (left.notes["call"] if isinstance(left, Score) else "uncertain")
+    nothing = replace(tried(0.6), sources=(source,))
+    unsure = Selection.noted(nothing)
+    assert unsure is not None and unsure.call(score).notes["call"] == "uncertain" and "none is made" in str(unsure)
+
+
+def test_repeated_predictions_do_not_count_as_more_ratings() -> None:
+    evaluator = tried(0.95)
+    once = evaluator.held_out
+    assert once is not None
+    five = HeldOutAnswers(
+        *(np.concatenate([each] * 5) for each in (once.known, once.new, once.answer, once.group)), once.options,
+        np.tile(once.rating, 5),
+    )  # fmt: skip
+    single, repeated = (sure_enough(each, 0.9) for each in (once, five))
+    assert single is not None and repeated is not None
+    assert repeated.last.at_least == pytest.approx(single.last.at_least)
+    assert repeated.last.called == single.last.called and repeated.share == pytest.approx(single.share)
 
 
 @pytest.mark.parametrize(

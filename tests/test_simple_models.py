@@ -229,7 +229,7 @@ def test_project_with_few_labels_fits_and_suggests_labels(tmp_path: Path, rated:
 
 def test_project_with_ten_labels_is_tested_on_held_out_ones(tmp_path: Path) -> None:
     with project_of_recorded_judge(tmp_path, 10) as project:
-        comparison = project.compare().comparison
-        assert {"judge-mean", "pls", "trees"} <= {system.name for system in comparison.systems}
-        assert comparison.decision is not None
+        found = project.compare()
+        assert {"judge-mean", "pls", "trees"} <= {system.name for system in found.comparison.systems}
+        assert found.decision is not None
         assert project.fit().held_out is not None

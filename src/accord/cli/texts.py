@@ -103,7 +103,7 @@ def _band_lines(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     if first is None:
         return []
     return [
-        f"Bands of {first['system']}: {_cell(first, 'coverage_new_annotator')} of the ratings are inside (for a new annotator); mean width "
+        f"Bands of {first['system']}: {_cell(first, 'coverage_new_annotator')} of the ratings are inside; mean "
         f"{_cell(first, 'width_new_annotator')} units of the scale"
     ]
 

@@ -50,7 +50,7 @@ from accord.values import Estimate, Target
 SIGNIFICANT = 0.05
 SINGLE = 0.9
 """Correlation of predictions with one count from which they are said to rest on it."""
-LENGTHS = frozenset({"turns", "words-per-reply", "user-words"})
+LENGTHS = frozenset({"turns", "words-per-reply", "user-words", "words"})
 """Counts that measure length."""
 ALPHA_DRAWS = 400
 Evidence = Literal["none", "unasked", "asked"]
@@ -81,6 +81,7 @@ class Figures:
         biased: Systems whose mean error differs from that of the others; None with fewer than two systems.
         labels_needed: Further ratings needed for a significant difference from the constant, if they can be estimated.
         rests_on: Count on which the predictions rest, with its correlation; None if they use more than one count.
+        doubled: Change of a score if every reply is written twice, in units of the scale; None if it was not measured.
         judge: State of the judge's answers.
         repeats: The figures of each repetition of the cross-validation; empty for a single one.
     """
@@ -103,6 +104,7 @@ class Figures:
     biased: Sequence[str] | None = None
     labels_needed: int | None = None
     rests_on: tuple[str, float] | None = None
+    doubled: float | None = None
     judge: Evidence = "none"
     repeats: Sequence[Figures] = ()
 
@@ -119,7 +121,8 @@ def figures_of(
     found: Comparison,
     speakers: NDArray[np.object_] | None = None,
     decision: Decision | None = None,
-    evidence: EvidenceTable | None = None,
+    rests: tuple[str, float] | None = None,
+    doubled: float | None = None,
     judge: Evidence = "none",
 ) -> Figures:
     """Collect the figures of a comparison's first system.
@@ -128,7 +131,8 @@ def figures_of(
         found: The comparison.
         speakers: (n,) chat system that each rating is about, if known.
         decision: The decision that led to the system; its number of labels is used.
-        evidence: Evidence of the rated targets, to find out whether the predictions rest on a single count.
+        rests: Count on which the predictions rest (`rests_on`).
+        doubled: Change of a score if every reply is written twice.
         judge: State of the judge's answers.
     """
     rated, first = found.ratings, found.systems[0].name
@@ -152,7 +156,8 @@ def figures_of(
         tests={name: test for name in names[1:] if (test := measured.contest.test(first, name)) is not None},
         band=None if width is None else width / measured.span,
         labels_needed=_needed(systems, first, rated, decision),
-        rests_on=None if evidence is None else rests_on(systems[first], rated, evidence),
+        rests_on=rests,
+        doubled=doubled,
         judge=judge,
         repeats=repeats if len(repeats) > 1 else (),
     )

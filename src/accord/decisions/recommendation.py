@@ -43,7 +43,7 @@ SURE = 0.01
 SEED = 0
 """Seed of the permutations: the same for all folds, so that a decision depends on the predictions alone."""
 PROMISING = 0.1
-"""Evaluators whose uncorrected p against the default is below this are predicted in every repetition."""
+"""The strongest evaluator whose uncorrected p against the default is below this is predicted in every repetition."""
 _RMSE = cast(MeanStatistic, STATISTICS["rmse"])
 
 
@@ -192,7 +192,7 @@ def unfit_reason(repeats: Repeats) -> str | None:
 
 
 def contenders(systems: Mapping[str, Predictions], names: Sequence[str], default: str, rated: Ratings) -> list[str]:
-    """Return the evaluators that may be recommended, to predict them in further repetitions: the default one first.
+    """Return the default evaluator and the strongest rival, if one may be better, to predict in further repetitions.
 
     Args:
         systems: Predictions of the evaluators and the constant in the first repetition, by name.
@@ -204,7 +204,8 @@ def contenders(systems: Mapping[str, Predictions], names: Sequence[str], default
     fit = [name for name in names if name != default and unfit_reason([systems[name]]) is None]
     is_weak = contest.is_below(default, CONSTANT, PROMISING) is None
     rivals = [default, CONSTANT] if is_weak else [default]
-    return [default, *(name for name in fit if any(contest.is_below(name, each, PROMISING) for each in rivals))]
+    promising = [name for name in fit if any(contest.is_below(name, each, PROMISING) for each in rivals)]
+    return [default, *sorted(promising, key=contest.rmse.__getitem__)[:1]]
 
 
 def decide(

@@ -207,7 +207,8 @@ def _people_rules(known: Figures, label: tuple[str, str]) -> list[Rule]:
     agree = None if alpha.value is None else bool((alpha.value if alpha.low is None else alpha.low) > 0)
     chance = f"α {points(alpha.value)}" + ("" if alpha.low is None else f", at least {points(alpha.low)}")
     count = known.rests_on
-    rests = "" if count is None else f"{count_name(count[0])} (correlation {points(count[1])})"
+    rests = "" if count is None else f"{count_name(count[0])} alone (correlation {points(count[1])})"
+    doubled = "" if known.doubled is None else f": writing every reply twice changes a score by {signed(known.doubled)}"
     return [
         Rule("systems", "no system is scored too high or too low", biased, "none",
              None if known.biased is None else not known.biased, f"scores are too high or too low for {named}",
@@ -216,7 +217,7 @@ def _people_rules(known: Figures, label: tuple[str, str]) -> list[Rule]:
              f"people hardly agree with each other ({chance})",
              ("Make the question's wording clearer, and let people rate again", "accord serve")),
         Rule("systems", "the predictions rest on more than one count", rests or "yes", "yes", count is None,
-             f"it predicts from {rests} alone, so longer or shorter texts change the score",
+             f"it predicts from {rests}{doubled}",
              _evidence(known) or label),
     ]  # fmt: skip
 
@@ -224,6 +225,11 @@ def _people_rules(known: Figures, label: tuple[str, str]) -> list[Rule]:
 def count_name(column: str) -> str:
     """Return a count in words: `length` for the counts of turns and words."""
     return f"length ({column})" if column in LENGTHS else column
+
+
+def signed(value: float) -> str:
+    """Format a change with its sign and two decimals."""
+    return f"{value:+.2f}".replace("-", "−")
 
 
 def _single_rules(known: Figures) -> list[Rule]:

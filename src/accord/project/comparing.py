@@ -6,14 +6,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from accord.decisions import Decision, contenders, decide
+from accord.decisions import Decision, contenders, decide, rests_on
 from accord.edges import AccordError, BadInput, UnknownName
 from accord.evidence import EvidenceTable, Source, Training, joined
 from accord.learning import Evaluator, Experiment, FoldTask, Predictions, WorkerPool, learns
 from accord.models import run
 from accord.project.diagnostics import groups_of
+from accord.project.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
-from accord.project.fitting import in_question, judge_state, leak_of, repeats_of, synthetic_in
+from accord.project.length_check import doubling
 from accord.project.results import Compared, speakers_of
 from accord.validation import (
     BEST_COLUMN,
@@ -104,8 +105,12 @@ def compare(project: Project, only: Collection[str], pool: WorkerPool, on_step: 
             return _run_folds({first.name: candidates[first.name]._replace(experiment=single)}, pool)[first.name]
 
         leak = leak_of(evaluator, own_experiment, comparison, predict)
+        rests, doubled = rests_on(comparison.repeats(first.name), comparison.ratings, whole), None
+        if rests is not None and not candidates[first.name].learns:
+            fitted = evaluator.fitted_on(own_experiment.evidence, own_experiment.labels)
+            doubled = doubling(project, fitted, own_experiment.evidence, candidates[first.name].train.samples)
     comparison = replace(comparison, groups=groups, unmade=unmade, leak=leak, synthetic=synthetic_in(singles))
-    return Compared(comparison, whole, train, decision, judge_state(project, whole))
+    return Compared(comparison, whole, train, decision, judge_state(project, whole), rests, doubled)
 
 
 def _repeats(

@@ -141,7 +141,8 @@ def groups_of(
     """
     rated = comparison.ratings
     named = _groups(rated, samples, evidence, by)
-    return by_group(comparison.systems[0], rated, named, by, min(GROUP_DRAWS, comparison.draws), comparison.seed)
+    repeats, draws = comparison.repeats(comparison.systems[0].name), min(GROUP_DRAWS, comparison.draws)
+    return by_group(repeats, rated, named, by, draws, comparison.seed)
 
 
 def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, by: str) -> list[str | None]:

@@ -11,11 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
-from accord.decisions import Evidence
-from accord.edges import AccordError, BadInput, count_of
-from accord.evidence import EvidenceTable, Source, Training, in_pairs, joined, ratings
+from accord.decisions import rests_on
+from accord.edges import BadInput, count_of
+from accord.evidence import EvidenceTable, Source, Training, joined
 from accord.learning import (
     Evaluator,
     EvaluatorSettings,
@@ -28,10 +26,11 @@ from accord.learning import (
     make_evaluator,
     make_head,
     saved_as,
-    untested_groups,
 )
-from accord.models import JUDGE, Flow, Models, OnAnswer, Plan, plan_range, run
+from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
+from accord.project.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
+from accord.project.length_check import doubling
 from accord.project.results import Compared, Fitted, speakers_of
 from accord.statistics import Split, grouped_folds, groups_of
 from accord.validation import (
@@ -40,7 +39,6 @@ from accord.validation import (
     JUDGE_ALONE,
     CalledRow,
     Comparison,
-    Leak,
     baseline,
     baselines,
     compare_held_out,
@@ -60,8 +58,6 @@ MOST_UNRATED = 1000
 """Number of unrated samples whose evidence is used with few labels."""
 SIGNIFICANCE = 0.05
 """Level of tests, after Holm's correction."""
-MOST_REPEATED = 2500
-"""Largest number of ratings that are predicted in all repetitions together."""
 OnStage = Callable[[str], None]
 T = TypeVar("T")
 
@@ -320,7 +316,10 @@ class _Fit:
         comparison = replace(comparison, leak=leak_of(evaluator, experiment, comparison))
         self.on_stage(f"{evaluator.name}: all labels")
         fitted = cache.fitted(experiment, evaluator, lambda: self.run(evaluator.fit(train, known)))
-        return fitted, Compared(comparison, known, train, judge=judge_state(project, known))
+        rests = rests_on(comparison.repeats(evaluator.name), comparison.ratings, known)
+        doubled = None if rests is None else doubling(project, fitted, known, train.samples)
+        judge = judge_state(project, known)
+        return fitted, Compared(comparison, known, train, judge=judge, rests_on=rests, doubled=doubled)
 
     def _repeated(self, train: Training, experiment: Experiment) -> list[Predictions]:
         """Return the evaluator's predictions in each repetition; one alone if its sources learn."""
@@ -377,79 +376,6 @@ def _shared_source(source: Source, fitted: list[Evaluator]) -> Source | None:
         return None
     first = kept[0].state().card
     return kept[0] if len(kept) == len(fitted) and all(part.state().card == first for part in kept) else source
-
-
-def repeats_of(most: int, ratings: int) -> int:
-    """Return the number of repetitions of the cross-validation: fewer with many ratings, which vary less and cost more.
-
-    >>> [repeats_of(5, count) for count in (180, 1000, 20_000)]
-    [5, 2, 1]
-    """
-    return max(1, min(most, MOST_REPEATED // max(ratings, 1)))
-
-
-def judge_state(project: Project, evidence: EvidenceTable) -> Evidence:
-    """Return the state of the judge: none is configured, some answers are missing, or all were asked."""
-    if not project.models.has(JUDGE):
-        return "none"
-    judged = [place for place, column in enumerate(evidence.columns) if column.question is not None]
-    return "asked" if judged and evidence.present[:, judged].all() else "unasked"
-
-
-def in_question(known: EvidenceTable, train: Training) -> tuple[EvidenceTable, Training]:
-    """Return evidence and labels of single samples, or the differences of pairs for a question that compares."""
-    if not train.question.compares:
-        return known, train
-    pairs, labels = in_pairs(known, train.labels, train.question)
-    return pairs, replace(train, labels=labels)
-
-
-def synthetic_in(train: Training) -> int:
-    """Return the number of synthetic conversations among the training data."""
-    return len({sample.conversation.id for sample in train.samples if sample.conversation.is_synthetic})
-
-
-def leak_of(
-    evaluator: Evaluator,
-    experiment: Experiment,
-    comparison: Comparison,
-    predict: Callable[[Experiment], Predictions] | None = None,
-) -> Leak | None:
-    """Return the agreement that folds of single samples would show for a system; None if groups join no samples.
-
-    Evaluators with sources that learn, and questions about pairs, are not tested.
-
-    Args:
-        evaluator: Evaluator to test.
-        experiment: Its experiment with folds of groups.
-        comparison: Table with the honest results.
-        predict: Computes the predictions on folds of single samples; None uses the cache only.
-    """
-    rated, question = experiment.ratings, experiment.question
-    if len(set(rated.group)) == len(set(rated.target)) or any(map(learns, evaluator.sources)) or experiment.folds < 2:
-        return None
-    if question.compares:
-        return None
-    names = {target: f"{target.conversation}#{target.turn}" for target in experiment.evidence.targets}
-    untested = untested_groups(experiment.evidence, experiment.labels, question, experiment.always_train)
-    always = {name for target, name in names.items() if experiment.labels.group_of(target) in untested}
-    labels = experiment.labels.grouped(names)
-    rows = ratings(experiment.evidence, labels, question)
-    tested = rows.take(np.flatnonzero([name not in always for name in rows.group]))
-    key = cache_key(evaluator)
-    try:
-        splits = tuple(grouped_folds(list(tested.group), experiment.folds, experiment.seed, always))
-        single = replace(experiment, labels=labels, ratings=tested, splits=splits)
-        leaking: Predictions | None
-        if predict is not None:
-            leaking = single.cached(evaluator.name, key, partial(predict, single))
-        else:
-            leaking = None if key is None or single.cache is None else single.cache.get(single, key)
-    except AccordError:
-        return None
-    if leaking is None or not leaking.scored.any():
-        return None
-    return Leak.of(leaking, comparison[evaluator.name], tested, groups=len(set(rated.group)))
 
 
 class _Fitted:

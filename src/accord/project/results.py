@@ -102,6 +102,8 @@ class Compared(Tabular):
         train: Rated samples.
         decision: Evaluator to use, and whether the labels support it; None if a single evaluator was tested.
         judge: State of the judge's answers.
+        rests_on: Count on which the first system's predictions rest, with its correlation.
+        doubled: Change of its score if every reply is written twice, if they rest on a count.
         groups: Agreement of the first system by group, if requested.
     """
 
@@ -110,6 +112,8 @@ class Compared(Tabular):
     train: Training
     decision: Decision | None = None
     judge: Evidence = "none"
+    rests_on: tuple[str, float] | None = None
+    doubled: float | None = None
     groups: Sequence[GroupAccuracy] = ()
 
     @property
@@ -122,7 +126,7 @@ class Compared(Tabular):
         """State of the first system: ready for single conversations or for comparing systems, triage, or not yet."""
         found = self.comparison
         speakers = speakers_of(found.ratings, self.train.samples)
-        return verdict_of(figures_of(found, speakers, self.decision, self.evidence, self.judge))
+        return verdict_of(figures_of(found, speakers, self.decision, self.rests_on, self.doubled, self.judge))
 
     def records(self) -> list[dict[str, Any]]:
         """Return a flat row per system, the best first."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import numpy as np
 
-from accord.decisions import Certificate, Selection
+from accord.decisions import Certificate, Costs, Selection, at_least_cost, check_costs, decision, decoded
 from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable, Source, options_of
 from accord.learning import RULES, AdaptiveRubric, Evaluator, Head, Level, TrainingSet, predict_panel
@@ -19,7 +19,6 @@ from accord.values import (
     POPULATION,
     WITHOUT_SYNTHETIC,
     Conversation,
-    Costs,
     Labels,
     Rubric,
     Sample,
@@ -27,9 +26,7 @@ from accord.values import (
     Synthetic,
     Target,
     Unscored,
-    check_costs,
     content_hash,
-    decision,
 )
 
 if TYPE_CHECKING:
@@ -317,8 +314,8 @@ class Scorer:
         if self.certificate is not None:
             score = self.certificate.banded(score)
         if self._costs is not None and isinstance(score, Score):
-            return score.at_least_cost(self._costs, self._costs_name)
-        return score.decoded(self.loss) if isinstance(score, Score) and self.loss != "squared" else score
+            return at_least_cost(score, self._costs, self._costs_name)
+        return decoded(score, self.loss) if isinstance(score, Score) and self.loss != "squared" else score
 
     def unscored(self, target: Target, reason: str) -> Unscored:
         """Return a missing score with its reason."""

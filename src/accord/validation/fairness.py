@@ -32,6 +32,7 @@ from accord.statistics import (
 from accord.values import Estimate
 
 Floats = NDArray[np.float64]
+Repeats = Sequence[Predictions]
 
 ANNOTATOR = "annotator"
 """Grouping by annotator: each one's ratings are compared with the predictions for that annotator. In all other
@@ -95,12 +96,12 @@ GROUP_STATISTICS = {
 
 
 def by_group(
-    system: Predictions, rated: Ratings, groups: Sequence[str | None], by: str, draws: int = DRAWS, seed: int = 0
+    repeats: Repeats, rated: Ratings, groups: Sequence[str | None], by: str, draws: int = DRAWS, seed: int = 0
 ) -> list[GroupAccuracy]:
     """Return the accuracy of each group of ratings, the most biased first.
 
     Args:
-        system: Out-of-fold predictions of the ratings.
+        repeats: Out-of-fold predictions of the ratings in each repetition of the cross-validation.
         rated: n ratings.
         groups: (n,) group of each rating; None for no group.
         by: Name of the grouping.
@@ -110,17 +111,18 @@ def by_group(
     Returns:
         The groups with at least `MIN_GROUP_RATINGS` predicted ratings; an empty list for fewer than two of them.
     """
-    if by == ANNOTATOR:
-        paired, scored = system.paired(rated), system.scored
-    else:
-        paired, scored = system.paired_new(rated), np.isfinite(system.new_value)
+    pairs = [each.paired(rated) if by == ANNOTATOR else each.paired_new(rated) for each in repeats]
+    scored = np.logical_and.reduce(
+        [each.scored if by == ANNOTATOR else np.isfinite(each.new_value) for each in repeats]
+    )
     names, known = _known_groups(scored, groups)
-    error, rows_by_group = np.where(scored, paired.value - rated.value, np.nan), []
+    error = np.where(scored, np.mean([paired.value for paired in pairs], axis=0) - rated.value, np.nan)
+    rows_by_group = []
     for name, (apart, p) in group_biases(error, rated, groups).items():
         rows = np.flatnonzero(known & (names == name))
-        members, clusters = paired.take(rows), Clusters(rated.group[rows])
+        members, clusters = [paired.take(rows) for paired in pairs], Clusters(rated.group[rows])
         estimates = {
-            stat: bootstrap(clusters, of, [members], _SMECE_DRAWS if stat == "calibration_error" else draws, seed)
+            stat: bootstrap(clusters, of, members, _SMECE_DRAWS if stat == "calibration_error" else draws, seed)
             for stat, of in GROUP_STATISTICS.items()
         }
         rows_by_group.append(GroupAccuracy(by, name, len(rows), **estimates, apart=apart, p_holm=p))

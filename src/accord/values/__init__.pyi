@@ -28,9 +28,8 @@ from .rubric import load_rubric as load_rubric, Polarity as Polarity, Question a
 from .rubric import Rubric as Rubric, shipped_rubrics as shipped_rubrics
 from .rubric import FrozenModel as FrozenModel, MAX_JUDGE_OPTIONS as MAX_JUDGE_OPTIONS, Scale as Scale
 from .rubric import ScaleKind as ScaleKind, Value as Value
-from .score import central_interval as central_interval, decision as decision, decode as decode, entropy as entropy
-from .score import check_costs as check_costs, Costs as Costs, parse_costs as parse_costs
-from .score import INTERVAL_MASS as INTERVAL_MASS, least_cost as least_cost, POPULATION as POPULATION, Score as Score
+from .score import central_interval as central_interval, entropy as entropy, mean as mean, quantile as quantile
+from .score import INTERVAL_MASS as INTERVAL_MASS, POPULATION as POPULATION, Score as Score
 from .score import SCORE_COLUMNS as SCORE_COLUMNS, score_from as score_from, ScoreRow as ScoreRow
 from .score import Signature as Signature, Unscored as Unscored, variance as variance
 from .settings import InvalidStudy as InvalidStudy, ItemSettings as ItemSettings, MAX_ROUNDS as MAX_ROUNDS

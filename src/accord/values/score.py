@@ -1,4 +1,4 @@
-"""Scores: a distribution over a scale, its mean, spread, quantiles and Bayes decisions (LLM-RUBRIC, eq. 2).
+"""Scores: a distribution over a scale, its mean, spread and quantiles (LLM-RUBRIC, eq. 2).
 
 A distribution has K rising options and K probabilities that sum to 1.
 """
@@ -6,13 +6,12 @@ A distribution has K rising options and K probabilities that sum to 1.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from accord.edges import BadInput, UnknownName, one_line
+from accord.edges import BadInput
 from accord.values.conversation import Target
 
 if TYPE_CHECKING:
@@ -51,94 +50,6 @@ def quantile(options: Numbers, probabilities: Numbers, share: float) -> float:
 def central_interval(options: Numbers, probabilities: Numbers, mass: float) -> tuple[float, float]:
     """Return the (1 - mass)/2 and (1 + mass)/2 quantiles of the distribution."""
     return quantile(options, probabilities, (1 - mass) / 2), quantile(options, probabilities, (1 + mass) / 2)
-
-
-LOSSES: Mapping[str, Callable[[Numbers, Numbers], float]] = {
-    "squared": mean,  # (ŷ - y)²
-    "absolute": lambda options, shares: quantile(options, shares, 0.5),  # |ŷ - y|
-    "zero-one": lambda options, shares: float(options[int(max(range(len(shares)), key=shares.__getitem__))]),  # [ŷ ≠ y]
-}
-"""The answer with the least expected loss, by the name of the loss."""
-
-
-def decision(loss: str) -> Callable[[Numbers, Numbers], float]:
-    """Return the function from a distribution to the answer with the least expected loss.
-
-    Raises:
-        UnknownName: No loss has this name.
-    """
-    if loss not in LOSSES:
-        raise UnknownName("loss", loss, LOSSES)
-    return LOSSES[loss]
-
-
-def decode(options: Numbers, probabilities: Numbers, loss: str = "squared") -> float:
-    """Return the Bayes decision: the answer with the least expected loss under the distribution.
-
-    Raises:
-        UnknownName: No loss has this name.
-    """
-    return decision(loss)(options, probabilities)
-
-
-Costs = tuple[tuple[float, ...], ...]
-"""(D, K) cost of each of D decisions for each of K true answers."""
-
-
-def least_cost(probabilities: Numbers, costs: Sequence[Numbers]) -> int:
-    """Return the index of the decision with the least expected cost.
-
-    Args:
-        probabilities: (K,) of the answers.
-        costs: (D, K) cost of each of D decisions for each true answer; the table need not be square.
-    """
-    expected = [sum(c * p for c, p in zip(row, probabilities, strict=True)) for row in costs]
-    return expected.index(min(expected))
-
-
-def parse_costs(text: str, where: str) -> Costs:
-    """Read a table of costs: rows on lines or separated by `;`, numbers separated by commas or white space.
-
-    Args:
-        text: The table; a row is a reported answer, a column a true one.
-        where: Name of the table in errors.
-
-    Raises:
-        BadInput: A cell is no finite number, or the table is empty.
-    """
-    rows: list[tuple[float, ...]] = []
-    for line in filter(None, (line.strip() for line in re.split(r"[;\n]", text))):
-        row = []
-        for cell in filter(None, re.split(r"[,\s]+", line)):
-            try:
-                row.append(float(cell))
-            except ValueError:
-                row.append(math.nan)
-            if not math.isfinite(row[-1]):
-                raise BadInput(
-                    f"{where}: row {len(rows) + 1}, column {len(row)} is {one_line(cell, 40)!r}; allowed: finite "
-                    "numbers, such as 0,1,4;1,0,1;4,1,0"
-                )
-        rows.append(tuple(row))
-    if not rows:
-        raise BadInput(f"{where} holds no costs; give a row for each answer, such as 0,1,4;1,0,1;4,1,0")
-    return tuple(rows)
-
-
-def check_costs(costs: Costs, options: Sequence[float]) -> None:
-    """Check that a table has one row and one column for each option.
-
-    Raises:
-        BadInput: It has another shape.
-    """
-    count = len(options)
-    named = ", ".join(f"{option:g}" for option in options[:10]) + (", ..." if count > 10 else "")
-    expected = f"the scale {named} needs {count} rows (reported answers) of {count} costs (true answers)"
-    if len(costs) != count:
-        raise BadInput(f"the table of costs has {len(costs)} rows; {expected}")
-    for number, row in enumerate(costs, start=1):
-        if len(row) != count:
-            raise BadInput(f"row {number} of the table of costs has {len(row)} costs; {expected}")
 
 
 INTERVAL_MASS = 0.8
@@ -212,9 +123,9 @@ class Score:
         annotator: An annotator's id, the panel's rule (`mean`, `max`, `min`), or `population` for a new annotator.
         options: (K,) rising values of the scale.
         probabilities: (K,) probability of each option, summing to 1.
-        value: Mean of the distribution, the answer with the least expected squared error (LLM-RUBRIC, eq. 2); after
-            `decoded`, the answer with the least expected value of another loss; with `answer: latent`, the latent
-            answer, which may lie beyond the options.
+        value: Mean of the distribution, the answer with the least expected squared error (LLM-RUBRIC, eq. 2); with
+            another loss or with costs, the answer with the least expected loss or cost; with `answer: latent`, the
+            latent answer, which may lie beyond the options.
         interval: Central `INTERVAL_MASS` of the distribution, as two values of the scale.
         signature: Description of how the score was computed.
         band: Conformal interval around the mean, if the evaluator calibrated one: it contains the promised share of
@@ -263,22 +174,6 @@ class Score:
     def distribution(self) -> dict[str, float]:
         """Probability of each option, by the option's text."""
         return {_text(o): p for o, p in zip(self.options, self.probabilities, strict=True)}
-
-    def decoded(self, loss: str) -> Score:
-        """Return this score with the Bayes decision under a loss as its value.
-
-        The loss is `squared` (the mean), `absolute` (a median) or `zero-one` (the most probable option).
-
-        Raises:
-            UnknownName: No loss has this name.
-        """
-        value = decode(self.options, self.probabilities, loss)
-        return replace(self, value=value, signature=self.signature.with_part("loss", loss))
-
-    def at_least_cost(self, costs: Costs, name: str) -> Score:
-        """Return this score with the option of the least expected cost as its value; `name` is in its signature."""
-        place = least_cost(self.probabilities, costs)
-        return replace(self, value=self.options[place], signature=self.signature.with_part("costs", name))
 
     def to_json(self) -> ScoreRow:
         """Return the score as one flat row."""

@@ -46,7 +46,7 @@ def compare(
 
 
 def _compare_text(result: Mapping[str, Any]) -> str:
-    parts = [comparison_text(result)]
+    parts = [verdict_text(result["verdict"]), comparison_text(result)]
     if result["groups_by"]:
         parts.append(groups_text(result["groups_by"]))
     if result["unmade"]:

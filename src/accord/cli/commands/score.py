@@ -28,7 +28,7 @@ from accord.cli.texts import training_text
 from accord.edges import MB, BadInput, count_of, one_line, read_text
 
 if TYPE_CHECKING:
-    from accord.values import Costs
+    from accord.decisions import Costs
 
 
 @command("score")
@@ -145,7 +145,7 @@ def score(
 
 def _costs(given: str | None) -> Costs | None:
     """Return the table of costs in a file or in the option itself."""
-    from accord.values import parse_costs
+    from accord.decisions import parse_costs
 
     if given is None:
         return None

@@ -66,7 +66,7 @@ ROW: JsonSchema = {
         "attributions": {"type": ["object", "null"], "description": "Contribution of each metric, largest first."},
         "notes": {
             "type": ["object", "null"],
-            "description": "Further results of sources, by name: `issues` with quotes, `net_sat`, `label`.",
+            "description": "Further results of sources, by name: `issues` with quotes, `net_sat`, `call`.",
         },
         "unscored": {**_TEXT, "description": "Reason why there is no score."},
         "signature": {**_TEXT, "description": "Signature of the evaluator."},

@@ -286,8 +286,8 @@ class RubricFindings(Findings):
                 f"No conversation is outside RUBICON's uncertainty window at a precision of {percent(self.precision)}."
             )
         return (
-            f"{percent(outside)} of the good and bad conversations are outside RUBICON's uncertainty window; annotators "
-            f"agree with {percent(right)} of them (aim: {percent(self.precision)})."
+            f"{percent(outside)} of the good and bad conversations are outside RUBICON's uncertainty window; "
+            f"annotators agree with {percent(right)} of them (aim: {percent(self.precision)})."
         )
 
 

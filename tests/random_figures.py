@@ -1,0 +1,82 @@
+"""Random figures of evaluators, and the contradictions in the verdicts on them."""
+
+from __future__ import annotations
+
+import json
+import re
+from random import Random
+from typing import TypeVar
+
+from accord.decisions import STATES, Figures, verdict_of
+from accord.statistics import PairedTest
+from accord.values import Estimate
+
+T = TypeVar("T")
+COUNTS = ("words-per-reply", "apology-rate")
+
+
+def random_figures(random: Random, repeats: int = 0) -> Figures:
+    """Return figures that a comparison could give, also unlikely ones, with those of some repetitions."""
+
+    def maybe(value: T) -> T | None:
+        return value if random.random() < 0.8 else None
+
+    def error() -> float:
+        return random.uniform(0.05, 3)
+
+    def bounded() -> Estimate:
+        value = random.uniform(-1, 1)
+        return Estimate(value, value - random.random(), value + 0.1) if random.random() < 0.9 else Estimate()
+
+    names = [name for name in ("constant", "best-column", "judge-expected") if random.random() < 0.8]
+    tests = {name: PairedTest(random.uniform(-1, 0.5), None, None, 10 ** random.uniform(-3.3, 0)) for name in names}
+    return Figures(
+        low=1.0, high=5.0, labels=random.randint(10, 5000), error=maybe(error()), constant=maybe(error()),
+        shared=maybe((random.randint(1, 5000), error(), error())), people=maybe(error()), alpha=bounded(), r=bounded(),
+        is_within=random.random() < 0.5, people_r=bounded(), tests=tests,
+        rivals={name: maybe(error()) for name in names}, band=maybe(random.random()),
+        decided=maybe(random.choice([0.0, random.uniform(0.3, 1)])), biased=maybe(random.sample("ab", random.randint(0, 1))),
+        labels_needed=maybe(random.randint(1, 5000)),
+        rests_on=(random.choice(COUNTS), random.uniform(0.9, 1)) if random.random() < 0.2 else None,
+        doubled=maybe(random.uniform(-2, 2)), judge=random.choice(["none", "unasked", "asked"]),
+        repeats=[random_figures(random) for _ in range(repeats)],
+    )  # fmt: skip
+
+
+def contradictions(figures: Figures) -> list[str]:
+    """Return what the verdict on some figures says against these figures, or against itself."""
+    found = verdict_of(figures)
+    place, text = STATES.index(found.state), f"{found.title}. {found.sentence}"
+    facts = " ".join(" ".join(fact) for fact in found.facts)
+    test, shares = (
+        figures.tests.get("constant"),
+        [float(each) for each in re.findall(r"(-?[\d.]+)%", f"{text} {facts}")],
+    )
+    is_better = test is not None and test.difference < 0 and test.p < 0.01
+    advice = {command for _, command in found.actions}
+    wrong = {
+        "a state without its rules": any(
+            rule.is_met is False for rule in found.checks if STATES.index(rule.state) <= place
+        ),
+        "a missed state without a reason": place < 3
+        and not any(rule.failure in text for rule in found.checks if rule.is_met is False),
+        "not yet, and better than a constant": (found.state == "not yet") == is_better,
+        "not enough labels, and useful": ("label about" in found.title) != (found.state == "not yet"),
+        "ready for single conversations, and none can be called": found.state == "single" and figures.decided == 0,
+        "ready for single conversations, and people are unknown": found.state == "single" and figures.people is None,
+        "ready, and people do not agree": place >= 2
+        and figures.alpha.value is not None
+        and (figures.alpha.value if figures.alpha.low is None else figures.alpha.low) <= 0,
+        "ready, and rests on one count": place >= 2 and figures.rests_on is not None,
+        "ready, and biased": place >= 2 and bool(figures.biased),
+        "a share above 100%": any(share > 100 for share in shares),
+        "an unknown share as a number": figures.decided is None and found.facts[2][0] != "unknown",
+        "more evidence, and everything was asked": figures.judge == "asked" and "accord judge" in advice,
+        "add evidence in the title, and everything was asked": figures.judge == "asked"
+        and "add evidence" in found.title,
+        "borderline without repetitions": bool(found.borderline) and not figures.repeats,
+        "borderline in the title alone": ("(borderline)" in found.title) != ("Borderline:" in found.sentence),
+        "a command that does not exist": not all(command.startswith("accord ") for command in advice),
+    }
+    json.dumps(found.to_json())
+    return [name for name, is_wrong in wrong.items() if is_wrong]
