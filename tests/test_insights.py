@@ -39,6 +39,7 @@ from accord.validation import (
     compare,
     compared,
     drift_summary,
+    group_biases,
     learning_curve,
     shifts,
     stability,
@@ -170,6 +171,26 @@ def test_biased_group_is_detected() -> None:
     fair = by_group(replace(system, value=rated.value + rng.normal(size=len(rated))), rated, group, "system")
     assert all(g.p_holm > 0.01 for g in fair) and len(fair) == 3
     assert by_group(system, rated, [None] * len(rated), "topic") == []
+
+
+@pytest.mark.attack
+def test_few_conversations_of_a_group_are_rarely_biased_by_chance() -> None:
+    corpus = planted(conversations=60, annotators=12, share=1.0)
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    names, place = np.unique(rated.group.astype(str), return_inverse=True)
+    n, rng, biased, rounds = len(rated), np.random.default_rng(0), 0, 200
+    shares, scored, band = np.full((n, 4), 0.25), np.ones(n, dtype=bool), np.full((n, 2), np.nan)
+
+    def few(value: Any, conversations: int) -> tuple[float, float]:
+        system = Predictions("m", shares, value, value, scored, band, shares)
+        group = ["few" if each < conversations else "rest" for each in place]
+        return group_biases(system, rated, group)["few"]
+
+    for _ in range(rounds):
+        error = rng.normal(size=len(names))[place] + rng.normal(scale=0.5, size=n)
+        biased += few(rated.value + error, 3)[1] < 0.05
+    assert biased < 0.1 * rounds  # a normal approximation gives 0.15
+    assert few(rated.value + (place < 1), 1) == pytest.approx((1.0, 1.0)), "one conversation has no variance"
 
 
 def test_reversed_and_random_annotators_are_detected() -> None:

@@ -5,8 +5,10 @@ from .agreement import smece_by_option as smece_by_option, smece_of as smece_of,
 from .agreement import STATISTICS as STATISTICS, summary as summary, TWO_VALUED as TWO_VALUED
 from .agreement import WeightedStatistic as WeightedStatistic, within as within
 from .intervals import CenteredPart as CenteredPart, p_value as p_value, reach as reach, spread_of as spread_of
-from .intervals import mean_sequence as mean_sequence
+from .intervals import clustered_error as clustered_error, clustered_mean as clustered_mean
+from .intervals import ClusteredMean as ClusteredMean, mean_sequence as mean_sequence
 from .defaults import CONFIDENCE as CONFIDENCE, DRAWS as DRAWS, FOLDS as FOLDS
+from .defaults import SIGNIFICANT as SIGNIFICANT, SURE as SURE
 from .groups import Groups as Groups, groups_of as groups_of, TextIndex as TextIndex
 from .kappa import alpha_estimate as alpha_estimate, cohen_kappa as cohen_kappa, counted as counted
 from .kappa import fleiss_kappa as fleiss_kappa, mean_kappa as mean_kappa, no_fleiss as no_fleiss

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
-from accord.statistics import FOLDS, Clusters, grouped_folds, holm
+from accord.statistics import FOLDS, SIGNIFICANT, Clusters, grouped_folds, holm
 from accord.values import p_text
 
 MIN_GROUPS = 10
@@ -80,7 +80,7 @@ class TwoSampleResult:
 
     def __str__(self) -> str:
         figures = f"AUC {self.auc:.2f} [{self.low:.2f}, {self.high:.2f}], {p_text(self.p)}"
-        if self.p >= 0.05:
+        if self.p >= SIGNIFICANT:
             return f"the metrics do not tell {self.synthetic} synthetic conversations from {self.real} real: {figures}"
         return f"the metrics tell {self.synthetic} synthetic conversations from {self.real} real ones: {figures}"
 

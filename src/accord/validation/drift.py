@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Column, EvidenceTable
-from accord.statistics import holm
+from accord.statistics import SIGNIFICANT, holm
 from accord.values import Target
 
 Floats = NDArray[np.float64]
@@ -22,7 +22,6 @@ Floats = NDArray[np.float64]
 BINS = 10
 MIN_GROUPS = 20
 """Minimum number of groups on each side."""
-LEVEL = 0.05
 SHIFT_THRESHOLD = 0.2
 """Common threshold of the stability index for a shift."""
 
@@ -47,7 +46,7 @@ class Shift:
     @property
     def is_shifted(self) -> bool:
         """True if the shift is significant and its stability index reaches `SHIFT_THRESHOLD`."""
-        return self.p_holm < LEVEL and self.stability >= SHIFT_THRESHOLD
+        return self.p_holm < SIGNIFICANT and self.stability >= SHIFT_THRESHOLD
 
     def to_json(self) -> dict[str, Any]:
         """Return a flat row of JSON values."""
