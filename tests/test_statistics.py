@@ -8,7 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from accord.statistics import CenteredPart, clustered_mean, p_value, reach
+from accord.statistics import (
+    MIN_CLUSTERS,
+    CenteredPart,
+    Clusters,
+    clustered_mean,
+    group_means,
+    p_value,
+    quantiles,
+    reach,
+    slope,
+)
 
 
 def test_clustered_mean_is_the_t_test_with_one_row_per_group() -> None:
@@ -62,3 +72,44 @@ def test_a_sum_of_one_part_is_a_clustered_mean() -> None:
     found, half = clustered_mean(values, np.arange(25)), reach([part])
     assert found.p == pytest.approx(p_value(values.mean(), [part]))
     assert found.interval().high == pytest.approx(values.mean() + half)
+
+
+# --- intervals of charts ----------------------------------------------------------------------------------------------
+
+
+def test_intervals_of_group_means_are_over_clusters() -> None:
+    rng, inside, rounds = np.random.default_rng(0), 0, 200
+    conversation = np.repeat(np.arange(80), 3)
+    group = (conversation >= 40).astype(np.intp)
+    for _ in range(rounds):
+        value = rng.normal(size=80)[conversation] + rng.normal(scale=0.3, size=240) + group
+        means = group_means(Clusters.from_numbers(conversation), group, value, 2)
+        assert [each.value for each in means] == pytest.approx([value[:120].mean(), value[120:].mean()])
+        inside += sum((each.low or 0) <= truth <= (each.high or 0) for each, truth in zip(means, (0, 1), strict=True))
+    assert 0.86 * 2 * rounds <= inside <= 0.985 * 2 * rounds  # independent rows would give about 0.7
+
+
+@pytest.mark.parametrize("names", [[f"c{n:02d}" for n in range(30)], list(range(30))])
+def test_slopes_and_quantiles_are_those_of_all_rows(names: list[str] | list[int]) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=90)
+    y = 2 * x + rng.normal(scale=0.1, size=90)
+    each = np.repeat(np.array(names), 3)
+    clusters = Clusters(each) if isinstance(names[0], str) else Clusters.from_numbers(each)
+    rise = slope(clusters, x, y)
+    assert rise.value == pytest.approx(np.polyfit(x, y, 1)[0]) and (rise.low or 0) < 2 < (rise.high or 0)
+    found = quantiles(clusters, y, (0.1, 0.5), float(y.min()), float(y.max()))
+    assert [each.value for each in found] == pytest.approx(np.quantile(y, (0.1, 0.5)).tolist())
+    assert all((each.low or 9) <= (each.value or 0) <= (each.high or -9) for each in found)
+
+
+@pytest.mark.attack
+def test_few_clusters_have_no_interval_whatever_their_numbers() -> None:
+    x, y, number = np.arange(8.0), np.arange(8.0) ** 2, np.array([0, 0, 7, 7, 90, 90, 91, 91])
+    clusters = Clusters.from_numbers(number)
+    found = [slope(clusters, x, y), *quantiles(clusters, y, (0.5,), 0, 64),
+             *group_means(clusters, np.zeros(8, dtype=np.intp), y, 2)]  # fmt: skip
+    assert len(clusters) == MIN_CLUSTERS - 1 and [each.low for each in found] == [None] * 4
+    assert found[-1].value is None, "a group without rows has no mean"
+    none = np.zeros(0, dtype=np.intp)
+    assert group_means(Clusters.from_numbers(none), none, np.zeros(0), 1)[0].value is None

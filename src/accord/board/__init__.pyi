@@ -1,6 +1,5 @@
 from .board import Board as Board, BoardFigures as BoardFigures, listed as listed
 from .board import ListedText as ListedText, NEXT as NEXT, PAGE as PAGE, TextPage as TextPage
-from .bootstrap import means as means
 from .comparisons import describe_test as describe_test, difference_in_words as difference_in_words
 from .comparisons import MeanDifference as MeanDifference
 from .density import Bin as Bin, Density as Density, density_of as density_of

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.board.bootstrap import MIN_CLUSTERS
 from accord.board.filters import Dimension
 from accord.board.score_reader import DAY, UNKNOWN, ScoreReader, SelectedScores
 from accord.board.statistics import TimeSeries
-from accord.statistics import CenteredPart, p_value, reach
+from accord.statistics import MIN_CLUSTERS, CenteredPart, p_value, reach
 from accord.values import Estimate, p_text
 
 if TYPE_CHECKING:

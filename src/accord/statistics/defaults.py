@@ -2,6 +2,16 @@
 
 DRAWS = 2000
 """Number of bootstrap samples and of permutations."""
+DETAIL_DRAWS = 1000
+"""Bootstrap samples for details of a result: one group, one annotator."""
+REPEATED_DRAWS = 500
+"""Bootstrap samples for intervals that are computed many times: points of a curve, issues, assertions."""
+RANK_DRAWS = 400
+"""Largest number of bootstrap samples for statistics that need all rows together, such as rank correlations."""
+CHART_DRAWS = 200
+"""Bootstrap samples for intervals of charts."""
+IMPORTANCE_DRAWS = 100
+"""Bootstrap samples for the importance of each column of evidence."""
 FOLDS = 5
 """Number of folds of a cross-validation."""
 CONFIDENCE = 0.95

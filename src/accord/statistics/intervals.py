@@ -137,7 +137,8 @@ def clustered_mean(values: ArrayLike, group: ArrayLike) -> ClusteredMean:
     names = np.asarray(group)
     _, place = np.unique(names.astype(str) if names.dtype == object else names, return_inverse=True)
     mean, groups = float(x.mean()), int(place.max()) + 1
-    return ClusteredMean(mean, clustered_error(np.bincount(place, x - mean, groups), len(x)), groups, len(x))
+    sums = np.bincount(place, x - mean, groups).astype(float)
+    return ClusteredMean(mean, clustered_error(sums, len(x)), groups, len(x))
 
 
 def clustered_error(sums: Floats, n: float) -> float:

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from accord.evidence import Ratings
 from accord.learning import Predictions
 from accord.statistics import (
+    DETAIL_DRAWS,
     SIGNIFICANT,
+    SMECE_DRAWS,
     STATISTICS,
     CenteredPart,
     Clusters,
@@ -38,8 +40,6 @@ Floats = NDArray[np.float64]
 
 MIN_GROUP_RATINGS = 10
 """Minimum number of ratings of a group."""
-DRAWS = 1000
-_SMECE_DRAWS = 60
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ GROUP_STATISTICS = {
 
 
 def by_group(
-    system: Predictions, rated: Ratings, groups: Sequence[str | None], by: str, draws: int = DRAWS, seed: int = 0
+    system: Predictions, rated: Ratings, groups: Sequence[str | None], by: str, draws: int = DETAIL_DRAWS, seed: int = 0
 ) -> list[GroupAccuracy]:
     """Return the accuracy of each group of ratings, the most biased first.
 
@@ -116,7 +116,7 @@ def by_group(
         rows = np.flatnonzero(known & (names == name))
         members, clusters = paired.take(rows), Clusters(rated.group[rows])
         estimates = {
-            stat: bootstrap(clusters, of, [members], _SMECE_DRAWS if stat == "calibration_error" else draws, seed)
+            stat: bootstrap(clusters, of, [members], SMECE_DRAWS if stat == "calibration_error" else draws, seed)
             for stat, of in GROUP_STATISTICS.items()
         }
         rows_by_group.append(GroupAccuracy(by, name, len(rows), **estimates, apart=apart, p_holm=p))
