@@ -11,6 +11,7 @@ from .statistics import Period as Period, PoweredMean as PoweredMean, QuestionSl
 from .statistics import TimeSeries as TimeSeries
 from .summary import (
     first_sentence as first_sentence,
+    ranking_in_words as ranking_in_words,
     stated_difference as stated_difference,
     times_as_often as times_as_often,
 )
