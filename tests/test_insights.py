@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from synthetic_corpus import planted_turns
 
 from accord import Evaluator, Label, Labels, Question, Score, Target, Unscored
@@ -33,6 +35,7 @@ from accord.statistics import Clusters, Paired, diagrams, grouped_folds, smece_b
 from accord.testing import Planted, planted
 from accord.validation import (
     Leak,
+    Shift,
     adaptive_curve,
     annotator_quality,
     by_group,
@@ -397,6 +400,20 @@ def test_drift_is_detected_in_the_shifted_feature() -> None:
     assert [shift.feature for shift in moved if shift.is_shifted] == ["f1"] and "f1" in drift_summary(moved)
     assert stability(np.arange(100.0), np.arange(100.0)) == pytest.approx(0)
     assert "Too few" in drift_summary(shifts(then.take(range(5)), now))
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=9), st.integers(0, 300), st.integers(0, 300))
+@settings(max_examples=200)
+def test_drift_is_stated_once_and_as_its_figures_say(found: list[tuple[float, float]], some: int, others: int) -> None:
+    moved = [Shift(f"f{n}", 0.0, 1.0, stability, p) for n, (stability, p) in enumerate(found)]
+    unlike, count = some, some + others
+    said = drift_summary(moved, unlike, count)
+    shifted = sum(shift.is_shifted for shift in moved)
+    assert ("do not differ" in said) == (bool(moved) and not shifted and unlike <= 0.2 * count)
+    assert (f"{unlike} of {count} conversation" in said) == bool(unlike)
+    assert (f"{shifted} of {len(moved)} feature" in said) == bool(shifted)
+    assert said.startswith("The new conversations do not differ") <= (not unlike)
+    assert ("fit again" in said) == (bool(shifted) or unlike > 0.2 * count)
 
 
 @pytest.mark.parametrize("name", ["curves", "mixed"])
