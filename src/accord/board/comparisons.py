@@ -118,7 +118,7 @@ def pair_differences(
     ]
     tested = [place for place, each in enumerate(found) if each.p is not None]
     corrected = dict(zip(tested, holm([found[place].p or 0.0 for place in tested]), strict=True))
-    return tuple(replace(each, p=corrected.get(place), tests=len(tested)) for place, each in enumerate(found))
+    return tuple(replace(each, p=corrected.get(place), tests=max(len(tested), 1)) for place, each in enumerate(found))
 
 
 def question_differences(
