@@ -376,6 +376,19 @@ def test_effects_of_evidence_and_slopes_of_questions(tmp_path: Path) -> None:
         assert not figures(opened, "question=Q1")[1].rises
 
 
+@pytest.mark.attack
+def test_turns_of_one_conversation_are_no_further_evidence_of_an_effect(tmp_path: Path) -> None:
+    def width(folder: Path, turns: int) -> float:
+        rows = [row(f"c{n}", 2.5, turn=2 * turn + 1, attributions=json.dumps({"length": n % 7 / 7}))
+                for n in range(40) for turn in range(turns)]  # fmt: skip
+        with board(folder, rows) as opened:
+            [pull] = figures(opened)[1].pulls
+        assert pull.weight.low is not None and pull.weight.high is not None
+        return pull.weight.high - pull.weight.low
+
+    assert width(tmp_path / "five", 5) == pytest.approx(width(tmp_path / "one", 1), rel=0.01)
+
+
 def test_scores_that_come_in_are_counted_at_once(tmp_path: Path) -> None:
     with board(tmp_path, planted(40)) as opened:
         assert figures(opened)[1].texts == 40

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_board import BEGIN, DAY, board, figures, row
 
 from accord import Conversation, Turn
-from accord.board import MeanDifference, difference_in_words, times_as_often
+from accord.board import (
+    GroupRow,
+    GroupTable,
+    MeanDifference,
+    difference_in_words,
+    ranking_in_words,
+    times_as_often,
+)
+from accord.statistics import holm
 from accord.store import MartRow, MonitoringTables
 from accord.values import Estimate, Label, Target
 
@@ -83,13 +94,66 @@ def test_first_sentence_ranks_three_systems_unless_two_are_chosen(tmp_path: Path
     with board(tmp_path / "far", rows) as opened:
         summary = figures(opened)[1].summary
         assert re.match(
-            r"Of 3 systems, c has the highest mean on Q0, 2\.8\d \(95% .*, and a the lowest, [12]\.\d\d \(", summary
+            r"System c is rated 0\.[78]\d points higher than a on Q0 \(95% interval .*\), the largest of 3 significant "
+            r"differences between the 3 systems\.",
+            summary,
         )
         chosen = figures(opened, "first=a&second=b")[1].summary
         assert chosen.startswith("System a is rated 0.") and "lower than b on Q0" in chosen
     near = [{**each, "value": 2 + rng.normal(0, 0.1)} for each in rows]
     with board(tmp_path / "near", near) as opened:
-        assert figures(opened)[1].summary.startswith("The 3 systems differ little on Q0: means from ")
+        assert figures(opened)[1].summary.startswith(
+            "No significant difference between the 3 systems on Q0: means from "
+        )
+
+
+@pytest.mark.attack
+def test_the_sentence_on_many_groups_is_that_of_the_tests_below_it(tmp_path: Path) -> None:
+    rng, contradicted, found_some = np.random.default_rng(3), 0, 0
+    for place in range(12):  # intervals of means overlap, but the same inputs tell the systems apart, or nearly so
+        level, gap = rng.normal(0, 0.5, 30), 0.03 * place
+        rows = [row(f"c{n}{name}", float(np.clip(2.5 + level[n] + gap * at + rng.normal(0, 0.25), 1, 4)), system=name,
+                    input=f"i{n}") for n in range(30) for at, name in enumerate("abc")]  # fmt: skip
+        with board(tmp_path / str(place), rows) as opened:
+            found = figures(opened)[1]
+        is_any = any(each.p is not None and each.p < 0.05 for each in found.among)
+        assert len(found.among) == 3 and found.difference in found.among
+        contradicted += is_any == found.summary.startswith("No significant difference")
+        found_some += is_any
+    assert contradicted == 0 and 0 < found_some < 12
+
+
+GROUPS = ("a", "b", "c", "d")
+
+
+def corrected(tests: Sequence[tuple[float, float | None]]) -> list[MeanDifference]:
+    """Differences of all pairs of four groups with these values and p, corrected together."""
+    adjusted, found = iter(holm([p for _, p in tests if p is not None])), []
+    for (second, first), (gap, p) in zip(combinations(GROUPS, 2), tests, strict=True):
+        half = 0.9 * abs(gap) if (p or 1) < 0.05 and gap else 1.1 * abs(gap) + 0.01  # as the uncorrected p says
+        estimate = Estimate(gap) if p is None else Estimate(gap, gap - half, gap + half)
+        p_holm = None if p is None else next(adjusted)
+        count = sum(p is not None for _, p in tests)
+        found.append(MeanDifference("Q0", "system", first, second, estimate, p_holm, False, 0, (9, 9), count))
+    return found
+
+
+@given(st.lists(st.tuples(st.floats(-3, 3), st.none() | st.floats(1e-6, 1)), min_size=6, max_size=6))
+@settings(max_examples=200)
+def test_a_ranking_never_contradicts_its_tests(tests: list[tuple[float, float | None]]) -> None:
+    among = corrected(tests)
+    rows = tuple(GroupRow(name, name, 9, Estimate(2.0, 1.5, 2.5), 1.0) for name in GROUPS)
+    said = ranking_in_words(GroupTable("system", rows, 0), among)
+    significant = [each for each in among if each.sign]
+    if all(each.p is None for each in among):
+        assert said == ""
+    elif significant:
+        largest = max(significant, key=lambda each: abs(each.difference.value or 0.0))
+        direction = "higher" if (largest.difference.value or 0.0) > 0 else "lower"
+        assert re.match(rf"System {largest.first} is rated .* {direction} than {largest.second} ", said)
+        assert "No significant" not in said and "No clear" not in said
+    else:
+        assert said.startswith("No significant difference between the ")
 
 
 def test_a_group_without_scores_is_named(tmp_path: Path) -> None:

@@ -220,14 +220,18 @@ def test_drift_counts_replies_to_the_same_turns_once(tmp_path: Path) -> None:
             rows = [
                 {"id": f"{place}", "messages": [
                     {"role": "user", "content": " ".join(np.random.default_rng(place % contexts).permutation(words))},
-                    {"role": "assistant", "content": f"It was number {place}, I think."},
+                    {"role": "assistant", "content": f"It was number {place}, I think." * (1 if place else 500)},
                 ]}
                 for place in range(120)
             ]  # fmt: skip
             new = tmp_path / f"{contexts}.jsonl"
             new.write_text("\n".join(map(json.dumps, rows)))
-            found = project.score(new, tmp_path / "scores.jsonl", tmp_path / "e").drift
-            assert bool(found) == is_compared, "ten contexts are too few for any number of replies"
+            done = project.score(new, tmp_path / "scores.jsonl", tmp_path / "e")
+            assert bool(done.drift) == is_compared, "ten contexts are too few for any number of replies"
+            scores = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+            unlike = {row["conversation"] for row in scores if "unlike the training data" in (row["warning"] or "")}
+            assert unlike == {"0"} and str(done.drift_said).startswith("1 of 120 conversations is unlike the training")
+            assert ("features shifted" in str(done.drift_said)) == is_compared and "do not" not in str(done.drift_said)
 
 
 @pytest.mark.slow

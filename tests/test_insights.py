@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from synthetic_corpus import planted_turns
 
 from accord import Evaluator, Label, Labels, Question, Score, Target, Unscored
@@ -34,12 +36,14 @@ from accord.statistics import Clusters, Paired, diagrams, grouped_folds, smece_b
 from accord.testing import Planted, planted
 from accord.validation import (
     Leak,
+    Shift,
     adaptive_curve,
     annotator_quality,
     by_group,
     compare,
     compared,
     drift_summary,
+    group_biases,
     learning_curve,
     shifts,
     stability,
@@ -171,6 +175,24 @@ def test_biased_group_is_detected() -> None:
     fair = by_group([replace(system, new_value=rated.value + rng.normal(size=len(rated)))], rated, group, "system")
     assert all(g.p_holm > 0.01 for g in fair) and len(fair) == 3
     assert by_group([system], rated, [None] * len(rated), "topic") == []
+
+
+@pytest.mark.attack
+def test_few_conversations_of_a_group_are_rarely_biased_by_chance() -> None:
+    corpus = planted(conversations=60, annotators=12, share=1.0)
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    names, place = np.unique(rated.group.astype(str), return_inverse=True)
+    n, rng, biased, rounds = len(rated), np.random.default_rng(0), 0, 200
+
+    def few(error: Any, conversations: int) -> tuple[float, float]:
+        group = ["few" if each < conversations else "rest" for each in place]
+        return group_biases(error, rated, group)["few"]
+
+    for _ in range(rounds):
+        error = rng.normal(size=len(names))[place] + rng.normal(scale=0.5, size=n)
+        biased += few(error, 3)[1] < 0.05
+    assert biased < 0.1 * rounds  # a normal approximation gives 0.15
+    assert few((place < 1).astype(float), 1) == pytest.approx((1.0, 1.0)), "one conversation has no variance"
 
 
 def test_reversed_and_random_annotators_are_detected() -> None:
@@ -377,6 +399,20 @@ def test_drift_is_detected_in_the_shifted_feature() -> None:
     assert [shift.feature for shift in moved if shift.is_shifted] == ["f1"] and "f1" in drift_summary(moved)
     assert stability(np.arange(100.0), np.arange(100.0)) == pytest.approx(0)
     assert "Too few" in drift_summary(shifts(then.take(range(5)), now))
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=9), st.integers(0, 300), st.integers(0, 300))
+@settings(max_examples=200)
+def test_drift_is_stated_once_and_as_its_figures_say(found: list[tuple[float, float]], some: int, others: int) -> None:
+    moved = [Shift(f"f{n}", 0.0, 1.0, stability, p) for n, (stability, p) in enumerate(found)]
+    unlike, count = some, some + others
+    said = drift_summary(moved, unlike, count)
+    shifted = sum(shift.is_shifted for shift in moved)
+    assert ("do not differ" in said) == (bool(moved) and not shifted and unlike <= 0.2 * count)
+    assert (f"{unlike} of {count} conversation" in said) == bool(unlike)
+    assert (f"{shifted} of {len(moved)} feature" in said) == bool(shifted)
+    assert said.startswith("The new conversations do not differ") <= (not unlike)
+    assert ("fit again" in said) == (bool(shifted) or unlike > 0.2 * count)
 
 
 @pytest.mark.parametrize("name", ["curves", "mixed"])

@@ -259,7 +259,7 @@ def test_without_a_difference_p_is_uniform_even_within_groups(
     """Few of 60 comparisons of equal systems in groups of four have a small p: 3 expected, 9 very unlikely."""
     module = sys.modules[two_sample_test.__module__]
     monkeypatch.setattr(module, "PERMUTATIONS", 199)  # p is uniform over its steps, however fine they are
-    monkeypatch.setattr(module, "DRAWS", 20)  # and the interval excludes it
+    monkeypatch.setattr(module, "DETAIL_DRAWS", 20)  # and the interval excludes it
     small = 0
     for seed in range(60):
         group = np.repeat(np.arange(20), 4)

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from served_workbench import Browser, StartWorkbench, project, submitted, token
 from waiting import until
 
@@ -25,7 +27,11 @@ from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
 from accord.store import Candidate, Conflict, Item, Prediction, Studies
 from accord.studies import StudySession, describe_agreement, describe_levels, describe_parts
 from accord.studies.annotator_agreement import (
+    UNDEFINED,
+    AnnotatorHabit,
     AnswerMatrix,
+    CountedEstimate,
+    DisagreementParts,
     agreement_change,
     agreement_of,
     annotator_habits,
@@ -192,8 +198,8 @@ HOSTILE = {
     "one annotator": (answered(ann=UP), "no item has answers of two people", "Too few shared items"),
     "all equal": (answered(ann=[3] * 20, bob=[3] * 20), "cannot be measured", "None of two people is clearly"),
     "full agreement": (answered(ann=UP, bob=UP), "People agree well: 100%", "None of two people is clearly"),
-    "perfect disagreement": (answered(ann=UP, bob=DOWN), "less than by chance", "None of two people is clearly"),
-    "opposite ends": (answered(ann=[1] * 20, bob=[5] * 20), "less than by chance", "ann is stricter than bob by 4 points"),
+    "perfect disagreement": (answered(ann=UP, bob=DOWN), "no better than chance: they disagree more", "None of two people is clearly"),
+    "opposite ends": (answered(ann=[1] * 20, bob=[5] * 20), "no better than chance: they disagree more", "ann is stricter than bob by 4 points"),
     "one constant": (answered(ann=[3] * 20, bob=UP), "not clear that people agree", "None of two people is clearly"),
     "few items": (answered(ann=[1, 2], bob=[2, 3]), "", "Too few shared items"),
     "two strict of four": (
@@ -220,6 +226,54 @@ def test_agreement_in_words_with_shares_and_axes_that_hold_their_intervals(name:
     assert_held(charts["level"], [habit.level for habit in habits])
     assert_held(charts["width"], [habit.width for habit in habits])
     assert_held(agreement_chart([ChartRow("q", agreement_of(matrix), "people")], "t"), [agreement_of(matrix)])
+
+
+@st.composite
+def estimates(draw: st.DrawFn, low: float = -2.0, high: float = 1.5) -> CountedEstimate:
+    """An estimate with or without an interval that holds it."""
+    ends = sorted(round(each, 3) for each in draw(st.lists(st.floats(low, high), min_size=3, max_size=3)))
+    value, first, last = ends[1], *draw(st.sampled_from([(None, None), (ends[0], ends[2])]))
+    return CountedEstimate(value, first, last, draw(st.integers(1, 50)))
+
+
+@given(estimates())
+@settings(max_examples=200)
+def test_agreement_is_stated_as_its_figures_say(alpha: CountedEstimate) -> None:
+    said = describe_agreement(alpha)
+    assert all(0 <= int(each) <= 100 for each in re.findall(r"(-?\d+)%", said))
+    assert alpha.value is not None
+    assert said.startswith("People agree no better than chance") == (alpha.value <= 0)
+    is_clear = alpha.value > 0 and (alpha.low is None or alpha.low > 0)
+    assert ("of the way from chance to full agreement" in said) == is_clear
+    assert ("disagree more than by chance" in said) <= (alpha.value < 0 and (alpha.high is None or alpha.high < 0))
+
+
+@given(st.lists(st.one_of(st.just(UNDEFINED), estimates(-4.0, 4.0)), max_size=6))
+@settings(max_examples=200)
+def test_levels_are_stated_as_their_intervals_say(levels: list[CountedEstimate]) -> None:
+    habits = [AnnotatorHabit(f"person{n}", level, UNDEFINED, {}) for n, level in enumerate(levels)]
+    known = [each for each in levels if each.value is not None]
+    said = describe_levels(habits, 4)
+    clear = {
+        sign: sum(sign * min(level.low, level.high, key=lambda end: sign * end) > 0 if level.low is not None
+                  and level.high is not None else sign * (level.value or 0.0) > 0 for level in known)
+        for sign in (-1, 1)
+    }  # fmt: skip
+    assert said.startswith("Too few shared items") == (len(known) < 2)
+    if len(known) > 1:
+        assert ("clearly" in said) == (not any(clear.values()))
+        assert ("stricter by" in said or "is stricter than" in said) == bool(clear[-1])
+    assert not re.search(r"-\d", said)
+
+
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=3).filter(lambda parts: sum(parts) > 0.01))
+def test_parts_of_the_disagreement_sum_to_a_whole(weights: list[float]) -> None:
+    shares = [CountedEstimate(each / sum(weights), n=9) for each in weights]
+    said = describe_parts(DisagreementParts(*shares))
+    numbers = [int(each) for each in re.findall(r"(\d+)%", said)]
+    assert all(0 <= each <= 100 for each in numbers) and (len(numbers) == 1 or sum(numbers) == 100)
+    largest = max(share.value or 0.0 for share in shares)
+    assert abs(numbers[0] - 100 * largest) <= 0.51, "the sentence names the largest part"
 
 
 def assert_held(chart: str | None, estimates: list[Any]) -> None:

@@ -1,6 +1,5 @@
 from .board import Board as Board, BoardFigures as BoardFigures, listed as listed
 from .board import ListedText as ListedText, NEXT as NEXT, PAGE as PAGE, TextPage as TextPage
-from .bootstrap import means as means
 from .comparisons import describe_test as describe_test, difference_in_words as difference_in_words
 from .comparisons import MeanDifference as MeanDifference
 from .density import Bin as Bin, Density as Density, density_of as density_of
@@ -12,6 +11,7 @@ from .statistics import Period as Period, PoweredMean as PoweredMean, QuestionSl
 from .statistics import TimeSeries as TimeSeries
 from .summary import (
     first_sentence as first_sentence,
+    ranking_in_words as ranking_in_words,
     stated_difference as stated_difference,
     times_as_often as times_as_often,
 )

@@ -9,10 +9,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from accord.board.comparisons import (
+    MAX_GROUPS_IN_PAIRS,
     MeanDifference,
     evaluator_difference,
     group_difference,
     last_period_difference,
+    pair_differences,
     pairs_of,
     question_differences,
 )
@@ -66,6 +68,7 @@ class BoardFigures:
         given: Distribution of people's answers to the same texts.
         pairs: Groups that are compared in one click, by dimension.
         difference: Difference of two groups of the table; `questions` are the same groups on other questions.
+        among: Differences of all pairs of the largest groups, if there are three or more and none is chosen.
         evaluators: Difference of two evaluators on the same texts.
         last_period: Difference of the last day or week and all earlier ones.
         powered: Prediction-powered means of people's ratings by system.
@@ -86,6 +89,7 @@ class BoardFigures:
     time: TimeSeries
     pairs: Mapping[Dimension, tuple[str, str]]
     difference: MeanDifference | None
+    among: tuple[MeanDifference, ...]
     questions: tuple[MeanDifference, ...]
     evaluators: MeanDifference | None
     last_period: MeanDifference | None
@@ -166,7 +170,7 @@ class Board:
             "", overview_of(scores, len(texts), density, time), (*scores.notes, *scores.state.faults), len(texts),
             density.mean, unscored, density, self._given(scores), GroupTable("system", (), 0),
             group_table(scores, scores.scored, "annotator") if many else None, time,
-            pairs_of(texts), None, (), None, last_period_difference(scores, texts, time),
+            pairs_of(texts), None, (), (), None, last_period_difference(scores, texts, time),
             tuple(controversial(scores)), tuple(people), rests_on,
             tuple(pulls(scores, texts, self.reader)) if scored and about.answers == "predicted" else (),
             tuple(rises(scores, texts, self.reader, self.project.question.id)) if scored else (),
@@ -177,13 +181,19 @@ class Board:
         about = scores.selection
         by = str(about.by)
         table = group_table(scores, texts, by)
-        difference = group_difference(scores, texts, by, about.first, about.second)
+        named = [row.value for row in table.rows if row.value]
+        among: tuple[MeanDifference, ...] = ()
+        if about.first is None and about.second is None and by != "version" and len(named) > 2:
+            among = pair_differences(scores, texts, by, named[:MAX_GROUPS_IN_PAIRS])
+        difference = among[0] if among else group_difference(scores, texts, by, about.first, about.second)
         is_predicted, evaluators, questions = about.answers == "predicted", None, list[MeanDifference]()
         if difference is not None and is_predicted:
             questions = question_differences(difference, scores, texts, self.reader)
         if about.against is not None and is_predicted:
             evaluators = evaluator_difference(scores, texts, self.reader, about.against)
-        found = replace(figures, table=table, difference=difference, questions=tuple(questions), evaluators=evaluators)
+        found = replace(
+            figures, table=table, difference=difference, among=among, questions=tuple(questions), evaluators=evaluators
+        )
         return replace(found, summary=first_sentence(scores, found))
 
     def _given(self, scores: SelectedScores) -> Density | None:

@@ -6,16 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.board.bootstrap import MIN_CLUSTERS
 from accord.board.filters import Dimension
 from accord.board.score_reader import DAY, UNKNOWN, ScoreReader, SelectedScores
 from accord.board.statistics import TimeSeries
-from accord.statistics import CenteredPart, p_value, reach
+from accord.statistics import MIN_CLUSTERS, SIGNIFICANT, CenteredPart, clustered_mean, holm, p_value, reach
 from accord.values import Estimate, p_text
 
 if TYPE_CHECKING:
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 MIN_SHARED_INPUTS = 10
 """Minimum number of common inputs for a paired comparison of two groups."""
+MAX_GROUPS_IN_PAIRS = 5
+"""Maximum number of groups of which all pairs are compared, the largest ones."""
 MAX_QUESTION_TEXTS = 100_000
 """Maximum number of texts, drawn at random, that are compared on other questions."""
+_NO_ERROR = 1e-12
 COMPARED: tuple[Dimension, ...] = ("system", "version")
 """Dimensions that are compared by default, the first with two values."""
 
@@ -38,10 +41,11 @@ class MeanDifference:
         by: Dimension of the two groups, `evaluator`, or the length of the last period (`day`, `week`).
         first, second: Names of the groups.
         difference: With a 95% interval unless there are too few conversations.
-        p: Two-sided; None without an interval.
+        p: Two-sided, with Holm's correction over `tests` differences; None without an interval.
         paired: True if common inputs or texts are compared in pairs.
         shared: Number of common inputs or texts.
         texts: Numbers of texts.
+        tests: Number of differences that were tested together; the interval is that of this difference alone.
     """
 
     question: str
@@ -53,12 +57,15 @@ class MeanDifference:
     paired: bool
     shared: int
     texts: tuple[int, int]
+    tests: int = 1
 
     @property
     def sign(self) -> int:
-        """1 if the interval is above 0, -1 if it is below 0, and 0 if it contains 0 or there is none."""
+        """1 if the interval is above 0, -1 if it is below 0; 0 if it contains 0, or if the corrected p is too high."""
         low, high = self.difference.low, self.difference.high
-        return 0 if low is None or high is None else int(low > 0) - int(high < 0)
+        if low is None or high is None or (self.tests > 1 and (self.p is None or self.p >= SIGNIFICANT)):
+            return 0
+        return int(low > 0) - int(high < 0)
 
 
 def pairs_of(texts: pl.DataFrame) -> dict[Dimension, tuple[str, str]]:
@@ -99,6 +106,19 @@ def group_difference(
     if first is None or second is None or first == second:
         return None
     return _of_groups(texts, str(scores.selection.question), by, first, second)
+
+
+def pair_differences(
+    scores: SelectedScores, texts: pl.DataFrame, by: str, groups: Sequence[str]
+) -> tuple[MeanDifference, ...]:
+    """Return the differences of all pairs of some groups, with Holm's correction over those with a test."""
+    sides = {name: _Side.of(texts, by, name) for name in groups}
+    found = [
+        _of_sides(sides, str(scores.selection.question), by, max(pair), min(pair)) for pair in combinations(groups, 2)
+    ]
+    tested = [place for place, each in enumerate(found) if each.p is not None]
+    corrected = dict(zip(tested, holm([found[place].p or 0.0 for place in tested]), strict=True))
+    return tuple(replace(each, p=corrected.get(place), tests=max(len(tested), 1)) for place, each in enumerate(found))
 
 
 def question_differences(
@@ -146,7 +166,7 @@ def evaluator_difference(
     theirs = texts.head(0) if others is None else others.texts()
     joined = texts.join(theirs.select(*keys, "value"), on=keys, suffix="_other", nulls_equal=True)
     gaps, cluster = _numbers(joined, "value") - _numbers(joined, "value_other"), joined["cluster"].to_numpy()
-    estimate, p = _tested([(1.0, gaps, cluster)])
+    estimate, p = _tested_gaps(gaps, cluster)
     return MeanDifference(
         str(about.question), "evaluator", str(about.evaluator), against, estimate, p, True, len(gaps),
         (len(gaps), len(gaps)),
@@ -164,23 +184,37 @@ def last_period_difference(scores: SelectedScores, texts: pl.DataFrame, time: Ti
     return _unpaired(sides, str(scores.selection.question), time.step, last.isoformat(), first.isoformat())
 
 
+@dataclass(frozen=True)
+class _Side:
+    """Texts of a group, and the mean and number of its texts by input."""
+
+    texts: pl.DataFrame
+    inputs: pl.DataFrame
+
+    @classmethod
+    def of(cls, texts: pl.DataFrame, by: str, name: str) -> _Side:
+        import polars as pl
+
+        mine = texts.filter(_is_group(by, name))
+        known = mine.filter(pl.col("input").is_not_null())
+        return cls(mine, known.group_by("input").agg(pl.col("value").mean(), pl.len()))
+
+
 def _of_groups(texts: pl.DataFrame, question: str, by: str, first: str, second: str) -> MeanDifference:
     """Return the difference of two groups: paired by input with enough common inputs, else of all their texts."""
-    import polars as pl
+    return _of_sides({name: _Side.of(texts, by, name) for name in (first, second)}, question, by, first, second)
 
-    sides = [texts.filter(_is_group(by, name)) for name in (first, second)]
-    if not all(map(len, sides)):
-        sizes = len(sides[0]), len(sides[1])
+
+def _of_sides(sides: Mapping[str, _Side], question: str, by: str, first: str, second: str) -> MeanDifference:
+    one, other = sides[first], sides[second]
+    if not len(one.texts) or not len(other.texts):
+        sizes = len(one.texts), len(other.texts)
         return MeanDifference(question, by, first, second, Estimate(None), None, False, 0, sizes)
-    inputs = [
-        side.filter(pl.col("input").is_not_null()).group_by("input").agg(pl.col("value").mean(), pl.len())
-        for side in sides
-    ]
-    joined = inputs[0].join(inputs[1], on="input", suffix="_other")
+    joined = one.inputs.join(other.inputs, on="input", suffix="_other")
     if len(joined) < MIN_SHARED_INPUTS:
-        return replace(_unpaired(sides, question, by, first, second), shared=len(joined))
+        return replace(_unpaired([one.texts, other.texts], question, by, first, second), shared=len(joined))
     gaps = _numbers(joined, "value") - _numbers(joined, "value_other")
-    estimate, p = _tested([(1.0, gaps, np.arange(len(gaps)))])
+    estimate, p = _tested_gaps(gaps, np.arange(len(gaps)))
     sizes = int(joined["len"].sum()), int(joined["len_other"].sum())
     return MeanDifference(question, by, first, second, estimate, p, True, len(joined), sizes)
 
@@ -192,16 +226,25 @@ def _is_group(by: str, name: str) -> pl.Expr:
 
 
 def _unpaired(sides: Sequence[pl.DataFrame], question: str, by: str, first: str, second: str) -> MeanDifference:
-    groups = [
+    estimate, p = _tested([
         (sign, _numbers(side, "value"), side["cluster"].to_numpy())
         for sign, side in zip((1.0, -1.0), sides, strict=True)
-    ]
-    estimate, p = _tested(groups)
+    ])  # fmt: skip
     return MeanDifference(question, by, first, second, estimate, p, False, 0, (len(sides[0]), len(sides[1])))
 
 
 def _numbers(rows: pl.DataFrame, name: str) -> NDArray[np.float64]:
     return rows[name].to_numpy().astype(float)
+
+
+def _tested_gaps(gaps: NDArray[np.float64], cluster: NDArray[np.integer[Any]]) -> tuple[Estimate, float | None]:
+    """Return the mean of paired differences with its t interval and the p of 0, or without both as in `_tested`."""
+    if not len(gaps):
+        return Estimate(None), None
+    found = clustered_mean(gaps, cluster)
+    if found.groups < MIN_CLUSTERS or found.error <= _NO_ERROR:
+        return Estimate(found.mean), None
+    return found.interval(), found.p
 
 
 def _tested(
@@ -220,7 +263,7 @@ def _tested(
         total += sign * float(value.mean())
         parts.append(CenteredPart(sign * adds, present.astype(str)))
     half = reach(parts) if all(len(part.adds) >= MIN_CLUSTERS for part in parts) else 0.0
-    if half <= 1e-12:
+    if half <= _NO_ERROR:
         return Estimate(total), None
     return Estimate(total, total - half, total + half), p_value(total, parts)
 
@@ -253,7 +296,11 @@ def difference_in_words(found: MeanDifference, names: Mapping[str, str], where: 
     digits = next((digits for digits in (2, 3, 4) if round(low, digits) and round(high, digits)), 2)
     interval = f"(95% interval {low:.{digits}f} to {high:.{digits}f})"
     if not found.sign:
-        return f"No clear difference between {subject} and {other} {on}: {points:+.{digits}f} points {interval}"
+        if found.tests > 1:
+            kind, interval = "significant", f"(95% interval of this pair alone {low:.{digits}f} to {high:.{digits}f})"
+        else:
+            kind = "clear"
+        return f"No {kind} difference between {subject} and {other} {on}: {points:+.{digits}f} points {interval}"
     verb = f"rates the same {found.shared:,} texts" if by == "evaluator" else "is rated"
     direction = "higher" if found.sign > 0 else "lower"
     subject = subject[:1].upper() + subject[1:]
@@ -266,4 +313,5 @@ def describe_test(found: MeanDifference) -> str:
         return ""
     pairs = "texts that both scored" if found.by == "evaluator" else "inputs of both"
     kind = f"Paired on the {found.shared:,} {pairs}" if found.paired else "On different inputs (unpaired)"
-    return f"{kind}: {found.difference}, {p_text(found.p)}"
+    corrected = f" with Holm's correction for {found.tests} differences" if found.tests > 1 else ""
+    return f"{kind}: {found.difference}, {p_text(found.p)}{corrected}"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accord.board.bootstrap import DRAWS, MIN_CLUSTERS, Floats, counts, ends
 from accord.board.score_reader import SelectedScores
+from accord.statistics import CHART_DRAWS, MIN_CLUSTERS, Clusters, Floats, central
 from accord.values import Estimate
 
 if TYPE_CHECKING:
@@ -78,32 +78,30 @@ def density_of(scores: SelectedScores, rows: pl.DataFrame) -> Density:
     low, high = scores.low, scores.high
     width = (high - low) / CELLS
     cell = np.clip(((values - low) / width).astype(np.intp), 0, CELLS - 1)
-    cluster = rows["cluster"].to_numpy().astype(np.intp)
-    many = int(cluster.max()) + 1 if len(cluster) else 0
-    counted = np.bincount(cluster * CELLS + cell, minlength=many * CELLS)
-    by_cluster: Floats = counted.reshape(many, CELLS).astype(float)
-    by_cluster = by_cluster[by_cluster.any(axis=1)]
-    many = len(by_cluster)
+    clusters = Clusters.from_numbers(rows["cluster"].to_numpy())
+    counted = np.bincount(clusters.of_row * CELLS + cell, minlength=len(clusters) * CELLS)
+    by_cluster: Floats = counted.reshape(len(clusters), CELLS).astype(float)
     whole: Floats = by_cluster.sum(axis=0)
     bandwidth = _bandwidth(values, width, scores.options)
     centres: Floats = np.asarray(low + width * (np.arange(CELLS) + 0.5), dtype=float)
     empty: tuple[float, ...] = ()
     band_low, band_high, what = empty, empty, list[str]()
     shares = whole / max(whole.sum(), 1.0)
-    answers = _answers(scores, rows)
+    answers = _answers(scores, rows, clusters)
     if answers is not None:
         shares = _of_options(scores.options, answers.sum(axis=(1, 2))[None, :], centres)[0][0]
         bandwidth = max(bandwidth, 0.25 * float(np.diff(scores.options).min()))
     mean = Estimate(float(values.mean()) if len(values) else None)
-    if many >= MIN_CLUSTERS:
+    if len(clusters) >= MIN_CLUSTERS:
+        times = clusters.counts(CHART_DRAWS, 0)
         if answers is not None:
-            draws, mean_draws = _of_options(scores.options, _answered(answers, counts(many)), centres)
+            draws, mean_draws = _of_options(scores.options, _answered(answers, times), centres)
             what = ["texts", "annotators", "answers"]
         else:
-            draws, mean_draws, what = _drawn(scores, rows, by_cluster, whole, centres)
+            draws, mean_draws, what = _drawn(scores, rows, times @ by_cluster, whole, centres)
         smoothed = np.array([_smooth(each, bandwidth / width) for each in draws]) / width
-        band_low, band_high = (tuple(each.tolist()) for each in ends(smoothed))
-        mean = Estimate(mean.value, *map(float, ends(mean_draws)))
+        band_low, band_high = (tuple(each.tolist()) for each in central(smoothed))
+        mean = Estimate(mean.value, *map(float, central(mean_draws)))
     edges = np.linspace(low, high, BINS + 1)
     inside = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
     per_bin = np.bincount(inside, minlength=BINS)
@@ -135,12 +133,10 @@ def _bandwidth(values: Floats, width: float, options: tuple[float, ...]) -> floa
 
 
 def _drawn(
-    scores: SelectedScores, rows: pl.DataFrame, by_cluster: Floats, whole: Floats, centres: Floats
+    scores: SelectedScores, rows: pl.DataFrame, drawn: Floats, whole: Floats, centres: Floats
 ) -> tuple[Floats, Floats, list[str]]:
-    """(draws, 200) shares by cell, (draws,) means, and the resampled units."""
-    times = counts(len(by_cluster))
+    """Return (draws, 200) shares by cell, (draws,) means, and the resampled units, from drawn counts by cell."""
     what = ["texts"]
-    drawn = times @ by_cluster
     if scores.selection.view == "panel" and len(scores.annotators) > 1:
         drawn = np.maximum(drawn + _annotators(scores, len(rows), centres), 0.0)
         what.append("annotators")
@@ -149,7 +145,7 @@ def _drawn(
     return shares, shares @ centres + offset, what
 
 
-def _answers(scores: SelectedScores, rows: pl.DataFrame) -> Floats | None:
+def _answers(scores: SelectedScores, rows: pl.DataFrame, clusters: Clusters) -> Floats | None:
     """(K, A, C) sums of the probabilities of each answer by annotator and cluster.
 
     `None` except for predictions in the view of each annotator.
@@ -169,10 +165,9 @@ def _answers(scores: SelectedScores, rows: pl.DataFrame) -> Floats | None:
     else:
         named = known["annotator"].cast(pl.String).replace_strict(place, default=-1, return_dtype=pl.Int64)
         who = named.to_numpy().astype(np.intp)
-    present = np.bincount(rows["cluster"].to_numpy()) > 0
-    cluster = (np.cumsum(present) - 1)[known["cluster"].to_numpy()]
+    cluster = np.searchsorted(clusters.names, known["cluster"].to_numpy())
     shares = known["probabilities"].list.to_array(K).to_numpy()
-    C, A = int(present.sum()), len(people)
+    C, A = len(clusters), len(people)
     kept = who >= 0
     where = (who * C + cluster)[kept]
     return np.stack([np.bincount(where, shares[kept, k], A * C).reshape(A, C) for k in range(K)])
@@ -210,7 +205,6 @@ def _annotators(scores: SelectedScores, texts: int, centres: Floats) -> Floats:
     table = wide.drop("conversation", "turn").select(pl.all().cast(pl.Float64)).to_numpy()[:, :MAX_ANNOTATORS]
     known = np.isfinite(table)
     filled = np.where(known, table, 0.0)
-    rng, A = np.random.default_rng(2), table.shape[1]
     edges = np.linspace(scores.low, scores.high, CELLS + 1)
 
     def cells(weight: Floats) -> Floats:
@@ -219,6 +213,7 @@ def _annotators(scores: SelectedScores, texts: int, centres: Floats) -> Floats:
         means = (filled @ weight)[there] / size[there]
         return np.histogram(np.clip(means, scores.low, scores.high), edges)[0] / max(int(there.sum()), 1)
 
-    before = cells(np.ones(A))
-    drawn = np.array([cells(rng.multinomial(A, np.full(A, 1 / A)).astype(float)) for _ in range(DRAWS)])
+    people = Clusters.from_numbers(np.arange(table.shape[1]))
+    before = cells(people.sizes)
+    drawn = np.array([cells(weight) for weight in people.counts(CHART_DRAWS, 2)])
     return (drawn - before) * texts

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.board.bootstrap import MIN_CLUSTERS, counts, ends, means, quantiles, slope
 from accord.board.score_reader import DAY, NO_ANNOTATOR, UNKNOWN, ScoreReader, SelectedScores
+from accord.statistics import (
+    IMPORTANCE_DRAWS,
+    MIN_CLUSTERS,
+    Clusters,
+    central,
+    group_means,
+    quantiles,
+    slope,
+)
 from accord.validation import LabeledSystem, estimate_systems
 from accord.values import Estimate
 
@@ -60,8 +68,8 @@ def group_table(scores: SelectedScores, texts: pl.DataFrame, by: str) -> GroupTa
     where = np.full(len(names), -1, dtype=np.intp)
     where[[place for *_, place in order]] = np.arange(len(order))
     group = where[code]
-    value, cluster = texts["value"].to_numpy().astype(float), _cluster(texts)
-    of = means(group, cluster, value, len(shown))
+    value = texts["value"].to_numpy().astype(float)
+    of = _means(group, _cluster(texts), value, len(shown))
     worst = value <= np.quantile(value, 0.1) if len(value) else np.zeros(0, dtype=bool)
     size = np.bincount(group[group >= 0], minlength=len(shown))
     low = np.bincount(group[(group >= 0) & worst], minlength=len(shown))
@@ -79,6 +87,12 @@ def _coded(names: pl.Series) -> tuple[list[str], NDArray[np.intp]]:
     first = np.full(int(code.max(initial=0)) + 1, -1)
     first[code[::-1]] = np.arange(len(code))[::-1]
     return [str(names[int(row)]) if row >= 0 and place else "" for place, row in enumerate(first)], code
+
+
+def _means(group: NDArray[np.intp], cluster: NDArray[np.intp], value: NDArray[Any], groups: int) -> list[Estimate]:
+    """Return the mean of each group; rows with a negative group are left out."""
+    kept = group >= 0
+    return group_means(Clusters.from_numbers(cluster[kept]), group[kept], value[kept], groups)
 
 
 def _cluster(texts: pl.DataFrame) -> NDArray[np.intp]:
@@ -137,12 +151,13 @@ def over_time(scores: SelectedScores, texts: pl.DataFrame, alarms: list[dict[str
     places = places[skipped:]
     value = dated["value"].to_numpy().astype(float)
     cluster = _cluster(dated)
-    of = means(np.where(group >= 0, group, -1), cluster, value, len(places))
+    of = _means(group, cluster, value, len(places))
     moments = []
     for index, (place, mean) in enumerate(zip(places.tolist(), of, strict=True)):
         mine = group == index
         since = begin + timedelta(days=place * step)
-        tenths = quantiles(value[mine], cluster[mine], (0.1, 0.5, 0.9), scores.low, scores.high)
+        clusters = Clusters.from_numbers(cluster[mine])
+        tenths = quantiles(clusters, value[mine], (0.1, 0.5, 0.9), scores.low, scores.high)
         until = date.fromordinal(min(since.toordinal() + step, date.max.toordinal() + 1) - 1)
         moments.append(Period(since.isoformat(), until.isoformat(), int(mine.sum()), mean, *tenths))
     shown = moments[0].since, moments[-1].until
@@ -307,14 +322,14 @@ def pulls(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) -> l
     wanted = whose & pl.col("conversation").is_in(names) & pl.col("attributions").is_not_null()
     columns = ["conversation", "turn", "value", "attributions"]
     rows, _ = reader.mart.read(lambda each: each.filter(wanted).select(columns).head(2 * MAX_ATTRIBUTIONS).collect())
-    if len(rows) < MIN_CLUSTERS:
+    clusters = Clusters(rows["conversation"].to_numpy())
+    if len(clusters) < MIN_CLUSTERS:
         return []
     told = [_attributions(cell) for cell in rows["attributions"]]
     names_of = sorted({name for each in told for name in each})
     table = np.array([[each.get(name, 0.0) for name in names_of] for each in told])
-    drawn = counts(len(table), 100)
-    size = np.abs(table)
-    low, high = ends(drawn @ size / drawn.sum(axis=1, keepdims=True))
+    size, times = np.abs(table), clusters.counts(IMPORTANCE_DRAWS, 0)
+    low, high = central(times @ clusters.sums(size) / (times @ clusters.sizes)[:, None])
     value = rows["value"].to_numpy().astype(float)
     tail = table[value <= np.nanquantile(value, 0.1)]
     of: list[EvidenceEffect] = []
@@ -367,5 +382,5 @@ def rises(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader, main
     for (name,), mine in joined.group_by("question"):
         x, y = mine["other"].to_numpy().astype(float), mine["value"].to_numpy().astype(float)
         if len(x) >= 30 and np.ptp(x) > 0:
-            of.append(QuestionSlope(str(name), slope(x, y, _cluster(mine)), len(x)))
+            of.append(QuestionSlope(str(name), slope(Clusters.from_numbers(_cluster(mine)), x, y), len(x)))
     return sorted(of, key=lambda each: -(each.rise.value or 0.0))

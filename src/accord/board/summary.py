@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
 from accord.board.comparisons import MeanDifference, difference_in_words
 from accord.board.density import Density
-from accord.board.filters import BoardFilters
 from accord.board.score_reader import UNKNOWN, SelectedScores
 from accord.board.statistics import GroupTable, TimeSeries
 
@@ -17,24 +17,23 @@ if TYPE_CHECKING:
 
 def first_sentence(scores: SelectedScores, figures: BoardFigures) -> str:
     """Return the most important result of a selection: the comparison that the page shows, or the mean, and changes."""
-    about, difference = scores.selection, stated_difference(scores.selection, figures)
+    about, difference = scores.selection, stated_difference(figures)
     if difference is not None:
         said = difference_in_words(difference, scores.choices.names, _where(scores))
         said = f"According to people, {said[0].lower()}{said[1:]}" if about.answers == "given" else said
         parts = [said, "" if figures.evaluators else _on_other_questions(difference, figures.questions)]
         other = "other " if difference.sign else ""
     else:
-        parts, other = [_ranking(scores, figures.table) or _mean_in_words(scores, figures)], ""
+        ranking = ranking_in_words(figures.table, figures.among, _where(scores))
+        parts, other = [ranking or _mean_in_words(scores, figures)], ""
     if not figures.evaluators:
         parts.append(_changes(figures.time, figures.last_period, other))
     return "; ".join(filter(None, parts)) + "."
 
 
-def stated_difference(about: BoardFilters, figures: BoardFigures) -> MeanDifference | None:
+def stated_difference(figures: BoardFigures) -> MeanDifference | None:
     """Return the difference that the first sentence states; None among three or more groups of which none is chosen."""
-    is_chosen = about.first is not None or about.second is not None
-    is_clear = is_chosen or about.by == "version" or sum(bool(row.value) for row in figures.table.rows) == 2
-    return figures.evaluators or (figures.difference if is_clear else None)
+    return figures.evaluators or (None if figures.among else figures.difference)
 
 
 def _mean_in_words(scores: SelectedScores, figures: BoardFigures) -> str:
@@ -92,22 +91,28 @@ def _on_other_questions(main: MeanDifference, questions: tuple[MeanDifference, .
     return ", ".join(clauses)
 
 
-def _ranking(scores: SelectedScores, table: GroupTable) -> str:
-    """Return the groups with the highest and the lowest mean; empty with fewer than two that have intervals."""
-    known = [row for row in table.rows if row.value and row.mean.low is not None]
-    rows = sorted(known, key=lambda row: row.mean.value or 0.0)
-    if len(rows) < 2:
+def ranking_in_words(table: GroupTable, among: Sequence[MeanDifference], where: str = "") -> str:
+    """Return the largest significant difference of some groups, or that there is none; empty without a test.
+
+    Args:
+        table: Table of the groups.
+        among: Differences of all pairs of the compared groups, corrected together.
+        where: Filters of the texts, such as " for texts with topic refunds".
+    """
+    tested = [each for each in among if each.p is not None]
+    if not tested:
         return ""
-    by, question, where = table.by.replace("_", " "), scores.selection.question, _where(scores)
-    bottom, top = rows[0], rows[-1]
-    count = f"{len(rows)} {'largest ' if table.others else ''}{by}s"
-    if (bottom.mean.high or 0.0) >= (top.mean.low or 0.0):
-        return f"The {count} differ little on {question}{where}: means from {bottom.mean} to {top.mean}"
-    return (
-        f"Of {count}, {top.name} has the highest mean on {question}{where}, "
-        f"{top.mean.value:.2f} (95% interval {top.mean.low:.2f} to {top.mean.high:.2f}), "
-        f"and {bottom.name} the lowest, {bottom.mean.value:.2f} ({bottom.mean.low:.2f} to {bottom.mean.high:.2f})"
-    )
+    names = {name for each in tested for name in (each.first, each.second)}
+    is_part = table.others > 0 or len(names) < sum(bool(row.value) for row in table.rows)
+    groups = f"{len(names)} {'largest ' if is_part else ''}{table.by.replace('_', ' ')}s"
+    significant = [each for each in tested if each.sign]
+    if not significant:
+        means = sorted((row.mean for row in table.rows if row.value in names), key=lambda mean: mean.value or 0.0)
+        said = f"No significant difference between the {groups} on {tested[0].question}{where}"
+        return f"{said}: means from {means[0]} to {means[-1]}"
+    largest = max(significant, key=lambda each: abs(each.difference.value or 0.0))
+    count = f"largest of {len(significant)} significant differences" if len(significant) > 1 else "only significant one"
+    return f"{difference_in_words(largest, {}, where)}, the {count} between the {groups}"
 
 
 def _changes(time: TimeSeries, last_period: MeanDifference | None, other: str) -> str:

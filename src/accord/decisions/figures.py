@@ -19,14 +19,16 @@ from accord.decisions.selective import AGREE, sure_enough
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import HeldOutAnswers, Predictions
 from accord.statistics import (
+    RANK_DRAWS,
+    SIGNIFICANT,
     STATISTICS,
     Clusters,
     MeanStatistic,
     Paired,
     PairedTest,
+    clustered_mean,
     estimate_from_draws,
     mean_over,
-    t_tail,
     units_alpha,
     within,
 )
@@ -39,7 +41,6 @@ from accord.validation import (
     WIDTH_NEW,
     Comparison,
     Repeats,
-    gain_of,
     gain_over,
     group_biases,
     labels_needed,
@@ -47,12 +48,10 @@ from accord.validation import (
 )
 from accord.values import Estimate, Target
 
-SIGNIFICANT = 0.05
 SINGLE = 0.9
 """Correlation of predictions with one count from which they are said to rest on it."""
 LENGTHS = frozenset({"turns", "words-per-reply", "user-words", "words"})
 """Counts that measure length."""
-ALPHA_DRAWS = 400
 Evidence = Literal["none", "unasked", "asked"]
 """State of the judge: none is configured, some questions are unasked, or all were asked."""
 Floats = NDArray[np.float64]
@@ -235,12 +234,11 @@ class _Measured:
             np.mean([(each.new_value - self.rated.value) ** 2 for each in self.systems[one]], axis=0)
             for one in (self.first, name)
         ]
-        gain = gain_of(errors[0], errors[1], self.rated)
-        if not np.isfinite(gain.error):
+        rows = np.flatnonzero(np.isfinite(errors[0]) & np.isfinite(errors[1]))
+        if len(set(self.rated.group[rows])) < 2:
             return None
-        freedom = max(len(set(self.rated.group)) - 1, 1)
-        p = 2 * t_tail(abs(gain.value) / gain.error, freedom) if gain.error > 0 else 1.0
-        return PairedTest(gain.value, None, None, p)
+        difference = clustered_mean((errors[0] - errors[1])[rows], self.rated.group[rows])
+        return PairedTest(difference.mean, None, None, difference.p)
 
     def _biased(self) -> list[str] | None:
         """Return the chat systems whose mean error differs significantly from that of the others."""
@@ -278,7 +276,7 @@ def _people_alpha(rated: Ratings) -> Estimate:
     value = float(units_alpha(counts[several], np.ones((1, int(several.sum()))))[0])
     if len(clusters) < 2:
         return Estimate(value)
-    return estimate_from_draws(value, units_alpha(counts[several], clusters.counts(ALPHA_DRAWS, 0)[:, clusters.of_row]))
+    return estimate_from_draws(value, units_alpha(counts[several], clusters.counts(RANK_DRAWS, 0)[:, clusters.of_row]))
 
 
 def rests_on(repeats: Repeats, rated: Ratings, evidence: EvidenceTable) -> tuple[str, float] | None:

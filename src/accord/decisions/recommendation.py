@@ -25,7 +25,7 @@ import numpy as np
 from accord.edges import count_of
 from accord.evidence import Ratings
 from accord.learning import Predictions
-from accord.statistics import DRAWS, STATISTICS, Clusters, MeanStatistic, PairedTest, holm, paired_test
+from accord.statistics import DRAWS, STATISTICS, SURE, Clusters, MeanStatistic, PairedTest, holm, paired_test
 from accord.validation import (
     BEST_COLUMN,
     CONSTANT,
@@ -38,8 +38,6 @@ from accord.validation import (
 )
 from accord.values import p_text
 
-SURE = 0.01
-"""A choice is supported below this p. At 0.05 one in 20 data sets without any signal would get a recommendation."""
 SEED = 0
 """Seed of the permutations: the same for all folds, so that a decision depends on the predictions alone."""
 PROMISING = 0.1

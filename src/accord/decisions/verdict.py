@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
-from accord.decisions.figures import LENGTHS, SIGNIFICANT, Figures
-from accord.decisions.recommendation import SURE
+from accord.decisions.figures import LENGTHS, Figures
 from accord.decisions.selective import AGREE
 from accord.edges import count_of
+from accord.statistics import SIGNIFICANT, SURE
 from accord.validation import BEST_COLUMN, CONSTANT, FEWEST_MORE, JUDGE_ALONE
 from accord.values import p_text
 

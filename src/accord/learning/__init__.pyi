@@ -47,7 +47,7 @@ from .simple_models import JudgeMean as JudgeMean, PartialLeastSquares as Partia
 from .simple_models import Ridge as Ridge
 from .stacking import shrunk_weights as shrunk_weights
 from .training_reference import MOST_LEVELS as MOST_LEVELS, ScaleLevels as ScaleLevels
-from .training_reference import shrunk_covariance as shrunk_covariance
+from .training_reference import shrunk_covariance as shrunk_covariance, UNLIKE as UNLIKE
 from .tree_answers import TreeAnswers as TreeAnswers, TREES as TREES
 from .training_set import digest_of as digest_of, TrainingSet as TrainingSet
 from .unsupervised_baseline import LabelFree as LabelFree, PMI as PMI

@@ -21,12 +21,11 @@ from accord.learning.answer_model import matrix
 from accord.learning.mixed_equations import DENSE, EffectEquations
 from accord.learning.mixed_model import MixedModel
 from accord.learning.rating_layout import standardization
-from accord.statistics import Clusters, estimate_from_draws
+from accord.statistics import IMPORTANCE_DRAWS, Clusters, estimate_from_draws
 from accord.values import Estimate, Labels, Question, ScaleKind
 
 Floats = NDArray[np.float64]
 
-DRAWS = 100
 _FEWEST = 30
 _LEAST_EXPLAINED = 0.002
 
@@ -51,7 +50,7 @@ def importance(
     labels: Labels,
     main: Question,
     questions: Sequence[Question],
-    draws: int = DRAWS,
+    draws: int = IMPORTANCE_DRAWS,
     seed: int = 0,
 ) -> list[Importance]:
     """Return each question's importance for the main one, most important first.

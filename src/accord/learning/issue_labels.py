@@ -17,7 +17,7 @@ from accord.edges import BadInput
 from accord.evidence import MEANING, Arrays, Column, EvidenceTable, by_row, columns_from
 from accord.learning.head import Head, heads
 from accord.methods import WORST
-from accord.statistics import INNER_FOLDS, alpha_estimate, grouped_folds
+from accord.statistics import INNER_FOLDS, REPEATED_DRAWS, alpha_estimate, grouped_folds
 from accord.values import (
     ISSUE,
     POPULATION,
@@ -129,8 +129,6 @@ PENALTIES = (0.003, 0.01, 0.03, 0.1)
 """Inverse strengths of the ridge penalty."""
 FEWEST_LABELLED = 5
 """Smallest number of marked, and of unmarked, turns of a kind."""
-DRAWS = 500
-"""Bootstrap samples of groups for the interval of α."""
 _LEAST = 1e-4
 
 
@@ -215,7 +213,7 @@ def learn_calibration(
     best = min(losses, key=lambda name: losses[name])
     results = _fitted(*modes[best], findings, inputs, marked)
     threshold = best_threshold(unseen[best])
-    alpha = alpha_estimate(marked, unseen[best] >= threshold, groups, DRAWS, seed)
+    alpha = alpha_estimate(marked, unseen[best] >= threshold, groups, REPEATED_DRAWS, seed)
     return IssueCalibration(
         results.mode,
         results.weights,

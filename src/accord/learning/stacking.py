@@ -5,7 +5,7 @@
 over ratings predicted without their groups (stacking: Wolpert, 1992; Breiman, 1996); μ_m is the mean of p_m. The
 penalty pulls the weights towards equal ones, which are best while labels are few. There are two vectors of weights: one
 from predictions for the rating's own annotator, one from predictions for a new annotator. For known annotators the
-plain mean of `PERSONAL` models is taken instead if all were tried and their mean is not shown to be worse.
+plain mean of `PERSONAL` models is taken instead if all were tried and their mean is not significantly worse.
 """
 
 from __future__ import annotations
@@ -17,22 +17,19 @@ from typing import Any, Self
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from accord.edges import BadInput, install_command
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.answer_model import AnswerModel, Floats, part_arrays, prefixed
 from accord.learning.curve_answers import FEWEST_TEXTS
 from accord.learning.network_answers import NetworkAnswers
-from accord.statistics import INNER_FOLDS
+from accord.statistics import INNER_FOLDS, SIGNIFICANT, clustered_mean
 from accord.values import Labels
 
 CANDIDATES = ("constant", "judge", "judge-mean", "trees", "mixed", "network")
 """Models that are averaged unless others are named."""
 PERSONAL = ("mixed", "network")
 """Models of each annotator."""
-SHOWN = 1.96
-"""Standard errors by which the mean of the personal models must be worse to be replaced."""
 FEWEST_FOR_NETWORK = 500
 """Below this number of labels the network made the average worse and is not tried."""
 PENALTY = 3.0
@@ -100,7 +97,8 @@ def fit_stack(
     if all(name in models for name in PERSONAL):
         personal = np.array([name in PERSONAL for name in models]) / len(PERSONAL)
         worse = (means[0] @ personal - rated.value) ** 2 - (means[0] @ weights[0] - rated.value) ** 2
-        if not _exceeds(worse, rated.group):
+        loss = clustered_mean(worse, rated.group)
+        if loss.mean <= 0 or loss.p >= SIGNIFICANT:
             weights[0] = personal
     weights = np.where(weights.max(axis=0) < LEAST_WEIGHT, 0.0, weights)
     weights /= weights.sum(axis=1, keepdims=True)
@@ -130,14 +128,6 @@ def shrunk_weights(means: Floats, value: Floats) -> Floats:
     rows = np.vstack([means / spread, pull * np.eye(count), sum_to_one])
     weights = scipy.optimize.nnls(rows, np.concatenate([value / spread, np.full(count, pull / count), [1e4]]))[0]
     return np.asarray(weights / weights.sum())
-
-
-def _exceeds(values: Floats, group: NDArray[Any]) -> bool:
-    """Return True if the mean of n values is `SHOWN` standard errors above 0, clustered by group."""
-    _, of = np.unique(np.asarray(group).astype(str), return_inverse=True)
-    mean, count = float(values.mean()), int(of.max()) + 1
-    sums = np.bincount(of, weights=values - mean)
-    return count > 1 and mean > SHOWN * float(np.sqrt((sums**2).sum() * count / (count - 1))) / len(values)
 
 
 def _obstacle(

@@ -70,6 +70,8 @@ class ScaleLevels:
 
 USUAL = 0.95
 """A row without a value gets a warning if at least this share of training rows has one."""
+UNLIKE = "unlike the training data"
+"""Words of the warning of a score whose evidence is out of distribution."""
 IN_DISTRIBUTION = 0.99
 """Share of inputs like the training data that pass without a warning."""
 _FEWEST = 20
@@ -142,7 +144,7 @@ class OutOfDistribution:
 
     def _said(self, distance: float) -> str:
         return (
-            f"unlike the training data: its evidence is {distance:.1f} away, {IN_DISTRIBUTION:.0%} of the training "
+            f"{UNLIKE}: its evidence is {distance:.1f} away, {IN_DISTRIBUTION:.0%} of the training "
             f"data are within {self.limit:.1f}"
         )
 

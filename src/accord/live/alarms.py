@@ -28,12 +28,11 @@ from numpy.typing import NDArray
 
 from accord.evidence import Column
 from accord.live.daily_sketch import DaySketch
-from accord.statistics import holm, normal_tail
+from accord.statistics import SURE, holm, normal_tail
 from accord.validation import SHIFT_THRESHOLD, ks_p_value, stability
 
 Floats = NDArray[np.float64]
 
-LEVEL = 0.01
 MIN_CONVERSATIONS = 30
 """Conversations that a day, and the earlier days together, need for a comparison."""
 FINISHED_DAYS = 7
@@ -108,7 +107,7 @@ class _Comparison:
 def find_alarms(
     series: DailySeries,
     today: str,
-    level: float = LEVEL,
+    level: float = SURE,
     checks: dict[tuple[str, str, str], int] | None = None,
     training: Features | None = None,
 ) -> list[Alarm]:

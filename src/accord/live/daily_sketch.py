@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import CONFIDENCE, gamma_quantile, t_quantile
+from accord.statistics import CONFIDENCE, ClusteredMean, clustered_error, gamma_quantile
 from accord.values import Estimate, Score, Target, Unscored
 
 Floats = NDArray[np.float64]
@@ -184,9 +185,10 @@ class DaySketch:
             return DailyMean(mean)
         totals, counts = np.array([c.total for c in scored]), np.array([c.count for c in scored])
         error = self._ratio_error(mean, totals, counts)
-        margin = t_quantile((1 + CONFIDENCE) / 2, C - 1) * error
+        interval = ClusteredMean(mean, error, C, int(counts.sum())).interval()
+        assert interval.low is not None and interval.high is not None
         lowest, highest = self.limits or (-np.inf, np.inf)  # a mean of scores lies within the scale
-        return DailyMean(mean, max(mean - margin, lowest), min(mean + margin, highest), error)
+        return DailyMean(mean, max(interval.low, lowest), min(interval.high, highest), error)
 
     def unscored_share(self) -> tuple[float, float]:
         """Return the share of replies without a score, and its standard error.
@@ -203,14 +205,16 @@ class DaySketch:
     def _ratio_error(self, ratio: float, part: Floats, whole: Floats) -> float:
         """Return the standard error of Σ part / Σ whole for all conversations of the day.
 
+        It is the standard error clustered by conversation. The ratio is that of all conversations, of which a full
+        sketch keeps a share s of a finite number, so the error is √s of that of a sample from infinitely many.
+
         Args:
             ratio: Σ part / Σ whole.
             part: (C,) numerators of the sampled conversations.
             whole: (C,) denominators.
         """
-        C = len(part)
         sampled_share = len(self.sample) / max(self.conversations, len(self.sample))
-        return float(np.sqrt(C / (C - 1) * ((part - ratio * whole) ** 2).sum() * sampled_share) / whole.sum())
+        return clustered_error(part - ratio * whole, float(whole.sum())) * math.sqrt(sampled_share)
 
     def sampled_values(self) -> tuple[Floats, Floats]:
         """Return the (C,) scores and (C, d) features of one reply per conversation; NaN marks missing values."""

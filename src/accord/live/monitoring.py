@@ -21,8 +21,9 @@ from typing import Any, NamedTuple, Self, TypedDict
 
 from accord.edges import AccordError, BadInput, is_web_address, one_line
 from accord.evidence import Column, EvidenceTable
-from accord.live.alarms import FINISHED_DAYS, LEVEL, PAST_WEEKS, Alarm, DailySeries, SeriesKey, find_alarms
+from accord.live.alarms import FINISHED_DAYS, PAST_WEEKS, Alarm, DailySeries, SeriesKey, find_alarms
 from accord.live.daily_sketch import DaySketch, NameLimit
+from accord.statistics import SURE
 from accord.store import MonitoringTables, Store
 from accord.validation import sample_one_per_group
 from accord.values import Score, Unscored
@@ -288,7 +289,7 @@ def _evaluator_changes(series: DailySeries) -> list[dict[str, str]]:
 
 def raise_alarms(
     store: Store,
-    level: float = LEVEL,
+    level: float = SURE,
     checks: dict[tuple[str, str, str], int] | None = None,
     training: EvidenceTable | None = None,
     now: datetime | None = None,
@@ -343,7 +344,7 @@ class MonitoringThread:
         monitor: ScoreMonitor,
         store: Store,
         webhook: str | None = None,
-        level: float = LEVEL,
+        level: float = SURE,
         training: EvidenceTable | None = None,
         log: Callable[[str], None] = lambda text: None,
         flush_seconds: float = FLUSH_SECONDS,

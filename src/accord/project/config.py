@@ -26,7 +26,7 @@ from accord.edges import (
 )
 from accord.learning import PRESETS, SIMPLE, EvaluatorSettings
 from accord.models import ASSISTANT, FINDER, JUDGE, LIKELIHOOD, SCORER, USER, WRITER, ModelSettings
-from accord.statistics import DRAWS, FOLDS
+from accord.statistics import DRAWS, FOLDS, SURE
 from accord.store import located_store
 from accord.synth import SynthSettings
 from accord.values import (
@@ -77,7 +77,7 @@ class WatchConfig(_Strict):
         default=None, description="URL for alarms as JSON; keep it in an environment variable: ${VARIABLE}."
     )
     false_alarm_rate: float = Field(
-        default=0.01, gt=0, lt=1, description="Probability of a false alarm per system and day."
+        default=SURE, gt=0, lt=1, description="Probability of a false alarm per system and day."
     )
 
     @field_validator("webhook")

@@ -15,7 +15,7 @@ from accord.evidence import EvidenceTable, Ratings
 from accord.learning import Evaluator, Experiment, Importance, importance, make_head, untested_groups
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.results import Compared
-from accord.statistics import Clusters, Diagram, diagrams, grouped_folds
+from accord.statistics import DETAIL_DRAWS, IMPORTANCE_DRAWS, Clusters, Diagram, diagrams, grouped_folds
 from accord.store import Store
 from accord.validation import (
     AdaptivePoint,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 AUTOMATIC = ("system", "annotator", "judge-version", "wording")
 """Attributes that are always checked if they have more than one value."""
 T = TypeVar("T")
-GROUP_DRAWS, IMPORTANCE_DRAWS = 1000, 100
-"""Largest number of draws for intervals of groups, and of importance; `draws:` may set fewer."""
 _CURVE_RATINGS = 150
 """Largest number of ratings in the adaptive curve of a report."""
 
@@ -141,7 +139,7 @@ def groups_of(
     """
     rated = comparison.ratings
     named = _groups(rated, samples, evidence, by)
-    repeats, draws = comparison.repeats(comparison.systems[0].name), min(GROUP_DRAWS, comparison.draws)
+    repeats, draws = comparison.repeats(comparison.systems[0].name), min(DETAIL_DRAWS, comparison.draws)
     return by_group(repeats, rated, named, by, draws, comparison.seed)
 
 

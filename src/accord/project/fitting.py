@@ -32,7 +32,7 @@ from accord.project.experiments import in_question, judge_state, leak_of, repeat
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.length_check import doubling
 from accord.project.results import Compared, Fitted, speakers_of
-from accord.statistics import Split, grouped_folds, groups_of
+from accord.statistics import SIGNIFICANT, Split, grouped_folds, groups_of
 from accord.validation import (
     BEST_COLUMN,
     CONSTANT,
@@ -56,8 +56,6 @@ FEWEST_TO_TEST = 10
 """With fewer ratings nothing is held out."""
 MOST_UNRATED = 1000
 """Number of unrated samples whose evidence is used with few labels."""
-SIGNIFICANCE = 0.05
-"""Level of tests, after Holm's correction."""
 OnStage = Callable[[str], None]
 T = TypeVar("T")
 
@@ -434,7 +432,7 @@ def _better_rivals(comparison: Comparison) -> list[str]:
     return [
         f"{difference.against} is significantly better on new examples"
         for difference in comparison.differences
-        if difference.statistic == "rmse" and difference.p_holm < SIGNIFICANCE and not is_better(difference)
+        if difference.statistic == "rmse" and difference.p_holm < SIGNIFICANT and not is_better(difference)
     ]
 
 

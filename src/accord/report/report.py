@@ -19,14 +19,12 @@ from accord.learning import Evaluator
 from accord.project import Compared, Fitted, Insights, Project, latest_audit
 from accord.report.page import render_page
 from accord.scoring import latest, latest_drift, latest_scores
-from accord.statistics import STATISTICS, Diagram, range_names
+from accord.statistics import SIGNIFICANT, STATISTICS, Diagram, range_names
 from accord.store import Imports
 from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, NEW, R_NEW, Comparison, SystemMetrics
 from accord.values import Conversation, Estimate, Rubric, Target
 from accord.version import __version__
 
-SIGNIFICANCE = 0.05
-"""Level of tests, with Holm's correction."""
 WORST_SHOWN, ANNOTATORS_SHOWN, GROUPS_SHOWN, FEATURES_SHOWN = 10, 24, 12, 15
 EXCERPT_TURNS, EXCERPT = 4, 700
 """Number of turns of an excerpt, and characters of each."""
@@ -386,11 +384,11 @@ def group_errors(insights: Insights) -> Values | None:
         return None
     shown = insights.groups[:GROUPS_SHOWN]
     points = [
-        ChartRow(f"{g.by}: {g.name}", g.bias, "flagged" if g.p_holm < SIGNIFICANCE else "people")
+        ChartRow(f"{g.by}: {g.name}", g.bias, "flagged" if g.p_holm < SIGNIFICANT else "people")
         for g in sorted(shown, key=lambda group: (group.by, group.name))
         if g.bias.value is not None and g.bias.low is not None
     ]
-    flagged = [f"{g.by} {g.name} ({g.apart:+.2f})" for g in insights.groups if g.p_holm < SIGNIFICANCE]
+    flagged = [f"{g.by} {g.name} ({g.apart:+.2f})" for g in insights.groups if g.p_holm < SIGNIFICANT]
     chart = interval_plot(points, Axis("prediction minus rating"), "Errors by group", 0.0) if points else None
     left_out = len(insights.groups) - len(shown)
     return {"chart": chart, "rows": insights.groups, "flagged": flagged, "left_out": left_out}

@@ -27,7 +27,7 @@ from accord.formats import (
     source_of,
     with_roles,
 )
-from accord.learning import Evaluator
+from accord.learning import UNLIKE, Evaluator
 from accord.models import run
 from accord.scoring.pipeline import (
     NO_REPLY,
@@ -221,6 +221,7 @@ def score(
     samples = (s for each in conversations for s in scorer.samples(each) or [Sample(each)])
     counts, rows = ScoreCounts(), list[ScoreRow]()
     count, in_training, last = 0, 0, None
+    unlike, last_unlike = 0, None  # conversations with a score that is unlike the training data
     with project.store.run(command, settings) as record:
         origin = RowOrigin.of(evaluator.name, digest, evaluator.question.id, run=record.id)
         with project.mart.writer() as mart, nullcontext() if out is None else ScoreWriter(out) as file:
@@ -237,6 +238,8 @@ def score(
                     if row["conversation"] != last:
                         last = row["conversation"]
                         count, in_training = count + 1, in_training + row["in_training"]
+                    if UNLIKE in (row.get("warning") or "") and row["conversation"] != last_unlike:
+                        unlike, last_unlike = unlike + 1, row["conversation"]
                 on_scored(done)
         project.mart.tidy()
         moved = drift.shifts()
@@ -245,7 +248,8 @@ def score(
             count, in_training,
             skipped=0 if given is None else given.skipped,
             bad_rows=() if given is None else tuple(map(str, given.bad[:_MOST_BAD_ROWS])),
-            drift=[shift.to_json() for shift in moved], drift_said=drift_summary(moved) if moved else None,
+            drift=[shift.to_json() for shift in moved],
+            drift_said=drift_summary(moved, unlike, count) if moved or unlike else None,
             selection=None if scorer.selection is None else scorer.selection.to_json(),
             certificate=None if certificate is None else certificate.to_json(),
             left_out=0 if given is None else len(given.left_out), gate=evaluator.gate_text, scores=rows,

@@ -5,19 +5,26 @@ from .agreement import smece_by_option as smece_by_option, smece_of as smece_of,
 from .agreement import STATISTICS as STATISTICS, summary as summary, TWO_VALUED as TWO_VALUED
 from .agreement import WeightedStatistic as WeightedStatistic, within as within
 from .intervals import CenteredPart as CenteredPart, p_value as p_value, reach as reach, spread_of as spread_of
-from .intervals import mean_sequence as mean_sequence
-from .defaults import CONFIDENCE as CONFIDENCE, DRAWS as DRAWS, FOLDS as FOLDS
+from .intervals import clustered_error as clustered_error, clustered_mean as clustered_mean
+from .intervals import ClusteredMean as ClusteredMean, mean_sequence as mean_sequence
+from .chart_intervals import group_means as group_means, MIN_CLUSTERS as MIN_CLUSTERS, quantiles as quantiles
+from .chart_intervals import slope as slope
+from .defaults import CHART_DRAWS as CHART_DRAWS, CONFIDENCE as CONFIDENCE, DETAIL_DRAWS as DETAIL_DRAWS
+from .defaults import DRAWS as DRAWS, FOLDS as FOLDS, IMPORTANCE_DRAWS as IMPORTANCE_DRAWS
+from .defaults import RANK_DRAWS as RANK_DRAWS, REPEATED_DRAWS as REPEATED_DRAWS
+from .defaults import SIGNIFICANT as SIGNIFICANT, SURE as SURE
 from .groups import Groups as Groups, groups_of as groups_of, TextIndex as TextIndex
 from .kappa import alpha_estimate as alpha_estimate, cohen_kappa as cohen_kappa, counted as counted
 from .kappa import fleiss_kappa as fleiss_kappa, mean_kappa as mean_kappa, no_fleiss as no_fleiss
 from .kappa import pairwise_kappas as pairwise_kappas, two_valued_alpha as two_valued_alpha
 from .resampling import Diagram as Diagram, diagrams as diagrams
 from .resampled_statistics import units_alpha as units_alpha
-from .resampling import bootstrap as bootstrap, bootstrap_all as bootstrap_all, Clusters as Clusters
+from .resampling import bootstrap as bootstrap, bootstrap_all as bootstrap_all, central as central
+from .resampling import Clusters as Clusters
 from .resampling import estimate_from_draws as estimate_from_draws, fold_of as fold_of, grouped_folds as grouped_folds
 from .resampling import mean_over as mean_over
 from .resampling import holm as holm, INNER_FOLDS as INNER_FOLDS, paired_test as paired_test, PairedTest as PairedTest
-from .resampling import RANK_DRAWS as RANK_DRAWS, Split as Split
+from .resampling import SMECE_DRAWS as SMECE_DRAWS, Split as Split
 from .intervals import fixed_sequence as fixed_sequence, SelectiveTest as SelectiveTest
 from .intervals import tradeoff as tradeoff, upper_bound as upper_bound
 from .intervals import (

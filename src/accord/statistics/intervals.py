@@ -1,4 +1,8 @@
-"""Intervals: t intervals over groups, confidence sequences, and thresholds of selective prediction.
+"""Intervals: means and sums over groups, confidence sequences, and thresholds of selective prediction.
+
+**A mean of rows in groups.** Rows of one group (a conversation) are dependent, so the standard error of a mean comes
+from the groups' sums of residuals (Liang & Zeger, 1986), with the factor G/(G - 1) for few groups (Cameron & Miller,
+2015). Every standard error of one mean in Accord is this one.
 
 **Sums over whole groups** (means, and differences of means that share groups). The variance is estimated from each
 group's contribution, so that systems that answered the same inputs are compared input by input. The degrees of freedom
@@ -71,9 +75,85 @@ def gamma_quantile(p: float, shape: float) -> float:
     return float(scipy.special.gammaincinv(shape, p))
 
 
-# --- sums over groups -------------------------------------------------------------------------------------------------
-
 Floats = NDArray[np.float64]
+
+# --- a mean over groups -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteredMean:
+    """Mean of rows in groups, with its standard error.
+
+    Attributes:
+        mean: Mean of the rows.
+        error: Standard error clustered by group; infinite with fewer than two groups.
+        groups: Number of groups G.
+        n: Number of rows.
+    """
+
+    mean: float
+    error: float
+    groups: int
+    n: int
+
+    @property
+    def p(self) -> float:
+        """Two-sided p of the mean 0 by Student's t with G - 1 degrees of freedom; 1 if the error is 0 or infinite."""
+        if not 0.0 < self.error < np.inf:
+            return 1.0
+        return 2 * t_tail(abs(self.mean) / self.error, self.groups - 1)
+
+    @property
+    def is_within_error(self) -> bool:
+        """True if the mean is at most one standard error above 0; with fewer than two groups, if it is at most 0."""
+        return self.mean <= (self.error if self.groups > 1 else 0.0)
+
+    def interval(self, confidence: float = CONFIDENCE) -> Estimate:
+        """Return the mean with its t interval with G - 1 degrees of freedom; without ends for fewer than two groups."""
+        if self.groups < 2:
+            return Estimate(self.mean)
+        half = t_quantile((1 + confidence) / 2, self.groups - 1) * self.error
+        return Estimate(self.mean, self.mean - half, self.mean + half)
+
+
+def clustered_mean(values: ArrayLike, group: ArrayLike) -> ClusteredMean:
+    """Return the mean m of n rows in G groups, with its standard error clustered by group.
+
+        error² = G / (G - 1) · Σ_g (Σ_{i in g} (x_i - m))² / n²
+
+    With one row per group it is the usual standard error s/√n. A difference of two means that share only some groups is
+    a sum of two parts; use `p_value` and `reach`.
+
+    Args:
+        values: (n,) finite values, n at least 1.
+        group: (n,) group of each value.
+
+    Raises:
+        ValueError: There are no values.
+    """
+    x = np.asarray(values, dtype=float)
+    if not len(x):
+        raise ValueError("a mean needs at least one value")
+    names = np.asarray(group)
+    _, place = np.unique(names.astype(str) if names.dtype == object else names, return_inverse=True)
+    mean, groups = float(x.mean()), int(place.max()) + 1
+    sums = np.bincount(place, x - mean, groups).astype(float)
+    return ClusteredMean(mean, clustered_error(sums, len(x)), groups, len(x))
+
+
+def clustered_error(sums: Floats, n: float) -> float:
+    """Return the standard error √(G / (G - 1) · Σ_g S_g²) / n of a mean or of a ratio of sums; infinite for G < 2.
+
+    Args:
+        sums: (G,) sums of the residuals of each group: values minus their mean, or for a ratio r numerators minus r
+            times denominators.
+        n: Number of rows, or sum of the denominators.
+    """
+    groups = len(sums)
+    return float(np.sqrt(groups / (groups - 1) * (sums @ sums))) / n if groups > 1 else float("inf")
+
+
+# --- sums over groups -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -95,6 +175,9 @@ class CenteredPart:
 
 def spread_of(parts: Sequence[CenteredPart], spent: float = 0.0) -> tuple[float, float]:
     """Return the standard error of a sum of parts, and the degrees of freedom of its square.
+
+    `clustered_mean` cannot express such a sum: its parts have different numbers of groups and share some, so neither
+    one factor G/(G - 1) nor G - 1 degrees of freedom fit. For one part with one conversation per group both agree.
 
     With z_pg the contribution of group g to part p, the variance is Σ_g (Σ_p f_p·z_pg)². If the n_p conversations of
     part p were independent with variance σ_p², the f_p·z_pg would have the covariances M_p = f_p²·σ_p²·(diag(n_pg) -
@@ -272,8 +355,8 @@ def upper_bound(
 
         n* = p(1 - p) / v · (t_{n-1} / t_{G-1})²,  bound = Beta⁻¹(confidence; n*·p + 1, n*·(1 - p))
 
-    v is the variance of p between groups. n* is at most n, and G if no row or every row was wrong. n is the number of
-    rows, or of `ratings` if some rows repeat the same rating.
+    v is the squared standard error of p, clustered by group. n* is at most n, and G if no row or every row was wrong. n
+    is the number of rows, or of `ratings` if some rows repeat the same rating.
     """
     rows, p = len(wrong), float(np.mean(wrong))
     n = max(rows if ratings is None else ratings, 2.0)
@@ -284,7 +367,7 @@ def upper_bound(
     worth = float(groups)
     if p > 0.0:
         off = np.bincount(place, wrong, groups) - p * size
-        v = groups / (groups - 1) * float(off @ off) / rows**2
+        v = clustered_error(off, rows) ** 2
         fewer = (t_quantile(confidence, n - 1) / t_quantile(confidence, groups - 1)) ** 2
         worth = min(float(n), p * (1 - p) / v * fewer) if v > 0 else worth
     return beta_quantile(confidence, worth * p + 1, worth * (1 - p))

@@ -5,21 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, count_of
 from accord.statistics.agreement import MeanStatistic, Paired, Statistic, WeightedStatistic, number, range_names, smece
-from accord.statistics.defaults import CONFIDENCE, DRAWS, FOLDS
+from accord.statistics.defaults import CHART_DRAWS, CONFIDENCE, DRAWS, FOLDS, RANK_DRAWS
 from accord.statistics.resampled_statistics import smece as smece_drawn
 from accord.values import Estimate
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-RANK_DRAWS, FEWEST_RANK_DRAWS, _RANKED = 400, 100, 2_000_000
-"""Draws of rank statistics: the largest and smallest number, and the total of rows that sets the number in between.
+FEWEST_RANK_DRAWS, _RANKED = 100, 2_000_000
+"""Smallest number of draws of rank statistics, and the total of rows that sets a number between it and `RANK_DRAWS`.
 
 Fewer draws are enough for a percentile interval of statistics that need all rows together.
 """
@@ -37,28 +39,49 @@ def estimate_from_draws(value: float | None, draws: Floats, confidence: float = 
     defined = draws[np.isfinite(draws)]
     if len(defined) < max(2, len(draws) // 2):
         return Estimate(value)
-    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = central(defined, confidence)
     return Estimate(value, float(low), float(high))
+
+
+def central(draws: Floats, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
+    """Return the ends of the central interval of draws along the first axis."""
+    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    return low, high
 
 
 class Clusters:
     """Rows grouped by conversation, so that resampling and swapping move whole conversations.
 
     `names` is (n,), the conversation of each row. Conversations are sorted by name, so results do not depend on the
-    order of the rows.
+    order of the rows. `from_numbers` is faster for numbered conversations.
     """
 
     def __init__(self, names: NDArray[np.object_] | Sequence[str]) -> None:
-        self.names, of_row = np.unique(np.asarray(names, dtype=str), return_inverse=True)
+        self._set(*np.unique(np.asarray(names, dtype=str), return_inverse=True))
+
+    @classmethod
+    def from_numbers(cls, number: NDArray[np.integer[Any]]) -> Clusters:
+        """Return the clusters of (n,) rows by number, from 0; numbers without rows are left out."""
+        present = np.bincount(number) > 0
+        clusters = cls.__new__(cls)
+        clusters._set(np.flatnonzero(present), (np.cumsum(present) - 1)[number])
+        return clusters
+
+    def _set(self, names: NDArray[Any], of_row: Indices) -> None:
+        self.names = names
         self.of_row: Indices = of_row.astype(np.intp)
         self.sizes = np.bincount(self.of_row, minlength=len(self.names)).astype(float)
-        order = np.argsort(self.of_row, kind="stable")
-        self.members: list[Indices] = np.split(order, np.cumsum(self.sizes).astype(int)[:-1])
         self._counts: dict[int, NDArray[np.uint8]] = {}
         self._tossed: dict[tuple[int, int], NDArray[np.bool_]] = {}
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @cached_property
+    def members(self) -> list[Indices]:
+        """Rows of each conversation."""
+        order = np.argsort(self.of_row, kind="stable")
+        return np.split(order, np.cumsum(self.sizes).astype(int)[:-1])
 
     def sums(self, rows: Floats) -> Floats:
         """Return (C, m) sums of (n, m) row values by conversation."""
@@ -296,7 +319,7 @@ def grouped_folds(
 
 # --- reliability diagrams ---------------------------------------------------------------------------------------------
 
-DIAGRAM_DRAWS, SMECE_DRAWS = 200, 60
+SMECE_DRAWS = 60
 _POINTS = 41
 _THINNEST = 0.02
 
@@ -327,9 +350,9 @@ class Diagram:
     error: Estimate
 
 
-def diagrams(paired: Paired, clusters: Clusters, draws: int = DIAGRAM_DRAWS, seed: int = 0) -> list[Diagram]:
+def diagrams(paired: Paired, clusters: Clusters, draws: int = CHART_DRAWS, seed: int = 0) -> list[Diagram]:
     """Return one diagram per option of the scale, or per range of a long one; bands use few draws."""
-    counts, shown = clusters.counts(min(draws, DIAGRAM_DRAWS), seed), paired.in_ranges()
+    counts, shown = clusters.counts(min(draws, CHART_DRAWS), seed), paired.in_ranges()
     names = enumerate(range_names(paired.options))
     return [_diagram(shown, option, name, clusters, counts) for option, name in names]
 

@@ -13,20 +13,22 @@ MAX_NAMES = 3
 
 
 def describe_agreement(alpha: CountedEstimate) -> str:
-    """Return Krippendorff's α as a sentence, from the value and the lower end of its interval."""
+    """Return Krippendorff's α as a sentence, from the value and its interval; percentages are from 0% to 100%."""
     if not alpha.n:
         return "Agreement is unknown: no item has answers of two people yet."
     if alpha.value is None:
         return "All answers are the same, so agreement beyond chance cannot be measured."
     low, high = alpha.low, alpha.high
-    if alpha.value <= 0 or (low is not None and low <= 0):
-        is_clear = alpha.value < 0 and (high is None or high < 0)
-        return "People agree less than by chance." if is_clear else "It is not clear that people agree beyond chance."
+    if alpha.value <= 0:
+        more = ": they disagree more than by chance" if alpha.value < 0 and (high is None or high < 0) else ""
+        return f"People agree no better than chance{more}."
+    if low is not None and low <= 0:
+        return "It is not clear that people agree beyond chance."
     strength = next(word for least, word in
                     ((0.8, "well"), (0.667, "fairly well"), (0.4, "moderately"), (0.0, "a little"))
                     if alpha.value >= least)  # fmt: skip
-    ends = "" if low is None or high is None else f" [{low:.0%}, {high:.0%}]"
-    return f"People agree {strength}: {alpha.value:.0%}{ends} of the way from chance to full agreement."
+    ends = "" if low is None or high is None else f" [{_share(low)}, {_share(high)}]"
+    return f"People agree {strength}: {_share(alpha.value)}{ends} of the way from chance to full agreement."
 
 
 def describe_levels(habits: Sequence[AnnotatorHabit], scale_length: float) -> str:
@@ -68,9 +70,10 @@ def describe_parts(parts: DisagreementParts) -> str:
     """Return the largest part of the disagreement as a sentence, with the next step."""
     level, width, residual = (part.value or 0.0 for part in (parts.level, parts.width, parts.residual))
     if residual >= max(level, width):
+        single = round(100 * residual)
         return (
-            f"Of the disagreement, {residual:.0%} is about single conversations and {level + width:.0%} comes from "
-            "habits: discuss the items below."
+            f"Of the disagreement, {single}% is about single conversations and {100 - single}% comes from habits: "
+            "discuss the items below."
         )
     if level >= width:
         return (
@@ -81,6 +84,11 @@ def describe_parts(parts: DisagreementParts) -> str:
         f"Of the disagreement, {width:.0%} comes from people who use more or less of the scale: agree on examples of "
         "its highest and lowest points."
     )
+
+
+def _share(value: float) -> str:
+    """Return a share of the way from chance to full agreement in percent."""
+    return f"{min(max(value, 0.0), 1.0):.0%}"
 
 
 def _is_clear(level: CountedEstimate, sign: int) -> bool:

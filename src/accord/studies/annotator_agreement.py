@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics import (
+    DETAIL_DRAWS,
     STATISTICS,
     Clusters,
     Paired,
@@ -29,7 +30,6 @@ from accord.values import Annotation, Estimate, Question, Target, Value
 
 Floats = NDArray[np.float64]
 
-DRAWS = 1000
 MIN_ITEMS = 8
 """Minimum number of shared items, or of answers, for statistics of one annotator."""
 FOLDS = 5
@@ -108,7 +108,7 @@ class AnswerMatrix:
             return np.zeros((len(self.units), 0))
         return np.stack([(self.codes == code).sum(axis=1) for code in used], axis=1, dtype=float)
 
-    def weights(self, draws: int = DRAWS, seed: int = 0) -> Floats:
+    def weights(self, draws: int = DETAIL_DRAWS, seed: int = 0) -> Floats:
         """(draws, U) number of times that each item is drawn; conversations are drawn as a whole."""
         return np.asarray(self.clusters.counts(draws, seed)[:, self.clusters.of_row])
 
@@ -251,7 +251,7 @@ def _correlation(main: AnswerMatrix, other: AnswerMatrix, name: str, cache: dict
     paired = Paired(np.array(option_numbers(main.question)), codes, np.zeros((len(rows), 0)), values)
     if (key := rows.tobytes()) not in cache:
         cache[key] = Clusters([main.units[int(row)][0].conversation for row in rows])
-    ends = bootstrap(cache[key], STATISTICS["pearson"], [paired], DRAWS)
+    ends = bootstrap(cache[key], STATISTICS["pearson"], [paired], DETAIL_DRAWS)
     return CountedEstimate(ends.value, ends.low, ends.high, len(rows))
 
 

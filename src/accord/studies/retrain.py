@@ -20,13 +20,12 @@ from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
 from accord.project import Fitted, Project
-from accord.statistics import grouped_folds
+from accord.statistics import SIGNIFICANT, grouped_folds
 from accord.validation import MetricsTable, differences_of
 from accord.values import Labels, p_text
 
 REPORT = "refit.json"
 IN_USE = "in use"
-SIGNIFICANCE = 0.05
 RetrainReport = dict[str, Any]
 MetricRow = dict[str, float | None]
 """Out-of-fold metrics: `n`, and `rmse`, `pearson` and `log_loss` with the ends of their intervals."""
@@ -222,6 +221,6 @@ def _summary(tests: list[dict[str, Any]]) -> str:
     low, high = test["difference_low"], test["difference_high"]
     ends = "" if low is None else f" [{low:+.3f}, {high:+.3f}]"
     change = f"Out-of-fold RMSE changes by {test['difference']:+.3f}{ends}, {p_text(test['p_holm'])}"
-    if test["p_holm"] >= SIGNIFICANCE:
+    if test["p_holm"] >= SIGNIFICANT:
         return f"{change}: the difference is not significant."
     return f"{change}: the candidate is {'better' if test['difference'] < 0 else 'worse'}."

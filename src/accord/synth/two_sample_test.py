@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
-from accord.statistics import FOLDS, Clusters, grouped_folds, holm
+from accord.statistics import DETAIL_DRAWS, FOLDS, SIGNIFICANT, Clusters, grouped_folds, holm
 from accord.values import p_text
 
 MIN_GROUPS = 10
 """Minimum number of groups of each kind."""
 MAX_CONVERSATIONS = 1000
 """Maximum number of conversations of each kind; more are sampled."""
-PERMUTATIONS, DRAWS = 1999, 1000
+PERMUTATIONS = 1999
 _PERMUTATION_BATCH = 250
 RIDGE = 10.0
 _MAX_DEVIATION = 3.0
@@ -80,7 +80,7 @@ class TwoSampleResult:
 
     def __str__(self) -> str:
         figures = f"AUC {self.auc:.2f} [{self.low:.2f}, {self.high:.2f}], {p_text(self.p)}"
-        if self.p >= 0.05:
+        if self.p >= SIGNIFICANT:
             return f"the metrics do not tell {self.synthetic} synthetic conversations from {self.real} real: {figures}"
         return f"the metrics tell {self.synthetic} synthetic conversations from {self.real} real ones: {figures}"
 
@@ -225,7 +225,7 @@ def _interval(
     same = folds[synthetic][:, None] == folds[real][None]
     difference = scores[synthetic][:, None] - scores[real][None]
     won = np.where(same, (difference > 0) + 0.5 * (difference == 0), 0.0)
-    weights = clusters.counts(DRAWS, seed)[:, clusters.of_row]
+    weights = clusters.counts(DETAIL_DRAWS, seed)[:, clusters.of_row]
     above = ((weights[:, synthetic] @ won) * weights[:, real]).sum(axis=1)
     pairs = ((weights[:, synthetic] @ same.astype(float)) * weights[:, real]).sum(axis=1)
     aucs = above[pairs > 0] / pairs[pairs > 0]

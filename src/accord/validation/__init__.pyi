@@ -22,7 +22,7 @@ from .judge_audit import Probe as Probe, ProbeResult as ProbeResult, robustness_
 from .learning_curve import adaptive_curve as adaptive_curve, AdaptivePoint as AdaptivePoint, CurvePoint as CurvePoint
 from .learning_curve import gain_curve as gain_curve, learning_curve as learning_curve
 from .metrics_table import Leak as Leak, MetricsTable as MetricsTable, NEW as NEW, other_people as other_people
-from .labels_needed import FEWEST_MORE as FEWEST_MORE, Gain as Gain, gain_of as gain_of, gain_over as gain_over
+from .labels_needed import FEWEST_MORE as FEWEST_MORE, Gain as Gain, gain_over as gain_over
 from .labels_needed import labels_needed as labels_needed
 from .metrics_table import people_alpha as people_alpha, R_NEW as R_NEW, SystemMetrics as SystemMetrics
 from .metrics_table import WIDTH_NEW as WIDTH_NEW, Within as Within

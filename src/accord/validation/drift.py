@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import count_of
 from accord.evidence import Column, EvidenceTable
-from accord.statistics import holm
+from accord.learning import UNLIKE
+from accord.statistics import SIGNIFICANT, holm
 from accord.values import Target
 
 Floats = NDArray[np.float64]
@@ -22,7 +24,9 @@ Floats = NDArray[np.float64]
 BINS = 10
 MIN_GROUPS = 20
 """Minimum number of groups on each side."""
-LEVEL = 0.05
+MOST_UNLIKE = 0.2
+"""Share of conversations unlike the training data above which they differ as a whole, whatever single features do."""
+_NEXT = "Label new conversations and fit again."
 SHIFT_THRESHOLD = 0.2
 """Common threshold of the stability index for a shift."""
 
@@ -47,7 +51,7 @@ class Shift:
     @property
     def is_shifted(self) -> bool:
         """True if the shift is significant and its stability index reaches `SHIFT_THRESHOLD`."""
-        return self.p_holm < LEVEL and self.stability >= SHIFT_THRESHOLD
+        return self.p_holm < SIGNIFICANT and self.stability >= SHIFT_THRESHOLD
 
     def to_json(self) -> dict[str, Any]:
         """Return a flat row of JSON values."""
@@ -113,12 +117,24 @@ def stability(then: Floats, now: Floats) -> float:
     return float(((p - q) * np.log(p / q)).sum())
 
 
-def drift_summary(all_shifts: Sequence[Shift]) -> str:
-    """Return one sentence on the shifted features."""
+def drift_summary(all_shifts: Sequence[Shift], unlike: int = 0, conversations: int = 0) -> str:
+    """Return a sentence on the conversations that are unlike the training data, and on the shifted features.
+
+    Args:
+        all_shifts: Shift of each feature that could be compared.
+        unlike: Number of conversations whose scores have a warning that they are unlike the training data.
+        conversations: Number of conversations.
+    """
     moved = [shift.feature for shift in all_shifts if shift.is_shifted]
+    alone = f"{unlike} of {count_of(conversations, 'conversation')} {'is' if unlike == 1 else 'are'} {UNLIKE}"
+    if moved:
+        names = ", ".join(moved[:5]) + (", …" if len(moved) > 5 else "")
+        shifted = f"{len(moved)} of {count_of(len(all_shifts), 'feature')} shifted: {names}"
+        return f"{alone + ', and ' if unlike else ''}{shifted}. {_NEXT}"
+    if unlike > conversations * MOST_UNLIKE:
+        return f"{alone}{', although no single feature shifted' if all_shifts else ''}. {_NEXT}"
     if not all_shifts:
-        return "Too few conversations to compare with the training data."
-    if not moved:
-        return "The new conversations do not differ from the training data."
-    names = ", ".join(moved[:5]) + (", …" if len(moved) > 5 else "")
-    return f"{len(moved)} of {len(all_shifts)} features shifted: {names}. Label new conversations and fit again."
+        return f"{alone}." if unlike else "Too few conversations to compare with the training data."
+    if unlike:
+        return f"{alone}; as a whole, the new conversations do not differ from it."
+    return "The new conversations do not differ from the training data."

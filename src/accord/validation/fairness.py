@@ -17,7 +17,11 @@ from numpy.typing import NDArray
 from accord.evidence import Ratings
 from accord.learning import Predictions
 from accord.statistics import (
+    DETAIL_DRAWS,
+    SIGNIFICANT,
+    SMECE_DRAWS,
     STATISTICS,
+    CenteredPart,
     Clusters,
     MeanStatistic,
     Paired,
@@ -26,6 +30,7 @@ from accord.statistics import (
     holm,
     normal_quantile,
     normal_tail,
+    p_value,
     pearson,
     smece_of,
 )
@@ -39,8 +44,6 @@ ANNOTATOR = "annotator"
 groupings the predictions are for a new annotator, as those of `accord score` by default."""
 MIN_GROUP_RATINGS = 10
 """Minimum number of ratings of a group."""
-DRAWS = 1000
-_SMECE_DRAWS = 60
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,12 @@ GROUP_STATISTICS = {
 
 
 def by_group(
-    repeats: Repeats, rated: Ratings, groups: Sequence[str | None], by: str, draws: int = DRAWS, seed: int = 0
+    repeats: Repeats,
+    rated: Ratings,
+    groups: Sequence[str | None],
+    by: str,
+    draws: int = DETAIL_DRAWS,
+    seed: int = 0,
 ) -> list[GroupAccuracy]:
     """Return the accuracy of each group of ratings, the most biased first.
 
@@ -122,7 +130,7 @@ def by_group(
         rows = np.flatnonzero(known & (names == name))
         members, clusters = [paired.take(rows) for paired in pairs], Clusters(rated.group[rows])
         estimates = {
-            stat: bootstrap(clusters, of, members, _SMECE_DRAWS if stat == "calibration_error" else draws, seed)
+            stat: bootstrap(clusters, of, members, SMECE_DRAWS if stat == "calibration_error" else draws, seed)
             for stat, of in GROUP_STATISTICS.items()
         }
         rows_by_group.append(GroupAccuracy(by, name, len(rows), **estimates, apart=apart, p_holm=p))
@@ -157,22 +165,26 @@ def _known_groups(
 def _bias_difference(
     error: Floats, rated: Ratings, known: NDArray[np.bool_], inside: NDArray[np.bool_]
 ) -> tuple[float, float]:
-    """Return the difference of a group's bias from the rest's, and its p-value by the clusters' influence."""
+    """Return the difference of a group's bias from the rest's, and its p-value over conversations.
+
+    p is 1 if the group or the rest has a single conversation, because its variance is unknown then.
+    """
     members, rest = known & inside, known & ~inside
     if not rest.any():
         return 0.0, 1.0
+    names = rated.group.astype(str)
     difference = float(error[members].mean() - error[rest].mean())
-    influence = np.zeros(len(error))
-    influence[members] = (error[members] - error[members].mean()) / members.sum()
-    influence[rest] = -(error[rest] - error[rest].mean()) / rest.sum()
-    total = Clusters(rated.group).sums(influence[:, None])[:, 0]
-    spread = float(np.sqrt((total**2).sum()))
-    return difference, float(2 * normal_tail(abs(difference) / spread)) if spread > 0 else 1.0
+    if min(len(set(names[rows])) for rows in (members, rest)) < 2:
+        return difference, 1.0
+    parts = [
+        CenteredPart(sign * (error[rows] - error[rows].mean()) / rows.sum(), names[rows])
+        for sign, rows in ((1, members), (-1, rest))
+    ]
+    return difference, p_value(difference, parts)
 
 
 MIN_ANNOTATOR_LABELS = 15
 """Minimum number of labels of an annotator."""
-LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +237,9 @@ def annotator_quality(rated: Ratings, predicted: Floats) -> list[Suspect]:
     apart = holm([float(normal_tail((_z(others) - _z(r)) * np.sqrt(n - 3))) for _, n, r, others in correlations])
     suspects: list[Suspect] = []
     for (name, n, r, others), reverse, random in zip(correlations, below, apart, strict=True):
-        if reverse < LEVEL:
+        if reverse < SIGNIFICANT:
             suspects.append(Suspect(name, n, r, others, "reversed", reverse))
-        elif random < LEVEL and not _is_above_zero(r, n):
+        elif random < SIGNIFICANT and not _is_above_zero(r, n):
             suspects.append(Suspect(name, n, r, others, "random", random))
     return suspects
 
@@ -237,4 +249,4 @@ def _z(r: float) -> float:
 
 
 def _is_above_zero(r: float, n: int) -> bool:
-    return bool(_z(r) * np.sqrt(n - 3) > normal_quantile(1 - LEVEL))
+    return bool(_z(r) * np.sqrt(n - 3) > normal_quantile(1 - SIGNIFICANT))

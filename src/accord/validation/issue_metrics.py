@@ -18,7 +18,7 @@ from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import IssueLabels, finding, kinds_of, labels_of
 from accord.methods import kind_question
-from accord.statistics import Clusters, Split, alpha_estimate, estimate_from_draws, smece
+from accord.statistics import REPEATED_DRAWS, Clusters, Split, alpha_estimate, estimate_from_draws, smece
 from accord.values import Labels
 
 Floats = NDArray[np.float64]
@@ -31,7 +31,6 @@ MACRO, ABOVE_CHANCE = "macro", "macro, above chance"
 """Mean F1 over all kinds, and over those whose calibrated calls agree with people better than chance."""
 CALLED = 0.5
 """Smallest raw finding, a count or a probability, that counts as a call."""
-DRAWS = 500
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Called:
     chance: list[float] = field(default_factory=list)
     conversation: list[str] = field(default_factory=list)
 
-    def figures(self, draws: int = DRAWS, seed: int = 0) -> CalledFigures:
+    def figures(self, draws: int = REPEATED_DRAWS, seed: int = 0) -> CalledFigures:
         """Return precision, recall, F1, α and calibration error, with intervals over conversations."""
         marked, called = np.array(self.marked, dtype=bool), np.array(self.called, dtype=bool)
         counts = np.column_stack([marked & called, called, marked]).astype(float)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import Ratings
 from accord.learning import Predictions
-from accord.statistics import Clusters
+from accord.statistics import clustered_mean
 
 DETECTED = 3.4
 """Standard errors by which an effect must exceed 0 to be found at p < 0.01 with a probability of 80%."""
@@ -89,11 +89,7 @@ def labels_needed(curve: Sequence[Gain]) -> int | None:
 def gain_of(other: Floats, ours: Floats, rated: Ratings) -> Gain:
     """Return the mean of `other` - `ours` (n,) over ratings that have both, and its standard error over groups."""
     rows = np.flatnonzero(np.isfinite(other) & np.isfinite(ours))
-    clusters = Clusters(rated.group[rows])
-    groups = len(clusters)
-    if groups < 2:
+    if len(set(rated.group[rows])) < 2:
         return Gain(len(rows), -math.inf, math.inf)
-    difference = (other - ours)[rows]
-    mean = float(difference.mean())
-    sums = clusters.sums((difference - mean)[:, None])[:, 0]
-    return Gain(len(rows), mean, math.sqrt(groups / (groups - 1) * float(sums @ sums)) / len(rows))
+    difference = clustered_mean((other - ours)[rows], rated.group[rows])
+    return Gain(len(rows), difference.mean, difference.error)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import AdaptiveRubric, Constant, Experiment, Factory, Head, Predictions
-from accord.statistics import STATISTICS, Clusters, Paired, bootstrap_all
+from accord.statistics import REPEATED_DRAWS, STATISTICS, Clusters, Paired, bootstrap_all
 from accord.validation.labels_needed import Gain, gain_over
 from accord.values import Estimate, Question
 
@@ -21,7 +21,6 @@ Floats = NDArray[np.float64]
 SHARES = (0.1, 0.25, 0.5, 0.75)
 GAIN_SHARES = (0.5, 0.75)
 """Smaller shares of few labels often hold too little to learn from."""
-DRAWS = 500
 SHOWN = ("rmse", "pearson", "log_loss")
 
 
@@ -55,7 +54,7 @@ def learning_curve(
     make: Factory,
     whole: Predictions,
     shares: Sequence[float] = SHARES,
-    draws: int = DRAWS,
+    draws: int = REPEATED_DRAWS,
     key: Any = None,
     subsets: int = 1,
 ) -> list[CurvePoint]:
@@ -68,7 +67,7 @@ def learning_curve(
         make: Returns the unfitted evaluator.
         whole: Predictions from all training groups, the last point of the curve.
         shares: Shares of the training groups.
-        draws: Number of bootstrap samples, at most `DRAWS` are used.
+        draws: Number of bootstrap samples, at most `REPEATED_DRAWS` are used.
         key: Key of the evaluator in the experiment's cache; None does not use the cache.
         subsets: Number of random subsets at each share.
 
@@ -98,7 +97,7 @@ def _point(share: float, drawn: Sequence[tuple[Experiment, Predictions]], draws:
     if subsets == 1:
         [(experiment, predictions)] = scored
         clusters = Clusters(experiment.ratings.group[predictions.scored])
-        return CurvePoint(share, labels, bootstrap_all(clusters, statistics, pairs, min(DRAWS, draws), 0))
+        return CurvePoint(share, labels, bootstrap_all(clusters, statistics, pairs, min(REPEATED_DRAWS, draws), 0))
     estimates = {name: _spread([statistic(paired) for paired in pairs]) for name, statistic in statistics.items()}
     return CurvePoint(share, labels, estimates, subsets)
 

@@ -27,7 +27,7 @@ from accord.methods.in_context.prompt_inversion import TaskPrompt
 from accord.methods.in_context.scoring_requests import UNREADABLE, ParsedScore, RequestCounts, ScoreRequest, score_each
 from accord.methods.in_context.template import PromptTemplate, RatedExamples, unit
 from accord.models import Failure, PromptFlow
-from accord.statistics import DRAWS, Clusters, estimate_from_draws
+from accord.statistics import DRAWS, Clusters, clustered_mean, estimate_from_draws
 from accord.values import Estimate, Question, Registry
 
 Vectors = NDArray[np.float32]
@@ -399,7 +399,7 @@ def try_selector(
 def simplest(tried: Sequence[SelectorTrial], groups: Sequence[str]) -> SelectorTrial:
     """Return the simplest selector whose mean target is within one standard error of the best one's.
 
-    `tried` is ordered by simplicity. The standard error is that of the mean difference over groups.
+    `tried` is ordered by simplicity. The standard error is that of the mean difference, clustered by group.
     """
     best = max(tried, key=lambda trial: (np.nanmean(trial.targets), -tried.index(trial)))
     return next(trial for trial in tried if trial is best or _is_near(best.targets - trial.targets, groups))
@@ -407,12 +407,8 @@ def simplest(tried: Sequence[SelectorTrial], groups: Sequence[str]) -> SelectorT
 
 def _is_near(differences: Floats, groups: Sequence[str]) -> bool:
     """Return True if the mean of (Q,) differences is within its standard error over groups."""
-    names, place = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
     known = np.isfinite(differences)
-    count = np.bincount(place[known], minlength=len(names))
-    means = np.bincount(place[known], differences[known], minlength=len(names))[count > 0] / count[count > 0]
-    error = means.std(ddof=1) / np.sqrt(len(means)) if len(means) > 1 else 0.0
-    return bool(np.nanmean(differences) <= error)
+    return bool(known.any()) and clustered_mean(differences[known], np.asarray(groups)[known]).is_within_error
 
 
 @dataclass(frozen=True)

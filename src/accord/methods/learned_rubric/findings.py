@@ -32,7 +32,7 @@ from accord.methods.learned_rubric.selection_policies import (
     SelectionSettings,
 )
 from accord.models import JUDGE, NO_LIST, NOT_YET, Flow
-from accord.statistics import Clusters, estimate_from_draws
+from accord.statistics import REPEATED_DRAWS, Clusters, estimate_from_draws
 from accord.values import (
     Charts,
     Conversation,
@@ -55,8 +55,6 @@ from accord.values import (
 
 JUDGE_DIRECTLY = "judge asked directly"
 EXAMPLES_PER_KIND = 2
-MOST_DRAWS = 500
-"""Bootstrap samples for the interval of one assertion."""
 LONGEST_PASSAGE = 300
 """Characters of a passage."""
 ROLE_WORDS = frozenset({"user", "assistant"})
@@ -437,7 +435,7 @@ def _assertions(
     values = points(answers, selector.names_, selector.settings.answers)[0] / POINT
     signed = values * np.where(selector.sat_, 1.0, -1.0)[:, None]
     terms = np.vstack([signed * decided.good, signed * ~decided.good, decided.good, ~decided.good]).T.astype(float)
-    counts = clusters.counts(min(test.draws, MOST_DRAWS), test.seed)
+    counts = clusters.counts(min(test.draws, REPEATED_DRAWS), test.seed)
     drawn, all_gaps = _gaps(counts @ clusters.sums(terms)), _gaps(terms.sum(axis=0))
     findings = []
     for place, name in enumerate(selector.names_):

@@ -19,7 +19,7 @@ from accord.models import Flow, OnAnswer, run
 from accord.papers.adoror.systems import ADOROR, NAMES, TABLE_1, registered
 from accord.papers.study import Row
 from accord.project import Project, config_from
-from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, fold_of
+from accord.statistics import DETAIL_DRAWS, STATISTICS, Clusters, Paired, bootstrap, fold_of
 from accord.values import Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale
 
 MODEL = "smollm2-135m"
@@ -37,7 +37,6 @@ CONTEXT = 1024
 TINY = {**SMALL, "candidates": 1, "sets": 1, "ensemble": 3}
 FEW = 20
 """Up to this many responses, the sizes finish in minutes."""
-DRAWS = 1000
 
 
 def ask_topical_usr(
@@ -163,7 +162,7 @@ def spearman_interval(pairs: Sequence[Sequence[float]], contexts: Sequence[str],
     answers, ratings = np.array(pairs, dtype=float).T
     options, answer = np.unique(ratings, return_inverse=True)
     paired = Paired(options, answer, np.full((len(answer), len(options)), 1 / len(options)), answers)
-    interval = bootstrap(Clusters(list(contexts)), STATISTICS["spearman"], [paired], DRAWS)
+    interval = bootstrap(Clusters(list(contexts)), STATISTICS["spearman"], [paired], DETAIL_DRAWS)
     return {name: value, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 

@@ -16,7 +16,7 @@ from accord.models import LIKELIHOOD, Models, ModelSettings, run
 from accord.papers.ciu.rated import ALL, load, question_of
 from accord.papers.ciu.single import with_interval
 from accord.papers.study import Row
-from accord.statistics import Clusters
+from accord.statistics import DETAIL_DRAWS, Clusters
 from accord.store import Store
 from accord.values import Labels, Question, Sample, Score, Target, Unscored
 
@@ -28,7 +28,6 @@ FAKED = 30
 REAL = "real"
 DROP, AGREEMENT = "drop of the score", "Spearman with the ratings"
 STATISTICS = ("without_gate", "with_gate")
-DRAWS = 1000
 
 
 def gate_rows(samples: Sequence[Sample], labels: Labels, question: Question, models: Models) -> list[Row]:
@@ -102,7 +101,7 @@ def _means(values: Floats) -> Row:
     row: Row = {}
     for name, of in zip(STATISTICS, values, strict=True):
         known = of[~np.isnan(of)]
-        again = known[np.random.default_rng(0).integers(len(known), size=(DRAWS, len(known)))].mean(axis=1)
+        again = known[np.random.default_rng(0).integers(len(known), size=(DETAIL_DRAWS, len(known)))].mean(axis=1)
         low, high = np.quantile(again, [0.025, 0.975]).tolist()
         row |= {name: float(known.mean()), f"{name}_low": low, f"{name}_high": high}
     return row
@@ -117,5 +116,5 @@ def _agreement(samples: Sequence[Sample], labels: Labels, question: Question, va
     clusters = Clusters(np.array([labels.group_of(sample.target) for sample in samples], dtype=object)[known])
     row: Row = {}
     for name, of in zip(STATISTICS, values, strict=True):
-        row |= with_interval(name, "spearman", truth[known], of[known], clusters, DRAWS)
+        row |= with_interval(name, "spearman", truth[known], of[known], clusters, DETAIL_DRAWS)
     return row

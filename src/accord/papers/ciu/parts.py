@@ -27,6 +27,7 @@ from accord.papers.ciu.rated import (
     usable,
 )
 from accord.papers.study import Part, PartTable, Row, StudyInput, interval_chart
+from accord.statistics import RANK_DRAWS
 from accord.store import Store
 
 TOPICAL, PERSONA, DIALOGUES = "topical_usr", "persona_usr", "llm_rubric_real"
@@ -242,7 +243,7 @@ def transfer(given: StudyInput) -> PartTable:
         except BadInput as error:
             rows.append({"dataset": name, "system": "mixture", "missing": str(error)})
             continue
-        rows += combined.transfer(train, found[WITH_DOCUMENT].only(train.metrics), "lexical", single.DRAWS)
+        rows += combined.transfer(train, found[WITH_DOCUMENT].only(train.metrics), "lexical", RANK_DRAWS)
     note = (
         "Learned on Topical-USR without a label of the other data set. `warned`: share of scores with a warning, "
         "such as metrics unlike those in training. The rating of the dialogues is Q0, satisfaction of the user."

@@ -14,6 +14,7 @@ from accord.papers.ciu.published import STANDALONE, published
 from accord.papers.ciu.rated import WITH_DOCUMENT, Rated
 from accord.papers.study import Row
 from accord.statistics import (
+    RANK_DRAWS,
     STATISTICS,
     Clusters,
     MeanStatistic,
@@ -44,7 +45,6 @@ LEXICAL = (*BANK, *REFERENCE, "ciu-paper", "ciu-unsupported")
 """Metrics without a model."""
 FEWEST = 10
 """Smallest number of values of a metric."""
-DRAWS = 400
 RANDOM, ONE_PERSON = "random", "one annotator"
 
 
@@ -60,7 +60,7 @@ def _lead(both: Paired) -> float | None:
     return None if one is None or other is None else one - other
 
 
-def standalone(subsets: Mapping[str, Rated], draws: int = DRAWS) -> list[Row]:
+def standalone(subsets: Mapping[str, Rated], draws: int = RANK_DRAWS) -> list[Row]:
     """Measure each metric alone; p of CIU's lead is corrected over the metrics of a subset and question.
 
     In the subset `all`, absent values are 0 as in the paper. The last rows of a subset are the metrics that cannot be

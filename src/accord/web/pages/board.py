@@ -169,7 +169,7 @@ def _time_chart(time: TimeSeries, y: Axis, links: Links) -> Markup:
 def _comparisons(scores: SelectedScores, figures: BoardFigures, links: Links) -> list[tuple[str, str, bool]]:
     """Return the comparisons in one click: address, text, and True if it is shown."""
     about, names = scores.selection, scores.choices.names
-    stated = stated_difference(about, figures)
+    stated = stated_difference(figures)
     shown = () if stated is None else (stated.by, stated.first, stated.second)
     comparisons = [
         (links.board(by=by, first=first, second=second, against=None), f"{by}s {first} and {second}",

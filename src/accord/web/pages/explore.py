@@ -21,11 +21,11 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from markupsafe import Markup
 
-from accord.board import means
 from accord.charts import Axis, ChartLine, ChartRow, bar_chart, interval_plot, line_chart, ticks
 from accord.edges import BadInput, sendable
 from accord.project import Project
 from accord.scoring import ConversationFacts, latest_scored
+from accord.statistics import Clusters, group_means
 from accord.store import scores_of_run
 from accord.values import Conversation, Estimate, Question, Sample
 from accord.web.context import WorkbenchContext, add_page
@@ -254,8 +254,7 @@ class ExploreChart:
         elif self.settings.aggregate == MEDIAN:
             found = [_quartiles(numbers[place == at]) for at in range(len(order))]
         else:
-            clusters = np.unique(np.array(conversations, dtype=str), return_inverse=True)[1]
-            found = means(place, clusters, numbers, len(order))
+            found = group_means(Clusters(conversations), place, numbers, len(order))
         counts = np.bincount(place, minlength=len(order)).tolist()
         groups = [
             Group(x, at, color, n, estimate)
