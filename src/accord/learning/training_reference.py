@@ -33,8 +33,8 @@ from accord.values import Target
 Floats = NDArray[np.float64]
 
 MOST_LEVELS = 10
-IMAGINED = 2.0
-"""Imagined ratings in all, spread evenly over the options of a long scale.
+IMAGINED = 1.0
+"""Imagined ratings in all, spread evenly over the options of a long scale, as in the constant model.
 
 n ratings of K options give an option within a level a weight of its count + `IMAGINED` / K. The share of imagined
 ratings is `IMAGINED` / (n + `IMAGINED`) on every scale, so that many options cannot outweigh few ratings.
