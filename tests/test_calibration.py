@@ -451,6 +451,9 @@ def test_latent_answers_need_a_model_with_a_latent_scale() -> None:
             Calibration(question, answer="latent", **settings)  # type: ignore[arg-type]
     with pytest.raises(UnknownName, match="unknown answer 'real'. Available: latent, option"):
         Calibration(question, "mixed", answer="real")
+    for answer in ("latent", "option"):
+        with pytest.raises(UnknownName, match="unknown answer_model 'mixd'"):
+            Calibration(question, "mixd", answer=answer)
 
 
 def test_panel_scores_follow_their_rule() -> None:

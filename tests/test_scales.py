@@ -91,6 +91,25 @@ def test_levels_of_equal_answers_and_of_short_scales() -> None:
     assert ScaleLevels.fit(rated).coarse(rated) is rated
 
 
+@pytest.mark.parametrize("last", [5, 10, 100])
+@pytest.mark.parametrize("labels", [10, 20, 40, 80])
+def test_imagined_ratings_do_not_move_scores_of_long_scales(last: int, labels: int) -> None:
+    first = 1 if last == 5 else 0
+    question = Question(id="main", text="How good is it?", scale=Scale(options=tuple(range(first, last + 1))))
+    rng = np.random.default_rng(labels)
+    given = np.clip(np.rint(last * (0.85 + rng.normal(0, 0.08, labels))), first, last).astype(int)
+    targets = tuple(Target(f"c{place}") for place in range(labels))
+    evidence = EvidenceTable(targets, (Column("x", "x"),), np.ones((labels, 1)), np.ones((labels, 1), dtype=bool))
+    said = [Label(target, "main", "p", int(value)) for target, value in zip(targets, given, strict=True)]
+    rated = ratings(evidence, Labels(said), question)
+    levels = ScaleLevels.fit(rated)
+    coarse = levels.coarse(rated)
+    shares = np.bincount(coarse.answer, minlength=len(coarse.options)) / labels
+    mean = float((levels.fine(shares[None]) @ rated.options)[0])
+    assert mean == pytest.approx(given.mean(), abs=0.03 * (last - first)), "levels keep the mean rating"
+    assert (levels.within > 0).all(), "every option stays possible"
+
+
 def test_real_answers_are_rounded_to_a_hundredth_of_the_scale() -> None:
     evidence, labels, _ = on(REAL)
     rated = ratings(evidence, labels, REAL)

@@ -8,7 +8,12 @@ from .baselines import AnnotatorMean as AnnotatorMean, BestColumn as BestColumn,
 from .baselines import JudgeArgmax as JudgeArgmax, JudgeExpected as JudgeExpected, LowestTurn as LowestTurn
 from .baselines import MeanTurn as MeanTurn, RandomDraw as RandomDraw
 from .calibration import Calibration as Calibration
-from .conformal import band_quantile as band_quantile, bands as bands, groups_needed as groups_needed
+from .conformal import (
+    band_quantile as band_quantile,
+    bands as bands,
+    groups_needed as groups_needed,
+    new_annotator_factor as new_annotator_factor,
+)
 from .cross_validation import Choice as Choice, Experiment as Experiment, Factory as Factory, FoldTask as FoldTask
 from .cross_validation import HeadLearner as HeadLearner, HeldOutAnswers as HeldOutAnswers, level_of as level_of
 from .cross_validation import PredictionCache as PredictionCache, Predictions as Predictions

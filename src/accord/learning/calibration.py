@@ -101,12 +101,6 @@ class Calibration(Head):
         self.shift_groups = shift_groups
         self.max_seconds = max_seconds
         self.answer = answer
-        if answer not in (OPTION, LATENT):
-            raise UnknownName("answer", answer, (OPTION, LATENT))
-        if answer == LATENT and (answer_model == "auto" or not self._make(answer_model).has_latent):
-            raise BadInput(
-                f"answer: latent needs answer_model: mixed, or network with head: ordinal; got {answer_model}"
-            )
         self.answer_model_: AnswerModel | None = None
         self._check()
 
@@ -130,7 +124,7 @@ class Calibration(Head):
         NetworkSettings.of(self.network or {})
         if self.answer == LATENT and (self.answer_model == "auto" or not self._make(self.answer_model).has_latent):
             raise BadInput(
-                f"answer: latent needs the answer model mixed, or an ordinal network; got {self.answer_model}"
+                f"answer: latent needs answer_model: mixed, or network with head: ordinal; got {self.answer_model}"
             )
 
     def _check_numbers(self) -> None:
@@ -181,11 +175,11 @@ class Calibration(Head):
         if self.takes_every_sheet and len(rated):
             auxiliary, table = AuxiliaryQuestions.learn(evidence, pooled, self.question.id)
         model, held_out, self.trials_ = self._fit_model(table, coarse, pooled)
-        known, new = (levels.fine(shares) for shares in held_out)
-        shifts, known = GroupShifts.learn(self.shift_groups, evidence, rated, known, inner_folds(coarse))
-        new = shifts.apply(evidence.take(rated.row), rated.options, new)
+        fine = levels.fine(held_out[0]), levels.fine(held_out[1])
+        shifts, shifted = GroupShifts.learn(self.shift_groups, evidence, rated, fine, inner_folds(coarse))
+        raters = known_ratings(evidence, labels, self.question).annotator if self.pooled_annotators else rated.annotator
         reference = TrainingReference.of(
-            model.prepare(evidence), rated, levels, (known, new), model.annotators, self.coverage
+            model.prepare(evidence), rated, levels, shifted, model.annotators, raters, self.coverage
         )
         self.auxiliary_ = auxiliary
         return self._set(model, reference, shifts, domain=None)
@@ -433,9 +427,14 @@ class Calibration(Head):
         }
 
     def remarks(self) -> list[str]:
-        """Return sentences on other questions that were learned from, and on shifted groups."""
+        """Return sentences on other questions that were learned from, shifted groups, and bands of few annotators."""
         self.check_fitted()
-        return [*(self.auxiliary_.lines() if self.auxiliary_ else []), *self.shifts_.lines()]
+        few = self.reference_.few_annotators
+        return [
+            *(self.auxiliary_.lines() if self.auxiliary_ else []),
+            *self.shifts_.lines(),
+            *([few] if few else []),
+        ]
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the learned state as JSON and arrays."""

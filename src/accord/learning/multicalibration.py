@@ -45,19 +45,25 @@ class GroupShifts:
 
     @classmethod
     def learn(
-        cls, by: Sequence[str], evidence: EvidenceTable, rated: Ratings, shares: Floats, fold: NDArray[np.intp]
-    ) -> tuple[Self, Floats]:
+        cls,
+        by: Sequence[str],
+        evidence: EvidenceTable,
+        rated: Ratings,
+        shares: tuple[Floats, Floats],
+        fold: NDArray[np.intp],
+    ) -> tuple[Self, tuple[Floats, Floats]]:
         """Learn the tilts from n ratings.
 
         Args:
             by: Attributes that define groups.
             evidence: Evidence of the ratings.
             rated: Ratings.
-            shares: (n, K) distribution of each rating, predicted without its group.
+            shares: (n, K) distributions predicted without the rating's group: for its annotator, which the tilts are
+                learned from, and for a new annotator.
             fold: (n,) inner fold of each rating.
 
         Returns:
-            The shifts, and (n, K) distributions with the shifts of the other folds applied.
+            The shifts, and both distributions with the shifts of the other folds applied.
         """
         named = {name: large for name in by if (large := _large(groups_in(evidence, name)[rated.row], rated))}
         if not named:
@@ -66,13 +72,13 @@ class GroupShifts:
             float
         )
         attribute = np.repeat(np.arange(len(named)), [len(large) for large in named.values()])
-        shifted = shares.copy()
+        known, tilt = shares[0], np.zeros(len(rated))
         for fold_index in np.unique(fold):
             seen, rest = np.flatnonzero(fold != fold_index), fold == fold_index
-            result = _likeliest(rated.take(seen), shares[seen], belongs[seen], attribute)
-            shifted[rest] = tilted(rated.options, shares[rest], belongs[rest] @ result)
-        tilts = iter(_likeliest(rated, shares, belongs, attribute).tolist())
-        worst = {name: (_worst(rated, shares, large), _worst(rated, shifted, large)) for name, large in named.items()}
+            tilt[rest] = belongs[rest] @ _likeliest(rated.take(seen), known[seen], belongs[seen], attribute)
+        shifted = (tilted(rated.options, known, tilt), tilted(rated.options, shares[1], tilt))
+        tilts = iter(_likeliest(rated, known, belongs, attribute).tolist())
+        worst = {name: (_worst(rated, known, large), _worst(rated, shifted[0], large)) for name, large in named.items()}
         return cls({name: dict(zip(large, tilts, strict=False)) for name, large in named.items()}, worst), shifted
 
     def apply(self, evidence: EvidenceTable, options: Floats, shares: Floats) -> Floats:

@@ -18,7 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row, columns_from
 from accord.learning.answer_model import matrix
-from accord.learning.conformal import band_quantile, bands, groups_needed
+from accord.learning.conformal import (
+    FEW_ANNOTATORS,
+    band_quantile,
+    bands,
+    groups_needed,
+    moments,
+    new_annotator_factor,
+)
 from accord.learning.rating_layout import standardization
 from accord.statistics import fold_of, normal_quantile
 from accord.values import Target
@@ -26,6 +33,12 @@ from accord.values import Target
 Floats = NDArray[np.float64]
 
 MOST_LEVELS = 10
+IMAGINED = 1.0
+"""Imagined ratings in all, spread evenly over the options of a long scale, as in the constant model.
+
+n ratings of K options give an option within a level a weight of its count + `IMAGINED` / K. The share of imagined
+ratings is `IMAGINED` / (n + `IMAGINED`) on every scale, so that many options cannot outweigh few ratings.
+"""
 
 
 @dataclass(frozen=True)
@@ -42,7 +55,7 @@ class ScaleLevels:
 
     @classmethod
     def fit(cls, rated: Ratings) -> ScaleLevels:
-        """Return levels with about the same number of ratings each."""
+        """Return levels with about the same number of ratings each, and shares inside them with `IMAGINED` ratings."""
         options = len(rated.options)
         if options <= MOST_LEVELS:
             return cls(np.arange(options), np.ones(options))
@@ -53,7 +66,7 @@ class ScaleLevels:
         last = np.unique(np.quantile(rated.answer, ranks, method="higher"))
         inner = last[last < options - 1]
         of = np.searchsorted(inner if len(inner) else np.array([options // 2]), np.arange(options))
-        counts = np.bincount(rated.answer, minlength=options) + 1.0
+        counts = np.bincount(rated.answer, minlength=options) + IMAGINED / options
         return cls(of, counts / np.bincount(of, weights=counts)[of])
 
     def coarse(self, rated: Ratings) -> Ratings:
@@ -190,6 +203,7 @@ class _ReferenceCard(BaseModel):
     quantile: float | None = Field(ge=0, allow_inf_nan=False)
     quantile_new: float | None = Field(ge=0, allow_inf_nan=False)
     groups: int = Field(ge=0)
+    band_annotators: int | None = Field(default=None, ge=0)
     coverage: float = Field(gt=0, lt=1)
     versions: list[str]
     of_turns: bool = False
@@ -207,6 +221,7 @@ class TrainingReference:
         quantile: q of the conformal bands for known annotators; ∞ if there are too few groups.
         quantile_new: q for a new annotator.
         groups: Number of groups that the bands rest on.
+        band_annotators: Number of annotators that the bands rest on; None if an earlier version learned them.
         coverage: Coverage of the bands.
         out_of_distribution: Distance to the training inputs.
         versions: Sorted versions of the judge; empty if its API reports none.
@@ -227,6 +242,7 @@ class TrainingReference:
     history_group: NDArray[np.intp]
     of_turns: bool = False
     groups: int = 0
+    band_annotators: int | None = None
     coverage: float = 0.9
 
     @classmethod
@@ -237,6 +253,7 @@ class TrainingReference:
         levels: ScaleLevels,
         distributions: tuple[Floats, Floats],
         annotators: list[str],
+        raters: NDArray[np.object_],
         coverage: float,
     ) -> Self:
         """Return the reference of an evaluator's evidence and ratings.
@@ -247,11 +264,14 @@ class TrainingReference:
             levels: Levels of the scale.
             distributions: (n, K) held-out distributions for each rating's annotator, and for a new one.
             annotators: Names of the annotators that the model learned from.
+            raters: (n,) annotator of each rating, before annotators are pooled.
             coverage: Coverage of the bands.
         """
         rows, first = np.unique(rated.row, return_index=True)
         learned_from, groups = features.take(rows), [str(name) for name in rated.group]
         known, new = (band_quantile(rated.options, each, rated.value, coverage, groups) for each in distributions)
+        mean, spread = moments(rated.options, distributions[1])
+        new *= new_annotator_factor((rated.value - mean) / spread, raters, groups, coverage)
         kept = _complete(learned_from)
         group = np.unique(groups, return_inverse=True)[1][first]
         return cls(
@@ -267,6 +287,7 @@ class TrainingReference:
             history_group=group[kept],
             of_turns=all(target.turn is not None for target in rated.target),
             groups=len(set(groups)),
+            band_annotators=len(set(raters)),
             coverage=coverage,
         )
 
@@ -385,11 +406,24 @@ class TrainingReference:
             f"learned from {self.groups}"
         )
 
+    @property
+    def few_annotators(self) -> str | None:
+        """Sentence on the bands for new annotators if they rest on few annotators, or None."""
+        count = self.band_annotators
+        if self.no_band or count is None or not 0 < count < FEW_ANNOTATORS:
+            return None
+        return (
+            f"Bands for a new annotator are learned from {count} annotator{'s' if count > 1 else ''}, so they may hold "
+            f"less often than {self.coverage:.0%}; with {FEW_ANNOTATORS} annotators the ratings show how much "
+            "annotators differ"
+        )
+
     def describe(self) -> dict[str, Any]:
         """Return the band as JSON."""
         if self.no_band:
             return {"band_quantile": None, "band": self.no_band}
-        return {"band_quantile": self.quantile, "band_quantile_new": self.quantile_new}
+        found = {"band_quantile": self.quantile, "band_quantile_new": self.quantile_new}
+        return {**found, **({"band_new": self.few_annotators} if self.few_annotators else {})}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the reference as JSON and arrays."""
@@ -399,6 +433,7 @@ class TrainingReference:
             "quantile": self.quantile if np.isfinite(self.quantile) else None,
             "quantile_new": self.quantile_new if np.isfinite(self.quantile_new) else None,
             "groups": self.groups,
+            "band_annotators": self.band_annotators,
             "coverage": self.coverage,
             "versions": list(self.versions),
             "of_turns": self.of_turns,
@@ -423,6 +458,7 @@ class TrainingReference:
             quantile=float("inf") if about.quantile is None else about.quantile,
             quantile_new=float("inf") if about.quantile_new is None else about.quantile_new,
             groups=about.groups,
+            band_annotators=about.band_annotators,
             coverage=about.coverage,
             out_of_distribution=OutOfDistribution.from_arrays(arrays),
             versions=tuple(about.versions),
