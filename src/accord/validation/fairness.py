@@ -21,13 +21,12 @@ from accord.statistics import (
     Clusters,
     MeanStatistic,
     Paired,
-    WeightedStatistic,
     bootstrap,
     holm,
+    mean_smece,
     normal_quantile,
     normal_tail,
     pearson,
-    smece_of,
 )
 from accord.values import Estimate
 
@@ -36,7 +35,6 @@ Floats = NDArray[np.float64]
 MIN_GROUP_RATINGS = 10
 """Minimum number of ratings of a group."""
 DRAWS = 1000
-_SMECE_DRAWS = 60
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class GroupAccuracy:
     def to_json(self) -> dict[str, Any]:
         """Return a flat row of JSON values."""
         row: dict[str, Any] = {"by": self.by, "group": self.name, "n": self.n}
-        for name in GROUP_STATISTICS:
+        for name in (*GROUP_STATISTICS, "calibration_error"):
             estimate = getattr(self, name)
             row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         return row | {"apart": self.apart, "p_holm": self.p_holm}
@@ -77,17 +75,11 @@ def _error(paired: Paired) -> Floats:
     return np.asarray(paired.value - paired.truth)[:, None]
 
 
-def _mean_smece(paired: Paired, weights: Floats) -> Floats:
-    ranged = paired.in_ranges()
-    return np.asarray(np.mean([smece_of(option).of(ranged, weights) for option in range(len(ranged.options))], axis=0))
-
-
 BIAS = MeanStatistic(_error, lambda means: np.asarray(means[..., 0]))
 GROUP_STATISTICS = {
     "bias": BIAS,
     "rmse": STATISTICS["rmse"],
     "pearson": STATISTICS["pearson"],
-    "calibration_error": WeightedStatistic(_mean_smece),
 }
 
 
@@ -112,10 +104,8 @@ def by_group(
     for name, (apart, p) in group_biases(system, rated, groups).items():
         rows = np.flatnonzero(known & (names == name))
         members, clusters = paired.take(rows), Clusters(rated.group[rows])
-        estimates = {
-            stat: bootstrap(clusters, of, [members], _SMECE_DRAWS if stat == "calibration_error" else draws, seed)
-            for stat, of in GROUP_STATISTICS.items()
-        }
+        estimates = {stat: bootstrap(clusters, of, [members], draws, seed) for stat, of in GROUP_STATISTICS.items()}
+        estimates["calibration_error"] = mean_smece(members, clusters, seed)
         rows_by_group.append(GroupAccuracy(by, name, len(rows), **estimates, apart=apart, p_holm=p))
     return sorted(rows_by_group, key=lambda group: -abs(group.apart))
 

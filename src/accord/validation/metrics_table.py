@@ -25,15 +25,13 @@ from accord.statistics import (
     bootstrap_all,
     fold_of,
     krippendorff_alpha,
-    smece_of,
+    smece_estimates,
     within,
 )
 from accord.values import Estimate, Target
 
 Indices = NDArray[np.intp]
 
-SMECE_DRAWS = 100
-"""Number of draws for intervals of calibration errors."""
 CORRELATIONS = ("pearson", "spearman", "kendall", "weighted_kappa", "alpha", "kappa")
 """Statistics that are undefined for a prediction that is constant in each fold."""
 NEW = "rmse_new_annotator"
@@ -215,20 +213,17 @@ class MetricsTable:
         rated = self.rated
         rows = np.flatnonzero(system.scored if among is None else system.scored & among)
         paired, clusters = system.paired(rated).take(rows), self.clusters(rows)
-        shown = paired.in_ranges()
         statistics = {**STATISTICS, **(TWO_VALUED if len(rated.options) == 2 else {})}
         is_constant = not self.varies(system, rows)
         defined = {name: each for name, each in statistics.items() if not (is_constant and name in CORRELATIONS)}
         estimates = bootstrap_all(clusters, defined, [paired], self.draws, self.seed)
-        errors = {str(option): smece_of(option) for option in range(len(shown.options))}
-        around = bootstrap_all(clusters, errors, [shown], min(self.draws, SMECE_DRAWS), self.seed)
         return SystemMetrics(
             system=system.name,
             n=len(rows),
             unscored=len(rated) - int(system.scored.sum()),
             estimates={name: estimates.get(name, Estimate()) for name in statistics}
             | {NEW: self._served(system, rows)},
-            smece=list(around.values()),
+            smece=smece_estimates(paired, clusters, self.seed),
             reasons=system.reasons,
             within={by: self._within(system, rows, names[rows]) for by, names in self.groupings.items()},
         )
