@@ -34,7 +34,8 @@ def planted_error(conversations: int, answers: int, error: float, seed: int) -> 
     of = np.repeat(np.arange(conversations), answers)
 
     def dependent() -> NDArray[np.float64]:
-        return np.sqrt(SAME) * rng.normal(size=conversations)[of] + np.sqrt(1 - SAME) * rng.normal(size=len(of))
+        shared, own = rng.normal(size=conversations)[of], rng.normal(size=len(of))
+        return np.asarray(np.sqrt(SAME) * shared + np.sqrt(1 - SAME) * own)
 
     p = expit(dependent() - 0.5)
     answer = (ndtr(dependent()) < p + error).astype(int)
