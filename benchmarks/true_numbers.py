@@ -2,8 +2,8 @@
 
     python benchmarks/true_numbers.py [--data ../shared/data] [--only PARTS] [--quick] [--limit DRAWS] --json OUT
 
-Each part is described in its file: `true_heads.py`, `true_labels.py`, `true_watch.py`, `true_texts.py`. Rows are
-`what`, `value`, `low`, `high`: the central 95% over draws, or a bootstrap over conversations.
+Each part is described in its file: `true_heads.py`, `true_calibration.py`, `true_labels.py`, `true_watch.py`,
+`true_texts.py`. Rows are `what`, `value`, `low`, `high`: the central 95% over draws, or a bootstrap over conversations.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 
 from functools import partial
 
+import true_calibration
 import true_heads
 import true_labels
 import true_texts
 import true_watch
 from harness import Row, chosen, finish, options, rows_of_part
 
-PARTS = (true_heads, true_labels, true_watch, true_texts)
+PARTS = (true_heads, true_calibration, true_labels, true_watch, true_texts)
 RUN = {name: run for part in PARTS for name, run in part.RUN.items()}
 NEEDS = {name: folder for part in PARTS for name, folder in part.NEEDS.items()}
 DRAWS = 20

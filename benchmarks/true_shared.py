@@ -26,6 +26,15 @@ def row(what: str, values: Sequence[float], **also: object) -> Row:
     return {"what": what, "value": float(np.mean(values)), "low": float(low), "high": float(high), **also}
 
 
+def counted(what: str, hits: Sequence[bool], **also: object) -> Row:
+    """Return a share of draws, with its 95% interval (Clopper and Pearson, 1934)."""
+    from scipy.stats import binomtest
+
+    found = binomtest(sum(hits), len(hits)).proportion_ci()
+    value = sum(hits) / len(hits)
+    return {"what": what, "value": value, "low": found.low, "high": found.high, "draws": len(hits), **also}
+
+
 def said(head: Head, evidence: EvidenceTable, rated: Ratings) -> list[Score]:
     """Return each rating's score for its own annotator; these data leave none unscored."""
     scores = head.predict_each(evidence.take(rated.row), list(rated.annotator))

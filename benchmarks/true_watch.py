@@ -10,7 +10,7 @@ weekend-false-alarms     share of weekend days with a false alarm, for assistant
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from harness import Row
 from synthetic_corpus import planted_turns
+from true_shared import counted
 
 from accord.evidence import BANK, Column
 from accord.learning import make_head
@@ -30,15 +31,6 @@ from accord.values import Score, Signature, Target, score_from
 
 WEEKS = 6
 FIRST_MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
-
-
-def counted(what: str, hits: Sequence[bool], **also: object) -> Row:
-    """A share of draws, with its 95 % interval (Clopper and Pearson, 1934)."""
-    from scipy.stats import binomtest
-
-    found = binomtest(sum(hits), len(hits)).proportion_ci()
-    value = sum(hits) / len(hits)
-    return {"what": what, "value": value, "low": found.low, "high": found.high, "draws": len(hits), **also}
 
 
 def drift_false_alarms(data: Path, draws: int) -> list[Row]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy import fft, stats
+from scipy import fft, special, stats
 from sklearn.metrics import cohen_kappa_score
 
 from accord.edges import BadInput
@@ -24,12 +24,16 @@ from accord.statistics import (
     holm,
     krippendorff_alpha,
     lowest_rmse,
+    mean_smece,
     paired_test,
     smece,
+    smece_by_option,
+    smece_estimates,
     smece_of,
     summary,
     within,
 )
+from accord.values import Estimate
 
 
 def pairs(truth: list[int], value: list[float], probabilities: np.ndarray | None = None) -> Paired:
@@ -115,6 +119,46 @@ def test_smece_matches_an_exhaustive_search(rows: int, shift: float) -> None:
     widths = np.linspace(0.001, 1, 1025)
     all_of_them = [np.abs(fft.idct(waves * np.exp(-0.5 * (np.pi * np.arange(1000) * w) ** 2))).sum() for w in widths]
     assert smece(p, happened) == pytest.approx(all_of_them[int(np.argmax(all_of_them <= widths))], rel=1e-9)
+
+
+def planted_error(error: float, seed: int) -> tuple[Paired, Clusters]:
+    """Probabilities that are too low by `error`, and three answers with dependent noise in each of 100 conversations."""
+    rng = np.random.default_rng(seed)
+    conversation = np.repeat(np.arange(100), 3)
+    p = rng.uniform(0.2, 0.8, size=300)
+    noise = special.ndtr(np.sqrt(0.3) * rng.normal(size=100)[conversation] + np.sqrt(0.7) * rng.normal(size=300))
+    shares = np.column_stack([1 - p, p])
+    paired = Paired(np.array([0.0, 1.0]), (noise < p + error).astype(int), shares, p)
+    return paired, Clusters([f"c{each}" for each in conversation])
+
+
+@pytest.mark.parametrize("error", [0.0, 0.1])
+def test_smece_interval_contains_the_true_error(error: float) -> None:
+    found = [mean_smece(*planted_error(error, seed)) for seed in range(100)]
+    assert all(one.low is not None and one.high is not None and one.low < one.high < 0.35 for one in found)
+    assert sum(one.low <= error <= one.high for one in found) >= 80  # type: ignore[operator]
+    if not error:
+        assert all(one.value is not None and one.value > 0 for one in found), "noise raises the value"
+
+
+def test_smece_intervals_of_options_and_their_mean() -> None:
+    paired, clusters = planted_error(0.2, 1)
+    both, mean = smece_estimates(paired, clusters), mean_smece(paired, clusters)
+    assert [one.value for one in both] == pytest.approx(smece_by_option(paired))
+    assert mean.value == pytest.approx(np.mean([one.value for one in both]))  # type: ignore[type-var]
+    assert both[1].low == pytest.approx(mean.low) and both[1].high == pytest.approx(mean.high)
+    assert 0 < mean.low < 0.2 < mean.high  # type: ignore[operator]
+
+
+def test_smece_interval_of_few_rows() -> None:
+    paired, _ = planted_error(0.0, 0)
+    [_, alone] = smece_estimates(paired, Clusters(["c"] * 300))
+    assert alone.value is not None and alone.low is None and alone.high is None
+    [_, none] = smece_estimates(paired.take(np.arange(0)), Clusters([]))
+    assert none == Estimate()
+    exact = Paired(np.array([0.0, 1.0]), np.array([0, 1]), np.full((2, 2), 0.5), np.full(2, 0.5))
+    [_, tiny] = smece_estimates(exact, Clusters(["a", "b"]))  # the residuals cancel out
+    assert tiny.value == pytest.approx(0) and tiny.low == 0 and 0 < tiny.high <= 1  # type: ignore[operator]
 
 
 def test_lowest_rmse_is_reached_by_regression_on_the_truth() -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from commands import accord_json, printed, refused, write, write_rows
 from scipy.stats import ttest_ind, ttest_rel
+from synthetic_corpus import planted_turns
 
 from accord import Conversation, Label, Labels, Score, Target, Turn
 from accord.edges import BadInput
@@ -23,7 +27,7 @@ from accord.validation import (
     mean_differences,
     system_means,
 )
-from accord.values import Question, Sample, Scale, Signature, score_from
+from accord.values import Question, Rubric, Sample, Scale, Signature, dump_rubric, score_from
 
 QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5, 6, 7, 8, 9)))
 
@@ -105,6 +109,104 @@ def test_without_scores_the_gap_is_that_of_welch_and_of_the_paired_t() -> None:
         estimate_systems([LabeledSystem("a", first, first, nothing), LabeledSystem("b", second, second, nothing)])
     )
     assert width(paired) < 0.6 * width(alone)
+
+
+@pytest.mark.parametrize("systems", [1, 3])
+def test_means_of_turns_vary_between_conversations(systems: int) -> None:
+    inside, widths = 0, []
+    for seed in range(5):
+        world = planted_turns(conversations=90, turns=5, spread=0.5, seed=seed)
+        system = {f"c{place:04d}": "abc"[place % systems] for place in range(90)}
+        few = Labels(label for label in world.labels if label.target.conversation < "c0030")
+        found = system_means(world.evidence, few, world.question, mixed, system, folds=2)
+        assert [each.scored for each in found] == [450 // systems] * systems
+        assert [each.labelled for each in found] == [150 // systems] * systems
+        for each in found:
+            true = np.mean([x.value for x in world.labels if system[x.target.conversation] == each.system])
+            inside += each.low <= true <= each.high  # type: ignore[operator]
+            rated = [x.value for x in few if system[x.target.conversation] == each.system]
+            widths.append((each.label_high - each.label_low) / (3.92 * np.std(rated) / len(rated) ** 0.5))  # type: ignore[operator]
+    assert inside >= 0.8 * 5 * systems
+    assert np.mean(widths) > 1.3, "turns of a conversation are no independent ratings"
+
+
+def test_turns_of_one_system_need_five_labels_and_two_conversations() -> None:
+    world = planted_turns(conversations=40, turns=4)
+    system = {f"c{place:04d}": "new" if place == 0 else "old" for place in range(40)}
+
+    def means(*rated: int) -> list[SystemMean]:
+        labels = Labels(label for place, label in enumerate(world.labels) if place in rated)
+        return system_means(world.evidence, labels, world.question, lambda q: Calibration(q, "constant"), system)
+
+    with pytest.raises(BadInput, match="4 labeled turns of 'new'"):
+        means(*range(40))
+    with pytest.raises(BadInput, match="the ratings belong to 1 group"):
+        means(*range(4))
+    system["c0000"] = "old"
+    [mean] = means(*range(24))
+    assert (mean.labelled, mean.scored, mean.reason) == (24, 160, None) and mean.low < mean.mean < mean.high  # type: ignore[operator]
+    both = EvidenceTable(
+        (*world.evidence.targets[:-1], Target("whole")), world.evidence.columns, world.evidence.values,
+        world.evidence.present,
+    )  # fmt: skip
+    with pytest.raises(BadInput, match="both turns and whole conversations"):
+        system_means(both, world.labels, world.question, mixed, system)
+
+
+def chat(place: int) -> dict[str, Any]:
+    """A conversation of two replies by one of three systems."""
+    said = [
+        f"question {place} about topic {place * 7 % 11}",
+        "a" * (5 + place % 4),
+        f"more on {place}",
+        "b " * (place % 5),
+    ]
+    roles = ("user", "assistant", "user", "assistant")
+    messages = [{"role": role, "content": text} for role, text in zip(roles, said, strict=True)]
+    return {"id": f"c{place:02d}", "system": f"bot-{place % 3}", "messages": messages}
+
+
+def label(place: int, turn: int | None, value: int) -> dict[str, Any]:
+    about = {} if turn is None else {"turn": turn}
+    return {"conversation": f"c{place:02d}", "question": "main", "annotator": "ann", "value": value, **about}
+
+
+@pytest.mark.parametrize("level", ["turn", "conversation"])
+def test_estimate_at_the_level_of_the_labels(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    turns = (1, 3) if level == "turn" else (None,)
+    labels = [label(place, turn, 1 + (place + (turn or 0)) % 5) for place in range(18) for turn in turns]
+    write(
+        "accord.yaml",
+        "rubric: rubric.yaml\nfolds: 3\ndraws: 20\nevaluator: rated\nevaluators: {rated: {head: mixed}}\n",
+    )
+    write("rubric.yaml", dump_rubric(Rubric(name="r", questions=(QUESTION,), main="main")))
+    printed("import", write_rows("chats.jsonl", map(chat, range(60))), write_rows("labels.jsonl", labels))
+    found = accord_json("estimate")
+    each = 20 * len(turns)
+    assert (found["level"], found["evaluator"], found["scores"]) == (level, "rated", 3 * each)
+    assert [(row["system"], row["labelled"], row["scored"]) for row in found["systems"]] == [
+        (f"bot-{place}", 6 * len(turns), each) for place in range(3)
+    ]
+    assert len(found["differences"]) == 3 and all(row["low"] < row["mean"] < row["high"] for row in found["systems"])
+    unit = f"{level}s"
+    assert f"scores: {3 * each} {unit}, predicted by rated from evidence in the store" in printed("estimate")
+    other = label(1, 1 if level == "conversation" else None, 3)
+    printed("import", write_rows("other.jsonl", [other]))
+    assert "both turns and whole conversations are rated on one question" in refused("estimate")
+    write(
+        "accord.yaml",
+        f"rubric: rubric.yaml\nfolds: 3\ndraws: 20\nevaluator: rated\nevaluators: {{rated: {{head: mixed, level: {level}}}}}\n",
+    )
+    assert accord_json("estimate")["scores"] == 3 * each
+
+
+def test_estimate_without_labels_names_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("accord.yaml", "rubric: rubric.yaml\nfolds: 3\ndraws: 20\n")
+    write("rubric.yaml", dump_rubric(Rubric(name="r", questions=(QUESTION,), main="main")))
+    printed("import", write_rows("chats.jsonl", map(chat, range(6))))
+    assert "no conversation has a label on 'main'; choose some to label: accord label next" in refused("estimate")
 
 
 def width(found: MeanDifference | SystemMean) -> float:

@@ -14,6 +14,7 @@ from accord.embedded import open_language_model, open_sentence_embedder
 from accord.evidence import Column, EvidenceTable
 from accord.papers import PAPERS, Part, PartTable, StudyInput, open_paper, run_parts
 from accord.papers.ciu import combined, parts, rated, single
+from accord.papers.study import mean_interval, spread_name, spread_of
 from accord.values import Sample, Target
 
 DATA = os.environ.get("ACCORD_DATA")
@@ -44,6 +45,24 @@ def test_a_table_prints_intervals_and_published_figures():
     assert shown.lines() == [["ours", "0.500 [0.400, 0.600]", "0.396"], ["constant", "0.800", "–"]]
     named = PartTable(rows, ("system",), ("rmse",), headings={"rmse": "RMSE"})
     assert named.header() == ["system", "RMSE", "published"]
+
+
+def test_a_range_of_few_repeats_is_named_in_the_header():
+    few, many = spread_of("f1", [0.1, 0.3, 0.2]), spread_of("f1", np.linspace(0, 1, 201).tolist())
+    assert few == {"f1": pytest.approx(0.2), "f1_low": 0.1, "f1_high": 0.3}
+    assert (many["f1_low"], many["f1_high"]) == pytest.approx((0.025, 0.975))
+    assert spread_name(3, "halvings") == "range of 3 halvings"
+    assert spread_name(201, "draws") == "middle 95% of 201 draws"
+    rows = [{"system": "ours", **few, "n": 7.0}]
+    shown = PartTable(rows, ("system",), ("f1", "n"), headings={"f1": "F1"}, brackets=spread_name(3, "halvings"))
+    assert shown.header() == ["system", "F1 [range of 3 halvings]", "n"]
+
+
+def test_the_interval_of_a_mean_of_few_repeats_holds():
+    rng = np.random.default_rng(0)
+    found = [mean_interval("f1", rng.normal(size=3).tolist()) for _ in range(400)]
+    assert 0.92 <= np.mean([row["f1_low"] <= 0 <= row["f1_high"] for row in found]) <= 0.98
+    assert mean_interval("f1", [0.5]) == {"f1": 0.5}
 
 
 def test_one_failing_part_leaves_the_others():

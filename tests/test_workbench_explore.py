@@ -109,6 +109,8 @@ def test_every_aggregate_draws_and_means_are_never_bars(
     chart = chart_of(table({"conversation": f"gpt-9-{n}", "value": n / 7} for n in range(12)), **fields)
     picture = chart.draw()
     assert drawn in picture and sum(group["n"] for group in chart.to_json()["groups"]) == 12
+    ends = {"mean": "95% interval of the mean", "median": "middle half of the values"}
+    assert chart.to_json()["ends"] == ends.get(chart.settings.aggregate)
     root = ElementTree.fromstring(str(picture))
     bars = root.findall("g")[-1].findall("rect")  # squares of the legend stand before the last group
     assert bool(bars) == (fields.get("aggregate") == "count")

@@ -104,9 +104,7 @@ def new_annotator_factor(residual: Floats, annotator: ArrayLike, group: ArrayLik
     return max(1.0, float(np.interp((1 + coverage) / 2, within, reaches)) / (z * np.sqrt(seen)))
 
 
-def _by_annotator(
-    residual: Floats, annotator: ArrayLike, group: ArrayLike
-) -> tuple[Floats, NDArray[np.intp], float]:
+def _by_annotator(residual: Floats, annotator: ArrayLike, group: ArrayLike) -> tuple[Floats, NDArray[np.intp], float]:
     """Return (m,) mean residuals of an annotator in a group, the annotator of each, and the variance within them."""
     who, of_group = (np.unique(np.asarray(each).astype(str), return_inverse=True)[1] for each in (annotator, group))
     groups = len(np.unique(of_group))

@@ -25,8 +25,8 @@ def paper_page(paper: Paper, results: Sequence[PartResult], command: str) -> str
     blocks = [
         f"# {paper.title}",
         f"{MARK} {paper.name}`: `{command}`. {paper.citation}",
-        "Numbers in brackets are 95% intervals. The column *published* has the figures of the paper, in the order of "
-        "the columns before it.",
+        "Numbers in brackets are 95% intervals, unless the head of their column says otherwise. The column *published* "
+        "has the figures of the paper, in the order of the columns before it.",
         _table(
             ["part", "status", "reason"],
             [[r.part.title, r.availability, r.part.limits if r.runs_on else r.reason] for r in results],

@@ -13,16 +13,19 @@ from markupsafe import Markup
 
 from accord.charts import Axis, ChartRow, interval_plot
 from accord.edges import AccordError, BadInput, BudgetReached, UnknownName
+from accord.statistics import CONFIDENCE, t_quantile
 from accord.values import Estimate
 
 if TYPE_CHECKING:
     from accord.project import Project
 
 Row = dict[str, Any]
-"""A row of a table: labels, and statistics by name; `NAME_low` and `NAME_high` are the ends of a 95% interval and
-`NAME_published` the paper's figure."""
+"""A row of a table: labels, and statistics by name; `NAME_low` and `NAME_high` are the ends of a 95% interval, or of
+the range that `PartTable.brackets` names, and `NAME_published` the paper's figure."""
 Status = Literal["works", "partial", "impossible", "skipped"]
 REPEATS = 3
+FEWEST_REPEATS = 40
+"""Fewest repeats with a middle 95%, which leaves one out at each end; fewer have a range, from least to largest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +84,7 @@ class PartTable:
         note: Sentences on reading the table.
         charts: Figures by name, drawn from the rows.
         headings: Column headings that differ from the names of labels and statistics.
+        brackets: Meaning of the brackets, such as `range of 3 halvings`, shown in the header; empty for 95% intervals.
     """
 
     rows: Sequence[Row]
@@ -89,11 +93,17 @@ class PartTable:
     note: str = ""
     charts: Mapping[str, Markup] = field(default_factory=dict)
     headings: Mapping[str, str] = field(default_factory=dict)
+    brackets: str = ""
 
     def header(self) -> list[str]:
         """Return the column names as shown."""
-        names = (*self.labels, *self.statistics)
-        return [*(self.headings.get(name, name) for name in names), *(["published"] if self._is_published() else [])]
+        labels = [self.headings.get(name, name) for name in self.labels]
+        statistics = [self.headings.get(name, name) + self._bracketed(name) for name in self.statistics]
+        return [*labels, *statistics, *(["published"] if self._is_published() else [])]
+
+    def _bracketed(self, name: str) -> str:
+        has_ends = any(row.get(f"{name}_low") is not None for row in self.rows)
+        return f" [{self.brackets}]" if self.brackets and has_ends else ""
 
     def lines(self) -> list[list[str]]:
         """Return the cells as text; `published` has the paper's figures in the order of the statistics."""
@@ -141,11 +151,33 @@ def columns_of(statistic: str, estimate: Estimate) -> Row:
 
 
 def spread_of(statistic: str, values: Sequence[float]) -> Row:
-    """Return the mean of a statistic over repeats as columns of a row, with the middle 95% of the repeats."""
+    """Return the mean of a statistic over repeats as columns of a row, with the spread that `spread_name` names.
+
+    A spread of repeats is no 95% interval of their mean.
+    """
     if not values:
         return {statistic: None}
-    low, high = np.quantile(values, [0.025, 0.975])
+    low, high = np.quantile(values, [0.025, 0.975] if len(values) >= FEWEST_REPEATS else [0.0, 1.0])
     return columns_of(statistic, Estimate(float(np.mean(values)), float(low), float(high)))
+
+
+def mean_interval(statistic: str, values: Sequence[float]) -> Row:
+    """Return the mean of a statistic over independent repeats as columns of a row, with its 95% interval by t."""
+    if len(values) < 2:
+        return {statistic: values[0] if values else None}
+    half = t_quantile((1 + CONFIDENCE) / 2, len(values) - 1) * float(np.std(values, ddof=1)) / len(values) ** 0.5
+    middle = float(np.mean(values))
+    return columns_of(statistic, Estimate(middle, middle - half, middle + half))
+
+
+def spread_name(repeats: int, kind: str) -> str:
+    """Return the name of a spread: `range of 3 halvings`, or `middle 95% of 100 halvings`.
+
+    Args:
+        repeats: Number of repeats.
+        kind: Plural noun for them.
+    """
+    return f"{'middle 95%' if repeats >= FEWEST_REPEATS else 'range'} of {repeats} {kind}"
 
 
 @dataclass(frozen=True)

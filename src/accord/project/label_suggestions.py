@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from accord.decisions import LEFT, left_for_people
 from accord.edges import BadInput
-from accord.learning import FEWEST_LABELS, spread_targets, suggest_labels
+from accord.learning import FEWEST_LABELS, level_of, spread_targets, suggest_labels
 from accord.project.results import Estimates, NextLabel
 from accord.scoring import latest_scores
 from accord.statistics import groups_of
@@ -67,23 +67,29 @@ def _check_rates(project: Project) -> None:
 def estimate(project: Project) -> Estimates:
     """Return each system's mean rating from its labels and all its scores, and the differences between systems.
 
-    Conversations that the rubric was learned on are left out. Systems are compared on what they share: the same first
-    message, or the attributes in `group_by`.
+    The scores are predictions of the evaluator in use for every conversation, or every turn if turns are labeled, from
+    evidence in the store; none is predicted with labels of its own conversation. Conversations that the rubric was
+    learned on are left out. Systems are compared on what they share: the same first message, or the attributes in
+    `group_by`.
 
     Raises:
-        BadInput: Labels are about turns or comparisons, or a system has too few labeled conversations.
+        BadInput: Labels are about turns and whole conversations, or about comparisons; there are none, or a system has
+            too few.
     """
     _check_rates(project)
-    question, config = project.question, project.config
+    question, config, evaluator = project.question, project.config, project.evaluator()
     seen = frozenset(project.rubric.learned_on)  # they are not a random sample of the scored conversations
     labels = Labels(label for label in project.store.labels() if label.target.conversation not in seen)
-    if any(label.target.turn is not None for label in labels.on(question.id)):
-        raise BadInput("labels are about turns; a system's mean needs labels of whole conversations")
-    samples = [sample for sample in project.all_samples() if sample.conversation.id not in seen]
-    evaluator = project.evaluator()
+    rated = labels.on(question.id).targets
+    level = evaluator.level or level_of(rated) or "conversation"
+    if not any((target.turn is None) == (level == "conversation") for target in rated):
+        raise BadInput(f"no {level} has a label on {question.id!r}; choose some to label: accord label next")
+    samples = [sample for sample in project.all_samples(level) if sample.conversation.id not in seen]
     evidence = project.measure(evaluator.sources, samples)
+    targets = frozenset(sample.target for sample in samples)
+    labels = Labels(label for label in labels if label.target in targets)  # of one level
     topics = [name for name in config.group_by if name != "system"]
     labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
     systems = {sample.conversation.id: sample.conversation.shown_system or "not said" for sample in samples}
     found = system_means(evidence, labels, question, lambda _: evaluator.learner, systems, config.folds, config.seed)
-    return Estimates(question.id, found, mean_differences(found))
+    return Estimates(question.id, found, mean_differences(found), level, project.evaluator_in_use)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from accord.decisions import Decision, Evidence, Verdict, figures_of, verdict_of
 from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
-from accord.learning import Evaluator
+from accord.learning import Evaluator, Level
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
 from accord.validation import (
     CalledRow,
@@ -253,24 +253,42 @@ class NextLabel:
 
 @dataclass(frozen=True, repr=False)
 class Estimates(Tabular):
-    """Mean rating of each system with its interval, and all differences; a table with a row per system."""
+    """Mean rating of each system with its interval, and all differences; a table with a row per system.
+
+    Attributes:
+        question: ID of the main question.
+        systems: Mean of each system.
+        differences: Difference of each pair of systems.
+        level: `conversation` or `turn`: the unit of labels and scores.
+        evaluator: Name of the evaluator whose scores are used; each is predicted without labels of its conversation.
+    """
 
     question: str
     systems: Sequence[SystemMean]
     differences: Sequence[MeanDifference]
+    level: Level = "conversation"
+    evaluator: str = ""
+
+    @property
+    def scores(self) -> int:
+        """Number of scores that the means use."""
+        return sum(each.scored for each in self.systems)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a flat row per system."""
         return [each.to_json() for each in self.systems]
 
     def summary(self) -> dict[str, Any]:
-        """Return the question and the number of systems."""
-        return {"question": self.question, "systems": len(self.systems)}
+        """Return the question, the unit, and the numbers of systems and scores."""
+        return {"question": self.question, "level": self.level, "systems": len(self.systems), "scores": self.scores}
 
     def to_json(self) -> dict[str, Any]:
         """Convert to JSON."""
         return {
             "question": self.question,
+            "level": self.level,
+            "evaluator": self.evaluator,
+            "scores": self.scores,
             "systems": self.records(),
             "differences": [each.to_json() for each in self.differences],
         }

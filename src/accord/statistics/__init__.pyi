@@ -17,14 +17,15 @@ from .groups import Groups as Groups, groups_of as groups_of, TextIndex as TextI
 from .kappa import alpha_estimate as alpha_estimate, cohen_kappa as cohen_kappa, counted as counted
 from .kappa import fleiss_kappa as fleiss_kappa, mean_kappa as mean_kappa, no_fleiss as no_fleiss
 from .kappa import pairwise_kappas as pairwise_kappas, two_valued_alpha as two_valued_alpha
-from .resampling import Diagram as Diagram, diagrams as diagrams
+from .calibration_error import Diagram as Diagram, diagrams as diagrams, mean_smece as mean_smece
+from .calibration_error import smece_estimates as smece_estimates
 from .resampled_statistics import units_alpha as units_alpha
 from .resampling import bootstrap as bootstrap, bootstrap_all as bootstrap_all, central as central
 from .resampling import Clusters as Clusters
 from .resampling import estimate_from_draws as estimate_from_draws, fold_of as fold_of, grouped_folds as grouped_folds
 from .resampling import mean_over as mean_over
 from .resampling import holm as holm, INNER_FOLDS as INNER_FOLDS, paired_test as paired_test, PairedTest as PairedTest
-from .resampling import SMECE_DRAWS as SMECE_DRAWS, Split as Split
+from .resampling import Split as Split
 from .intervals import fixed_sequence as fixed_sequence, SelectiveTest as SelectiveTest
 from .intervals import tradeoff as tradeoff, upper_bound as upper_bound
 from .intervals import (

@@ -8,6 +8,7 @@ NaN.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,9 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 _TINY = 1e-12
-_SMECE_BINS, _SMECE_CELLS = 1000, 1024
+SMECE_BINS = 1000
+"""Number of bins into which smECE sorts probabilities."""
+_SMECE_CELLS, _POINTS = 1024, (256, SMECE_BINS)
 _NO_WAVE = 9.0
 """Waves beyond this are damped by exp(-9²/2), which is below rounding error."""
 _FIRST_LOOK = 32
@@ -155,29 +158,64 @@ def smece(probability: Floats, happened: NDArray[np.bool_], weights: Floats) -> 
     The residuals y - p are smoothed along p by a reflected Gaussian of width σ: smECE_σ = ∫ |Σᵢ K_σ(t, pᵢ)(yᵢ - pᵢ)| dt
     / n, at the σ with smECE_σ = σ.
     """
-    from scipy.fft import dct, idct
+    mass = (residuals_in_bins(probability, happened - probability).T @ weights.T).T
+    return smooth_error(mass / weights.sum(axis=1)[:, None])
+
+
+def residuals_in_bins(probability: Floats, residual: Floats) -> Any:
+    """Return the (n, bins) sparse matrix with each residual in the two bins around its probability."""
     from scipy.sparse import csr_array
 
-    rows, bins = len(probability), _SMECE_BINS
+    rows, bins = len(probability), SMECE_BINS
     place = np.clip(probability, 0.0, 1.0) * (bins - 1)
     left = np.minimum(place.astype(int), bins - 2)
-    share, residual = place - left, happened - probability
+    share = place - left
     shares = np.concatenate([residual * (1 - share), residual * share])
     at_bins = (np.tile(np.arange(rows), 2), np.concatenate([left, left + 1]))
-    mass = (csr_array((shares, at_bins), shape=(rows, bins)).T @ weights.T).T / weights.sum(axis=1)[:, None]
+    return csr_array((shares, at_bins), shape=(rows, bins))
 
-    # A Gaussian reflected at 0 and 1 multiplies the k-th cosine by exp(-(πkσ)²/2), so smoothing is one transform.
-    waves, frequency = dct(mass, axis=1), np.pi * np.arange(bins)
 
-    widths = np.linspace(1.0 / bins, 1.0, _SMECE_CELLS + 1)
+def smooth_error(mass: Floats) -> Floats:
+    """Return (D,) smECE of residuals, given as (D, bins) sums divided by the number of rows."""
+    from scipy.fft import dct
+
+    bins = SMECE_BINS
+    waves, widths = dct(mass, axis=1), np.linspace(1.0 / bins, 1.0, _SMECE_CELLS + 1)
 
     def at(cell: Indices, which: Indices) -> Floats:
-        used = min(bins, 1 + int(_NO_WAVE / (np.pi * widths[cell.min()])))  # higher waves are smoothed away
-        left_over = np.exp(-0.5 * (frequency[:used] * widths[cell, None]) ** 2)
-        smoothed = idct(waves[which, :used] * left_over, n=bins, axis=1, overwrite_x=True)
-        return np.asarray(np.abs(smoothed, out=smoothed).sum(axis=1))
+        curves = _curves(waves[which, : _waves(widths[cell.min()])], widths[cell], bins)
+        return np.asarray(np.abs(curves, out=curves).sum(axis=1))
 
-    return _fixed_width(at, widths, len(weights))
+    return _fixed_width(at, widths, len(mass))
+
+
+def smoothed(mass: Floats, width: float, points: int | None = None) -> Floats:
+    """Return (D, points) residuals smoothed by a reflected Gaussian; the sum of |.| is their error at this width.
+
+    Args:
+        mass: (D, bins) sums of residuals divided by the number of rows.
+        width: Standard deviation of the Gaussian, above 0.
+        points: Number of points of the curves; None for as many as their waves need.
+    """
+    from scipy.fft import dct
+
+    used = _waves(width)
+    points = points or next(number for number in _POINTS if number >= min(2 * used, SMECE_BINS))
+    return _curves(dct(mass, axis=1)[:, :used], np.full(len(mass), width), points)
+
+
+def _waves(width: float) -> int:
+    """Return the number of waves that a Gaussian of this width leaves; it smooths higher ones away."""
+    return min(SMECE_BINS, 1 + int(_NO_WAVE / (np.pi * width)))
+
+
+def _curves(waves: Floats, widths: Floats, points: int) -> Floats:
+    """Return (D, points) the sums of (D, W) cosine waves, smoothed by (D,) widths."""
+    from scipy.fft import idct
+
+    # A Gaussian reflected at 0 and 1 multiplies the k-th cosine by exp(-(πkσ)²/2), so smoothing is one transform.
+    left_over = np.exp(-0.5 * (np.pi * np.arange(waves.shape[1]) * widths[:, None]) ** 2)
+    return np.asarray(idct(waves * left_over, n=points, axis=1, overwrite_x=True))
 
 
 def _fixed_width(at: Callable[[Indices, Indices], Floats], widths: Floats, draws: int) -> Floats:

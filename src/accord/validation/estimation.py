@@ -7,7 +7,8 @@ et al., 2023). λ minimizes its width (Angelopoulos et al., PPI++, 2023); useles
 labels. No label is used to predict its own conversation (cross-prediction, Zrnic & Candès, 2024), to choose its own λ
 (each half of the groups uses the λ of the other half, over all systems), or to estimate its own annotator's effect.
 
-Systems with common inputs are compared by input (`statistics.intervals`; docs/decisions/0034).
+Systems with common inputs are compared by input (`statistics.intervals`; docs/decisions/0034). The unit is what is
+rated, a whole conversation or a turn; variances are those between groups, and turns of a conversation are one group.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings, ratings
-from accord.learning import MixedModel
+from accord.learning import MixedModel, level_of
 from accord.statistics import FOLDS, CenteredPart, fold_of, grouped_folds, holm, p_value, reach
-from accord.values import Labels, Question, Score
+from accord.values import Labels, Question, Score, Target
 
 Floats = NDArray[np.float64]
 
 MIN_LABELED = 5
-"""Minimum number of labeled conversations of a system."""
+"""Minimum number of labeled conversations or turns of a system."""
 NOT_SAID = "not said"
 _ROUNDS = 3
 """Alternations between estimating annotators' and systems' effects; more do not change printed digits."""
@@ -41,13 +42,13 @@ class SystemMean:
 
     Attributes:
         system: Name of the system.
-        labelled: Number of labeled conversations.
-        scored: Number of scored conversations, including labeled ones.
+        labelled: Number of labeled conversations or turns.
+        scored: Number of scored ones, including labeled ones.
         mean, low, high: From labels and scores; None for the ends if all labels are equal.
         label_mean, label_low, label_high: From labels only.
         trust: λ, the weight of the scores, 0 to 1.
         reason: Reason of a missing interval.
-        parts: Contributions of labeled and of unlabeled conversations to the mean.
+        parts: Contributions of labeled and of unlabeled units to the mean.
         spent: Share of the degrees of freedom that the choice of λ uses.
     """
 
@@ -104,15 +105,16 @@ class MeanDifference:
 
 @dataclass(frozen=True)
 class LabeledSystem:
-    """Labels and scores of a system; the labeled conversations are a random sample of its conversations.
+    """Labels and scores of a system; the labeled units are a random sample of its conversations, or of its turns.
 
     Attributes:
         system: Name of the system.
-        said: (n,) mean label of each labeled conversation.
+        said: (n,) mean label of each labeled unit.
         predicted: (n,) their out-of-fold scores.
-        unlabelled: (N,) scores of the unlabeled conversations.
-        group: (n,) group of each labeled conversation, common to all systems; None for one group per conversation.
-        unlabelled_group: (N,) group of each unlabeled conversation.
+        unlabelled: (N,) scores of the unlabeled units.
+        group: (n,) group of each labeled unit, common to all systems; None for one group per unit.
+        unlabelled_group: (N,) group of each unlabeled unit.
+        unit: `conversations` or `turns`, for messages.
     """
 
     system: str
@@ -121,10 +123,11 @@ class LabeledSystem:
     unlabelled: Floats
     group: Sequence[str] | None = None
     unlabelled_group: Sequence[str] | None = None
+    unit: str = "conversations"
 
     @property
     def groups(self) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
-        """Names of the groups of labeled, (n,), and unlabeled, (N,), conversations."""
+        """Names of the groups of labeled, (n,), and unlabeled, (N,), units."""
         alone = [f"{self.system} {place}" for place in range(len(self.said) + len(self.unlabelled))]
         own = alone[: len(self.said)] if self.group is None else self.group
         others = alone[len(self.said) :] if self.unlabelled_group is None else self.unlabelled_group
@@ -140,12 +143,12 @@ def estimate_systems(systems: Sequence[LabeledSystem], seed: int = 0) -> list[Sy
     """Return the mean rating of each system.
 
     Raises:
-        BadInput: A system has fewer than `MIN_LABELED` labeled conversations.
+        BadInput: A system has fewer than `MIN_LABELED` labeled units.
     """
     for system in systems:
         if (n := len(system.said)) < MIN_LABELED:
             raise BadInput(
-                f"{n} labeled conversations of {system.system!r}; a mean with an interval needs at least {MIN_LABELED}"
+                f"{n} labeled {system.unit} of {system.system!r}; a mean with an interval needs at least {MIN_LABELED}"
             )
     trusts = _trusts(systems, seed)
     freedom = sum(len(system.said) - 1 for system in systems)
@@ -154,9 +157,9 @@ def estimate_systems(systems: Sequence[LabeledSystem], seed: int = 0) -> list[Sy
 
 
 def _trusts(systems: Sequence[LabeledSystem], seed: int) -> list[Floats]:
-    """Return λ of each labeled conversation, chosen on the half of the groups without its own.
+    """Return λ of each labeled unit, chosen on the half of the groups without its own.
 
-        λ = cov(y, f) / ((1 + n/N)·var f), between 0 and 1; 0 without unlabeled conversations
+        λ = cov(y, f) / ((1 + n/N)·var f), between 0 and 1; 0 without unlabeled units
 
     Both moments are centered per system and pooled over all systems: five labels estimate a covariance poorly.
     """
@@ -178,7 +181,7 @@ def _trusts(systems: Sequence[LabeledSystem], seed: int) -> list[Floats]:
 
 
 def _estimate(given: LabeledSystem, trust: Floats, spent: float) -> SystemMean:
-    """Return the mean of a system; `trust` is λ of each labeled conversation, (n,)."""
+    """Return the mean of a system; `trust` is λ of each labeled unit, (n,)."""
     n, rest, used = len(given.said), len(given.unlabelled), float(trust.mean())
     middle = float(given.unlabelled.mean()) if rest else 0.0
     off = given.said - trust * (given.predicted - middle)
@@ -201,7 +204,7 @@ def _missing_interval(given: LabeledSystem) -> str | None:
     """Return the reason of a missing interval, or None."""
     n = len(given.said)
     if np.ptp(given.said) == 0:
-        return f"all {n} labels are {given.said[0]:g}, so their variance is unknown; label more conversations"
+        return f"all {n} labels are {given.said[0]:g}, so their variance is unknown; label more {given.unit}"
     if len(set(given.groups[0])) < 2:
         return f"all {n} labels are of one group, so the variance between groups is unknown; label other groups"
     return None
@@ -248,14 +251,14 @@ def system_means(
     folds: int = FOLDS,
     seed: int = 0,
 ) -> list[SystemMean]:
-    """Return each system's mean rating from its labeled and unlabeled conversations.
+    """Return each system's mean rating from its labeled and unlabeled conversations or turns.
 
     Ratings are corrected by the effect of their annotator, estimated on other groups.
 
     Args:
-        evidence: Evidence of whole conversations, labeled or not.
-        labels: Labels of some of them; their groups (`Labels.groups`, also of unlabeled conversations) are topics or
-            inputs that systems share.
+        evidence: Evidence of whole conversations or of turns, labeled or not.
+        labels: Labels of some of them; their groups (`Labels.groups`, also of unlabeled ones) are topics or inputs that
+            systems share; the turns of a conversation are in one group.
         question: The main question.
         make: Function that returns an unfitted evaluator.
         system_of: System of each conversation.
@@ -263,13 +266,18 @@ def system_means(
         seed: Seed of the folds.
 
     Raises:
-        BadInput: There are too few rated conversations, or a system has fewer than `MIN_LABELED` of them.
+        BadInput: There are too few ratings, a system has fewer than `MIN_LABELED` rated conversations or turns, or the
+            evidence is about both.
     """
-    group_of = {target.conversation: labels.group_of(target) for target in evidence.targets}
+    unit = "turns" if level_of(evidence.targets) == "turn" else "conversations"
+    group_of = {target: labels.group_of(target) for target in evidence.targets}
     rated = ratings(evidence, labels, question)
-    labelled, tested = set(rated.conversation), set(rated.group)
-    others = [name for name in group_of if name not in labelled]
-    far = [name for name in others if group_of[name] not in tested]
+    rows_of: dict[Target, list[int]] = {}
+    for row, target in enumerate(rated.target):
+        rows_of.setdefault(target, []).append(row)
+    tested = set(rated.group)
+    others = [target for target in group_of if target not in rows_of]
+    far = [target for target in others if group_of[target] not in tested]
     system = np.array([system_of.get(name, NOT_SAID) for name in rated.conversation])
     score, fair = dict.fromkeys(group_of, 0.0), rated.value.copy()
     for split in grouped_folds(list(rated.group), folds, seed):
@@ -277,23 +285,32 @@ def system_means(
         mine = np.array([name in split.test for name in rated.group])
         milder = annotator_effects(rated.take(np.flatnonzero(~mine)), system[~mine], rated.annotator)
         fair[mine] -= [milder[str(name)] for name in rated.annotator[mine]]
-        near = [name for name, group in group_of.items() if group in split.test]
-        for names, share in ((near, 1.0), (far, 1.0 / folds)):
-            for name, value in _by_panel(evaluator, evidence.filter(names)).items():
-                score[name] += share * value
+        near = [target for target, group in group_of.items() if group in split.test]
+        for targets, share in ((near, 1.0), (far, 1.0 / folds)):
+            chosen = set(targets)
+            places = [place for place, target in enumerate(evidence.targets) if target in chosen]
+            for target, value in _by_panel(evaluator, evidence.take(places)).items():
+                score[target] += share * value
     found = []
-    for each in sorted({system_of.get(name, NOT_SAID) for name in score}):
-        own = sorted(set(rated.conversation[system == each]))
-        rest = [name for name in others if system_of.get(name, NOT_SAID) == each]
-        plain, without = ([float(v[rated.conversation == name].mean()) for name in own] for v in (rated.value, fair))
+    of_system: dict[str, list[Target]] = {}
+    for target in score:
+        of_system.setdefault(system_of.get(target.conversation, NOT_SAID), []).append(target)
+    for each, members in sorted(of_system.items()):
+        own = sorted((target for target in members if target in rows_of), key=_place)
+        rest = [target for target in members if target not in rows_of]
+        plain, without = ([float(v[rows_of[target]].mean()) for target in own] for v in (rated.value, fair))
         said = np.array(plain if len(set(plain)) == 1 else without)  # equal labels stay equal
         found.append(
             LabeledSystem(
-                each, said, np.array([score[name] for name in own]), np.array([score[name] for name in rest]),
-                [group_of[name] for name in own], [group_of[name] for name in rest],
+                each, said, np.array([score[target] for target in own]), np.array([score[target] for target in rest]),
+                [group_of[target] for target in own], [group_of[target] for target in rest], unit,
             )
         )  # fmt: skip
     return estimate_systems(found, seed)
+
+
+def _place(target: Target) -> tuple[str, int]:
+    return target.conversation, -1 if target.turn is None else target.turn
 
 
 def annotator_effects(rated: Ratings, system: NDArray[np.str_], everyone: NDArray[np.object_]) -> dict[str, float]:
@@ -321,12 +338,12 @@ def annotator_effects(rated: Ratings, system: NDArray[np.str_], everyone: NDArra
     return {str(name): found.get(str(name), 0.0) - middle for name in everyone}
 
 
-def _by_panel(evaluator: Any, evidence: EvidenceTable) -> dict[str, float]:
-    """Return each conversation's mean score over all annotators; unscored conversations get the overall mean."""
+def _by_panel(evaluator: Any, evidence: EvidenceTable) -> dict[Target, float]:
+    """Return each target's mean score over all annotators; unscored targets get the overall mean."""
     speakers: Sequence[str | None] = evaluator.annotators or [None]
     each = [evaluator.predict_each(evidence, [name] * len(evidence)) for name in speakers]
     values = np.array([[s.value if isinstance(s, Score) else np.nan for s in scores] for scores in each])
     known = np.isfinite(values).all(axis=0)
     mean = np.where(known, np.where(known, values, 0.0).mean(axis=0), np.nan)
     filled = np.where(known, mean, mean[known].mean() if known.any() else 0.0)
-    return {target.conversation: float(v) for target, v in zip(evidence.targets, filled, strict=True)}
+    return {target: float(value) for target, value in zip(evidence.targets, filled, strict=True)}

@@ -19,20 +19,18 @@ from accord.learning import Predictions
 from accord.statistics import (
     DETAIL_DRAWS,
     SIGNIFICANT,
-    SMECE_DRAWS,
     STATISTICS,
     CenteredPart,
     Clusters,
     MeanStatistic,
     Paired,
-    WeightedStatistic,
     bootstrap,
     holm,
+    mean_smece,
     normal_quantile,
     normal_tail,
     p_value,
     pearson,
-    smece_of,
 )
 from accord.values import Estimate
 
@@ -74,7 +72,7 @@ class GroupAccuracy:
     def to_json(self) -> dict[str, Any]:
         """Return a flat row of JSON values."""
         row: dict[str, Any] = {"by": self.by, "group": self.name, "n": self.n}
-        for name in GROUP_STATISTICS:
+        for name in (*GROUP_STATISTICS, "calibration_error"):
             estimate = getattr(self, name)
             row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         return row | {"apart": self.apart, "p_holm": self.p_holm}
@@ -84,17 +82,11 @@ def _error(paired: Paired) -> Floats:
     return np.asarray(paired.value - paired.truth)[:, None]
 
 
-def _mean_smece(paired: Paired, weights: Floats) -> Floats:
-    ranged = paired.in_ranges()
-    return np.asarray(np.mean([smece_of(option).of(ranged, weights) for option in range(len(ranged.options))], axis=0))
-
-
 BIAS = MeanStatistic(_error, lambda means: np.asarray(means[..., 0]))
 GROUP_STATISTICS = {
     "bias": BIAS,
     "rmse": STATISTICS["rmse"],
     "pearson": STATISTICS["pearson"],
-    "calibration_error": WeightedStatistic(_mean_smece),
 }
 
 
@@ -129,10 +121,8 @@ def by_group(
     for name, (apart, p) in group_biases(error, rated, groups).items():
         rows = np.flatnonzero(known & (names == name))
         members, clusters = [paired.take(rows) for paired in pairs], Clusters(rated.group[rows])
-        estimates = {
-            stat: bootstrap(clusters, of, members, SMECE_DRAWS if stat == "calibration_error" else draws, seed)
-            for stat, of in GROUP_STATISTICS.items()
-        }
+        estimates = {stat: bootstrap(clusters, of, members, draws, seed) for stat, of in GROUP_STATISTICS.items()}
+        estimates["calibration_error"] = mean_smece(members[0], clusters, seed)
         rows_by_group.append(GroupAccuracy(by, name, len(rows), **estimates, apart=apart, p_holm=p))
     return sorted(rows_by_group, key=lambda group: -abs(group.apart))
 

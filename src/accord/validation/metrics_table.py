@@ -27,15 +27,13 @@ from accord.statistics import (
     bootstrap_all,
     fold_of,
     krippendorff_alpha,
-    smece_of,
+    smece_estimates,
     within,
 )
 from accord.values import Estimate, Target
 
 Indices = NDArray[np.intp]
 
-SMECE_DRAWS = 100
-"""Number of draws for intervals of calibration errors."""
 CORRELATIONS = ("pearson", "spearman", "kendall", "weighted_kappa", "alpha", "kappa")
 """Statistics that are undefined for a prediction that is constant in each fold."""
 NEW, R_NEW, COVERAGE_NEW, WIDTH_NEW = SERVED = (
@@ -227,7 +225,6 @@ class MetricsTable:
         scored = np.logical_and.reduce([each.scored for each in repeats])
         rows = np.flatnonzero(scored if among is None else scored & among)
         paired, clusters = system.paired(rated).take(rows), self.clusters(rows)
-        shown = paired.in_ranges()
         statistics = {**STATISTICS, **(TWO_VALUED if len(rated.options) == 2 else {})}
         is_constant = not self.varies(system, rows)
         defined = {name: each for name, each in statistics.items() if not (is_constant and name in CORRELATIONS)}
@@ -236,14 +233,12 @@ class MetricsTable:
         pairs = [each.paired(rated).take(rows) for each in repeats]
         estimates = bootstrap_all(clusters, means, pairs, self.draws, self.seed)
         estimates |= bootstrap_all(clusters, others, pairs[:1], self.draws, self.seed)
-        errors = {str(option): smece_of(option) for option in range(len(shown.options))}
-        around = bootstrap_all(clusters, errors, [shown], min(self.draws, SMECE_DRAWS), self.seed)
         return SystemMetrics(
             system=system.name,
             n=len(rows),
             unscored=len(rated) - int(system.scored.sum()),
             estimates={name: estimates.get(name, Estimate()) for name in statistics} | self.served(repeats, rows),
-            smece=list(around.values()),
+            smece=smece_estimates(paired, clusters, self.seed),
             reasons=system.reasons,
             within={by: self._within(repeats, rows, names) for by, names in self.groupings.items()},
         )

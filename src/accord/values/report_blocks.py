@@ -18,11 +18,12 @@ from accord.edges import LONGEST_NAME, one_line
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95% interval.
+    """A number with its 95% interval, or with another range that the head or legend beside it names.
 
     Attributes:
         value: `None` if the number is undefined.
-        low, high: Ends of the interval; `None` if the data are too few for one.
+        low, high: Ends of the interval or range; `None` if the data are too few for one. The interval of a quantity
+            that noise raises, such as a calibration error, may lie below the value.
     """
 
     value: float | None = None

@@ -102,7 +102,6 @@ def _label_text(result: Mapping[str, Any]) -> str:
 def estimate(options: StatisticsOptions) -> None:
     """Each system's mean rating with a valid interval, and the differences between systems."""
     with options.open_counted() as project:
-        note(f"evaluator: {project.evaluator_in_use}")
         options.show(project.estimate().to_json(), _estimate_text)
 
 
@@ -116,8 +115,16 @@ def _estimate_text(result: Mapping[str, Any]) -> str:
     lines = [table(["system", "labeled", "scored", "labels and scores", "labels alone", "worth"], rows)]
     lines += [f"{row['system']}: {row['reason']}" for row in result["systems"] if row["reason"]]
     lines += [_gap_text(gap) for gap in result["differences"]]
-    about = "worth: as many times more labels alone would give as short an interval. Valid where the labeled "
-    return "\n".join([*lines, "", about + "conversations are a random part of each system's; 95% intervals"])
+    unit = "turns" if result["level"] == "turn" else "conversations"
+    scores = (
+        f"scores: {result['scores']:,} {unit}, predicted by {result['evaluator']} from evidence in the store, each "
+        "without the labels of its conversation"
+    )
+    about = (
+        "worth: as many times more labels alone would give as short an interval. Valid where the labeled "
+        f"{unit} are a random part of each system's; 95% intervals over groups of conversations"
+    )
+    return "\n".join([*lines, "", scores, about])
 
 
 def _gap_text(gap: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from accord.papers.adoror.own_project import ask, rated_project, settings_of
 from accord.papers.adoror.prefixes import prefix_rows
 from accord.papers.adoror.systems import ADOROR, TABLE_1
 from accord.papers.catalog import Paper
-from accord.papers.study import Part, PartTable, Row, StudyInput, interval_chart
+from accord.papers.study import Part, PartTable, Row, StudyInput, interval_chart, spread_name, spread_of
 from accord.values import Labels, Question, Sample, Scale
 
 TOPICAL_USR = "topical_usr"
@@ -303,19 +303,20 @@ def carry_over(given: StudyInput) -> PartTable:
     for system in dict.fromkeys(row["system"] for row in drawn):
         own = [row for row in drawn if row["system"] == system]
         rhos = [row["spearman"] for row in own]
-        rows.append({"system": system, "spearman": fmean(rhos), "spearman_low": min(rhos), "spearman_high": max(rhos),
-                     **{name: fmean(row[name] for row in own) for name in ("selected", "best", "mean")}})  # fmt: skip
+        means = {name: fmean(row[name] for row in own) for name in ("selected", "best", "mean")}
+        rows.append({"system": system, **spread_of("spearman", rhos), **means})
     trained, new = planted.prompt_errors(np.random.default_rng([0, 4]), 0)
     chart = _carry_over_chart(trained[:SHOWN].mean(axis=0).tolist(), new.mean(axis=0).tolist())
     note = (
         "Spearman's ρ over 80 prompts between the error about that many rated examples and the error about 300 new "
-        "inputs; brackets: least and largest of the worlds. Then the held-out error of the prompt that is selected, of "
+        "inputs. Then the held-out error of the prompt that is selected, of "
         "the best one, and of the mean one. The paper shows points without figures: a clear trend for USR and "
         "Zhao's data, none for most dimensions of FED."
     )
     return PartTable(
-        rows, ("system",), ("spearman", "selected", "best", "mean"), note, {f"Prompts, {SHOWN} examples": chart}
-    )
+        rows, ("system",), ("spearman", "selected", "best", "mean"), note, {f"Prompts, {SHOWN} examples": chart},
+        brackets=spread_name(given.repeats, "worlds"),
+    )  # fmt: skip
 
 
 def carry_over_of_project(given: StudyInput) -> PartTable:

@@ -17,7 +17,7 @@ from accord.methods import (
     clusters_of,
     verdict_statistics,
 )
-from accord.papers.study import Row
+from accord.papers.study import Row, mean_interval, spread_of
 from accord.statistics import DRAWS, Clusters, estimate_from_draws
 from accord.values import Estimate
 
@@ -83,22 +83,17 @@ def result_row(result: RubricResult, test: Training, decided: ClassifiedSamples)
     return result.row(all_intervals(result.outcome, clusters_of(test, decided), test.draws, test.seed))
 
 
-def mean_row(rows: Sequence[Mapping[str, float | None]], *, is_mean: bool) -> Row:
-    """Return the mean of each statistic over repeats, with a 95% interval from two repeats on.
+def mean_row(rows: Sequence[Mapping[str, float | None]], *, are_independent: bool) -> Row:
+    """Return the mean of each statistic over repeats.
 
     Args:
         rows: Statistics of each repeat.
-        is_mean: True for the bootstrap interval of the mean, for independent repeats; False for the middle 95% of the
-            repeats.
+        are_independent: True for the 95% interval of the mean (`mean_interval`); False for the spread of repeats that
+            share data, such as halvings (`spread_of`).
     """
     found: Row = {}
     for name in rows[0]:
-        values = np.array([row[name] for row in rows if row[name] is not None], dtype=float)
-        if not len(values):
-            continue
-        found[name] = float(values.mean())
-        if len(values) > 1:
-            drawn = np.random.default_rng(0).integers(len(values), size=(DRAWS, len(values)))
-            low, high = np.quantile(values[drawn].mean(axis=1) if is_mean else values, [0.025, 0.975])
-            found |= {f"{name}_low": float(low), f"{name}_high": float(high)}
+        values = [value for row in rows if (value := row[name]) is not None]
+        if values:
+            found |= mean_interval(name, values) if are_independent else spread_of(name, values)
     return found

@@ -16,7 +16,7 @@ from accord.papers.rubicon.outcomes import HEADINGS, OF_PAPER
 from accord.papers.rubicon.planted import INFORMATIVE, TEST, TRAIN, DrawnStudy, planted_rows, shared
 from accord.papers.rubicon.recorded import SETS, Recorded, recorded_rows
 from accord.papers.rubicon.tables import RESAMPLES, ProjectTables, stability
-from accord.papers.study import Part, PartTable, Row, StudyInput, interval_chart, with_published
+from accord.papers.study import Part, PartTable, Row, StudyInput, interval_chart, spread_name, with_published
 
 NAMES = {
     "accord": "RUBICON", "rubicon": "RUBICON", "targets pooled": "RUBICON, scaled targets",
@@ -29,7 +29,7 @@ ORDER = "The published figures are those of the private conversations: compare t
 SCALED = "Scaled targets: the curves of the sharpness loss are scaled to the spread of the scores."
 RECORDED = (
     "Candidates are the options of each question that a judge answered, selected on one half of the dialogues and "
-    "tested on the other; brackets hold the middle 95% of {repeats} random halvings."
+    "tested on the other."
 )
 MEASURES = (
     "ΔNetSAT: mean score of good conversations minus that of bad ones; it grows with the number of assertions. Yield: "
@@ -45,12 +45,13 @@ CORRELATION = "r: correlation of the sums over assertions that speak for a conve
 YIELDS = ("yield_rate", "yield_deployed", "precision_deployed")
 
 
-def _table(rows: Iterable[Row], figures: Mapping[str, Sequence[float]], *notes: str) -> PartTable:
+def _table(rows: Iterable[Row], figures: Mapping[str, Sequence[float]], *notes: str, brackets: str = "") -> PartTable:
     """Return a table in the shape of the paper's, with charts of ΔNetSAT and yield for each data set."""
     shown = with_published(_named(rows), figures, OF_PAPER)
     failures = [f"{row['system']} failed: {row['failed']}." for row in shown if row.get("failed")]
     labels = ("dataset", "system") if any("dataset" in row for row in shown) else ("system",)
-    return PartTable(shown, labels, OF_PAPER, " ".join([MEASURES, *notes, *failures]), _charts(shown), HEADINGS)
+    note = " ".join([MEASURES, *notes, *failures])
+    return PartTable(shown, labels, OF_PAPER, note, _charts(shown), HEADINGS, brackets)
 
 
 def _named(rows: Iterable[Row]) -> list[Row]:
@@ -98,7 +99,7 @@ def table_3(given: StudyInput) -> PartTable:
 def table_3_recorded(given: StudyInput) -> PartTable:
     """Table 3: selection policies on recorded answers."""
     rows = recorded_rows(_data(given), given.repeats)
-    return _table(rows, published.TABLE_3, RECORDED.format(repeats=given.repeats), SCALED, ORDER)
+    return _table(rows, published.TABLE_3, RECORDED, SCALED, ORDER, brackets=spread_name(given.repeats, "halvings"))
 
 
 def pools(given: StudyInput) -> PartTable:
@@ -127,14 +128,14 @@ def section_4_2_recorded(given: StudyInput) -> PartTable:
     """
     rows = recorded_rows(_data(given), given.repeats)
     note = "The correlation of SAT and DSAT needs a project."
-    return _yields(rows, YIELDS, YIELD, RECORDED.format(repeats=given.repeats), note, ORDER)
+    return _yields(rows, YIELDS, YIELD, RECORDED, note, ORDER, brackets=spread_name(given.repeats, "halvings"))
 
 
-def _yields(rows: Iterable[Row], statistics: Sequence[str], *notes: str) -> PartTable:
+def _yields(rows: Iterable[Row], statistics: Sequence[str], *notes: str, brackets: str = "") -> PartTable:
     figures = {"RUBICON": (published.RUBICON[1], None, None, published.SAT_DSAT)}
     shown = with_published(_named(rows), figures, statistics)
     labels = ("dataset", "system") if any("dataset" in row for row in shown) else ("system",)
-    return PartTable(shown, labels, statistics, " ".join(notes), headings=HEADINGS)
+    return PartTable(shown, labels, statistics, " ".join(notes), headings=HEADINGS, brackets=brackets)
 
 
 def precision_curves(given: StudyInput) -> PartTable:

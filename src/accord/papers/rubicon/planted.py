@@ -145,7 +145,7 @@ def planted_rows(seeds: int, test: int = TEST) -> list[Row]:
             for system in SYSTEMS:
                 found.setdefault(system, []).append(drawn.row(system))
         labels = {"dataset": case, "conversations": TRAIN, "seeds": seeds}
-        rows += [{**labels, "system": system, **mean_row(each, is_mean=True)} for system, each in found.items()]
+        rows += [{**labels, "system": system, **mean_row(each, are_independent=True)} for system, each in found.items()]
     return rows
 
 

@@ -28,7 +28,7 @@ Answers = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 @cache
 def recorded_rows(data: Path, seeds: int) -> list[Row]:
-    """Return both data sets: means over splits in halves, with the middle 95% of the splits."""
+    """Return both data sets: means over splits in halves, with the spread of the splits."""
     rows: list[Row] = []
     for name in SETS:
         recorded = Recorded.load(data, name)
@@ -37,7 +37,9 @@ def recorded_rows(data: Path, seeds: int) -> list[Row]:
             for system, outcome in recorded.outcomes(seed).items():
                 found.setdefault(system, []).append(figures(outcome))
         labels = {"dataset": name, "conversations": len(recorded.truth), "seeds": seeds}
-        rows += [{**labels, "system": system, **mean_row(each, is_mean=False)} for system, each in found.items()]
+        rows += [
+            {**labels, "system": system, **mean_row(each, are_independent=False)} for system, each in found.items()
+        ]
     return rows
 
 

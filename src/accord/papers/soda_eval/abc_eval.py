@@ -114,7 +114,7 @@ def _order(system: tuple[str, Any]) -> tuple[bool, str]:
 
 
 def _rows(system: str, halvings: Sequence[Mapping[str, Called]], told: Collection[str]) -> list[Row]:
-    """Return the mean F1 over all kinds and some kinds, then one row per kind, with the middle 95% of the halvings."""
+    """Return the mean F1 over all kinds and some kinds, then one row per kind, with the spread of the halvings."""
     each = [{kind: vars(called.figures(draws=2)) for kind, called in one.items()} for one in halvings]
     kinds = list(each[0])
     rows: list[Row] = []

@@ -9,7 +9,7 @@ from accord.papers.catalog import Paper
 from accord.papers.soda_eval.abc_eval import abc_eval_rows
 from accord.papers.soda_eval.figures import REVISION_STATISTICS, error_chart, reduction_chart, revision_rows
 from accord.papers.soda_eval.later_turns import later_turns_rows
-from accord.papers.study import Part, PartTable, Row, StudyInput, columns_of, interval_chart
+from accord.papers.study import Part, PartTable, Row, StudyInput, columns_of, interval_chart, spread_name
 from accord.project import Compared, Project, config_from, corrected_pairs, issues_of
 from accord.report import issue_plots
 from accord.store import Studies
@@ -160,12 +160,12 @@ def abc_eval(given: StudyInput) -> PartTable:
          "f1_high": row.get("macro_f1_high", row.get("f1_high"))}
         for row in rows
     ]  # fmt: skip
-    note = (
-        "Halvings of whole dialogues; brackets are the middle 95% of the halvings. This set replaces SODA-EVAL's own "
-        "annotations, which are on a model hub only."
-    )
+    note = "Halvings of whole dialogues. This set replaces SODA-EVAL's own annotations, which are on a model hub only."
     headings = {"f1": "F1 (macro: mean over kinds)", "alpha": "α with people"}
-    return PartTable(shown, ("system", "issue"), ("f1", "precision", "recall", "alpha"), note, headings=headings)
+    return PartTable(
+        shown, ("system", "issue"), ("f1", "precision", "recall", "alpha"), note, headings=headings,
+        brackets=spread_name(given.repeats, "halvings"),
+    )  # fmt: skip
 
 
 def later_turns(given: StudyInput) -> PartTable:
@@ -173,12 +173,12 @@ def later_turns(given: StudyInput) -> PartTable:
     rows = later_turns_rows(given.folder("abc_eval"), given.repeats)
     note = (
         "The paper annotates a reply from the turns before it; one request about the whole dialogue lets the model "
-        "read on. Gains are over the turns before the reply, with the middle 95% of the halvings; a turn of another "
-        "dialogue is the control."
+        "read on. Gains are over the turns before the reply; a turn of another dialogue is the control."
     )
     statistics = ("requests", "input_tokens", "output_tokens", "auc", "auc_gain", "f1_gain")
     headings = {"auc": "AUC", "auc_gain": "gain in AUC", "f1_gain": "gain in F1"}
-    return PartTable(rows, ("what", "system", "count"), statistics, note, headings=headings)
+    brackets = spread_name(given.repeats, "halvings")
+    return PartTable(rows, ("what", "system", "count"), statistics, note, headings=headings, brackets=brackets)
 
 
 PAPER = Paper(

@@ -38,8 +38,10 @@ OTHER, NONE = "(other)", "(none)"
 X_BINS, COLOR_BINS = 12, 4
 MEAN, MEDIAN, COUNT, RAW = "mean", "median", "count", "none"
 AGGREGATES = {
-    MEAN: "mean with 95% interval", MEDIAN: "median with quartiles", COUNT: "number", RAW: "every value as a point",
+    MEAN: "mean with 95% interval", MEDIAN: "median with middle half", COUNT: "number", RAW: "every value as a point",
 }  # fmt: skip
+ENDS = {MEAN: "95% interval of the mean", MEDIAN: "middle half of the values"}
+"""Meaning of `low` and `high` in the JSON of a chart."""
 SCORE_FIELDS = ("value", "low", "high", "variance", "entropy")
 SCORE, RATING, DAY = "score: value", "rating", "day"
 USUAL_GROUPS = tuple(f"metadata: {name}" for name in ("system", "language", "topic", "domain", "category"))
@@ -216,7 +218,8 @@ class ChartSettings:
 class Group:
     """Rows with the same value of x and of color; `at` is the place on the x axis, `n` the number of rows.
 
-    The interval of `estimate` is the 95% interval of the mean over conversations, or the quartiles of a median.
+    The ends of `estimate` are those of the 95% interval of the mean over conversations; with a median those of the
+    middle half of the values (`ENDS`), which is no interval of the median.
     """
 
     x: str
@@ -252,7 +255,7 @@ class ExploreChart:
         if self.settings.aggregate == COUNT:
             found = [Estimate(float(n)) for n in np.bincount(place, minlength=len(order))]
         elif self.settings.aggregate == MEDIAN:
-            found = [_quartiles(numbers[place == at]) for at in range(len(order))]
+            found = [_middle_half(numbers[place == at]) for at in range(len(order))]
         else:
             found = group_means(Clusters(conversations), place, numbers, len(order))
         counts = np.bincount(place, minlength=len(order)).tolist()
@@ -288,7 +291,7 @@ class ExploreChart:
              "high": g.estimate.high}
             for g in self.groups()
         ]  # fmt: skip
-        data = {**vars(self.settings), "title": self.title, "groups": groups}
+        data = {**vars(self.settings), "title": self.title, "ends": ENDS.get(self.settings.aggregate), "groups": groups}
         if self.settings.aggregate == RAW:
             data["points"] = [{"x": x, "color": color, "y": y} for (x, _), color, y in self.points()]
         return data
@@ -340,8 +343,8 @@ def short_name(column: str) -> str:
     return name if len(name) <= 40 else name[:39] + "…"
 
 
-def _quartiles(values: Sequence[float]) -> Estimate:
-    """Return the median, with the first and third quartile as ends."""
+def _middle_half(values: Sequence[float]) -> Estimate:
+    """Return the median with the ends of the middle half of the values, the first and third quartile."""
     if len(values) < 2:
         return Estimate(float(values[0]))
     low, middle, high = quantiles(values, n=4, method="inclusive")
