@@ -6,10 +6,10 @@
 | may a request go to an address that the project names? | `check_address`, after `note_addresses` |
 | which folders and addresses has the user accepted? | `trusted.json` in the user's configuration folder |
 
-A project file above the working folder must belong to the user or to root, in a folder to which nobody else can write;
-the sticky bit of a folder such as `/tmp` makes no difference. In the working folder itself, a file of another account is
-accepted if it belongs to the owner of the folder, and nobody else can write to the folder. `accord trust FOLDER` accepts
-a folder, and `ACCORD_TRUST=1` accepts all of them.
+A project file above the working folder must belong to the user or to root, in a folder to which nobody else can
+write; the sticky bit of a folder such as `/tmp` makes no difference. In the working folder itself, a file of another
+account is accepted if it belongs to the owner of the folder, and nobody else can write to the folder. `accord trust
+FOLDER` accepts a folder, and `ACCORD_TRUST=1` accepts all of them.
 
 Addresses are compared by scheme, host and port. Loopback addresses and the user's own endpoint (`OPENAI_BASE_URL` of
 the environment, or the default) need no confirmation, and neither do projects that the user created.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable
@@ -33,6 +34,7 @@ from accord.edges.output_paths import write_atomically
 TRUST_VARIABLE = "ACCORD_TRUST"
 CONFIGURATION_VARIABLE = "ACCORD_CONFIG"
 TRUSTED_FILE = "trusted.json"
+UNREADABLE = "an address that cannot be read"
 _FOLDERS, _ADDRESSES = "folders", "addresses"
 _unconfirmed: dict[str, Path] = {}
 """Addresses that need a confirmation, with the project folder whose files name them."""
@@ -170,6 +172,8 @@ def _is_private_group(account: int, group: int) -> bool:
 def origin_of(url: str) -> str:
     """Return scheme, host and port of an address; for PostgreSQL all hosts, also those of the query and of `PGHOST`.
 
+    Database drivers split an address in other ways than web clients, so each part behind an `@` counts as a host.
+
     >>> origin_of("https://key@LLM.example.org:8443/v1?a=b"), origin_of("postgresql://ada@db/x?host=other")
     ('https://llm.example.org:8443', 'postgresql://db,other')
     """
@@ -178,20 +182,22 @@ def origin_of(url: str) -> str:
         hosts = [parts.netloc.rpartition("@")[2].lower()]
         scheme = parts.scheme.partition("+")[0]
         if scheme in ("postgresql", "postgres"):
+            hosts += [re.split("[/?#]", each)[0].lower() for each in url.split("@")[1:]]
             hosts += [value.lower() for name, value in parse_qsl(parts.query) if name in ("host", "hostaddr")]
-            hosts = [each for each in hosts if each] or [os.environ.get("PGHOSTADDR") or os.environ.get("PGHOST", "")]
+            hosts = list(dict.fromkeys(filter(None, hosts)))
+            hosts = hosts or [os.environ.get("PGHOSTADDR") or os.environ.get("PGHOST", "")]
     except ValueError:
-        return "(not a URL)"
+        return UNREADABLE
     return f"{scheme}://{','.join(hosts)}"
 
 
 def _is_local(origin: str) -> bool:
     """Return True if an address stays on this machine: loopback, a socket in a folder, or a file."""
-    return all(map(_is_local_host, origin.partition("://")[2].split(",")))
+    return origin != UNREADABLE and all(map(_is_local_host, origin.partition("://")[2].split(",")))
 
 
 def _is_local_host(host: str) -> bool:
-    if not host or host.startswith(("/", "%2f")):
+    if not host or host.startswith("/"):
         return True
     from ipaddress import ip_address
 
