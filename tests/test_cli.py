@@ -276,7 +276,10 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
             "study 'a': unknown key 'annotators_per_itm'. Did you mean 'annotators_per_item'?",
         ),
         ("a: {level: pair, issue_taxonomy: soda-eval}", "study 'a': issues are marked in single conversations"),
-        ("a: {chat: {topics: [x], assistants: {b: {model: m, base_url: '${NOT_SET_ANYWHERE}'}}}}", "study 'a': chat.assistants.b.base_url: an environment variable"),
+        (
+            "a: {chat: {topics: [x], assistants: {b: {model: m, base_url: '${NOT_SET_ANYWHERE}'}}}}",
+            "study 'a': chat.assistants.b.base_url: an environment variable",
+        ),
         ("a: null", "study 'a': should be a mapping of keys to values"),
     ],
 )

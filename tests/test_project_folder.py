@@ -142,7 +142,9 @@ def test_variables_of_the_env_file_are_read(project: Path, monkeypatch: pytest.M
             f"# of this project\nexport OPENAI_BASE_URL='{server.url}'\nOPENAI_API_KEY=\"sk-from-the-file\" # a key\n"
             "DATA=my.db   # its name\nEMPTY=\nHASH=a#b\n"
         )
-        (project / "accord.yaml").write_text("store: 'sqlite:///${DATA}'\nmodels: {judge: {mode: logprobs, model: m1}}\n")
+        (project / "accord.yaml").write_text(
+            "store: 'sqlite:///${DATA}'\nmodels: {judge: {mode: logprobs, model: m1}}\n"
+        )
         code = (
             "import accord, os\nfrom accord.edges import redact\n"
             "with accord.open() as project:\n"

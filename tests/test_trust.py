@@ -86,7 +86,11 @@ def test_settings_of_connections_are_replaced_and_marked_in_the_schema(monkeypat
     )
     config = load_config()
     chat = config.studies["talk"].chat
-    assert (config.store, config.mart, config.monitoring.webhook) == ("sqlite:///here.db", "here.scores", "https://here/x")
+    assert (config.store, config.mart, config.monitoring.webhook) == (
+        "sqlite:///here.db",
+        "here.scores",
+        "https://here/x",
+    )
     assert config.models["judge"].base_url == chat.assistants["a"].base_url == "http://here/v1"
     schema = json.loads((Path(__file__).parents[1] / "docs/accord.schema.json").read_text(encoding="utf-8"))
     marked = {name for name, about in schema["properties"].items() if about.get("x-environment")}
@@ -327,7 +331,9 @@ def test_projects_that_the_user_creates_need_no_confirmation(home: Path) -> None
 def test_nothing_is_sent_to_an_address_before_its_confirmation(home: Path) -> None:
     """Each way out of a project: models, webhook, store. The hosts do not exist, so that a request would fail."""
     hosts = "https://judge.invalid/v1", "https://alarms.invalid/a", "postgresql://store.invalid/x"
-    write(f"models: {{judge: {{mode: logprobs, model: m, base_url: '{hosts[0]}'}}}}\nmonitoring: {{webhook: '{hosts[1]}'}}\n")
+    write(
+        f"models: {{judge: {{mode: logprobs, model: m, base_url: '{hosts[0]}'}}}}\nmonitoring: {{webhook: '{hosts[1]}'}}\n"
+    )
     assert CliRunner().invoke(app, ["import", *map(str, sources())]).exit_code == 0
     result = CliRunner().invoke(app, ["judge", "--limit", "1"])
     assert result.exit_code != 0 and "nothing was sent to https://judge.invalid" in result.output

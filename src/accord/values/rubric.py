@@ -381,6 +381,7 @@ def read_rubric(content: Any, where: str) -> Rubric:
 
 def dump_rubric(rubric: Rubric) -> str:
     """Return the rubric as YAML, from which `load_rubric` returns an equal rubric."""
+
     def question(entry: Question) -> dict[str, Any]:
         row: dict[str, Any] = {"id": entry.id, "text": entry.text, "scale": entry.scale.kind.value}
         if entry.scale.kind is ScaleKind.REAL:
