@@ -18,7 +18,7 @@ import typer.core
 
 from accord.cli.outputs import check_outputs, outputs_of, refuse_empty_outputs
 from accord.cli.terminal import ask_at_terminal, can_ask, say_line, set_verbosity
-from accord.edges import AccordError, BadInput, ask_with
+from accord.edges import AccordError, BadInput
 from accord.version import __version__
 
 PARTLY_UNSCORED = 5
@@ -147,7 +147,10 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
         try:
             set_verbosity(verbose or _given["verbose"], quiet or _given["quiet"])
             _check_finite(kwargs)
-            ask_with(ask_at_terminal if can_ask() and function.__name__ not in UNATTENDED else None)
+            if can_ask() and function.__name__ not in UNATTENDED:
+                from accord.edges import ask_with
+
+                ask_with(ask_at_terminal)
             check_outputs(outputs, kwargs, force)
             for name, group in groups.items():
                 kwargs[name] = group(**{field.name: kwargs.pop(field.name) for field in fields(group)})
@@ -164,7 +167,6 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
                 raise
             stop(str(error), error.exit_code)
         finally:
-            ask_with(None)
             set_verbosity(False, False)
 
     added = (*((_FORCE,) if any(each.is_earlier for each in outputs.values()) else ()), *_HIDDEN)

@@ -136,8 +136,8 @@ def _foreign(file: Path, folder: Path) -> str:
             return ""
         return "another account owns it, and others can write to its folder" if is_shared else "another account owns it"
     if not {owner, about.st_uid} <= _own_accounts():
-        return "another account owns it or its folder, and it is above the working folder"
-    return "others can write to its folder, which is above the working folder" if is_shared else ""
+        return "another account owns it or its folder, and it is not in the working folder"
+    return "others can write to its folder, which is not the working folder" if is_shared else ""
 
 
 def _own_accounts() -> set[int]:
@@ -254,7 +254,7 @@ def check_address(url: str) -> None:
 
 
 def ask_with(ask: Callable[[str], bool] | None) -> None:
-    """Set the function that asks the user whether an address is right; None if nobody can answer."""
+    """Set the function that asks the user whether an address is right; None, as at first, if nobody can answer."""
     _asking[:] = [] if ask is None else [ask]
 
 

@@ -16,7 +16,7 @@ from accord.cli.app import command
 from accord.cli.options import AsJson, Columns, RubricOptions, column_map, command_line
 from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.terminal import say, show
-from accord.edges import BadInput, UnknownName, count_of, own_project, trust_folder, trusted_file
+from accord.edges import BadInput, UnknownName, count_of
 
 if TYPE_CHECKING:
     from accord.project import FileSurvey, InferredRubric, ObservedAnswers
@@ -236,6 +236,8 @@ def _written(files: dict[str, str], prompts: Path | None) -> dict[str, list[str]
         files |= {str(prompts / f"{name}.md"): shipped(name) for name in PROMPTS}
     written = [name for name, text in files.items() if _write_new(Path(name), text)]
     if "accord.yaml" in written:
+        from accord.edges import own_project
+
         own_project(Path())
     return {"written": written, "kept": sorted(set(files) - set(written))}
 
@@ -266,6 +268,8 @@ def trust(
 
     Needed once for a project from another person. Projects that you create are trusted.
     """
+    from accord.edges import trust_folder, trusted_file
+
     if not withdraw and not (folder / "accord.yaml").is_file():
         raise BadInput(f"no accord.yaml in {folder.absolute()}; name the folder of a project")
     trust_folder(folder, trusted=not withdraw)

@@ -107,7 +107,8 @@ class _StudyForm:
                  for line in text_diff(before, changed[PROJECT_FILE], PROJECT_FILE)]  # fmt: skip
         return self.context.render(
             "study_preview", visitor, 409 if conflict else 200, conflict=conflict, name=name, settings=settings,
-            fields=_kept(values), diff=lines, count=count, people=people, shown=shown, questions=self._questions(settings),
+            fields=_kept(values), diff=lines, count=count, people=people, shown=shown,
+            questions=self._questions(settings),
         )  # fmt: skip
 
     def _questions(self, settings: Mapping[str, Any]) -> list[str]:
