@@ -6,10 +6,10 @@
 | may a request go to an address that the project names? | `check_address`, after `note_addresses` |
 | which folders and addresses has the user accepted? | `trusted.json` in the user's configuration folder |
 
-A project file above the working folder must belong to the user or to root, in a folder to which nobody else can
-write; the sticky bit of a folder such as `/tmp` makes no difference. In the working folder itself, a file of another
-account is accepted if it belongs to the owner of the folder, and nobody else can write to the folder. `accord trust
-FOLDER` accepts a folder, and `ACCORD_TRUST=1` accepts all of them.
+A project file above the working folder must belong to the user or to root, in a folder that no other account can write
+to; the sticky bit of a folder such as `/tmp` makes no difference. In the working folder itself, a file of another
+account is accepted if it belongs to the owner of the folder, and no other account can write there. The user can accept
+a folder (`accord trust FOLDER`) or all folders (`ACCORD_TRUST=1`).
 
 Addresses are compared by scheme, host and port. Loopback addresses and the user's own endpoint (`OPENAI_BASE_URL` of
 the environment, or the default) need no confirmation, and neither do projects that the user created.
@@ -39,7 +39,7 @@ _FOLDERS, _ADDRESSES = "folders", "addresses"
 _unconfirmed: dict[str, Path] = {}
 """Addresses that need a confirmation, with the project folder whose files name them."""
 _asking: list[Callable[[str], bool]] = []
-"""Function that asks the user at the terminal; empty if nobody can answer."""
+"""Function that asks the user at the terminal; empty without a terminal."""
 
 
 # --- the user's record ------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def is_trusted(folder: Path) -> bool:
 
 
 def check_ownership(file: Path) -> None:
-    """Check that nobody but the user and root could have written a file of a project.
+    """Check that no account except the user and root could have written a file of a project.
 
     Windows has no such owners and modes, so files are not checked there.
 
@@ -230,7 +230,7 @@ def _is_confirmed(folder: Path, origin: str) -> bool:
 
 
 def check_address(url: str) -> None:
-    """Check that the user has confirmed an address if a project names it; ask at the terminal if somebody is there.
+    """Check that the user has confirmed an address if a project names it; ask at the terminal if there is one.
 
     Raises:
         NotSent: The address is not confirmed.
@@ -254,7 +254,7 @@ def check_address(url: str) -> None:
 
 
 def ask_with(ask: Callable[[str], bool] | None) -> None:
-    """Set the function that asks the user whether an address is right; None, as at first, if nobody can answer."""
+    """Set the function that asks the user whether an address is right; None, the default, without a terminal."""
     _asking[:] = [] if ask is None else [ask]
 
 
