@@ -51,7 +51,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     folder = tmp_path / "project"
-    (folder / "deep").mkdir(parents=True, mode=0o755)
+    (folder / "deep").mkdir(parents=True)
+    folder.chmod(0o755)  # with any umask
     monkeypatch.chdir(folder)
     before = dict(os.environ)
     yield folder
@@ -138,7 +139,7 @@ def test_errors_of_settings_name_neither_a_variable_nor_its_value(monkeypatch: p
     "name",
     ["PYTHONPATH", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "PATH", "BROWSER", "SSL_CERT_FILE", "https_proxy", "ALL_PROXY",
      "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSH_COMMAND", "IFS", "ENV", "BASH_ENV", "HOME", "XDG_CONFIG_HOME",
-     "ACCORD_TRUST", "ACCORD_CONFIG", "NUMBA_CACHE_DIR", "HF_ENDPOINT"],
+     "ACCORD_TRUST", "ACCORD_CONFIG", "NUMBA_CACHE_DIR", "HF_ENDPOINT", "SSLKEYLOGFILE", "AWS_ENDPOINT_URL_S3", "AWS_CONFIG_FILE"],
 )  # fmt: skip
 def test_env_files_set_no_variable_of_programs_and_connections(
     name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
