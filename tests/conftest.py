@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import importlib
 import os
+import shutil
 import signal
 import ssl
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("ACCORD_JOBS", "1")
+# Trusted folders of the tests stay out of the user's configuration.
+if "ACCORD_CONFIG" not in os.environ:
+    os.environ["ACCORD_CONFIG"] = tempfile.mkdtemp(prefix="accord-tests-")
+    atexit.register(shutil.rmtree, os.environ["ACCORD_CONFIG"], ignore_errors=True)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
@@ -262,9 +269,10 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def secrets_of_a_test_are_forgotten() -> Iterator[None]:
-    """Restore the registered secrets, which would be redacted in later tests."""
-    from accord.edges import secrets
+    """Restore the registered secrets, and forget the addresses of projects: later tests would redact or refuse them."""
+    from accord.edges import secrets, trust
 
     before = set(secrets._registered)
     yield
     secrets._registered.intersection_update(before)
+    trust._unconfirmed.clear()

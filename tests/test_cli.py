@@ -276,7 +276,10 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
             "study 'a': unknown key 'annotators_per_itm'. Did you mean 'annotators_per_item'?",
         ),
         ("a: {level: pair, issue_taxonomy: soda-eval}", "study 'a': issues are marked in single conversations"),
-        ("a: {title: '${NOT_SET_ANYWHERE}'}", "study 'a': the environment variable NOT_SET_ANYWHERE is not set"),
+        (
+            "a: {chat: {topics: [x], assistants: {b: {model: m, base_url: '${NOT_SET_ANYWHERE}'}}}}",
+            "study 'a': chat.assistants.b.base_url: an environment variable",
+        ),
         ("a: null", "study 'a': should be a mapping of keys to values"),
     ],
 )
@@ -319,7 +322,7 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
         ("folds: 1\n", "folds: Input should be greater than or equal to 2, got 1"),
         ("rubric: llm-rubirc\n", "unknown rubric 'llm-rubirc'. Did you mean 'llm-rubric'?"),
         ("store: mysql://x/y\n", "a store is SQLite or PostgreSQL, got mysql"),
-        ("store: '${NOT_SET_ANYWHERE}'\n", "the environment variable NOT_SET_ANYWHERE is not set"),
+        ("store: '${NOT_SET_ANYWHERE}'\n", "store: an environment variable that it names as ${...} is not set"),
         ("metrics: [lenght]\n", "unknown metric 'lenght'"),
         ("evaluator: calibratoin\n", "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
         ("evaluators: {mine: {heda: mixed}}\n", "unknown key 'heda'. Did you mean 'head'?"),

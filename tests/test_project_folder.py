@@ -136,24 +136,26 @@ def test_commands_that_read_create_no_store(project: Path, arguments: list[str],
 
 
 def test_variables_of_the_env_file_are_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran("import", CHATS, RATINGS)
+    ran("import", CHATS, RATINGS, "--set", "store=sqlite:///my.db")
     with ChatServer(answer_any) as server:
         (project / ".env").write_text(
             f"# of this project\nexport OPENAI_BASE_URL='{server.url}'\nOPENAI_API_KEY=\"sk-from-the-file\" # a key\n"
-            "JUDGE=m1   # its name\nEMPTY=\nHASH=a#b\n"
+            "DATA=my.db   # its name\nEMPTY=\nHASH=a#b\n"
         )
-        (project / "accord.yaml").write_text("models: {judge: {mode: logprobs, model: '${JUDGE}'}}\n")
+        (project / "accord.yaml").write_text(
+            "store: 'sqlite:///${DATA}'\nmodels: {judge: {mode: logprobs, model: m1}}\n"
+        )
         code = (
             "import accord, os\nfrom accord.edges import redact\n"
             "with accord.open() as project:\n"
-            "    print(project.config.models['judge'].model, os.environ['HASH'], repr(os.environ['EMPTY']))\n"
+            "    print(project.config.store.rpartition('/')[2], os.environ['HASH'], repr(os.environ['EMPTY']))\n"
             "    print(redact('sk-from-the-file'), os.environ['OPENAI_API_KEY'])\n"
         )
         environment = {**os.environ, "HASH": "real"}
         message = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
         )
-        assert message.stdout.splitlines()[0] == "m1 real ''"
+        assert message.stdout.splitlines()[0] == "my.db real ''"
         assert message.stdout.splitlines()[1].endswith(" sk-from-the-file") and message.stdout.count("sk-from") == 1
         limited = subprocess.run(
             [sys.executable, "-m", "accord", "judge", "--limit", "1"], capture_output=True, text=True, check=False

@@ -280,7 +280,8 @@ def test_lead_creates_a_study_that_the_page_showed_and_people_rate_it(started: W
     assert shown is not None
     file.write_text(before + "seed: 3\n")
     status, page, _ = browser.post("/studies/new", **{**fields, "do": "create", "shown": shown[1]})
-    assert status == 422 and "have changed since" in page and "studies" not in file.read_text()
+    assert status == 409 and "has changed since" in page and "studies" not in file.read_text()
+    assert "+studies:" in page and "seed: 3" in page
     _, page, _ = browser.post("/studies/new", **fields)
     shown = re.search(r'name="shown" value="([^"]+)"', page)
     status, _, where = browser.post("/studies/new", **{**fields, "do": "create", "shown": shown[1] if shown else ""})
@@ -367,7 +368,7 @@ def test_wording_is_saved_as_a_new_version_that_the_page_showed(started: Workben
     assert not (tmp_path / "rubric-2.yaml").exists()
     shown = re.search(r'name="shown" value="([^"]+)"', page)
     assert shown is not None
-    assert browser.post("/rubric", **fields, do="save", shown="other")[0] == 422
+    assert browser.post("/rubric", **fields, do="save", shown="other")[0] == 409
     assert browser.post("/rubric", **fields, do="save", shown=shown[1])[0] == 303
     new = load_rubric(tmp_path / "rubric-2.yaml")
     assert (

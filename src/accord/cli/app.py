@@ -17,12 +17,14 @@ import typer
 import typer.core
 
 from accord.cli.outputs import check_outputs, outputs_of, refuse_empty_outputs
-from accord.cli.terminal import say_line, set_verbosity
+from accord.cli.terminal import ask_at_terminal, can_ask, say_line, set_verbosity
 from accord.edges import AccordError, BadInput
 from accord.version import __version__
 
 PARTLY_UNSCORED = 5
 INTERRUPTED = 130
+UNATTENDED = ("serve", "follow")
+"""Commands that run on their own, and do not wait for an answer at the terminal."""
 GC_THRESHOLD = 400_000
 """Allocations before a garbage collection; the default of Python is 700."""
 EXIT_CODES = (
@@ -31,7 +33,7 @@ EXIT_CODES = (
 )
 
 PANELS = {
-    "Start": ("demo", "run", "init", "import", "export", "view", "plugins", "schema"),
+    "Start": ("demo", "run", "init", "trust", "import", "export", "view", "plugins", "schema"),
     "Learn": ("judge", "fit", "compare", "report", "gate", "estimate", "synth", "issues", "models", "finetune"),
     "Rate": ("serve", "users", "label", "validate"),
     "Operate": ("score", "scores", "follow", "watch", "board", "store"),
@@ -145,6 +147,10 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
         try:
             set_verbosity(verbose or _given["verbose"], quiet or _given["quiet"])
             _check_finite(kwargs)
+            if can_ask() and function.__name__ not in UNATTENDED:
+                from accord.edges import ask_with
+
+                ask_with(ask_at_terminal)
             check_outputs(outputs, kwargs, force)
             for name, group in groups.items():
                 kwargs[name] = group(**{field.name: kwargs.pop(field.name) for field in fields(group)})

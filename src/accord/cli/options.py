@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from accord.cli.outputs import LIVE_ROWS
-from accord.cli.terminal import note, show
+from accord.cli.terminal import note, note_project, show
 from accord.edges import BadInput
 
 if TYPE_CHECKING:
@@ -81,7 +81,10 @@ class ProjectOptions:
         """
         from accord.project import load_config, load_project, with_settings
 
-        return with_settings((load_config if starts else load_project)(self.config_file), self.changes)
+        config = with_settings((load_config if starts else load_project)(self.config_file), self.changes)
+        if self.config_file is None and config.folder != Path():
+            note_project(config.folder / "accord.yaml")
+        return config
 
     def open(self, question: str | None = None, creates: bool = False, starts: bool = False) -> Project:
         """Open the project.

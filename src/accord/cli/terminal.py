@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from accord.edges import BadInput, escape_controls, one_line, one_line_json, redact, redact_message, truncate_middle
@@ -14,6 +15,7 @@ _PLAIN_SECONDS = 5.0
 
 
 _handlers: list[Any] = []
+_noted_projects: set[Path] = set()
 _is_quiet = _is_changed = False
 
 
@@ -182,6 +184,24 @@ def note(*texts: str) -> None:
     """Print notes for the user on stderr, each on its line."""
     for text in () if _is_quiet else texts:
         say_line(f"note: {text}")
+
+
+def note_project(file: Path) -> None:
+    """Print once that a project file above the working folder is used."""
+    if file not in _noted_projects and not _is_quiet:
+        _noted_projects.add(file)
+        say_line(f"project: {file}")
+
+
+def can_ask() -> bool:
+    """Return True if somebody can answer a question at the terminal."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask_at_terminal(question: str) -> bool:
+    """Ask a question on stderr; return True for y or yes."""
+    print(f"{one_line(redact_message(question))} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def stage(name: str) -> None:

@@ -22,6 +22,10 @@ from .output_paths import write_atomically as write_atomically
 from .secrets import is_secret_name as is_secret_name, redact as redact, redact_json as redact_json
 from .secrets import redact_message as redact_message, register_secret as register_secret
 from .secrets import register_url_secrets as register_url_secrets
+from .strict_yaml import dump_yaml as dump_yaml, FROM_ENVIRONMENT as FROM_ENVIRONMENT
 from .strict_yaml import is_web_address as is_web_address, load_yaml as load_yaml, parse_yaml as parse_yaml
 from .strict_yaml import strip_url_secrets as strip_url_secrets, validate as validate
 from .strict_yaml import validation_messages as validation_messages
+from .trust import ask_with as ask_with, check_address as check_address, check_ownership as check_ownership
+from .trust import is_trusted as is_trusted, note_addresses as note_addresses, own_project as own_project
+from .trust import trust_folder as trust_folder, trusted_file as trusted_file

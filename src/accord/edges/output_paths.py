@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -42,10 +44,10 @@ def create_private(path: Path) -> Path:
 
 
 def write_atomically(path: Path, content: str | bytes, errors: str = "strict") -> None:
-    """Write a file with mode 0600 in one step: readers see the old or the new content, never a mixture.
+    """Write a file in one step, a new one with mode 0600: readers see the old or the new content, never a mixture.
 
-    A text is encoded as UTF-8, and missing folders are created. A link is followed, and a device or a pipe is written
-    directly.
+    A text is encoded as UTF-8, and missing folders are created. An existing file keeps its mode and, as far as the
+    system allows, its owner. A link is followed, and a device or a pipe is written directly.
     """
     data = content if isinstance(content, bytes) else content.encode("utf-8", errors)
     target = Path(os.path.realpath(path))
@@ -58,10 +60,22 @@ def write_atomically(path: Path, content: str | bytes, errors: str = "strict") -
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
             file.write(data)
             file.flush()
+            _copy_owner(target, file.fileno())
             os.fsync(file.fileno())
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _copy_owner(source: Path, file: int) -> None:
+    """Give an open file the mode and the owner of an existing one; Windows has no such modes."""
+    if sys.platform == "win32" or not source.exists():
+        return
+    about = source.stat()
+    for owner, group in ((about.st_uid, -1), (-1, about.st_gid)):
+        with suppress(PermissionError):  # only root may give a file away
+            os.fchown(file, owner, group)
+    os.fchmod(file, stat.S_IMODE(about.st_mode) & 0o777)
 
 
 # --- protected files --------------------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ def is_web_address(url: str) -> bool:
 Model = TypeVar("Model", bound=BaseModel)
 
 
+FROM_ENVIRONMENT: dict[str, Any] = {"x-environment": True}
+"""Mark of a field, in the JSON Schema too, in which `${NAME}` stands for an environment variable."""
 YAML_BYTES = MB // 2
 """Maximum size of a YAML file in bytes, about 400 pages of text."""
 _NODES = 10_000
@@ -153,6 +155,29 @@ def parse_yaml(text: str, where: str) -> Any:
     if content is None:
         raise BadInput(f"{where} is empty")
     return content
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writer that escapes line separators besides the line feed, which a reader of YAML would take for one."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if _SEPARATORS.search(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_SEPARATORS = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_Dumper.add_representer(str, _represent_text)
+
+
+def dump_yaml(content: Any, width: int = 110) -> str:
+    r"""Return content as YAML, keys in their order, from which `parse_yaml` returns equal content.
+
+    >>> dump_yaml({"title": "one\x85line"})
+    'title: "one\\Nline"\n'
+    """
+    text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
+    return text
 
 
 def shortened(text: str, most: int = _REASON_CHARACTERS) -> str:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from threading import Event, Lock, Thread
 from typing import Any, NamedTuple, Self, TypedDict
 
-from accord.edges import AccordError, BadInput, is_web_address, one_line
+from accord.edges import AccordError, BadInput, check_address, is_web_address, one_line
 from accord.evidence import Column, EvidenceTable
 from accord.live.alarms import FINISHED_DAYS, PAST_WEEKS, Alarm, DailySeries, SeriesKey, find_alarms
 from accord.live.daily_sketch import DaySketch, NameLimit
@@ -49,10 +49,12 @@ def post_alarms(
 
     Raises:
         BadInput: The URL is invalid.
+        NotSent: A project names the address, and the user has not confirmed it.
         WebhookError: All attempts failed.
     """
     if not is_web_address(url):
         raise BadInput("a webhook is an address that begins with http:// or https://")
+    check_address(url)
     text = "\n".join(one_line(str(alarm["message"])) for alarm in alarms)
     body = json.dumps({"text": text, "alarms": list(alarms)}).encode()
     error = ""

@@ -45,6 +45,7 @@ from .likelihood import passage_hash as passage_hash
 from .list_replies import ask_for_list as ask_for_list, ListForm as ListForm, NO_LIST as NO_LIST
 from .list_replies import parse_list as parse_list, stand_in_twice as stand_in_twice, strict_schema as strict_schema
 from .model import Answer as Answer, CallFailed as CallFailed, ChatMessage as ChatMessage, ChatModel as ChatModel
+from .model import DEFAULT_URL as DEFAULT_URL, URL_VARIABLE as URL_VARIABLE
 from .model import EMBEDDED as EMBEDDED, estimated_usage as estimated_usage, Failure as Failure, GGUF as GGUF, HF as HF
 from .model import in_process as in_process, IN_PROCESS_CONTEXT as IN_PROCESS_CONTEXT, in_requests as in_requests
 from .model import (

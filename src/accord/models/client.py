@@ -23,6 +23,7 @@ from accord.edges import (
     BadInput,
     ModelError,
     NotSent,
+    check_address,
     is_web_address,
     one_line,
     redact_message,
@@ -30,7 +31,7 @@ from accord.edges import (
     register_url_secrets,
     strip_url_secrets,
 )
-from accord.models.model import NO_ADDRESS, CallFailed, Prompt, Reply
+from accord.models.model import DEFAULT_URL, NO_ADDRESS, URL_VARIABLE, CallFailed, Prompt, Reply
 from accord.models.reply_parsing import MALFORMED, TOO_LARGE, error_code, parse_json, read_chat_reply, shorten
 from accord.models.streaming import EVENTS, ReplyStream, StreamedReply
 
@@ -50,7 +51,6 @@ POOLED, POOLS = 16, 8
 """Requests in progress per client, and maximum number of clients. Several small pools are faster than one: for each
 request the HTTP library checks every idle connection of its pool."""
 KEY_VARIABLE = "OPENAI_API_KEY"
-DEFAULT_URL = "https://api.openai.com/v1"
 """Default endpoint of the SDK."""
 
 
@@ -69,8 +69,10 @@ def open_client(
     clients of one endpoint share them.
 
     Raises:
-        NotSent: No key is given and `OPENAI_API_KEY` is not set.
+        NotSent: No key is given and `OPENAI_API_KEY` is not set, or a project names the address and the user has not
+            confirmed it.
     """
+    check_address(base_url)
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
     try:
@@ -147,7 +149,7 @@ class Endpoint(ABC):
             BadInput: The base URL is not a web address.
         """
         register_secret(api_key)
-        url = (os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL) if base_url is None else base_url
+        url = (os.environ.get(URL_VARIABLE) or DEFAULT_URL) if base_url is None else base_url
         if not is_web_address(url):
             address = one_line(re.split("[?#]", url.rpartition("@")[2])[0], 200) or "empty"
             if base_url is None:

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from accord.edges import AccordError, is_web_address, redact, redact_message
+from accord.edges import FROM_ENVIRONMENT, AccordError, is_web_address, redact, redact_message
 from accord.values import JsonSchema, Question, Sample, content_hash
 
 
@@ -314,6 +314,8 @@ class Judge(Protocol):
 
 # --- settings: an entry of `models:` in accord.yaml -------------------------------------------------------------------
 
+URL_VARIABLE = "OPENAI_BASE_URL"
+DEFAULT_URL = "https://api.openai.com/v1"
 NO_ADDRESS = "an endpoint begins with http:// or https://; leave it out to use OPENAI_BASE_URL"
 Mode = Literal["decisions", "systemone", "logprobs", "sampling", "verbalised", "recorded", "number"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -334,7 +336,11 @@ class ModelSettings(BaseModel):
         description="Way to obtain a distribution, for roles that give one (`judge`, `scorer`). No other way is tried. "
         "`number` reads the number that a scorer writes.",
     )
-    base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
+    base_url: str | None = Field(
+        default=None,
+        json_schema_extra=FROM_ENVIRONMENT,
+        description="OpenAI-compatible endpoint; default OPENAI_BASE_URL. May hold ${VARIABLE}.",
+    )
     paths: list[str] = Field(default_factory=list, description="Files of recorded judgements, or benchmark folders.")
     context: int | None = Field(
         default=None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,30 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from accord.edges import (
-    MB,
+    FROM_ENVIRONMENT,
     BadInput,
     UnknownName,
-    is_secret_name,
     is_web_address,
     load_yaml,
+    note_addresses,
     parse_yaml,
-    read_text,
-    register_secret,
     strip_url_secrets,
     validate,
 )
 from accord.learning import PRESETS, SIMPLE, EvaluatorSettings
-from accord.models import ASSISTANT, FINDER, JUDGE, LIKELIHOOD, SCORER, USER, WRITER, ModelSettings
+from accord.models import (
+    ASSISTANT,
+    DEFAULT_URL,
+    FINDER,
+    JUDGE,
+    LIKELIHOOD,
+    SCORER,
+    URL_VARIABLE,
+    USER,
+    WRITER,
+    ModelSettings,
+)
+from accord.project.environment import fill_settings, is_from_env_file, load_env_file
 from accord.statistics import DRAWS, FOLDS, SURE
 from accord.store import located_store
 from accord.synth import SynthSettings
@@ -44,7 +54,6 @@ from accord.values import (
     validate_study,
 )
 
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
 FURTHER_JUDGE = "judge-"
 """Prefix of the roles of further judges."""
 _ROLES = (JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD, USER, ASSISTANT)
@@ -74,7 +83,9 @@ class WatchConfig(_Strict):
     """Settings of alarms on live scores."""
 
     webhook: str | None = Field(
-        default=None, description="URL for alarms as JSON; keep it in an environment variable: ${VARIABLE}."
+        default=None,
+        json_schema_extra=FROM_ENVIRONMENT,
+        description="URL for alarms as JSON; keep it in an environment variable: ${VARIABLE}.",
     )
     false_alarm_rate: float = Field(
         default=SURE, gt=0, lt=1, description="Probability of a false alarm per system and day."
@@ -134,9 +145,16 @@ class Config(_Strict):
 
     _folder: Path = PrivateAttr(default=Path())
 
-    store: str = Field(default="sqlite:///accord.db", description="Database URL: sqlite:/// or postgresql://.")
+    store: str = Field(
+        default="sqlite:///accord.db",
+        json_schema_extra=FROM_ENVIRONMENT,
+        description="Database URL: sqlite:/// or postgresql://; may hold ${VARIABLE}.",
+    )
     mart: str | None = Field(
-        default=None, description="Folder of the scores for the board; default: next to the file of a SQLite store."
+        default=None,
+        json_schema_extra=FROM_ENVIRONMENT,
+        description="Folder of the scores for the board; default: next to the file of a SQLite store. May hold "
+        "${VARIABLE}.",
     )
     rubric: str = Field(default="llm-rubric", description="Name of a shipped rubric, or a YAML file.")
     models: dict[str, ModelSettings] = Field(
@@ -292,24 +310,50 @@ def _check_roles(config: Config, where: str) -> None:
 def load_config(path: str | Path | None = None) -> Config:
     """Read `accord.yaml`: the given file, or the one in the working folder or the nearest folder above it.
 
-    Without a file the defaults apply. A file `.env` next to the project file is read first. `${NAME}` in a value is
-    replaced by the environment variable, and `ACCORD_STORE` replaces the store. Relative paths start from the folder of
-    the project file.
+    Without a file the defaults apply. A file `.env` next to the project file is read first. `${NAME}` in a setting of a
+    connection is replaced by the environment variable, and `ACCORD_STORE` replaces the store. Relative paths start from
+    the folder of the project file. Addresses in these files are noted: the first request to one needs a confirmation
+    (`accord.edges.trust`).
 
     Raises:
-        BadInput: The file cannot be read, has unknown keys or wrong types, or names a variable that is not set.
+        BadInput: The file cannot be read, has unknown keys or wrong types, names a variable that is not set, or another
+            account could have written it.
     """
     file = Path(path) if path is not None else find_project_file()
     if file is None:
         content, where, folder = {}, PROJECT_FILE, Path()
     else:
         folder = project_folder(file)
-        _load_env_file(folder / ".env")
-        content, where = _filled(load_yaml(file), str(file)), str(file)
+        load_env_file(folder / ".env")
+        content, where = fill_settings(load_yaml(file), Config, str(file)), str(file)
     store = os.environ.get("ACCORD_STORE")
     if store and isinstance(content, dict):
         content["store"] = store
-    return config_from(content, where, folder)
+    config = config_from(content, where, folder)
+    if file is not None:
+        note_addresses(folder, _addresses(config), _own_addresses())
+    return config
+
+
+def _addresses(config: Config) -> Iterator[str]:
+    """Yield the addresses that the files of a project name."""
+    if not os.environ.get("ACCORD_STORE") or is_from_env_file("ACCORD_STORE"):
+        yield config.store
+    yield from (each.base_url for each in config.models.values() if each.base_url)
+    if config.monitoring.webhook is not None:
+        yield config.monitoring.webhook
+    for study in config.studies.values():
+        if isinstance(study, StudySettings) and study.chat is not None:
+            yield from (each.base_url for each in study.chat.assistants.values() if each.base_url)
+    if is_from_env_file(URL_VARIABLE):
+        yield os.environ[URL_VARIABLE]
+
+
+def _own_addresses() -> Iterator[str]:
+    """Yield the addresses that the user chose independently of a project."""
+    yield DEFAULT_URL
+    if (own := os.environ.get(URL_VARIABLE)) and not is_from_env_file(URL_VARIABLE):
+        yield own
 
 
 def load_project(path: str | Path | None = None) -> Config:
@@ -401,76 +445,6 @@ def with_settings(config: Config, pairs: Iterable[str]) -> Config:
             place = inner
         place[last], is_changed = parse_yaml(value, f"--set {key}"), True
     return config_from(content, "--set", config.folder) if is_changed else config
-
-
-_ENV_LINE = re.compile(
-    r"""
-    (?:export\s+)?(?P<key>[A-Za-z_]\w*)\s*=\s*
-    (?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>[^']*)'|(?P<plain>[^"'].*?|))
-    \s*(?:(?<=\s)\#.*|(?<=["'])\#.*)?
-    """,
-    re.VERBOSE,
-)
-_ENV_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
-
-
-def _load_env_file(file: Path) -> None:
-    """Set the variables of a `.env` file that are not set; values of variables with secret names are redacted."""
-    if not file.is_file():
-        return
-    for number, line in enumerate(read_text(file, MB).splitlines(), 1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        match = _ENV_LINE.fullmatch(text)
-        if match is None:
-            raise BadInput(
-                f"{file}, line {number}: not KEY=VALUE; quote a value with quotes or with spaces at its ends"
-            )
-        key, value = match["key"], _env_value(match)
-        if is_secret_name(key):
-            register_secret(value)
-        os.environ.setdefault(key, value)
-
-
-def _env_value(match: re.Match[str]) -> str:
-    if match["double"] is not None:
-        return re.sub(r"\\(.)", lambda escape: _ENV_ESCAPES.get(escape[1], escape[1]), match["double"])
-    return match["single"] if match["single"] is not None else match["plain"]
-
-
-def _filled(content: Any, where: str) -> Any:
-    """Return the content of `accord.yaml` with every `${NAME}` replaced.
-
-    A study that names a variable that is not set becomes a `InvalidStudy`.
-    """
-    if not isinstance(content, dict) or not isinstance(content.get("studies"), dict):
-        return _replaced(content, where)
-    studies: dict[Any, Any] = {}
-    for name, study in content["studies"].items():
-        try:
-            studies[name] = _replaced(study, f"study {name!r}")
-        except BadInput as error:
-            studies[name] = InvalidStudy(error=str(error))
-    return {**_replaced({**content, "studies": {}}, where), "studies": studies}
-
-
-def _replaced(value: Any, where: str) -> Any:
-    if isinstance(value, dict):
-        return {key: _replaced(inner, where) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_replaced(inner, where) for inner in value]
-    return _VARIABLE.sub(lambda match: _variable(match[1], where), value) if isinstance(value, str) else value
-
-
-def _variable(name: str, where: str) -> str:
-    try:
-        value = os.environ[name]
-    except KeyError:
-        raise BadInput(f"{where}: the environment variable {name} is not set") from None
-    if is_secret_name(name):
-        register_secret(value)
-    return value
 
 
 def json_schema() -> JsonSchema:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from accord.edges import BadInput, parse_yaml
+from accord.edges import BadInput, dump_yaml, parse_yaml
 from accord.project.file_survey import FileSurvey
 from accord.project.rubric_inference import infer_rubric
 from accord.values import PROJECT_FILE, Rubric, dump_rubric, load_rubric, read_study
@@ -51,8 +51,7 @@ def _is_answered(rubric: Rubric, survey: FileSurvey) -> bool:
 
 def study_yaml(name: str, settings: Mapping[str, Any]) -> str:
     """Return the entry of a study, as it stands under `studies:` in accord.yaml."""
-    text: str = yaml.safe_dump({name: dict(settings)}, sort_keys=False, allow_unicode=True, width=110)
-    return text
+    return dump_yaml({name: dict(settings)})
 
 
 def with_study(text: str, name: str, settings: Mapping[str, Any]) -> str:
@@ -89,7 +88,7 @@ def with_rubric_file(text: str, name: str) -> str:
 
 def text_diff(before: str, after: str, name: str) -> list[str]:
     """Return the unified difference of two versions of a file, line by line, without line ends."""
-    lines = unified_diff(before.splitlines(), after.splitlines(), f"{name} (now)", f"{name} (new)", lineterm="")
+    lines = unified_diff(_lines(before), _lines(after), f"{name} (now)", f"{name} (new)", lineterm="")
     return list(lines)
 
 
@@ -115,8 +114,14 @@ def _checked(changed: str, expected: Any, entry: str) -> str:
 
 def _plain(settings: Mapping[str, Any]) -> Any:
     """Return settings as YAML reads them back."""
-    return yaml.safe_load(yaml.safe_dump(dict(settings)))
+    return yaml.safe_load(dump_yaml(dict(settings)))
 
 
 def _indented(text: str, indent: str) -> str:
-    return "".join(f"{indent}{line}\n" if line else "\n" for line in text.splitlines())
+    return "".join(f"{indent}{line}\n" if line else "\n" for line in _lines(text))
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text without their ends; other separators than line feeds are part of a line."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines if lines[-1] else lines[:-1]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.edges import BadInput, UnknownName, load_yaml, parse_yaml
+from accord.edges import BadInput, UnknownName, load_yaml, own_project, parse_yaml
 from accord.formats import sniff
 from accord.models import (
     JUDGE,
@@ -263,7 +263,10 @@ def register_recordings(paths: Sequence[Path], project_file: Path | None = None)
     expected = {**content, "models": {**(content.get("models") or {}), **parse_yaml(entry, str(path))}}
     if _parsed(changed, path) != expected:
         return Registration(models, entry, False, f"{subject} are not used yet. Add to models: in {path}: {entry}")
+    is_new = not path.exists()
     path.write_text(changed, encoding="utf-8")
+    if is_new:
+        own_project(path.parent)
     return Registration(models, entry, True, f"{subject} are the judge now: added to models: in {path}")
 
 

@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
-from accord.edges import AccordError, BadInput, MissingExtra, create_private, register_url_secrets
+from accord.edges import AccordError, BadInput, MissingExtra, check_address, create_private, register_url_secrets
 from accord.store.foreign_objects import (
     NAMED_OBJECTS,
     RECREATE,
@@ -145,7 +145,9 @@ def connect_or_read_only(url: str) -> Engine:
     Raises:
         BadInput: The URL names no supported database.
         DBAPIError: The database cannot be reached.
+        NotSent: A project names the address of the database, and the user has not confirmed it.
     """
+    check_address(url)
     engine = connected(url)
     try:
         engine.connect().close()

@@ -16,7 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, write_atomically
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
+
+from accord.edges import BadInput, read_json_file, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
 from accord.project import Fitted, Project
@@ -76,12 +79,66 @@ def _predicts_every_question(folder: Path) -> bool:
 def load_report(folder: Path) -> RetrainReport | None:
     """Return the report of the candidate; `None` if there is no candidate."""
     candidate = candidate_folder(folder)
+    report = _read_report(candidate)
+    return report if report is not None and (candidate / CARD).is_file() else None
+
+
+class _Metrics(BaseModel):
+    """Metrics of an evaluator in a report's file; an interval has both ends or none."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    n: float | None = None
+    rmse: float | None = None
+    rmse_low: float | None = None
+    rmse_high: float | None = None
+    pearson: float | None = None
+    pearson_low: float | None = None
+    pearson_high: float | None = None
+    log_loss: float | None = None
+    log_loss_low: float | None = None
+    log_loss_high: float | None = None
+
+    @model_validator(mode="after")
+    def _has_whole_intervals(self) -> _Metrics:
+        ends = ((self.rmse_low, self.rmse_high), (self.pearson_low, self.pearson_high),
+                (self.log_loss_low, self.log_loss_high))  # fmt: skip
+        if any((low is None) != (high is None) for low, high in ends):
+            raise ValueError("an interval has one end only")
+        return self
+
+
+class _Action(TypedDict):
+    text: str
+    command: str
+
+
+class _Verdict(TypedDict):
+    title: str
+    sentence: str
+    actions: list[_Action]
+
+
+class _Report(BaseModel):
+    """Fields of a report's file, as `_empty_report` describes them."""
+
+    made: str = ""
+    name: str = ""
+    labels: int = 0
+    digest: str = ""
+    now: _Metrics | None = None
+    before: _Metrics | None = None
+    own_mean: dict[str, Any] | None = None
+    tests: list[dict[str, Any]] = []
+    summary: str = ""
+    verdict: _Verdict | None = None
+
+
+def _read_report(folder: Path) -> RetrainReport | None:
+    """Return the report in a folder; `None` if there is none, or if it is damaged or no file."""
     try:
-        report = json.loads((candidate / REPORT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return _Report.model_validate(read_json_file(folder / REPORT)).model_dump()
+    except (OSError, BadInput, ValidationError):
         return None
-    is_complete = isinstance(report, dict) and (candidate / CARD).is_file()
-    return {**_empty_report(), **report} if is_complete else None
 
 
 def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
@@ -89,12 +146,12 @@ def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
 
     It has a `title` (may be empty), a `sentence`, and `actions` with a `text` and a `command` each.
     """
+    report = _read_report(folder)
     try:
-        report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
-        if report.get("digest") == load_evaluator(folder).digest() and report.get("verdict"):
+        if report is not None and report["verdict"] and report["digest"] == load_evaluator(folder).digest():
             return dict(report["verdict"])
-    except (OSError, ValueError, AttributeError, BadInput):
-        pass  # not retrained, or fitted again since
+    except BadInput:
+        pass  # fitted again since, and damaged
     for run in reversed(project.store.runs("fit")):
         results = run["results"] or {}
         if run["status"] == "done" and Path(str(results.get("folder"))).name == folder.name:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from accord.edges import BadInput, UnknownName, load_yaml, validate, validation_messages
+from accord.edges import BadInput, UnknownName, dump_yaml, load_yaml, validate, validation_messages
 from accord.values.conversation import Conversation, content_hash
 
 Value = int | float | str
@@ -381,7 +381,6 @@ def read_rubric(content: Any, where: str) -> Rubric:
 
 def dump_rubric(rubric: Rubric) -> str:
     """Return the rubric as YAML, from which `load_rubric` returns an equal rubric."""
-    import yaml
 
     def question(entry: Question) -> dict[str, Any]:
         row: dict[str, Any] = {"id": entry.id, "text": entry.text, "scale": entry.scale.kind.value}
@@ -405,4 +404,4 @@ def dump_rubric(rubric: Rubric) -> str:
     content["questions"] = [question(entry) for entry in rubric.questions]
     if rubric.learned_on:
         content["learned_on"] = list(rubric.learned_on)
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
+    return dump_yaml(content)

@@ -13,20 +13,27 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from accord.edges import BadInput, is_web_address, validate
+from accord.edges import FROM_ENVIRONMENT, BadInput, check_ownership, is_web_address, validate
 from accord.values.conversation import WITHOUT_SYNTHETIC, Synthetic
 from accord.values.rubric import FrozenModel, Value
 
 PROJECT_FILE = "accord.yaml"
 
 
-def find_project_file(start: str | Path = ".") -> Path | None:
+def find_project_file(start: str | Path | None = None) -> Path | None:
     """Return the `accord.yaml` of a folder, or of the nearest folder above it; `None` if there is none.
 
-    The path is relative if the file is in the working folder itself.
+    Without `start`, the search begins in the working folder, and the file must be the user's own. The path is relative
+    if the file is in the working folder itself.
+
+    Raises:
+        BadInput: Without `start`, another account could have written the file (`accord.edges.check_ownership`).
     """
-    for folder in (Path(start), *Path(start).resolve().parents):
+    first = Path() if start is None else Path(start)
+    for folder in (first, *first.resolve().parents):
         if (folder / PROJECT_FILE).is_file():
+            if start is None:
+                check_ownership(folder / PROJECT_FILE)
             return folder / PROJECT_FILE
     return None
 
@@ -56,7 +63,11 @@ class Assistant(FrozenModel):
     model: str | None = Field(
         default=None, description="Model instead of a role: a name at an endpoint, `embedded:NAME` or `gguf:PATH`."
     )
-    base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
+    base_url: str | None = Field(
+        default=None,
+        json_schema_extra=FROM_ENVIRONMENT,
+        description="OpenAI-compatible endpoint; default OPENAI_BASE_URL. May hold ${VARIABLE}.",
+    )
     instructions: str = Field(default="", max_length=50_000, description="System message.")
     retrieval: Literal["nothing", "given", "topic", "messages"] = Field(
         default="nothing",

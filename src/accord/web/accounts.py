@@ -261,8 +261,11 @@ def check_same_origin(headers: Mapping[str, str], scheme: str) -> None:
         )
 
 
+_LINE_BREAK = re.compile("\r\n|[\r\x85\u2028\u2029]")
+
+
 def parse_form(body: bytes, content_type: str) -> dict[str, str]:
-    """Return the fields of a form.
+    """Return the fields of a form. Every line break in a value is a line feed: browsers send CRLF for all of them.
 
     Raises:
         BadInput: The body is not a form, or a field occurs twice.
@@ -276,7 +279,7 @@ def parse_form(body: bytes, content_type: str) -> dict[str, str]:
     duplicate = next((name for name, values in fields.items() if len(values) > 1), None)
     if duplicate is not None:
         raise BadInput(f"the form has the field {duplicate[:60]!r} twice; reload the page")
-    return {name: values[0] for name, values in fields.items()}
+    return {name: _LINE_BREAK.sub("\n", values[0]) for name, values in fields.items()}
 
 
 def parse_json(body: bytes, content_type: str) -> dict[str, Any]:

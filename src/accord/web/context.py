@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 
 from accord.board import Board
 from accord.charts import STYLE
-from accord.edges import BadInput, page_text, sendable
+from accord.edges import BadInput, escape_controls, page_text, sendable
 from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import Project
 from accord.store import Conflict, LeaseExpired, Role, Studies
@@ -235,6 +235,17 @@ class WorkbenchContext:
         response = self.render("error", visitor, status, reason=reason)
         response.headers.update(headers)
         return response
+
+
+def check_printable(fields: Mapping[str, Any]) -> None:
+    """Check that texts for a file of the project hold no control characters, which pages show only escaped.
+
+    Raises:
+        BadInput: A field holds one besides line breaks and tabs.
+    """
+    for name, value in fields.items():
+        if escape_controls(str(value)) != str(value):
+            raise BadInput(f"{name}: has a control character; write the text again without it")
 
 
 def is_json(request: Request) -> bool:

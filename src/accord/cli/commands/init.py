@@ -15,7 +15,7 @@ import typer
 from accord.cli.app import command
 from accord.cli.options import AsJson, Columns, RubricOptions, column_map, command_line
 from accord.cli.outputs import CHECKED_BY_COMMAND
-from accord.cli.terminal import show
+from accord.cli.terminal import say, show
 from accord.edges import BadInput, UnknownName, count_of
 
 if TYPE_CHECKING:
@@ -235,6 +235,10 @@ def _written(files: dict[str, str], prompts: Path | None) -> dict[str, list[str]
         prompts.mkdir(parents=True, exist_ok=True)
         files |= {str(prompts / f"{name}.md"): shipped(name) for name in PROMPTS}
     written = [name for name, text in files.items() if _write_new(Path(name), text)]
+    if "accord.yaml" in written:
+        from accord.edges import own_project
+
+        own_project(Path())
     return {"written": written, "kept": sorted(set(files) - set(written))}
 
 
@@ -253,6 +257,23 @@ def _text(result: Mapping[str, Any]) -> str:
         lines.append(f"  {row['question']}{mark}: {row['kind']}, {row['scale']}; {count_of(row['labels'], 'label')}")
     lines += [f"note: {sentence}" for sentence in result.get("said", ())]
     return "\n".join([*lines, *([f"Next: {result['next']}"] if result["next"] else [])])
+
+
+@command("trust")
+def trust(
+    folder: Annotated[Path, typer.Argument(help="Folder of the project, with its accord.yaml.")] = Path(),
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Trust the folder no longer.")] = False,
+) -> None:
+    """Trust the project in a folder: use its files, and send data to the addresses that they name.
+
+    Needed once for a project from another person. Projects that you create are trusted.
+    """
+    from accord.edges import trust_folder, trusted_file
+
+    if not withdraw and not (folder / "accord.yaml").is_file():
+        raise BadInput(f"no accord.yaml in {folder.absolute()}; name the folder of a project")
+    trust_folder(folder, trusted=not withdraw)
+    say(f"{'no longer trusted' if withdraw else 'trusted'}: {folder.resolve()} (in {trusted_file()})")
 
 
 @command("plugins")

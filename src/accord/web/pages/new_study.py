@@ -23,8 +23,9 @@ from accord.store import Conflict
 from accord.studies import StudySession, sample_items
 from accord.values import PROJECT_FILE, StudySettings, read_study
 from accord.web.accounts import Visitor
-from accord.web.context import WorkbenchContext
+from accord.web.context import WorkbenchContext, check_printable
 from accord.web.pages.rate import render_preview
+from accord.web.project_editing import FilesChanged
 
 MAX_SURVEYED = 5000
 """Conversations whose metadata the form offers as filters."""
@@ -66,7 +67,7 @@ class _StudyForm:
         if not isinstance(settings, StudySettings):
             raise HTTPException(404)
         entry = study_yaml(name, settings.model_dump(mode="json", exclude_unset=True))
-        text = "studies:\n" + "".join(f"  {line}\n" for line in entry.splitlines())
+        text = "studies:\n" + "".join(f"  {line}\n" for line in entry.removesuffix("\n").split("\n"))
         headers = {"Content-Disposition": f'attachment; filename="{name}.yaml"'}
         return PlainTextResponse(text, media_type="application/yaml", headers=headers)
 
@@ -81,16 +82,21 @@ class _StudyForm:
         if action == "edit":
             return self._render(visitor, values)
         try:
+            check_printable(values)
             name, settings = study_from_form(values, self.context.project)
             if action == "rating":
                 return self._rating_page(visitor, name, settings)
-            files = self.context.project_files()
-            before = files.text()
-            changed = {PROJECT_FILE: with_study(before, name, settings)}
+            files, conflict = self.context.project_files(), ""
             count = self._count_items(name, settings)
             if action == "create":
-                files.change(changed, values.get("shown", ""), self.context.reload)
-                return RedirectResponse(f"/lead/{quote(name)}", 303)
+                try:
+                    changed = {PROJECT_FILE: with_study(files.text(), name, settings)}
+                    files.change(changed, values.get("shown", ""), self.context.reload)
+                    return RedirectResponse(f"/lead/{quote(name)}", 303)
+                except FilesChanged as error:
+                    conflict = str(error)
+            shown, before = files.digest({PROJECT_FILE: ""}), files.text()
+            changed = {PROJECT_FILE: with_study(before, name, settings)}
         except BadInput as error:
             status = 409 if isinstance(error, Conflict) else 422
             return self._render(visitor, values, str(error), status)
@@ -100,8 +106,9 @@ class _StudyForm:
         lines = [_SECRET.sub(r"\1 (hidden)", redact_message(line))
                  for line in text_diff(before, changed[PROJECT_FILE], PROJECT_FILE)]  # fmt: skip
         return self.context.render(
-            "study_preview", visitor, name=name, settings=settings, fields=_kept(values), diff=lines, count=count,
-            people=people, shown=files.digest(changed), questions=self._questions(settings),
+            "study_preview", visitor, 409 if conflict else 200, conflict=conflict, name=name, settings=settings,
+            fields=_kept(values), diff=lines, count=count, people=people, shown=shown,
+            questions=self._questions(settings),
         )  # fmt: skip
 
     def _questions(self, settings: Mapping[str, Any]) -> list[str]:
@@ -175,7 +182,7 @@ def study_from_form(values: Mapping[str, str], project: Project) -> tuple[str, d
         raise BadInput("the study has no title; write what people rate, such as: Was it helpful?")
     name = values["name"].strip() or re.sub(r"[^a-z0-9]+", "-", title.casefold()).strip("-")[:40] or "study"
     settings: dict[str, Any] = {"title": title}
-    if guidelines := values["guidelines"].replace("\r\n", "\n").strip():
+    if guidelines := values["guidelines"].strip():
         settings["guidelines"] = guidelines + "\n"
     if values["level"] != "conversation":
         settings["level"] = values["level"]

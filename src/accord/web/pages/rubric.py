@@ -6,6 +6,7 @@ edited in the file.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,9 +16,10 @@ from fastapi.responses import RedirectResponse, Response
 
 from accord.edges import BadInput, redact_message
 from accord.project import text_diff, with_rubric_file
-from accord.values import PROJECT_FILE, Question, Rubric, dump_rubric
+from accord.values import PROJECT_FILE, Question, Rubric, content_hash, dump_rubric, load_rubric
 from accord.web.accounts import MAX_FIELDS, Visitor
-from accord.web.context import WorkbenchContext, add_page
+from accord.web.context import WorkbenchContext, add_page, check_printable
+from accord.web.project_editing import FilesChanged
 
 MAX_OPTIONS = 12
 """Number of options above which the page does not list their meanings."""
@@ -38,15 +40,32 @@ class _RubricPages:
     def overview(self, request: Request) -> Response:
         """Show the wording in a form."""
         visitor = self.context.visitor(request, "lead")
-        rubric = self.context.project.rubric
+        try:
+            rubric, error = self._rubric_on_disk(), ""
+        except BadInput as problem:
+            rubric, error = self.context.project.rubric, str(problem)
         data = {"name": rubric.name, "main": rubric.main, "hash": rubric.hash, "questions": [
             {"id": each.id, "text": each.text, "scale": str(each.scale), "meanings": dict(each.meanings)}
             for each in rubric.questions
         ]}  # fmt: skip
-        return self.context.render_or_json(request, "rubric", visitor, data, **self._values(rubric))
+        return self.context.render_or_json(request, "rubric", visitor, data, **self._values(rubric, error))
 
-    def _values(self, rubric: Rubric, error: str = "") -> dict[str, Any]:
-        return {"rubric": rubric, "error": error, "listed": _listed_options(rubric),
+    def _rubric_on_disk(self) -> Rubric:
+        """Return the rubric that the project's files have now, which another server or an editor may have changed.
+
+        Raises:
+            BadInput: A file is invalid.
+        """
+        files = self.context.files
+        if files is None or not files.exists:
+            return self.context.project.rubric
+        return load_rubric(files.load().rubric)
+
+    def _values(self, rubric: Rubric, error: str = "", seen: str | None = None, sent: Any = ()) -> dict[str, Any]:
+        """Return the values of the form's page; `sent` are texts of an earlier form that fit no question."""
+        return {"rubric": rubric, "error": error, "listed": _listed_options(rubric), "sent": sent,
+                "seen": _digest(rubric) if seen is None else seen, "shape": _shape(rubric),
+                "is_loaded": dump_rubric(rubric) == dump_rubric(self.context.project.rubric),
                 "can_write": self.context.files is not None and self.context.files.exists}  # fmt: skip
 
     async def submit(self, request: Request) -> Response:
@@ -56,20 +75,38 @@ class _RubricPages:
 
     def _submit(self, visitor: Visitor, fields: Mapping[str, Any]) -> Response:
         context, action = self.context, str(fields.get("do", "preview"))
-        before = context.project.rubric
+        before = self._rubric_on_disk()
+        seen, conflict = str(fields.get("seen", _digest(before))), ""
+        if fields.get("shape", _shape(before)) != _shape(before):
+            error = ("the questions of the rubric have changed since this page was made, so nothing was saved. Below "
+                     "are the present questions; copy your wording again")  # fmt: skip
+            sent = [str(value) for name, value in fields.items() if name.startswith(("text.", "meaning.")) and value]
+            return context.render("rubric", visitor, 409, **self._values(before, error, sent=sent))
         try:
+            check_printable(fields)
             rubric = edited_rubric(before, fields)
         except BadInput as error:
-            return context.render("rubric", visitor, 422, **self._values(before, str(error)))
+            return context.render("rubric", visitor, 422, **self._values(before, str(error), seen))
         if action == "edit":
-            return context.render("rubric", visitor, **self._values(rubric))
+            return context.render("rubric", visitor, **self._values(rubric, seen=seen))
         try:
             changed = self._changed_files(rubric)
-            if action == "save":
+            if seen != _digest(before):
+                conflict = str(FilesChanged())
+            elif action == "save":
                 context.project_files().change(changed, str(fields.get("shown", "")), context.reload)
                 return RedirectResponse("/rubric", 303)
+        except FilesChanged as error:
+            conflict = str(error)
         except BadInput as error:
-            return context.render("rubric", visitor, 422, **self._values(rubric, str(error)))
+            return context.render("rubric", visitor, 422, **self._values(rubric, str(error), seen))
+        return self._preview(visitor, fields, before, rubric, conflict)
+
+    def _preview(
+        self, visitor: Visitor, fields: Mapping[str, Any], before: Rubric, rubric: Rubric, conflict: str
+    ) -> Response:
+        """Show the difference between the rubric on disk and the new version."""
+        context, changed = self.context, self._changed_files(rubric)
         name = next(iter(changed))
         changes = {
             question.id: len(context.project.rated(question.id))
@@ -77,10 +114,12 @@ class _RubricPages:
             if question.key != old.key
         }
         project_lines = text_diff(context.project_files().text(), changed[PROJECT_FILE], PROJECT_FILE)
+        kept = {key: str(value) for key, value in fields.items() if key not in ("do", "shown")}
         return context.render(
-            "rubric_preview", visitor, name=name, diff=text_diff(dump_rubric(before), changed[name], "rubric"),
+            "rubric_preview", visitor, 409 if conflict else 200, conflict=conflict, name=name,
+            diff=text_diff(dump_rubric(before), changed[name], "rubric"),
             project_diff=[redact_message(line) for line in project_lines if line[:1] in "+-"], changes=changes,
-            fields={key: str(value) for key, value in fields.items() if key not in ("do", "shown")},
+            fields={**kept, "seen": _digest(before), "shape": _shape(before)},
             shown=context.project_files().digest(changed), hash=rubric.hash[:13], is_same=rubric == before,
         )  # fmt: skip
 
@@ -89,10 +128,19 @@ class _RubricPages:
         files = self.context.project_files()
         if not files.exists:
             raise BadInput(f"there is no {PROJECT_FILE} yet; import conversations first")
-        name = next(
-            name for number in range(2, 10_000) if not (files.folder / (name := f"rubric-{number}.yaml")).exists()
-        )
+        names = (f"rubric-{number}.yaml" for number in range(2, 10_000))
+        name = next(name for name in names if not os.path.lexists(files.folder / name))  # a link may lead anywhere
         return {name: dump_rubric(rubric), PROJECT_FILE: with_rubric_file(files.text(), name)}
+
+
+def _digest(rubric: Rubric) -> str:
+    """Return a digest of everything in a rubric."""
+    return content_hash(dump_rubric(rubric))
+
+
+def _shape(rubric: Rubric) -> str:
+    """Return a digest of the questions and options that the fields of the form are numbered by."""
+    return content_hash([[each.id, [str(option) for option in each.scale.options]] for each in rubric.questions])
 
 
 def edited_rubric(rubric: Rubric, fields: Mapping[str, Any]) -> Rubric:
@@ -121,7 +169,7 @@ def _edited(question: Question, place: int, fields: Mapping[str, Any]) -> Questi
 def _text(fields: Mapping[str, Any], name: str, default: str, about: str) -> str:
     if name not in fields:
         return default
-    text = str(fields[name]).replace("\r\n", "\n").strip()
+    text = str(fields[name]).strip()
     if len(text) > MAX_TEXT:
         raise BadInput(f"{about}: got {len(text):,} characters, allowed: {MAX_TEXT:,}")
     return text

@@ -1,0 +1,268 @@
+"""Trust in project folders and in the addresses that their files name.
+
+| question | answer |
+|---|---|
+| may a project file above the working folder be used? | `check_ownership` |
+| may a request go to an address that the project names? | `check_address`, after `note_addresses` |
+| which folders and addresses has the user accepted? | `trusted.json` in the user's configuration folder |
+
+A project file above the working folder must belong to the user or to root, in a folder that no other account can write
+to; the sticky bit of a folder such as `/tmp` makes no difference. In the working folder itself, a file of another
+account is accepted if it belongs to the owner of the folder, and no other account can write there. The user can accept
+a folder (`accord trust FOLDER`) or all folders (`ACCORD_TRUST=1`).
+
+Addresses are compared by scheme, host and port. Loopback addresses and the user's own endpoint (`OPENAI_BASE_URL` of
+the environment, or the default) need no confirmation, and neither do projects that the user created.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from accord.edges.errors import AccordError, BadInput, NotSent
+from accord.edges.input_limits import MB, read_json_file
+from accord.edges.output_paths import write_atomically
+
+TRUST_VARIABLE = "ACCORD_TRUST"
+CONFIGURATION_VARIABLE = "ACCORD_CONFIG"
+TRUSTED_FILE = "trusted.json"
+UNREADABLE = "an address that cannot be read"
+_FOLDERS, _ADDRESSES = "folders", "addresses"
+_unconfirmed: dict[str, Path] = {}
+"""Addresses that need a confirmation, with the project folder whose files name them."""
+_asking: list[Callable[[str], bool]] = []
+"""Function that asks the user at the terminal; empty without a terminal."""
+
+
+# --- the user's record ------------------------------------------------------------------------------------------------
+
+
+def trusted_file() -> Path:
+    """Return the path of the record: `trusted.json` in the folder `ACCORD_CONFIG`, or in that of the user's system."""
+    folder = os.environ.get(CONFIGURATION_VARIABLE)
+    if folder:
+        return Path(folder) / TRUSTED_FILE
+    from platformdirs import user_config_path  # imported here, because few commands need it
+
+    return user_config_path("accord", appauthor=False) / TRUSTED_FILE
+
+
+def _record() -> dict[str, Any]:
+    """Return the record: trusted `folders`, and confirmed `addresses` by folder.
+
+    Raises:
+        BadInput: The file is damaged.
+    """
+    path = trusted_file()
+    try:
+        content = read_json_file(path, MB)
+        folders, addresses = content.get(_FOLDERS, []), content.get(_ADDRESSES, {})
+        is_valid = all(isinstance(each, str) for each in [*folders, *addresses, *sum(addresses.values(), [])])
+    except FileNotFoundError:
+        return {_FOLDERS: [], _ADDRESSES: {}}
+    except (AttributeError, TypeError):
+        is_valid = False
+    if not is_valid:
+        raise BadInput(f"{path} is damaged; remove it, and trust your folders again: accord trust FOLDER")
+    return {_FOLDERS: list(folders), _ADDRESSES: dict(addresses)}
+
+
+def _save(record: dict[str, Any]) -> None:
+    write_atomically(trusted_file(), json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+
+def trust_folder(folder: Path, trusted: bool = True) -> None:
+    """Record that the user trusts a project folder with all addresses in its files; `trusted=False` withdraws it.
+
+    Raises:
+        BadInput: The record is damaged.
+        OSError: The record cannot be written.
+    """
+    record, name = _record(), str(folder.resolve())
+    others = [each for each in record[_FOLDERS] if each != name]
+    if not trusted:
+        record[_ADDRESSES].pop(name, None)
+    _save({**record, _FOLDERS: [*others, name] if trusted else others})
+
+
+def is_trusted(folder: Path) -> bool:
+    """Return True if the user trusts a project folder.
+
+    Raises:
+        BadInput: The record is damaged.
+    """
+    return os.environ.get(TRUST_VARIABLE) == "1" or str(folder.resolve()) in _record()[_FOLDERS]
+
+
+# --- owners of files --------------------------------------------------------------------------------------------------
+
+
+def check_ownership(file: Path) -> None:
+    """Check that no account except the user and root could have written a file of a project.
+
+    Windows has no such owners and modes, so files are not checked there.
+
+    Raises:
+        BadInput: Another account could have written it, and the user does not trust its folder.
+    """
+    if sys.platform == "win32":
+        return
+    folder = file.parent.resolve()
+    try:
+        reason = _foreign(file, folder)
+    except OSError as error:
+        raise BadInput(f"cannot read {file}: {error.strerror}") from None
+    if reason and not is_trusted(folder):
+        raise BadInput(
+            f"{file} is not used, because {reason}. If you know who wrote it: accord trust {folder}, or set "
+            f"{TRUST_VARIABLE}=1"
+        )
+
+
+def _foreign(file: Path, folder: Path) -> str:
+    """Return the reason why another account could have written a file; an empty text if there is none."""
+    owner, about = file.stat().st_uid, folder.stat()
+    is_shared = _is_writable_by_others(about)
+    if folder == Path.cwd():
+        if owner in _own_accounts() or (owner == about.st_uid and not is_shared):
+            return ""
+        return "another account owns it, and others can write to its folder" if is_shared else "another account owns it"
+    if not {owner, about.st_uid} <= _own_accounts():
+        return "another account owns it or its folder, and it is not in the working folder"
+    return "others can write to its folder, which is not the working folder" if is_shared else ""
+
+
+def _own_accounts() -> set[int]:
+    """Return the user's account and root's; for root also the account that called `sudo`."""
+    accounts = {0, os.geteuid()}
+    caller = os.environ.get("SUDO_UID", "")
+    return accounts | {int(caller)} if os.geteuid() == 0 and caller.isascii() and caller.isdigit() else accounts
+
+
+def _is_writable_by_others(folder: os.stat_result) -> bool:
+    """Return True if all accounts, or a group of more than the folder's owner, can write to a folder."""
+    if folder.st_mode & stat.S_IWOTH:
+        return True
+    return bool(folder.st_mode & stat.S_IWGRP) and not _is_private_group(folder.st_uid, folder.st_gid)
+
+
+def _is_private_group(account: int, group: int) -> bool:
+    """Return True for the group of one account alone, which many systems create with the account."""
+    import grp  # imported here, because Windows lacks them
+    import pwd
+
+    try:
+        user, about = pwd.getpwuid(account), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return user.pw_gid == group and user.pw_name == about.gr_name and set(about.gr_mem) <= {user.pw_name}
+
+
+# --- addresses --------------------------------------------------------------------------------------------------------
+
+
+def origin_of(url: str) -> str:
+    """Return scheme, host and port of an address; for PostgreSQL all hosts, also those of the query and of `PGHOST`.
+
+    Database drivers split an address in other ways than web clients, so each part behind an `@` counts as a host.
+
+    >>> origin_of("https://key@LLM.example.org:8443/v1?a=b"), origin_of("postgresql://ada@db/x?host=other")
+    ('https://llm.example.org:8443', 'postgresql://db,other')
+    """
+    try:
+        parts = urlsplit(url)
+        hosts = [parts.netloc.rpartition("@")[2].lower()]
+        scheme = parts.scheme.partition("+")[0]
+        if scheme in ("postgresql", "postgres"):
+            hosts += [re.split("[/?#]", each)[0].lower() for each in url.split("@")[1:]]
+            hosts += [value.lower() for name, value in parse_qsl(parts.query) if name in ("host", "hostaddr")]
+            hosts = list(dict.fromkeys(filter(None, hosts)))
+            hosts = hosts or [os.environ.get("PGHOSTADDR") or os.environ.get("PGHOST", "")]
+    except ValueError:
+        return UNREADABLE
+    return f"{scheme}://{','.join(hosts)}"
+
+
+def _is_local(origin: str) -> bool:
+    """Return True if an address stays on this machine: loopback, a socket in a folder, or a file."""
+    return origin != UNREADABLE and all(map(_is_local_host, origin.partition("://")[2].split(",")))
+
+
+def _is_local_host(host: str) -> bool:
+    if not host or host.startswith("/"):
+        return True
+    from ipaddress import ip_address
+
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+
+
+def note_addresses(folder: Path, urls: Iterable[str], own: Iterable[str] = ()) -> None:
+    """Note the addresses that the files of a project name; `check_address` asks about them before their first use.
+
+    Args:
+        folder: Folder of the project.
+        urls: Addresses in its files.
+        own: Addresses that the user chose independently of the project.
+
+    Raises:
+        BadInput: The user's record is damaged.
+    """
+    accepted = set(map(origin_of, own))
+    for origin in dict.fromkeys(map(origin_of, urls)):
+        if not _is_local(origin) and origin not in accepted and not _is_confirmed(folder, origin):
+            _unconfirmed[origin] = folder.resolve()
+
+
+def _is_confirmed(folder: Path, origin: str) -> bool:
+    return is_trusted(folder) or origin in _record()[_ADDRESSES].get(str(folder.resolve()), ())
+
+
+def check_address(url: str) -> None:
+    """Check that the user has confirmed an address if a project names it; ask at the terminal if there is one.
+
+    Raises:
+        NotSent: The address is not confirmed.
+        BadInput: The user's record is damaged.
+    """
+    origin = origin_of(url)
+    folder = _unconfirmed.get(origin)
+    if folder is None:
+        return
+    if not _is_confirmed(folder, origin):
+        if not any(ask(f"The project in {folder} sends data to {origin}. Continue?") for ask in _asking):
+            raise NotSent(
+                f"nothing was sent to {origin}: the project in {folder} names this address, and you have not confirmed "
+                f"it. If you know it: accord trust {folder}, or set {TRUST_VARIABLE}=1"
+            )
+        record = _record()
+        known = record[_ADDRESSES].setdefault(str(folder), [])
+        known.append(origin)
+        _save(record)
+    del _unconfirmed[origin]
+
+
+def ask_with(ask: Callable[[str], bool] | None) -> None:
+    """Set the function that asks the user whether an address is right; None, the default, without a terminal."""
+    _asking[:] = [] if ask is None else [ask]
+
+
+def own_project(folder: Path) -> None:
+    """Trust a project that the user has just created; a record that cannot be written is no error."""
+    try:
+        trust_folder(folder)
+    except (AccordError, OSError):
+        import logging
+
+        logging.getLogger("accord").warning("cannot write %s: requests of this project ask first", trusted_file())

@@ -1,0 +1,374 @@
+"""Projects of other people: owners of files, variables of `.env` and of settings, and addresses that a project names."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from small_sample import sources
+from typer.testing import CliRunner
+
+import accord
+from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.edges import (
+    AccordError,
+    BadInput,
+    NotSent,
+    ask_with,
+    check_address,
+    is_trusted,
+    note_addresses,
+    trust_folder,
+    trusted_file,
+    write_atomically,
+)
+from accord.live import post_alarms
+from accord.project import load_config, open_project
+from accord.store import Store
+from accord.values import find_project_file
+
+SECRET = "sk-of-the-server-12345"
+AWAY = "https://llm.example.org/v1"
+STRANGER = 4242
+"""An account that no test machine has."""
+needs_root = pytest.mark.skipif(
+    sys.platform == "win32" or os.geteuid() != 0, reason="only root can give files to another account"
+)
+posix_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no owners and modes of files")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty project folder as working folder, and a record of trust of its own."""
+    monkeypatch.setenv("ACCORD_CONFIG", str(tmp_path / "configuration"))
+    for name in ("ACCORD_TRUST", "ACCORD_STORE", "OPENAI_BASE_URL", "SUDO_UID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    folder = tmp_path / "project"
+    (folder / "deep").mkdir(parents=True)
+    folder.chmod(0o755)  # with any umask
+    monkeypatch.chdir(folder)
+    before = dict(os.environ)
+    yield folder
+    for name in set(os.environ) - set(before):
+        del os.environ[name]
+
+
+def write(text: str, name: str = "accord.yaml") -> None:
+    Path(name).write_text(text, encoding="utf-8")
+
+
+# --- ${NAME} in settings ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.attack
+def test_texts_of_studies_and_synthetic_conversations_are_never_replaced() -> None:
+    write(
+        "studies: {look: {title: '${OPENAI_API_KEY}', guidelines: 'Use ${PATH}', items: {filter: {model: '${X}'}},"
+        " chat: null}}\nsynth: {subject: '${OPENAI_API_KEY}'}\n"
+    )
+    config = load_config()
+    assert config.broken_studies == {}
+    assert SECRET not in config.model_dump_json() and config.studies["look"].title == "${OPENAI_API_KEY}"
+
+
+def test_settings_of_connections_are_replaced_and_marked_in_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "here")
+    write(
+        "store: 'sqlite:///${PLACE}.db'\nmart: '${PLACE}.scores'\nmonitoring: {webhook: 'https://${PLACE}/x'}\n"
+        "models: {judge: {mode: logprobs, model: m, base_url: 'http://${PLACE}/v1'}}\n"
+        "studies: {talk: {chat: {topics: [x], assistants: {a: {model: m, base_url: 'http://${PLACE}/v1'}}}}}\n"
+    )
+    config = load_config()
+    chat = config.studies["talk"].chat
+    assert (config.store, config.mart, config.monitoring.webhook) == (
+        "sqlite:///here.db",
+        "here.scores",
+        "https://here/x",
+    )
+    assert config.models["judge"].base_url == chat.assistants["a"].base_url == "http://here/v1"
+    schema = json.loads((Path(__file__).parents[1] / "docs/accord.schema.json").read_text(encoding="utf-8"))
+    marked = {name for name, about in schema["properties"].items() if about.get("x-environment")}
+    marked |= {f"{kind}.{name}" for kind, about in schema["$defs"].items()
+               for name, each in about.get("properties", {}).items() if each.get("x-environment")}  # fmt: skip
+    assert marked == {"store", "mart", "ModelSettings.base_url", "Assistant.base_url", "WatchConfig.webhook"}
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("models: {judge: {mode: logprobs, model: '${OPENAI_API_KEY}'}}", "models.judge.model"),
+        ("rubric: '${OPENAI_API_KEY}'", "rubric"),
+        ("budget: {shared: 'a ${OPENAI_API_KEY}'}", "budget.shared"),
+        ("group_by: ['${OPENAI_API_KEY}']", "group_by.0"),
+        ("sources: {issues: {taxonomy: '${OPENAI_API_KEY}'}}", "sources.issues.taxonomy"),
+        ("synth: {documents: '${OPENAI_API_KEY}'}", "synth.documents"),
+    ],
+)
+def test_other_settings_that_name_a_variable_are_errors(text: str, key: str) -> None:
+    write(text)
+    with pytest.raises(BadInput, match="replaced only in settings of connections") as error:
+        load_config()
+    assert f"{key}: " in str(error.value) and "models.NAME.base_url" in str(error.value)
+    assert SECRET not in str(error.value) and "OPENAI" not in str(error.value)
+
+
+@pytest.mark.attack
+def test_errors_of_settings_name_neither_a_variable_nor_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "postgresql://ada:lovelace-1815@[broken/db")
+    for store in ("${NOT_SET_ANYWHERE_1}", "${PLACE}"):
+        write(f"store: '{store}'")
+        with pytest.raises(AccordError) as error:
+            open_project()
+        assert "NOT_SET" not in str(error.value) and "PLACE" not in str(error.value)
+        assert "lovelace" not in str(error.value)
+
+
+# --- .env -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "name",
+    ["PYTHONPATH", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "PATH", "BROWSER", "SSL_CERT_FILE", "https_proxy", "ALL_PROXY",
+     "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSH_COMMAND", "IFS", "ENV", "BASH_ENV", "HOME", "XDG_CONFIG_HOME",
+     "ACCORD_TRUST", "ACCORD_CONFIG", "NUMBA_CACHE_DIR", "HF_ENDPOINT", "SSLKEYLOGFILE", "AWS_ENDPOINT_URL_S3", "AWS_CONFIG_FILE"],
+)  # fmt: skip
+def test_env_files_set_no_variable_of_programs_and_connections(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv(name, raising=False)
+    write("draws: 20\n")
+    write(f"{name}=of-the-file\nHARMLESS=yes\n", ".env")
+    load_config()
+    load_config()
+    assert name not in os.environ and os.environ["HARMLESS"] == "yes"
+    assert [record.message for record in caplog.records if f"line 1: {name} is ignored" in record.message] != []
+    assert len(caplog.records) == 1 and "of-the-file" not in caplog.text
+
+
+@pytest.mark.attack
+def test_env_files_with_odd_characters_end_in_an_error_or_are_read() -> None:
+    write("draws: 20\n")
+    write("A=1\r\nB=a\x00b\n", ".env")
+    with pytest.raises(BadInput, match=r"\.env, line 2: not KEY=VALUE"):
+        load_config()
+    write("NEL_1=one\x85two\u2028three\nNEL_2='x\x0bLD_PRELOAD=y'\nNEL_3=\xa0\n", ".env")
+    load_config()
+    assert os.environ["NEL_1"] == "one\x85two\u2028three" and os.environ["NEL_2"] == "x\x0bLD_PRELOAD=y"
+    assert os.environ["NEL_3"] == "\xa0" and "LD_PRELOAD" not in os.environ
+
+
+# --- owners -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.attack
+@needs_root
+@pytest.mark.parametrize("foreign", ["accord.yaml", ".env", "."])
+def test_files_of_another_account_above_the_working_folder_are_refused(
+    home: Path, foreign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("draws: 20\n")
+    write("OF_A_STRANGER=1\n", ".env")
+    os.chown(home / foreign, STRANGER, -1)
+    monkeypatch.chdir("deep")
+    result = CliRunner().invoke(app, ["users", "list"])
+    assert result.exit_code == 1 and "another account owns it" in result.output, result.output
+    assert f"accord trust {home}" in result.output and "OF_A_STRANGER" not in os.environ
+    with pytest.raises(BadInput, match="another account owns it"):
+        accord.open()
+    monkeypatch.setenv("SUDO_UID", str(STRANGER))
+    load_config()
+    monkeypatch.delenv("SUDO_UID")
+    trust_folder(home)
+    assert load_config().draws == 20 and is_trusted(home)
+    trust_folder(home, trusted=False)
+    monkeypatch.setenv("ACCORD_TRUST", "1")
+    assert load_config().draws == 20
+
+
+@pytest.mark.attack
+@posix_only
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775])
+def test_a_folder_above_that_others_can_write_to_is_refused(
+    home: Path, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("draws: 20\n")
+    if mode == 0o775:
+        monkeypatch.setattr("accord.edges.trust._is_private_group", lambda account, group: False)
+    home.chmod(mode)
+    assert load_config().draws == 20, "a file of the user in the working folder"
+    monkeypatch.chdir("deep")
+    with pytest.raises(BadInput, match="others can write to its folder"):
+        find_project_file()
+    home.chmod(0o755)
+    assert find_project_file() == home / "accord.yaml"
+
+
+@pytest.mark.attack
+@needs_root
+def test_a_planted_file_in_the_working_folder_is_refused_and_a_folder_of_another_person_is_not(home: Path) -> None:
+    write("draws: 20\n")
+    os.chown("accord.yaml", STRANGER, -1)
+    with pytest.raises(BadInput, match="another account owns it"):
+        load_config()
+    os.chown(home, STRANGER, -1)
+    assert load_config().draws == 20
+    home.chmod(0o1777)
+    with pytest.raises(BadInput, match="others can write to its folder"):
+        load_config()
+
+
+@posix_only
+def test_files_of_another_account_are_recognized_without_root(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("draws: 20\n")
+    monkeypatch.chdir("deep")
+    monkeypatch.setattr("accord.edges.trust._own_accounts", lambda: {STRANGER})
+    with pytest.raises(BadInput, match="another account owns it or its folder"):
+        load_config()
+
+
+def test_the_project_file_above_is_named_once_on_stderr(home: Path) -> None:
+    write("draws: 20\n")
+    for folder, lines in ((home / "deep", [f"project: {home / 'accord.yaml'}"]), (home, [])):
+        done = subprocess.run(
+            [sys.executable, "-m", "accord", "users", "list"], cwd=folder, capture_output=True, text=True, check=True
+        )
+        assert [line for line in done.stderr.splitlines() if line.startswith("project:")] == lines
+
+
+# --- addresses --------------------------------------------------------------------------------------------------------
+
+FOREIGN = f"models: {{judge: {{mode: logprobs, model: m, base_url: '{AWAY}'}}}}\n"
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("text", "env", "address"),
+    [
+        (FOREIGN, "", AWAY),
+        ("monitoring: {webhook: 'https://alarms.example.org/a/b'}\n", "", "https://alarms.example.org/other"),
+        ("studies: {t: {chat: {topics: [x], assistants: {a: {model: m, base_url: 'http://10.0.0.7:8000'}}}}}\n", "",
+         "http://10.0.0.7:8000/v1"),
+        ("store: postgresql://u@db.example.org/x\n", "", "postgresql+psycopg://other@db.example.org/y"),
+        ("store: postgresql:///x?host=db.example.org\n", "", "postgresql:///y?host=db.example.org"),
+        ("draws: 20\n", f"OPENAI_BASE_URL={AWAY}\n", AWAY),
+        ("draws: 20\n", "ACCORD_STORE=postgresql://db.example.org/x\n", "postgresql://db.example.org/x"),
+    ],
+)  # fmt: skip
+def test_addresses_of_a_project_need_a_confirmation(
+    home: Path, text: str, env: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(text)
+    write(env, ".env")
+    load_config()
+    with pytest.raises(NotSent, match="you have not confirmed") as error:
+        check_address(address)
+    assert f"accord trust {home}" in str(error.value) and "ACCORD_TRUST=1" in str(error.value)
+    with monkeypatch.context() as context:
+        context.setenv("ACCORD_TRUST", "1")
+        check_address(address)
+    load_config()
+    asked: list[str] = []
+    ask_with(lambda question: bool(asked.append(question)))
+    with pytest.raises(NotSent):
+        check_address(address)
+    ask_with(lambda question: asked.append(question) is None)
+    check_address(address)
+    check_address(address)
+    ask_with(None)
+    load_config()
+    check_address(address)
+    assert len(asked) == 2 and f"The project in {home} sends data to" in asked[1]
+    assert stat.S_IMODE(trusted_file().stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("address", [
+    "http://localhost:8000/v1", "http://127.0.0.7:1/v1", "http://[::1]:8000/v1", "https://api.openai.com/v1",
+    "sqlite:///a.db", "postgresql:///x", "postgresql:///x?host=/var/run", "https://mine.example.org/other",
+])  # fmt: skip
+def test_own_addresses_need_no_confirmation(address: str, home: Path) -> None:
+    note_addresses(home, [address], ["https://api.openai.com/v1", "https://mine.example.org/v1"])
+    check_address(address)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("address", [
+    "http://localhost.example.org/v1", "http://127.0.0.1.example.org/v1", "http://localhost@evil.example.org/v1",
+    "http://api.openai.com/v1", "https://api.openai.com:444/v1", "postgresql://localhost,db.example.org/x",
+    "http://0x7f.example.org", "postgresql://localhost#@db.example.org/x", "postgresql://db.example.org/x?a=@localhost",
+    "postgresql://%2f.example.org/x", "postgresql://[broken/x", "postgresql:///x?hostaddr=10.0.0.1",
+])  # fmt: skip
+def test_addresses_that_look_like_own_ones_need_a_confirmation(address: str, home: Path) -> None:
+    note_addresses(home, [address], ["https://api.openai.com/v1"])
+    with pytest.raises(NotSent):
+        check_address(address)
+
+
+def test_projects_that_the_user_creates_need_no_confirmation(home: Path) -> None:
+    assert CliRunner().invoke(app, ["init"]).exit_code == 0
+    with Path("accord.yaml").open("a") as file:
+        file.write(FOREIGN)
+    load_config()
+    check_address(AWAY)
+    assert CliRunner().invoke(app, ["trust", "--withdraw"]).exit_code == 0
+    load_config()
+    with pytest.raises(NotSent):
+        check_address(AWAY)
+    result = CliRunner().invoke(app, ["init"])
+    assert "kept accord.yaml" in result.output and not is_trusted(home), "an existing project stays foreign"
+    assert CliRunner().invoke(app, ["trust", str(home)]).exit_code == 0 and is_trusted(home)
+    assert "no accord.yaml" in CliRunner().invoke(app, ["trust", "deep"]).output
+
+
+@pytest.mark.attack
+def test_nothing_is_sent_to_an_address_before_its_confirmation(home: Path) -> None:
+    """Each way out of a project: models, webhook, store. The hosts do not exist, so that a request would fail."""
+    hosts = "https://judge.invalid/v1", "https://alarms.invalid/a", "postgresql://store.invalid/x"
+    write(
+        f"models: {{judge: {{mode: logprobs, model: m, base_url: '{hosts[0]}'}}}}\nmonitoring: {{webhook: '{hosts[1]}'}}\n"
+    )
+    assert CliRunner().invoke(app, ["import", *map(str, sources())]).exit_code == 0
+    result = CliRunner().invoke(app, ["judge", "--limit", "1"])
+    assert result.exit_code != 0 and "nothing was sent to https://judge.invalid" in result.output
+    with pytest.raises(NotSent, match=r"nothing was sent to https://alarms\.invalid"):
+        post_alarms(hosts[1], [{"message": "x"}], wait=0)
+    write(f"store: '{hosts[2]}'\n")
+    with pytest.raises(NotSent, match=r"nothing was sent to postgresql://store\.invalid"):
+        Store(load_config().store)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("content", ["[", "[]", '{"folders": 3}', '{"addresses": {"a": "b"}}', "pipe"])
+def test_a_damaged_record_of_trust_is_an_error_that_names_it(content: str, home: Path) -> None:
+    trusted_file().parent.mkdir(parents=True)
+    if content == "pipe":
+        if sys.platform == "win32":
+            pytest.skip("Windows has no named pipes in folders")
+        os.mkfifo(trusted_file())
+    else:
+        trusted_file().write_text(content)
+    with pytest.raises(BadInput, match=r"trusted\.json"):
+        note_addresses(home, [AWAY])
+    assert CliRunner().invoke(app, ["init"]).exit_code == 0
+
+
+@posix_only
+def test_a_written_file_keeps_its_mode_and_owner(home: Path) -> None:
+    write("draws: 20\n")
+    Path("accord.yaml").chmod(0o664)
+    if os.geteuid() == 0:
+        os.chown("accord.yaml", STRANGER, STRANGER)
+    before = Path("accord.yaml").stat()
+    write_atomically(Path("accord.yaml"), "draws: 30\n")
+    after = Path("accord.yaml").stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    write_atomically(Path("new.yaml"), "x")
+    assert stat.S_IMODE(Path("new.yaml").stat().st_mode) == 0o600
