@@ -17,7 +17,7 @@ from accord.edges import BadInput, redact_message
 from accord.project import text_diff, with_rubric_file
 from accord.values import PROJECT_FILE, Question, Rubric, dump_rubric
 from accord.web.accounts import MAX_FIELDS, Visitor
-from accord.web.context import WorkbenchContext, add_page
+from accord.web.context import WorkbenchContext, add_page, reason_of
 
 MAX_OPTIONS = 12
 """Number of options above which the page does not list their meanings."""
@@ -60,7 +60,7 @@ class _RubricPages:
         try:
             rubric = edited_rubric(before, fields)
         except BadInput as error:
-            return context.render("rubric", visitor, 422, **self._values(before, str(error)))
+            return context.render("rubric", visitor, 422, **self._values(before, reason_of(error)))
         if action == "edit":
             return context.render("rubric", visitor, **self._values(rubric))
         try:
@@ -69,7 +69,7 @@ class _RubricPages:
                 context.project_files().change(changed, str(fields.get("shown", "")), context.reload)
                 return RedirectResponse("/rubric", 303)
         except BadInput as error:
-            return context.render("rubric", visitor, 422, **self._values(rubric, str(error)))
+            return context.render("rubric", visitor, 422, **self._values(rubric, reason_of(error)))
         name = next(iter(changed))
         changes = {
             question.id: len(context.project.rated(question.id))
