@@ -1,9 +1,9 @@
-// Unsent answers in localStorage; one is removed after the server confirms its id. The form of the page follows them.
+// Unsent answers in localStorage; one is removed after the server confirms its id.
 const state = document.getElementById("state"), memory = {};
 const meta = (name, page = document) => page.querySelector(`meta[name=accord-${name}]`)?.content;
 const prefix = `accord ${meta("person")} `;
 export const refusals = {}; // reasons of refused answers, by slot
-let token = meta("form"), last = 0, wait, timer, isBusy, isOut, isFailing, form;
+let token = meta("form"), last = 0, wait = 500, timer, isBusy, isOut, isFailing, form;
 
 export const recall = (name) => { try { return JSON.parse(localStorage.getItem(name)); } catch { return null; } };
 export function keep(name, value) {
@@ -61,23 +61,18 @@ export function show() {
       : refused ? `${refused} refused and saved in this browser` : last ? "saved" : "";
 }
 
-/** Send a form after all answers; return the body of its response, or `{}` if `isHeld` says that a refused answer stops it. */
+/** Send a form after all answers; return its response, or `{}` if a refused answer stops it (`isHeld`). */
 export const submit = (path, body, isHeld) => new Promise((done) => {
   form = { path, body, isHeld, done };
   drain();
 });
 
-function close(reply) {
-  form.done(reply);
-  form = undefined;
-  return true;
-}
+const close = (reply) => { form.done(reply); form = undefined; return true; };
 
 async function sendAnswer([key, answer]) {
   last ||= 1;
   const [status, reply] = await post("/answers", answer);
-  const isSaved = status > 199 && status < 300 && reply.id === answer.id;
-  if (isSaved) {
+  if (status > 199 && status < 300 && reply.id === answer.id) {
     discard(key);
     for (const [old, row] of slots()) { // a later answer to the same question was accepted
       if (refusals[old] && ["assignment", "question", "turn"].every((name) => row[name] === answer[name])) discard(old);
@@ -95,20 +90,16 @@ async function sendForm() {
   return (reply.next || isRefusal(status)) && close(reply);
 }
 
-/** Send what is waiting; after a failure only a timer or a hint that the server is reachable sends again. */
+/** Send what waits; after a failure, only a timer or hint does. */
 async function drain(hint) {
   if (isBusy || !token || (timer && !hint)) return show();
   isBusy = true;
-  clearTimeout(timer);
-  timer = undefined;
+  timer = clearTimeout(timer);
   for (let next; (next = waiting()[0]) || form;) {
     if (form?.isHeld()) { close({}); continue; }
     show();
     isFailing = !await (next ? sendAnswer(next) : sendForm());
-    if (isFailing) {
-      timer = setTimeout(drain, wait = Math.min(wait * 2 || 1000, 15000), true);
-      break;
-    }
+    if (isFailing) { timer = setTimeout(drain, wait = Math.min(wait * 2, 15000), true); break; }
     wait = 500;
   }
   isBusy = false;
@@ -129,7 +120,7 @@ function lap() {
   return seconds;
 }
 for (const each of ["focus", "blur", "visibilitychange"]) addEventListener(each, tick);
-for (const each of ["online", "focus"]) addEventListener(each, drain); // the events are hints; only a response shows that the server is reachable
+for (const each of ["online", "focus"]) addEventListener(each, drain); // hints; only a response shows that the server is reachable
 addEventListener("beforeunload", (event) => { if (slots().length) event.preventDefault(); });
 tick();
 setTimeout(drain); // after the other scripts have added their listeners

@@ -39,7 +39,8 @@ async function go(body) {
   if (isGoing) return show();
   isGoing = true;
   wrong(form.lastElementChild);
-  const { next, error } = await submit(form.action, body, () => slots().some(([key, row]) => row.assignment === assignment && refusals[key]));
+  const isHeld = () => slots().some(([key, row]) => row.assignment === assignment && refusals[key]);
+  const { next, error } = await submit(form.action, body, isHeld);
   if (next) return location.assign(next);
   wrong(form.lastElementChild, error);
   isGoing = false;
