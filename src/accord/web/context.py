@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 
 from accord.board import Board
 from accord.charts import STYLE
-from accord.edges import BadInput, hide_folders, page_text, sendable
+from accord.edges import AccordError, BadInput, hide_folders, page_text, sendable
 from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import Project
 from accord.store import Conflict, LeaseExpired, Role, Studies
@@ -274,7 +274,7 @@ def _status_and_reason(error: Exception) -> tuple[int, str]:
 
 def reason_of(error: Exception) -> str:
     """Return the message of an error for a page, without folders of the server's machine."""
-    return hide_folders(str(error))
+    return hide_folders(error.for_commands if isinstance(error, AccordError) else str(error))
 
 
 def saved_time(path: Path) -> str:
