@@ -49,7 +49,9 @@ def test_lower_bound_is_missed_by_the_truth_as_often_as_stated(
     rng, below = np.random.default_rng(0), []
     with project:
         for _ in range(300):
-            values = {str(n): (2 + level + rng.normal(0, 0.3, 4)).tolist() for n, level in enumerate(rng.normal(size=20))}
+            values = {
+                str(n): (2 + level + rng.normal(0, 0.3, 4)).tolist() for n, level in enumerate(rng.normal(size=20))
+            }
             monkeypatch.setattr("accord.report.gate.latest_scores", lambda *_, values=values: rows(values))
             check, _ = check_gate(project, None, 2.0)
             below.append(not check.passed)

@@ -174,7 +174,9 @@ def test_name_or_version_of_the_assistant_is_the_system(tmp_path: Path, fields: 
     assert record.conversation.system == system
     flat = {name: value for name, value in fields.items() if name != "metadata" and not isinstance(value, dict)}
     if len(flat) == len(fields):
-        table = pl.DataFrame({"id": ["c"], "prompt": ["Hi"], "response": ["Hello"], **{k: [v] for k, v in flat.items()}})
+        table = pl.DataFrame(
+            {"id": ["c"], "prompt": ["Hi"], "response": ["Hello"], **{k: [v] for k, v in flat.items()}}
+        )
         table.write_csv(tmp_path / "a.csv")
         assert next(iter(read(tmp_path / "a.csv"))).conversation.system == system
 

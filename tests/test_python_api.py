@@ -15,7 +15,12 @@ from accord.edges import AccordError, BadInput, GateFailed, UnknownName
 from accord.project import Config, python_text
 from accord.values import dump_rubric, load_rubric
 
-QUICK: dict[str, Any] = {"draws": 20, "folds": 2, "metrics": ["words"], "evaluators": {"calibration": {"head": "mixed"}}}
+QUICK: dict[str, Any] = {
+    "draws": 20,
+    "folds": 2,
+    "metrics": ["words"],
+    "evaluators": {"calibration": {"head": "mixed"}},
+}
 CHATS = [
     {"id": f"c{n}", "messages": [{"role": "user", "content": f"Question {n}?"},
                                  {"role": "assistant", "content": " ".join(["step"] * (1 + n % 9))}]}
@@ -86,7 +91,9 @@ def test_own_rubric_is_extended_and_a_given_one_stays(opened: Callable[..., Proj
 def test_rubric_whose_main_question_is_answered_stays(opened: Callable[..., Project]) -> None:
     project = opened()
     before = project.rubric
-    project.import_([CHATS, pl.DataFrame([{"conversation": f"c{n}", "annotator": "a", "Q0": 1 + n % 4} for n in range(9)])])
+    project.import_(
+        [CHATS, pl.DataFrame([{"conversation": f"c{n}", "annotator": "a", "Q0": 1 + n % 4} for n in range(9)])]
+    )
     assert project.rubric == before
 
 
@@ -145,7 +152,10 @@ def test_errors_name_the_cause_and_the_python_call(
     ("command", "call"),
     [
         ("fit it: accord fit mixture.", "fit it: project.fit('mixture')."),
-        ("run `accord fit calibration --every-question` first", "run project.fit('calibration', every_question=True) first"),
+        (
+            "run `accord fit calibration --every-question` first",
+            "run project.fit('calibration', every_question=True) first",
+        ),
         ("accord fit --question helpful", "Project(config, question='helpful').fit()"),
         ("accord init --from FILE --main good", "project.import_(file, main='good')"),
         ("accord judge --source issues, or", "project.judge(sources=['issues']), or"),

@@ -152,7 +152,12 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
 
 
 CHAT = [{"role": "user", "content": "Can I return it?"}, {"role": "assistant", "content": "Yes, within 45 days."}]
-REPLY = {"id": "chatcmpl-1", "object": "chat.completion", "model": "gpt-9", "choices": [{"index": 0, "message": CHAT[1]}]}
+REPLY = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "model": "gpt-9",
+    "choices": [{"index": 0, "message": CHAT[1]}],
+}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +183,10 @@ def test_whole_conversations_are_scored_once(own_client: Client, body: Any, stat
     assert name.startswith("chat-")
     again = own_client.post(body)[1]["scores"]
     assert all(row["again"] for row in again) and {row["conversation"] for row in again} == {name}
-    assert f"accord_score_count{{system=\"{next(iter(systems)) or ''}\"}} 1.0" in own_client.figures() or "scored" not in statuses
+    assert (
+        f'accord_score_count{{system="{next(iter(systems)) or ""}"}} 1.0' in own_client.figures()
+        or "scored" not in statuses
+    )
 
 
 @pytest.mark.parametrize("name", ["conversation", "session_id", "id", "X-Conversation-Id"])

@@ -20,8 +20,8 @@ _NO_TEXT = re.compile(rb"[\x00\x81\x8d\x8f\x90\x9d]")
 def encoding_of(path: Path) -> str:
     """Return the encoding of a text file: `utf-8-sig`, `utf-16`, or `cp1252` with a warning in the log.
 
-    Without a byte-order mark, a file is UTF-8 if its first megabytes can be decoded. Otherwise it is Windows-1252, unless
-    most of its other characters are valid UTF-8: then it is a damaged file.
+    Without a byte-order mark, a file is UTF-8 if its first megabytes can be decoded. Otherwise it is Windows-1252,
+    unless most of its other characters are valid UTF-8: then it is a damaged file.
 
     Raises:
         BadInput: The file is in none of these encodings, or damaged.

@@ -195,9 +195,9 @@ class LiveScorer:
         if self.evaluator.level != "conversation":
             return []
         return [
-            f"the evaluator {self.evaluator.name!r} learned from whole conversations: each reply is scored as if it were "
-            "the end of its conversation, so only the score of the last one is comparable with accord score. For scores "
-            "of single replies, label replies (a column turn, or a study of the level turn) and fit again"
+            f"the evaluator {self.evaluator.name!r} learned from whole conversations: each reply is scored as if it "
+            "were the end of its conversation, so only the score of the last one is comparable with accord score. For "
+            "scores of single replies, label replies (a column turn, or a study of the level turn) and fit again"
         ]
 
     def prepared(self, evaluator: Evaluator) -> LiveScorer:

@@ -74,8 +74,8 @@ def match_ids(store: Store, path: Source, columns: Mapping[str, str] | None = No
         plain = plain_id(id)
         if len(named[plain]) > 1 or len(stored[plain]) > 1:
             raise BadInput(
-                f"{path}: no conversation {id!r} in the store, and several ids are alike: {_listed(named[plain])} in the "
-                f"labels, {_listed(stored[plain])} in the store. Write the ids of the labels as in the store"
+                f"{path}: no conversation {id!r} in the store, and several ids are alike: {_listed(named[plain])} in "
+                f"the labels, {_listed(stored[plain])} in the store. Write the ids of the labels as in the store"
             )
     if matched:
         id, there = next(iter(matched.items()))

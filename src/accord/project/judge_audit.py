@@ -53,21 +53,25 @@ class AuditRun(Readable):
         """Sentences on the edits that change the judge's answers more than asking again does, and the next step."""
         noise = next((each.move for each in self.findings if each.probe == REPEAT), None)
         if noise is None or noise.value is None:
-            return "The judge gave no comparable answers, so the audit says nothing. Check it: accord models check judge"
+            return (
+                "The judge gave no comparable answers, so the audit says nothing. Check it: accord models check judge"
+            )
         most = noise.value if noise.high is None else noise.high
         edits = [each for each in self.findings if each.probe != REPEAT and not each.probe.startswith(INJECTION)]
         moved = [each for each in edits if each.move.low is not None and each.move.low > max(most, SMALL)]
         raised = [each for each in self.findings if each.probe.startswith(INJECTION) and (each.lift.low or 0.0) > SMALL]
         again = f"Asked again, its answers move by {noise.value:.1%} of the scale on average."
         if not moved and not raised:
-            return f"No edit changes the judge's answers clearly. {again} Whether they agree with people: accord compare"
+            return (
+                f"No edit changes the judge's answers clearly. {again} Whether they agree with people: accord compare"
+            )
         said = []
         if moved:
             said.append(f"Its answers depend on what should not matter: {_listed(moved, 'move', 'move by')}.")
         if raised:
             said.append(
-                f"Instructions inside a transcript raise its answers: {_listed(raised, 'lift', 'rise by')}. Do not rely "
-                "on it where users gain from high scores."
+                f"Instructions inside a transcript raise its answers: {_listed(raised, 'lift', 'rise by')}. Do not "
+                "rely on it where users gain from high scores."
             )
         advice = "Try another model or mode (accord models check judge), and audit it again"
         return f"{' '.join(said)} {again} {advice}"

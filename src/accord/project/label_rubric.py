@@ -69,9 +69,7 @@ def _extended(used: Rubric, survey: FileSurvey, main: str | None) -> InferredRub
     return InferredRubric(rubric, notes)
 
 
-def adopt_rubric(
-    project: Project, sources: Sequence[Source], main: str | None, reading: Mapping[str, Any]
-) -> None:
+def adopt_rubric(project: Project, sources: Sequence[Source], main: str | None, reading: Mapping[str, Any]) -> None:
     """Give a project the rubric for the labels of some sources, and log its new questions and each guess.
 
     Args:

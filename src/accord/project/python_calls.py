@@ -10,7 +10,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from accord.edges import AccordError
 
@@ -34,7 +34,11 @@ _KEYWORDS = {
     "source": "sources",
 }  # fmt: skip
 """Options of commands, with the keyword of the method; `None` for those that the method does not need."""
-_ARGUMENT = r"(?:--[a-z-]+(?:[= ](?![a-z-]+ )[^\s;,)]*[^\s;,).])?|[A-Z][A-Z_]*\b|[^\s;,)'\"]+\.(?:jsonl|json|csv|parquet)\b|'[^']*')"
+_ARGUMENT = (
+    r"(?:--[a-z-]+(?:[= ](?![a-z-]+ )[^\s;,)]*[^\s;,).])?|[A-Z][A-Z_]*\b|"
+    r"[^\s;,)'\"]+\.(?:jsonl|json|csv|parquet)\b|'[^']*')"
+)
+"""An option with its value, a placeholder, a file, or a quoted text."""
 _COMMAND = re.compile(
     rf"`?accord (?P<verb>{'|'.join(map(re.escape, sorted(_METHODS, key=len, reverse=True)))})\b"
     rf"(?P<arguments>(?: {_ARGUMENT})*)(?P<name>(?<=fit) [a-z][\w-]*(?=$|[;.,)`]| --))?(?P<more>(?: {_ARGUMENT})*)`?"
@@ -116,5 +120,3 @@ def _telling(verb: Callable[P, T]) -> Callable[P, T]:
             raise
 
     return call
-
-

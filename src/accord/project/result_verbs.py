@@ -91,7 +91,10 @@ class ResultVerbs:
         with TemporaryDirectory(prefix="accord-") as temporary:
             rubric = Path(temporary) / "rubric.yaml"
             rubric.write_text(dump_rubric(project.rubric), encoding="utf-8")
-            settings = {"store": f"sqlite:///{folder / 'accord.db'}", **({"rubric": str(rubric)} if names_rubric else {})}
+            settings = {
+                "store": f"sqlite:///{folder / 'accord.db'}",
+                **({"rubric": str(rubric)} if names_rubric else {}),
+            }
             config = project.config.model_copy(update=settings)
             return results.run_project(config, tables_of(sources), folder, **options)
 

@@ -103,13 +103,14 @@ def _mean_check(rows: list[ScoreRow], minimum: float) -> Check:
     values = np.array([row["value"] for row in rows], dtype=float)
     conversations = np.array([row["conversation"] for row in rows], dtype=str)
     count, mean = len(set(conversations.tolist())), float(values.mean()) if len(values) else None
-    of = f"of the {CONFIDENCE:.0%} interval over {count_of(count, 'conversation')}"
     if mean is None:
         return Check("mean of the latest scores", minimum, None)
+    interval = f"of the {CONFIDENCE:.0%} interval over {count_of(count, 'conversation')}"
+    name = f"mean of the latest scores ({mean:.3f}), lower bound {interval}"
     if count < 2:
-        return Check(f"mean of the latest scores ({mean:.3f}), lower bound {of} (at least 2 needed)", minimum, None, mean)
+        return Check(f"{name} (at least 2 needed)", minimum, None, mean)
     low = mean - reach([CenteredPart((values - mean) / len(values), conversations)])
-    return Check(f"mean of the latest scores ({mean:.3f}), lower bound {of}", minimum, low, mean)
+    return Check(name, minimum, low, mean)
 
 
 def _check_range(name: str, value: float | None, low: float, high: float, reason: str) -> None:

@@ -184,8 +184,8 @@ def gate(
 ) -> None:
     """Fail (exit 3) if the latest comparison or the latest scores do not meet the given conditions.
 
-    The agreement and the mean pass if the lower bound of their 95% interval over conversations reaches the minimum, so
-    that chance alone seldom passes them. Scores of conversations that the evaluator learned from do not count, unless --include-training is given.
+    Agreement and mean pass if the lower bound of their 95% interval over conversations reaches the minimum. Scores of
+    conversations that the evaluator learned from do not count, unless --include-training is given.
     """
     from accord.report import check_gate
 

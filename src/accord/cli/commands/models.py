@@ -154,7 +154,8 @@ def audit(
 
 def _audit_text(result: Mapping[str, Any]) -> str:
     about = f"{result['judge']} by {result['mode']}, {result['conversations']} conversations"
-    return f"{result['conclusion']}\n\n{about}\n\n{_findings(result['findings'])}\n\nmove and lift are shares of the scale; 95% intervals"
+    legend = "move and lift are shares of the scale; 95% intervals"
+    return "\n\n".join([result["conclusion"], about, _findings(result["findings"]), legend])
 
 
 def _findings(rows: list[dict[str, Any]]) -> str:

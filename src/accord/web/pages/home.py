@@ -137,17 +137,8 @@ class _HomePages:
         if not studies and not evaluator["ratings"]:
             add("Create a study, so that people rate conversations", "/studies/new")
         for study in studies:
-            if study["closed"]:
-                add(f"Check the wording of {study['title']}, so that it opens", f"/lead/{quote(study['study'])}#wording")
-                continue
-            if study["problem"] or study["is_chat"] or study["full"] >= study["items"]:
-                continue
-            if not study["people"]:
-                add(f"Add people who rate {study['title']}, or rate it yourself", "/people")
-            else:
-                left = study["items"] - study["full"]
-                text = f"{left:,} of {study['items']:,} items of {study['title']} need ratings: send people their links"
-                add(text, f"/lead/{quote(study['study'])}")
+            if (step := _study_step(study)) is not None:
+                add(*step)
         if evaluator["ratings"] and not evaluator["name"] and not evaluator["candidate"] and not evaluator["fitting"]:
             add(
                 f"Fit an evaluator to the {evaluator['ratings']:,} ratings of {evaluator['question']}",
@@ -158,3 +149,18 @@ class _HomePages:
         if evaluator["name"] and not has_scores:
             add("Score conversations", command="accord score chats.jsonl --out scores.jsonl")
         return steps
+
+
+def _study_step(study: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return what to do next in a study and its page; `None` if nothing is to be done."""
+    title, page = study["title"], f"/lead/{quote(study['study'])}"
+    if study["problem"]:
+        return None
+    if study["closed"]:
+        return f"Check the wording of {title}, so that it opens", f"{page}#wording"
+    if study["is_chat"] or study["full"] >= study["items"]:
+        return None
+    if not study["people"]:
+        return f"Add people who rate {title}, or rate it yourself", "/people"
+    left = study["items"] - study["full"]
+    return f"{left:,} of {study['items']:,} items of {title} need ratings: send people their links", page
