@@ -15,7 +15,6 @@ from commands import accord, printed, refused, write_rows
 from accord.edges import BadInput
 from accord.formats import read
 from accord.project import Config, Project
-from accord.project.id_matching import match_ids
 from accord.values import Conversation, Turn
 
 CSV = "id,prompt,response\nk1,Schließzeiten?,Täglich bis 18 Uhr – außer „feiertags“\n"
@@ -100,7 +99,10 @@ def test_ids_are_matched_one_to_one_with_a_note(
 def test_ids_of_the_store_need_no_match(project: Project, caplog: pytest.LogCaptureFixture) -> None:
     project.store.add_conversations(chats("1", "01", "a.txt"))
     Path("labels.csv").write_text("conversation,annotator,Q0\n1,ann,1\n01,ann,2\na.txt,ann,3\n")
-    assert match_ids(project.store, Path("labels.csv")) == {} and not caplog.messages
+    with caplog.at_level(logging.WARNING, "accord"):
+        assert project.import_("labels.csv").labels.new == 3
+    assert {label.target.conversation: label.value for label in project.store.labels()} == {"1": 1, "01": 2, "a.txt": 3}
+    assert not [each for each in caplog.messages if "matched" in each]
 
 
 @pytest.mark.attack

@@ -192,13 +192,12 @@ class LiveScorer:
     @property
     def level_notes(self) -> list[str]:
         """A sentence for an evaluator of whole conversations, whose scores of single replies mean something else."""
-        if self.evaluator.level != "conversation":
-            return []
-        return [
-            f"the evaluator {self.evaluator.name!r} learned from whole conversations: each reply is scored as if it "
-            "were the end of its conversation, so only the score of the last one is comparable with accord score. For "
-            "scores of single replies, label replies (a column turn, or a study of the level turn) and fit again"
-        ]
+        note = (
+            f"the evaluator {self.evaluator.name!r} learned from whole conversations: each reply is scored as the end of "
+            "its conversation, so only the last one is comparable with accord score. To score single replies, label "
+            "replies (a column turn, or a study of the level turn) and fit again"
+        )
+        return [note] if self.evaluator.level == "conversation" else []
 
     def prepared(self, evaluator: Evaluator) -> LiveScorer:
         """Return a scorer for another evaluator with the settings of this one.
