@@ -32,10 +32,10 @@ from accord.models import (
     truncated_share,
     wait,
 )
-from accord.project import Config, Project
+from accord.project import AuditRun, Config, Project
 from accord.testing import ChatServer
-from accord.validation import PADDING, audit, audit_requests, injections, robustness_probes
-from accord.values import Question, Rubric, Sample, Scale
+from accord.validation import PADDING, ProbeResult, audit, audit_requests, injections, robustness_probes
+from accord.values import Estimate, Question, Rubric, Sample, Scale
 
 SCALE = Scale(options=(1, 2, 3, 4))
 RUBRIC = Rubric(
@@ -137,6 +137,7 @@ def test_the_audit_has_a_command_and_a_report_section(
         assert not server.requests, "half an audit says nothing"
         done = invoke("models", "audit", "--limit", "3")
         assert "options reversed" in done.stdout and "injection: forged verdict" in done.stdout
+        assert "Asked again, its answers move by" in done.stdout.splitlines()[0]
         assert len(server.requests) == plan["requests"]
         invoke("judge")
         invoke("report")
@@ -145,6 +146,32 @@ def test_the_audit_has_a_command_and_a_report_section(
     assert len(rows) == 14 and all(row["n"] >= 10 for row in rows)
     Path("accord.yaml").write_text("folds: 3\n", encoding="utf-8")
     assert "no judge to audit" in refused("models", "audit")
+
+
+def finding(probe: str, move: float, lift: float = 0.0) -> ProbeResult:
+    def estimate(value: float) -> Estimate:
+        return Estimate(value, value - 0.01, value + 0.01)
+
+    return ProbeResult(probe, "", 20, estimate(move), estimate(lift), {})
+
+
+@pytest.mark.parametrize(
+    ("findings", "said", "unsaid"),
+    [
+        ([finding("repeat", 0.01), finding("verbosity", 0.02), finding("injection: forged verdict", 0.02, 0.01)],
+         "No edit changes", "Try another"),
+        ([finding("repeat", 0.01), finding("options reversed", 0.2), finding("verbosity", 0.1)],
+         "options reversed (move by 20.0% of the scale); verbosity (move by 10.0%", "transcript"),
+        ([finding("repeat", 0.1), finding("verbosity", 0.1), finding("injection: forged verdict", 0.4, 0.4)],
+         "raise its answers: forged verdict (rise by 40.0%", "should not matter"),
+        ([ProbeResult("repeat", "", 0, Estimate(None), Estimate(None), {"refused": 3})], "says nothing", "No edit"),
+    ],
+    ids=["steady", "order and padding", "hostile", "no answers"],
+)  # fmt: skip
+def test_audit_ends_in_a_conclusion_in_words(findings: list[ProbeResult], said: str, unsaid: str) -> None:
+    conclusion = AuditRun("m1", "logprobs", 10, findings, {}).conclusion
+    assert said in conclusion and unsaid not in conclusion
+    assert AuditRun("m1", "logprobs", 10, findings, {}).to_json()["conclusion"] == conclusion
 
 
 # --- hostile transcripts --------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import invoke
+from commands import accord_json, invoke, refused, write
 from misbehaving_endpoint import FAULTS, Misbehaving, answer_any, fault
 from new_project import new_project
 
@@ -470,6 +470,23 @@ def test_capabilities_need_evidence_in_the_reply() -> None:
     )
     assert found["best_mode"] == "decisions"
     assert "8192 tokens" in str(found)
+
+
+def test_check_takes_a_role_and_reads_the_project_and_its_env_file(
+    working_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):  # set by the command, and restored after the test
+        monkeypatch.setenv(name, "x")
+        monkeypatch.delenv(name)
+    with ChatServer(answer_any) as server:
+        write("accord.yaml", f"models: {{judge: {{model: m7, mode: sampling, base_url: '{server.url}'}}}}\n")
+        write(".env", "OPENAI_API_KEY=sk-of-the-env-file\n")
+        said = invoke("models", "check", "judge").stdout
+        assert "mode: decisions" in said and "accord.yaml sets mode: sampling" in said
+        assert {request["model"] for request in server.requests if "model" in request} == {"m7"}
+        write(".env", f"OPENAI_API_KEY=sk-of-the-env-file\nOPENAI_BASE_URL={server.url}\n")
+        assert accord_json("models", "check", "m9")["model"] == "m9"
+    assert "no model configured for role 'scorer'" in refused("models", "check", "scorer")
 
 
 def test_llama_cpp_states_context_and_reasons() -> None:

@@ -405,7 +405,7 @@ def test_a_bad_row_is_reported_with_file_line_and_reason(tmp_path: Path, bad: st
     [
         ("a.jsonl", b"", "is empty"),
         ("a.jsonl", "{}".encode("utf-16"), "is UTF-16; save it as UTF-8"),
-        ("a.csv", b"role,content\nuser,\xe9\n", "is not UTF-8"),
+        ("a.csv", b"role,content\nuser,\xe9\x81\n", "is not UTF-8"),
         ("a.json", b'[{"messages": []', "not JSON"),
         ("a.json", b"[" + CHAT + b"]garbage", "not JSON"),
         ("a.json", b"[" + CHAT + CHAT + b"]", "not JSON"),

@@ -151,6 +151,86 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
     assert status == 422 and row["status"] == "refused"
 
 
+CHAT = [{"role": "user", "content": "Can I return it?"}, {"role": "assistant", "content": "Yes, within 45 days."}]
+REPLY = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "model": "gpt-9",
+    "choices": [{"index": 0, "message": CHAT[1]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "statuses", "systems"),
+    [
+        (CHAT, ["heard", "scored"], {None}),
+        ({"messages": CHAT}, ["heard", "scored"], {None}),
+        ({"model": "gpt-9", "temperature": 0, "messages": CHAT[:1]}, ["heard"], {"gpt-9"}),
+        (REPLY, ["scored"], {"gpt-9"}),
+        ({"request": {"model": "gpt", "messages": CHAT[:1]}, "response": REPLY}, ["heard", "scored"], {"gpt-9"}),
+        ({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yes, of course."}]},
+         ["heard", "scored"], {None}),
+        ({"messages": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": [
+            {"type": "text", "text": "Hi"}]}, {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]},
+            {"role": "tool", "content": "4"}, CHAT[1]]}, ["heard"] * 4 + ["scored"], {None}),
+    ],
+)  # fmt: skip
+def test_whole_conversations_are_scored_once(own_client: Client, body: Any, statuses: list[str], systems: Any) -> None:
+    status, found = own_client.post(body)
+    rows = found["scores"]
+    assert status == 200 and [row["status"] for row in rows] == statuses and {row["system"] for row in rows} == systems
+    [name] = {row["conversation"] for row in rows}
+    assert name.startswith("chat-")
+    again = own_client.post(body)[1]["scores"]
+    assert all(row["again"] for row in again) and {row["conversation"] for row in again} == {name}
+    assert (
+        f'accord_score_count{{system="{next(iter(systems)) or ""}"}} 1.0' in own_client.figures()
+        or "scored" not in statuses
+    )
+
+
+@pytest.mark.parametrize("name", ["conversation", "session_id", "id", "X-Conversation-Id"])
+def test_a_conversation_with_an_id_grows(own_client: Client, evaluator: Evaluator, name: str) -> None:
+    chat, scored = [*CHAT, {"role": "user", "content": "Thanks!"}, {"role": "assistant", "content": "Welcome."}], []
+    for count in (2, 4):
+        own = {} if name.startswith("X-") else {name: "c 1"}
+        headers = {name: "c%201"} if name.startswith("X-") else {}
+        status, found = own_client.post({**own, "messages": chat[:count]}, **headers)
+        assert status == 200 and {row["conversation"] for row in found["scores"]} == {"c 1"}
+        scored.append([row.get("again", False) for row in found["scores"]])
+    assert scored == [[False, False], [True, True, False, False]]
+    alone = LiveScorer(evaluator)
+    expected = [alone.message("c 1", each["role"], each["content"]) for each in chat][-1]
+    assert expected is not None and found["scores"][-1]["value"] == expected.value
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"messages": [said("x", "narrator", "y"), said("x", "narrator", "z")]}, "(2 messages)"),
+        ([said("x", "narrator", "y")], "'narrator'"),
+        ({"messages": [{"role": "assistant", "content": 7}]}, "content"),
+        ({"choices": []}, "no messages"),
+        ({"choices": [{"message": None}], "conversation": {"a": 1}}, "no messages"),
+        ({"messages": [{"role": "user", "content": "x"}], "id": "\ud800"}, "id"),
+    ],
+)
+def test_a_request_of_which_everything_is_refused_says_why(client: Client, body: Any, reason: str) -> None:
+    status, found = client.post(body)
+    assert status == 422 and reason in found["error"] and "every message was refused" in found["error"]
+    assert {row["status"] for row in found["scores"]} == {"refused"}
+
+
+def test_an_evaluator_of_whole_conversations_is_named(evaluator: Evaluator) -> None:
+    whole = replace(evaluator, level="conversation")
+    assert not LiveScorer(evaluator).level_notes
+    [note] = LiveScorer(whole).level_notes
+    assert "learned from whole conversations" in note and "label replies" in note
+    with served(Ingestor(LiveScorer(whole))) as found:
+        assert 'level="conversation"' in found.figures()
+
+
 @pytest.mark.attack
 @pytest.mark.parametrize(
     "body, headers, status, reason",

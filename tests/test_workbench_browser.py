@@ -18,9 +18,6 @@ from accord.values import Annotation, Document, Issue, IssueAnnotation, Target, 
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 RUBRIC = """
 name: tried
 main: good
@@ -181,6 +178,58 @@ def test_only_the_servers_own_yes_empties_a_slot(rating: RateIn) -> None:
             state(page, "saved")
             assert [each.value for each in answers(bench)] == [3] * number, name
             page.keyboard.press("Enter")
+
+
+@pytest.mark.attack
+def test_without_a_server_only_a_growing_interval_sends_again(rating: RateIn) -> None:
+    with rating(["ann"], path="about:blank") as (bench, page):
+        page.clock.install()
+        page.goto("/rate/look")
+        at_item(page, 1)
+        page.clock.pause_at(page.evaluate("Date.now()") + 60_000)
+        sent: list[str] = []
+        page.on("request", lambda request: sent.append(request.url))
+        page.context.set_offline(True)
+        page.keyboard.press("3")
+        state(page, "1 not sent yet")
+        for _ in range(20):
+            page.keyboard.press("Enter")
+        page.keyboard.press("2")
+        state(page, "2 not sent yet")
+        assert len(sent) == 1, "Enter and a changed answer wait for the next attempt"
+        for attempt, seconds in enumerate((1, 2, 4, 8, 15, 15), 2):
+            waited = 0
+            while len(sent) < attempt:
+                page.clock.run_for(500)
+                waited += 500
+            assert len(sent) == attempt and waited >= seconds * 1000 - 500, (attempt, waited)
+        page.context.set_offline(False)
+        at_item(page, 2)
+        assert [each.value for each in answers(bench)] == [3, 2]
+
+
+@pytest.mark.attack
+def test_a_double_click_shows_links_once_made(browser: Any, workbench: StartWorkbench) -> None:
+    bench = workbench(leads=["eva"])
+    with tab(browser, bench.port, bench.keys["eva"]) as page:
+        page.goto("/people")
+        page.fill("#names", "ann bob")
+        page.get_by_role("button", name="Add, and show their links").dblclick()
+        page.get_by_role("heading", name="Personal links").wait_for()
+        links = [page.input_value(f"#link-{number}") for number in (1, 2)]
+    for link, name in zip(links, ("ann", "bob"), strict=True):
+        with tab(browser, bench.port) as page:
+            sign_in(page, link.rpartition("/")[2], name)
+
+
+@pytest.mark.attack
+def test_a_double_click_on_the_first_account_shows_its_link(browser: Any, workbench: StartWorkbench) -> None:
+    with tab(browser, workbench().port) as page:
+        page.goto("/people")
+        page.fill("#names", "eva")
+        page.get_by_role("button", name="Create my account").dblclick()
+        page.get_by_role("heading", name="Personal link").wait_for()
+        assert "/in/" in page.input_value("#link-1")
 
 
 def test_signed_out_annotator_keeps_answers_that_others_cannot_send(rating: RateIn) -> None:

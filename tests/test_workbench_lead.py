@@ -630,8 +630,10 @@ def test_lead_fits_and_promotes_while_annotators_see_nothing(
     assert lee.post("/lead/fit", form="0" * 64)[0] == 403
     assert lee.post("/lead/fit", form=token(page))[0] == 303
     candidate = settled(lee)["candidate"]
-    assert candidate["labels"] == 24 and "no evaluator to compare with" in candidate["summary"]
+    assert candidate["labels"] == 24 and "first evaluator of the project" in candidate["summary"]
     assert "<h3>Candidate</h3>" in lee.get("/lead")
+    for path in ("/", "/index.json", "/lead", "/lead.json", "/lead/look", "/evaluators", "/import", "/rate/none"):
+        assert str(tmp_path) not in lee.get(path), path
     assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, "another than was looked at"
     assert lee.post("/lead/promote", form=token(page), made=candidate["made"])[0] == 303
     assert settled(lee)["evaluator"]["annotators"] == 4
@@ -727,6 +729,7 @@ def test_pairs_names_a_damaged_evaluator_and_a_study_without_items_have_their_pa
     assert "fit it again" in settled(browser)["failed"]["prepare"]
     page = browser.get("/lead")
     assert "cannot be loaded" in page and "no conversation in the store matches" in page
+    assert str(tmp_path) not in page + browser.get("/") + browser.get("/lead.json")
     for name, question, values, count in (("pairs", "Q/1 &", (-1, 1), 4), ("moods", "Q0", ("red", "blue & green"), 8)):
         look = bench.session(name)
         for person, value in zip(("ann", "bob"), values, strict=True):

@@ -329,12 +329,44 @@ def test_single_user_becomes_an_admin_and_adds_people_with_links(started: Workbe
     assert ann.post("/in", key=links[0].rpartition("/")[2])[0] == 303
     assert "Studies" in ann.get("/") and ann.ask("GET", "/people")[0] == 403
     form = token(browser.get("/people"))
-    assert browser.post("/people", form=form, names="cleo ANN", do="add")[0] == 422
+    assert browser.post("/people", form=form, names="cleo ANN", do="add")[0] == 409
     assert [each.name for each in started.studies.accounts.list_users()] == ["ann", "bob", "eva"]
     assert browser.post("/people", form=form, name="ann", do="link")[0] == 200
     assert ann.ask("GET", "/index.json")[0] == 401
     assert browser.post("/people", form=form, name="bob", do="remove")[0] == 303
     assert browser.post("/people", form=form, name="eva", do="remove")[0] == 422
+
+
+@pytest.mark.attack
+def test_form_sent_twice_shows_the_same_links(workbench: StartWorkbench) -> None:
+    bench = workbench(leads=["eva"])
+    eva = bench.browser("eva")
+    page = eva.get("/people")
+    once = re.search(r'name="once" value="([^"]+)"', page)
+    assert once is not None
+    fields = {"form": token(page), "once": once[1], "names": "ann bob", "do": "add"}
+    links = []
+    for _ in range(2):
+        status, page, _ = eva.post("/people", **fields)
+        assert status == 200
+        links.append(re.findall(r'value="(http://localhost:\d+/in/[^"]+)"', page))
+    assert len(set(links[0])) == 2 and links[0] == links[1]
+    assert bench.browser().post("/in", key=links[1][1].rpartition("/")[2])[0] == 303
+    assert eva.post("/people", **{**fields, "names": "ann"})[1].count("/in/") == 1
+    assert eva.post("/people", **{**fields, "once": ""})[0] == 409
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("names", "error"),
+    [("cleo dan <b>", "allowed: 1 to 40"), ("cleo Ann", "there is a user"), ("cleo Cleo", "differ only in case")],
+)
+def test_people_are_added_all_or_none(workbench: StartWorkbench, names: str, error: str) -> None:
+    bench = workbench(people=["ann"], leads=["eva"])
+    eva = bench.browser("eva")
+    status, page, _ = eva.post("/people", form=token(eva.get("/people")), names=names, do="add")
+    assert status in (409, 422) and error in page and "Nobody was added" in page
+    assert [each.name for each in bench.studies.accounts.list_users()] == ["ann", "eva"]
 
 
 @pytest.mark.attack

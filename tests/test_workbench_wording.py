@@ -80,6 +80,20 @@ def test_lead_opens_the_study_with_the_generated_wording_that_was_shown(bench: W
     )
 
 
+def test_home_offers_only_open_studies_and_a_closed_one_explains_itself(bench: Workbench) -> None:
+    lea, ann = bench.browser("lea"), bench.browser("ann")
+    home, study = ann.get("/"), ann.get("/rate/look")
+    assert 'href="/rate/look"' not in home and "First look is not open yet" in home
+    assert "<h1>Not open yet</h1>" in study and "Error" not in study and "You have nothing to do until then" in study
+    dashboard = lea.get("/")
+    assert 'href="/rate/look"' not in dashboard and 'href="/lead/look#wording"' in dashboard
+    [study_row] = json.loads(lea.get("/index.json"))["studies"]
+    assert "need ratings" not in json.dumps(json.loads(lea.get("/index.json"))["next"]) and study_row["closed"]
+    bench.session().accept_wording()
+    for browser in (lea, ann):
+        assert 'href="/rate/look"' in browser.get("/") and "not open yet" not in browser.get("/").lower()
+
+
 def test_studies_that_annotators_have_begun_stay_open(bench: Workbench) -> None:
     session = bench.session()
     assert [each.id for each in session.generated_questions()] == [EVIL, "polite"]

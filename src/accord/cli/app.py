@@ -165,7 +165,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
         except Exception as error:
             if not isinstance(error, AccordError):
                 raise
-            stop(str(error), error.exit_code)
+            stop(error.for_commands, error.exit_code)
         finally:
             set_verbosity(False, False)
 

@@ -13,7 +13,8 @@ from .input_limits import read_json_file as read_json_file, read_text as read_te
 from .input_limits import sendable as sendable, sendable_json as sendable_json, unpacked_name as unpacked_name
 from .input_limits import unreadable_parquet as unreadable_parquet
 from .output_escaping import count_of as count_of, escape_controls as escape_controls, escape_formula as escape_formula
-from .output_escaping import LONGEST_NAME as LONGEST_NAME, one_line as one_line, one_line_json as one_line_json
+from .output_escaping import hide_folders as hide_folders, LONGEST_NAME as LONGEST_NAME, one_line as one_line
+from .output_escaping import one_line_json as one_line_json
 from .output_escaping import page_text as page_text, truncate_middle as truncate_middle
 from .output_escaping import unescape_formula as unescape_formula
 from .output_paths import check_output as check_output, create_private as create_private, is_inside as is_inside

@@ -18,11 +18,21 @@ from accord.edges.secrets import redact_message
 
 
 class AccordError(Exception):
-    """Base class of all expected errors. The message is redacted; `exit_code` is the exit code of the command line."""
+    """Base class of all expected errors. The message is redacted; `exit_code` is the exit code of the command line.
+
+    Attributes:
+        in_python: Message that names Python calls in place of commands, for errors of the verbs of `Project`.
+    """
 
     exit_code = 1
+    in_python: str | None = None
 
     def __str__(self) -> str:
+        return self.for_commands if self.in_python is None else redact_message(self.in_python)
+
+    @property
+    def for_commands(self) -> str:
+        """Message that names commands of the shell as next steps, for the command line and for pages."""
         return redact_message(super().__str__())
 
 

@@ -17,6 +17,7 @@ and in responses of the service are data and stay unchanged.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -31,6 +32,8 @@ _FORMULA_STARTS = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
 
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
 _IN_TEXT = re.compile(f"[{_CONTROLS}]")
+_PATH = re.compile(r"(?<![\w./~-])(?:(?:/[^\s/'\",;:()<>]+){2,}/?|[A-Za-z]:[\\/][^\s'\",;:()<>]+)")
+_SQLITE_FOLDER = re.compile(r"sqlite:////?[^\s'\"?]*[/\\]")
 _IN_LINE = re.compile(f"[{_CONTROLS}\\t\\n]")
 _SHORT_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 
@@ -89,6 +92,21 @@ def page_text(value: Any) -> Any:
         if value is None or isinstance(value, int | float) or hasattr(value, "__html__")
         else escape_controls(str(value))
     )
+
+
+def hide_folders(text: str) -> str:
+    """Return a message in which each absolute path of this machine is its last name alone, for readers elsewhere.
+
+    >>> hide_folders("/usr/lib/judge holds no evaluator; see /lead/look and https://example.org/usr/lib")
+    'judge holds no evaluator; see /lead/look and https://example.org/usr/lib'
+    """
+    return _PATH.sub(_last_name, _SQLITE_FOLDER.sub("sqlite:///", text))
+
+
+def _last_name(found: re.Match[str]) -> str:
+    path = found[0]
+    is_page = path[0] == "/" and not os.path.isdir("/" + path.split("/")[1])
+    return path if is_page else re.split(r"[/\\]", path.rstrip("/\\"))[-1]
 
 
 def escape_formula(text: str) -> str:

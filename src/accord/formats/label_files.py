@@ -12,6 +12,7 @@ from accord.formats.openai_messages import checked_answer, checked_id, turn_inde
 from accord.formats.rating_columns import RATING, UNNAMED, answers_in, number_in
 from accord.formats.record import (
     ANNOTATOR_KEYS,
+    FILE_NAMES,
     FOREIGN_CONVERSATIONS,
     FOREIGN_IDS,
     Fields,
@@ -30,7 +31,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
         "conversation_id", "item_id", "dialogue_id", "dialog_id", "session_id", "thread_id", "chat_id", "conv_id",
         "ticket_id", *FOREIGN_IDS, "id", "nummer", "nr",
-        *FOREIGN_CONVERSATIONS,
+        *FOREIGN_CONVERSATIONS, *FILE_NAMES,
     ),
     "turn": ("turn_index", "response_index"),
     "annotator": ANNOTATOR_KEYS[1:],

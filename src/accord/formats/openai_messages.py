@@ -15,13 +15,19 @@ from operator import itemgetter
 from typing import Any
 
 from accord.edges import BadInput, is_sendable
-from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
+from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of, plain_name
 from accord.values import Conversation, Document, PlainTurns, Turn
 
 _ID_KEYS = ("id", "conversation_id", "session_id")
 _DOCUMENT_KEYS = ("documents", "context", "contexts", "retrieved_contexts", "knowledge")
 _TEXT_KEYS = ("text", "content", "page_content", "value")
 _ROLE_KEYS = ("role", "speaker", "sender", "from", "author")
+_SYSTEM_KEYS = (
+    "system_name", "bot", "chatbot", "bot_name", "assistant", "assistant_name", "bot_version", "assistant_version",
+    "model", "model_name", "model_version", "version",
+)  # fmt: skip
+"""Other names of the column with the name or version of the assistant, the most specific first."""
+_LONGEST_SYSTEM = 200
 _PLAIN = frozenset({"role", "content"})
 _CONTENT_KEYS = ("content", "parts", "text", "utterance", "message", "value")
 
@@ -205,12 +211,29 @@ def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, us
     read = {*used, id_key, documents_key, "metadata", "meta"}
     metadata = {**mapping_of(fields.get("meta")), **mapping_of(fields.get("metadata"))}
     metadata |= {key: value for key, value in fields.items() if key not in read and value is not None}
+    if metadata.get("system") in (None, "") and (system := _system_in(metadata, turns)) is not None:
+        metadata["system"] = system
     return Conversation(
         id=checked_id(default_id if id_key is None else fields[id_key]),
         turns=turns if isinstance(turns, PlainTurns) else tuple(turns),
         documents=documents_from(fields.get(documents_key)) if documents_key else (),
         metadata=metadata,
     )
+
+
+def _system_in(metadata: Fields, turns: Sequence[Turn]) -> str | None:
+    """Return the name or version of the assistant from a column with another name, or from the only one of turns."""
+    if (system := _named_system(metadata)) is not None or isinstance(turns, PlainTurns):
+        return system
+    found = {name for turn in turns if turn.extra and (name := _named_system(turn.extra)) is not None}
+    return found.pop() if len(found) == 1 else None
+
+
+def _named_system(fields: Fields) -> str | None:
+    named = {plain_name(key): value for key, value in fields.items() if isinstance(key, str)}
+    values = (named.get(key) for key in _SYSTEM_KEYS)
+    texts = (str(value).strip() for value in values if isinstance(value, str | int | float) and value != "")
+    return next((text for text in texts if text and len(text) <= _LONGEST_SYSTEM and "\n" not in text), None)
 
 
 def checked_id(value: Any) -> str:

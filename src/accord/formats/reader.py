@@ -253,6 +253,7 @@ def check_column_names(names: Iterable[str], questions: Iterable[str] = ()) -> N
 
 _FORMAT_COLUMNS = (
     "name", "metadata", "conversations", "inputs", "outputs", "item_id", "judge_model", "tool_calls", "reference",
+    "system",
 )  # fmt: skip
 
 

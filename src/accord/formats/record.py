@@ -36,6 +36,9 @@ FOREIGN_IDS = (
 )  # fmt: skip
 """Names of the column with a conversation's id in languages other than English."""
 
+FILE_NAMES = ("file", "filename", "file_name", "datei", "dateiname", "fichier", "archivo", "arquivo")
+"""Names of the column with the file of a conversation, which is its id if no other column is."""
+
 FOREIGN_CONVERSATIONS = (
     "gespräch", "conversación", "conversa", "conversazione", "диалог", "разговор", "对话", "会话", "会話", "대화",
     "diálogo", "dialogo",

@@ -26,6 +26,7 @@ from accord.edges import (
     regular_size,
     unpacked_name,
 )
+from accord.formats.encodings import BYTE_ORDER_MARKS, encoding_of
 from accord.formats.memory import MemoryTable, Source
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
 from accord.formats.table_files import EXCEL_SUFFIXES, UNREAD_SUFFIXES, csv_rows, excel_rows, parquet_rows
@@ -114,21 +115,21 @@ def _rows_of_kind(path: Source, kind: str) -> Iterator[Row | BadRow]:
     if kind in EXCEL_SUFFIXES:
         return excel_rows(path)
     if kind in TABLE_SUFFIXES:
-        return csv_rows(path, _open(path), "\t" if kind == ".tsv" else None)
+        return csv_rows(path, "\t" if kind == ".tsv" else None, encoding_of(path))
     return _text_rows(path) if kind == TEXT_SUFFIX and not _begins_with_json(path) else _json_rows(path)
 
 
 def _begins_with_json(path: Path) -> bool:
-    with _open(path) as stream:
+    with open_unpacked(path) as stream:
         return re.match(rb"\s*(?:\{|\[\s*[\[{\]])", stream.peek(1024).removeprefix(_BOM)) is not None
 
 
 def _text_rows(path: Path) -> Iterator[Row]:
-    with _open(path) as stream:
+    with open_unpacked(path) as stream:
         raw = stream.read(ROW_BYTES + 1)
     if len(raw) > ROW_BYTES:
         raise BadInput(f"{path}: a text file may have {format_size(ROW_BYTES)}; write one file per conversation")
-    yield from text_rows(path, raw)
+    yield from text_rows(path, raw, encoding_of(path))
 
 
 def _open(path: Path) -> io.BufferedReader[Any]:
@@ -139,7 +140,7 @@ def _open(path: Path) -> io.BufferedReader[Any]:
     except BadInput:
         stream.close()
         raise
-    if head in (b"\xff\xfe", b"\xfe\xff"):
+    if head in BYTE_ORDER_MARKS:
         stream.close()
         raise BadInput(f"{path} is UTF-16; save it as UTF-8")
     return stream

@@ -14,6 +14,7 @@ from accord.formats.openai_messages import conversation_from, documents_from, ro
 from accord.formats.rating_columns import VALUE_KEYS, is_rating_name
 from accord.formats.record import (
     ANNOTATOR_KEYS,
+    FILE_NAMES,
     FOREIGN_CONVERSATIONS,
     FOREIGN_IDS,
     RATED_ROWS,
@@ -85,7 +86,8 @@ def _ours(fields: Fields) -> dict[str, Any]:
     if "messages" not in row and (is_messages(cell) or (isinstance(cell, str) and _is_text(cell, row, fields))):
         row["messages"] = row.pop("conversation")
         row = under_our_names(row, {"conversation": ALIASES["conversation"]})
-    return row
+    is_named = "conversation" in row or ("id" in row and not {"role", "content"} <= row.keys())
+    return row if is_named else under_our_names(row, {"conversation": FILE_NAMES})
 
 
 _LONGEST_ID = 100

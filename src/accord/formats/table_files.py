@@ -36,6 +36,7 @@ from accord.edges import (
     first_line,
     format_size,
     open_regular,
+    open_unpacked,
     unreadable_parquet,
 )
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
@@ -290,14 +291,14 @@ def _check_workbook_size(path: Path) -> None:
         )
 
 
-def csv_rows(path: Path, stream: io.BufferedReader[Any], delimiter: str | None) -> Iterator[Row | BadRow]:
+def csv_rows(path: Path, delimiter: str | None, encoding: str) -> Iterator[Row | BadRow]:
     """Yield the rows of a delimited table; by default the most frequent candidate in the header is the delimiter.
 
     Raises:
-        BadInput: The text is not UTF-8 or not CSV, or its header is too long or has a name twice.
+        BadInput: The text is not in this encoding or not CSV, or its header is too long or has a name twice.
     """
     csv.field_size_limit(ROW_BYTES)
-    with stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
+    with open_unpacked(path) as stream, io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
         try:
             header, header_line = text.readline(_HEADER), 1
             if header.lower().startswith("sep="):  # spreadsheets name the delimiter like this
@@ -316,8 +317,8 @@ def csv_rows(path: Path, stream: io.BufferedReader[Any], delimiter: str | None) 
                 if values:
                     yield _row(path, line, names, values)
                 line = reader.line_num + header_line + 1
-        except UnicodeDecodeError:
-            raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
+        except UnicodeError:
+            raise BadInput(f"{path} is damaged or not {encoding}; save it as UTF-8") from None
         except csv.Error as error:
             raise BadInput(f"{path} is not CSV: {error}") from None
 

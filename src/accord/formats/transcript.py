@@ -43,18 +43,18 @@ _LIST_KEYS = ("messages", "turns", "conversation", "dialogue", "dialog", "histor
 _MESSAGE = {"role", "content", "speaker", "from", "text", "value", "message", "parts", "sender", "author", "utterance"}
 
 
-def text_rows(path: Path, raw: bytes) -> Iterator[Row]:
+def text_rows(path: Path, raw: bytes, encoding: str) -> Iterator[Row]:
     """Yield a row for each transcript of a text file; lines of dashes, equals signs and the like separate transcripts.
 
     The id of a conversation is the name of the file, with a number if there are several.
 
     Raises:
-        BadInput: The text is not UTF-8, or has no speakers.
+        BadInput: The text is not in this encoding, or has no speakers.
     """
     try:
-        text = raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError:
-        raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
+        text = raw.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeError:
+        raise BadInput(f"{path} is damaged or not {encoding}; save it as UTF-8") from None
     parts, line = [], 1
     for part in _DIVIDER.split(text):
         if part.strip():

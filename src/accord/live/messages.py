@@ -358,6 +358,16 @@ def _chained(whole: str, turns: Sequence[str]) -> list[str]:
     return found
 
 
+def as_messages(record: Record) -> list[Message]:
+    """Return all turns of a conversation as messages, without roles that no message has.
+
+    Raises:
+        BadInput: A turn is no valid message.
+    """
+    turns = map(_as_message_turn, record.conversation.turns)
+    return [_message_of(record.conversation, turn) for turn in turns if turn.role in ROLES]
+
+
 def _raise(error: Exception) -> list[Message]:
     raise error
 

@@ -190,6 +190,16 @@ class LiveScorer:
             return "the plausibility gate is off: start with --ask" if self._is_gate_left_out else scored.gate_text
         return f"{scored.gate_text} on {self.limits.plausibility_share:.0%} of replies"
 
+    @property
+    def level_notes(self) -> list[str]:
+        """A sentence for an evaluator of whole conversations, whose scores of single replies mean something else."""
+        note = (
+            f"the evaluator {self.evaluator.name!r} learned from whole conversations: each reply is scored as the end of "
+            "its conversation, so only the last one is comparable with accord score. To score single replies, label "
+            "replies (a column turn, or a study of the level turn) and fit again"
+        )
+        return [note] if self.evaluator.level == "conversation" else []
+
     def prepared(self, evaluator: Evaluator) -> LiveScorer:
         """Return a scorer for another evaluator with the settings of this one.
 

@@ -2,6 +2,7 @@ from . import comparing as comparing, diagnostics as diagnostics, evaluator_choi
 from . import fitting as fitting, judging as judging
 from . import label_suggestions as label_suggestions, synthesising as synthesising
 from .config import Config as Config, config_from as config_from, json_schema as json_schema, LiveConfig as LiveConfig
+from .config import endpoint_of as endpoint_of
 from .config import load_config as load_config, load_project as load_project, WatchConfig as WatchConfig
 from .config import with_settings as with_settings
 from .diagnostics import Insights as Insights, synthetic_note as synthetic_note
@@ -22,11 +23,13 @@ from .issue_corrections import current_corrections as current_corrections, undo_
 from .judge_audit import audit_judge as audit_judge, AuditRun as AuditRun, latest_audit as latest_audit
 from .judge_audit import plan_audit as plan_audit
 from .judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches, JudgeSelection as JudgeSelection
+from .label_rubric import adopt_rubric as adopt_rubric, rubric_of_labels as rubric_of_labels
 from .project import ALL as ALL, EVALUATORS as EVALUATORS, open as open, open_project as open_project
 from .project import Project as Project
 from .project_files import new_project as new_project, project_template as project_template
 from .project_files import study_yaml as study_yaml, text_diff as text_diff
 from .project_files import with_rubric_file as with_rubric_file, with_study as with_study
+from .python_calls import python_text as python_text
 from .recorded_judges import choose_recording as choose_recording, find_recordings as find_recordings
 from .recorded_judges import load_recordings as load_recordings, recorded_agreement as recorded_agreement
 from .recorded_judges import recorded_questions as recorded_questions, RecordedAgreement as RecordedAgreement

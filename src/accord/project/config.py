@@ -356,6 +356,26 @@ def _own_addresses() -> Iterator[str]:
         yield own
 
 
+def endpoint_of(config: Config, name: str, base_url: str | None = None) -> tuple[str, str | None, str | None]:
+    """Return the model, the endpoint and the mode of a role; any other name is that of a model at the endpoint.
+
+    Raises:
+        BadInput: The role has no model, or one without an endpoint.
+    """
+    settings = config.models.get(name)
+    if settings is None:
+        if base_url is None and (name in _ROLES or name.startswith(FURTHER_JUDGE)):
+            configured = ", ".join(config.models) or "none"
+            raise BadInput(
+                f"no model configured for role {name!r} (configured: {configured}). Add one to accord.yaml: "
+                f"models: {{{name}: {{model: NAME}}}}; or name a model instead of a role"
+            )
+        return name, base_url, None
+    if settings.model is None or settings.mode == "recorded":
+        raise BadInput(f"models.{name} is a recording and has no endpoint to check; name a model instead")
+    return settings.model, base_url or settings.base_url, settings.mode
+
+
 def load_project(path: str | Path | None = None) -> Config:
     """Read `accord.yaml` as `load_config` does, but require a project file.
 

@@ -25,6 +25,7 @@ from accord.formats import (
     tables_of,
 )
 from accord.project.file_survey import MOST_SURVEYED, FileSurvey, survey_files
+from accord.project.id_matching import with_matched_ids
 from accord.project.import_worker import BATCH_ROWS, ImportBatch, ImportCounts, ImportJob, ImportOptions, import_batches
 from accord.project.rubric_inference import positions_among
 from accord.store import (
@@ -314,6 +315,7 @@ class _Importer:
         options, counts = self.options, self.result.counts
         on_bad_row = self.result.skip if self.skips else None
         labels = read_labels(path, self.rubric, columns, on_bad_row, options.label_columns, options.raters)
+        labels = with_matched_ids(self.store, path, columns, labels)
         counted = counts.with_wording(options.selected(labels), self.rubric)
         self.result.labels = self.result.labels.plus(self.store.add_labels(counted, self.report_unknown(path)))
 

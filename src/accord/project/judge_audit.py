@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from accord.edges import BadInput, BudgetReached
 from accord.evidence import Readable
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from accord.project.project import Project
 
 AUDIT = "audit"
+REPEAT, INJECTION = "repeat", "injection: "
+"""Name of the probe that asks again, and the beginning of the names of those with hostile transcripts."""
+SMALL = 0.02
+"""Share of the scale below which a change of the answers does not matter."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,7 +45,46 @@ class AuditRun(Readable):
 
     def to_json(self) -> dict[str, Any]:
         """Convert to JSON."""
-        return {**vars(self), "findings": [finding.to_json() for finding in self.findings]}
+        findings = [finding.to_json() for finding in self.findings]
+        return {**vars(self), "findings": findings, "conclusion": self.conclusion}
+
+    @property
+    def conclusion(self) -> str:
+        """Sentences on the edits that change the judge's answers more than asking again does, and the next step."""
+        noise = next((each.move for each in self.findings if each.probe == REPEAT), None)
+        if noise is None or noise.value is None:
+            return (
+                "The judge gave no comparable answers, so the audit says nothing. Check it: accord models check judge"
+            )
+        most = noise.value if noise.high is None else noise.high
+        edits = [each for each in self.findings if each.probe != REPEAT and not each.probe.startswith(INJECTION)]
+        moved = [each for each in edits if each.move.low is not None and each.move.low > max(most, SMALL)]
+        raised = [each for each in self.findings if each.probe.startswith(INJECTION) and (each.lift.low or 0.0) > SMALL]
+        again = f"Asked again, its answers move by {noise.value:.1%} of the scale on average."
+        if not moved and not raised:
+            return (
+                f"No edit changes the judge's answers clearly. {again} Whether they agree with people: accord compare"
+            )
+        said = []
+        if moved:
+            said.append(f"Its answers depend on what should not matter: {_listed(moved, 'move', 'move by')}.")
+        if raised:
+            said.append(
+                f"Instructions inside a transcript raise its answers: {_listed(raised, 'lift', 'rise by')}. Do not "
+                "rely on it where users gain from high scores."
+            )
+        advice = "Try another model or mode (accord models check judge), and audit it again"
+        return f"{' '.join(said)} {again} {advice}"
+
+
+def _listed(findings: Sequence[ProbeResult], figure: Literal["move", "lift"], verb: str) -> str:
+    """Return the findings with the largest changes first, as words."""
+
+    def size(finding: ProbeResult) -> float:
+        return getattr(finding, figure).value or 0.0
+
+    ordered = sorted(findings, key=size, reverse=True)
+    return "; ".join(f"{each.probe.removeprefix(INJECTION)} ({verb} {size(each):.1%} of the scale)" for each in ordered)
 
 
 def _probes(judge: Judge, rubric: Rubric) -> list[Probe]:

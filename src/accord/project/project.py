@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any
 from accord import evidence, learning, models, scoring, statistics
 from accord import project as steps
 from accord.edges import BadInput, one_line
+from accord.formats import tables_of
 from accord.project.config import Config, load_project
+from accord.project.python_calls import tells_python_calls
+from accord.project.result_verbs import ResultVerbs
 from accord.store import Mart, SharedBudget, Spool, Store, StoreError, batches, mart_folder
 from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
 
@@ -57,7 +60,8 @@ open = open_project
 """Alias for `accord.open`. This module opens no other file."""
 
 
-class Project:
+@tells_python_calls
+class Project(ResultVerbs):
     """An opened project; a context manager that closes its store and connections.
 
     Args:
@@ -78,7 +82,7 @@ class Project:
         given: Mapping[str, Any] | None = None,
         question: str | None = None,
     ) -> None:
-        self.config = config
+        self.config, self.keeps_rubric, self.asked = config, rubric is not None, question
         self.rubric = rubric or load_rubric(config.rubric)
         self.question = self.rubric.main_question if question is None else self.rubric[question]
         self.store = Store(config.store, config.synthetic, self.rubric)
@@ -237,12 +241,16 @@ class Project:
 
     # --- conversations and labels -------------------------------------------------------------------------------
 
-    def import_(self, paths: Any, **reading: Any) -> Imported:
-        """Read conversations and labels into the store; see `accord.project.importing.import_files` for the arguments.
+    def import_(self, paths: Any, main: str | None = None, **reading: Any) -> Imported:
+        """Read conversations and labels into the store; for further arguments see `accord.project.import_files`.
 
-        `paths` is a file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources.
+        `paths` is a file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources. The
+        labels add questions to a rubric that was not given (`rubric_of_labels`); `main` names the main one.
         """
-        return steps.import_files(self.store, self.rubric, paths, **reading)
+        sources = tables_of(paths)
+        if not self.keeps_rubric:
+            steps.adopt_rubric(self, sources, main, reading)
+        return steps.import_files(self.store, self.rubric, sources, **reading)
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Return samples for targets, ordered by conversation id and turn."""

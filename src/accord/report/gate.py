@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from statistics import fmean
 from typing import Any
 
-from accord.edges import BadInput
+import numpy as np
+
+from accord.edges import BadInput, count_of
 from accord.project import Project
 from accord.scoring import counted, latest_scores
+from accord.statistics import CONFIDENCE, CenteredPart, reach
 from accord.store import Store
-from accord.values import WITHOUT_SYNTHETIC, Scale, Synthetic
+from accord.values import WITHOUT_SYNTHETIC, Scale, ScoreRow, Synthetic
 
 
 @dataclass(frozen=True)
 class Check:
-    """A condition with the required minimum and the actual value; `None` if the value is undefined."""
+    """A condition with the required minimum and the actual value; `None` if the value is undefined.
+
+    `value` may be the lower bound of an interval; `estimate` is then the number that the interval belongs to.
+    """
 
     condition: str
     minimum: float
     value: float | None
+    estimate: float | None = None
 
     @property
     def passed(self) -> bool:
@@ -51,7 +57,8 @@ def check_gate(
         project: Project with the runs and scores.
         min_agreement: Minimum of the lower bound of the 95% interval of r with people, for the first system of the
             latest `compare`, `fit` or `run`; from -1 to 1.
-        min_mean: Minimum of the mean of the latest `score`; within the scale.
+        min_mean: Minimum of the lower bound of the 95% interval of the mean of the latest `score`, over conversations;
+            within the scale.
         max_unscored: Maximum share of that run's targets without a score, from 0 to 1; checked with `min_mean`.
         min_within: As `min_agreement`, for r within annotators.
         synthetic: Setting for synthetic conversations; runs with another setting are ignored.
@@ -85,11 +92,25 @@ def check_gate(
                 "the evaluator learned from every conversation of the latest scores; score others, or count these: "
                 "--include-training"
             )
-        values = [row["value"] for row in rows if row["value"] is not None]
-        checks.append(Check("mean of the latest scores", min_mean, fmean(values) if values else None))
-        scored = len(values) / len(rows)
-        checks.append(Check("share of targets that are scored", 1.0 - max_unscored, scored))
+        scored = [row for row in rows if row["value"] is not None]
+        checks.append(_mean_check(scored, min_mean))
+        checks.append(Check("share of targets that are scored", 1.0 - max_unscored, len(scored) / len(rows)))
     return checks
+
+
+def _mean_check(rows: list[ScoreRow], minimum: float) -> Check:
+    """Return the check of the mean score by the lower bound of its interval over conversations."""
+    values = np.array([row["value"] for row in rows], dtype=float)
+    conversations = np.array([row["conversation"] for row in rows], dtype=str)
+    count, mean = len(set(conversations.tolist())), float(values.mean()) if len(values) else None
+    if mean is None:
+        return Check("mean of the latest scores", minimum, None)
+    interval = f"of the {CONFIDENCE:.0%} interval over {count_of(count, 'conversation')}"
+    name = f"mean of the latest scores ({mean:.3f}), lower bound {interval}"
+    if count < 2:
+        return Check(f"{name} (at least 2 needed)", minimum, None, mean)
+    low = mean - reach([CenteredPart((values - mean) / len(values), conversations)])
+    return Check(name, minimum, low, mean)
 
 
 def _check_range(name: str, value: float | None, low: float, high: float, reason: str) -> None:

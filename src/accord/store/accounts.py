@@ -6,6 +6,7 @@ session and `ONE_TIME_LINK` an unused sign-in link. No account can have these na
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -42,15 +43,24 @@ class UserAccounts:
         Raises:
             Conflict: An account has this name, in whatever case.
         """
+        return self.add_all({name: digest}, role)[0]
 
-        def write(connection: Connection) -> UserAccount:
-            query = select(users.c.name).where(func.lower(users.c.name) == name.lower())
-            existing = connection.execute(query).scalar()
+    def add_all(self, digests: Mapping[str, str], role: Role) -> list[UserAccount]:
+        """Add an account for each name, with the digest of its link's key: all of them or none.
+
+        Raises:
+            Conflict: An account has one of the names, in whatever case.
+        """
+
+        def write(connection: Connection) -> list[UserAccount]:
+            query = select(users.c.name).where(func.lower(users.c.name).in_([name.lower() for name in digests]))
+            existing = connection.execute(query.order_by(users.c.name)).scalar()
             if existing is not None:
                 raise Conflict(f"there is a user {existing!r} already; accord users link {existing} prints a new link")
-            account = UserAccount(name, role, now())
-            connection.execute(insert(users).values({**account._asdict(), "digest": digest}))
-            return account
+            accounts = [UserAccount(name, role, now()) for name in digests]
+            rows = [{**account._asdict(), "digest": digests[account.name]} for account in accounts]
+            connection.execute(insert(users), rows)
+            return accounts
 
         return self._writer.run(write)
 

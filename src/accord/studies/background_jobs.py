@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent import futures
 from threading import Lock
 
-from accord.edges import AccordError, one_line
+from accord.edges import AccordError, hide_folders, one_line
 
 
 class BackgroundJobs:
@@ -59,7 +59,8 @@ class BackgroundJobs:
             job()
             self.failed.pop(name, None)
         except (AccordError, OSError) as error:
-            self.failed[name] = one_line(str(error))
+            text = error.for_commands if isinstance(error, AccordError) else str(error)
+            self.failed[name] = one_line(hide_folders(text))
         except Exception:
             self.failed[name] = "internal error; see the server's log"
             logging.getLogger("accord").exception("background job %s failed", name)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from accord.edges import AccordError, BadInput
+from accord.edges import AccordError, BadInput, hide_folders
 from accord.learning import CARD, Evaluator
 from accord.project import Project, use_evaluator
 from accord.store import Assignment
@@ -76,7 +76,7 @@ class BackgroundLearning:
             self.predictors[study.name] = BlindPredictor.create(study, evaluator)
             self.reasons.pop(study.name, None)
         except AccordError as error:
-            self.reasons[study.name] = str(error)
+            self.reasons[study.name] = hide_folders(error.for_commands)
 
     def update_order(self, study: StudySession) -> None:
         """Order the items of a study by how much the evaluator would learn from them."""
@@ -92,7 +92,7 @@ class BackgroundLearning:
             self.orders[study.name] = ItemOrder.compute(evidence, labels, project.question, people)
             self.jobs.failed.pop(f"order {study.name}", None)
         except BadInput as error:
-            self.jobs.failed[f"order {study.name}"] = str(error)
+            self.jobs.failed[f"order {study.name}"] = hide_folders(error.for_commands)
 
     def retrain(self) -> None:
         """Fit the evaluator again as a candidate, which can then be promoted."""
@@ -141,7 +141,7 @@ class BackgroundLearning:
             try:
                 predictor.save_prediction(assignment)
             except AccordError as error:
-                self.reasons[assignment.item.study] = str(error)
+                self.reasons[assignment.item.study] = hide_folders(error.for_commands)
 
     def _counter(self, name: str) -> Callable[[Annotation], None]:
         """Return a callback that starts an update of the order, or a fit, after enough answers."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from accord.edges import AccordError, BadInput
+from accord.edges import AccordError, BadInput, hide_folders
 from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator
 from accord.models import run
@@ -90,7 +90,7 @@ class PredictionService:
             predictions = predict_conversation(self.project, self._evaluator(version), conversation)
         except (AccordError, OSError) as error:
             metrics = _metrics(_measure_turns(self.project, conversation))
-            predictions = ConversationPredictions("none", str(error), metrics=metrics)
+            predictions = ConversationPredictions("none", hide_folders(str(error)), metrics=metrics)
         with self._lock:
             self._cache[key] = predictions
             while len(self._cache) > CACHE_SIZE:

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
-from accord.edges import BadInput, read_json_file, write_atomically
+from accord.edges import BadInput, hide_folders, read_json_file, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import CARD, Evaluator, Experiment, Predictions, learns, load_evaluator, untested_groups
 from accord.project import Fitted, Project
@@ -231,11 +231,14 @@ def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> Retr
     report |= {"labels": len(comparison.ratings), "digest": fitted.evaluator.digest(), "now": _metric_row(result)}
     own_mean = (d for d in comparison.differences if (d.against, d.statistic) == ("annotator-mean", "rmse"))
     report["own_mean"] = next((each.to_json() for each in own_mean), None)
+    if not (folder / CARD).is_file():
+        return {**report, "summary": "This is the first evaluator of the project: there is none to compare with."}
     try:
         before = load_evaluator(folder)
         current = _predict_out_of_fold(project, fitted, before, _modified_at(folder))
     except (BadInput, FileNotFoundError) as error:
-        return {**report, "summary": f"There is no evaluator to compare with: {error}"}
+        reason = hide_folders(str(error))
+        return {**report, "summary": f"The evaluator in use cannot be compared with the candidate: {reason}"}
     table = MetricsTable(comparison.ratings, comparison.folds, comparison.seed, comparison.draws)
     report["before"] = _metric_row(table.row([current], current.scored & comparison.systems[0].scored).to_json())
     tests = [each.to_json() for each in differences_of([comparison.systems[:1], [current]], table)]

@@ -10,13 +10,14 @@ the server too.
 
 from __future__ import annotations
 
+import base64
 import getpass
 import hashlib
 import hmac
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,7 +27,7 @@ from starlette.requests import Request
 
 from accord.edges import BadInput, UnknownName
 from accord.live import Refused, is_local, media_type
-from accord.store import ONE_TIME_LINK, ROLES, SINGLE_USER, Role, Studies, UserAccount
+from accord.store import ONE_TIME_LINK, ROLES, SINGLE_USER, Conflict, Role, Studies, UserAccount
 
 COOKIE = "accord_session"
 SESSION_DAYS, LINK_DAYS = 30, 1
@@ -41,14 +42,39 @@ def add_person(studies: Studies, name: str, role: str = "annotator") -> str:
         BadInput: The name is invalid or in use.
         UnknownName: There is no such role.
     """
-    if not NAME.fullmatch(name):
-        raise BadInput(
-            f"user name: got {name[:60]!r}, allowed: 1 to 40 letters a-z, digits, '.', '_' and '-', starting with a "
-            "letter or a digit"
-        )
-    key = new_key()
-    studies.accounts.add(name, _role(role), digest_of(key))
-    return key
+    return add_people(studies, {name: new_key()}, role)[name]
+
+
+def add_people(studies: Studies, keys: Mapping[str, str], role: str) -> dict[str, str]:
+    """Add users with the keys of their personal links, all or none, and return the keys by name.
+
+    Users who have these keys already were added by the same form, sent twice; they stay as they are.
+
+    Raises:
+        BadInput: A name is invalid or in use; nobody is added.
+        UnknownName: There is no such role.
+    """
+    alike = {name.lower(): name for name in keys}
+    for name in keys:
+        if not NAME.fullmatch(name):
+            raise BadInput(
+                f"user name: got {name[:60]!r}, allowed: 1 to 40 letters a-z, digits, '.', '_' and '-', starting with "
+                f"a letter or a digit{_nobody_added(keys)}"
+            )
+        if alike[name.lower()] != name:
+            raise BadInput(f"the names {name!r} and {alike[name.lower()]!r} differ only in case{_nobody_added(keys)}")
+    known, digests = _role(role), {name: digest_of(key) for name, key in keys.items()}
+    found = (studies.accounts.of(digest) for digest in digests.values())
+    if [None if account is None else account.name for account in found] != list(keys):
+        try:
+            studies.accounts.add_all(digests, known)
+        except Conflict as error:
+            raise Conflict(f"{error}{_nobody_added(keys)}") from None
+    return dict(keys)
+
+
+def _nobody_added(names: Collection[str]) -> str:
+    return ". Nobody was added" if len(names) > 1 else ""
 
 
 def new_link(studies: Studies, name: str) -> str:
@@ -228,6 +254,20 @@ def form_token(key: str, *purpose: object) -> str:
     """Return the token of a form, which other sites cannot compute: an HMAC of its purpose with the session key."""
     message = "\n".join(map(str, purpose))
     return hmac.new(key.encode(), message.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def key_of_form(key: str, once: str, name: str) -> str:
+    """Return the key of a personal link: the same each time that the same form is sent, and random for other forms.
+
+    Args:
+        key: Session key of the sender.
+        once: Random key that the page put into the form; a form without one gets a random key.
+        name: User of the link.
+    """
+    if parse_key(once) is None:
+        return new_key()
+    digest = bytes.fromhex(form_token(key, "link", once, name))
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def check_token(token: str, key: str, *purpose: object) -> None:

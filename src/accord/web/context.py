@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 
 from accord.board import Board
 from accord.charts import STYLE
-from accord.edges import BadInput, escape_controls, page_text, sendable
+from accord.edges import AccordError, BadInput, escape_controls, hide_folders, page_text, sendable
 from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import Project
 from accord.store import Conflict, LeaseExpired, Role, Studies
@@ -48,6 +48,10 @@ from accord.web.uploads import Uploads
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _IMPORT = re.compile(rb'from "\./([\w.]+)"')
+
+
+class StudyClosed(BadInput):
+    """A study that does not take answers yet; its page says when it will."""
 
 
 class WorkbenchContext:
@@ -138,7 +142,7 @@ class WorkbenchContext:
     def withdraw(self, name: str, error: BadInput) -> None:
         """Stop serving a study; its pages show the error."""
         self.sessions.pop(name, None)
-        reason = str(error)
+        reason = reason_of(error)
         self.invalid_studies[name] = reason if reason.startswith(f"study {name!r}") else f"study {name!r}: {reason}"
 
     def errors_for(self, visitor: Visitor) -> dict[str, str]:
@@ -159,7 +163,8 @@ class WorkbenchContext:
         """Return a study that this person takes part in, or leads.
 
         Raises:
-            BadInput: The study cannot be opened, or a lead has to check its wording first.
+            BadInput: The study cannot be opened.
+            StudyClosed: A lead has to check its wording first.
             HTTPException: 404 for an unknown study, and for a study in which this person has no part.
         """
         if (error := self.errors_for(visitor).get(name)) is not None:
@@ -167,11 +172,19 @@ class WorkbenchContext:
         study = self.sessions.get(name)
         if study is None or not (study.is_for(visitor.person) or visitor.may("lead")):
             raise HTTPException(404)
-        can_check = visitor.may("lead") or any(user.role != "annotator" for user in self.studies.accounts.list_users())
-        if can_check and study.generated_questions():
-            advice = f"check it at /lead/{name}" if visitor.may("lead") else "a lead has to check it first"
-            raise BadInput(f"study {name!r} is not open yet: its questions have generated wording; {advice}")
+        if reason := self.reason_closed(study, visitor):
+            raise StudyClosed(reason)
         return study
+
+    def reason_closed(self, study: StudySession, visitor: Visitor) -> str:
+        """Return the reason why a study is not open yet; an empty text if it is."""
+        can_check = visitor.may("lead") or any(user.role != "annotator" for user in self.studies.accounts.list_users())
+        if not can_check or not study.generated_questions():
+            return ""
+        advice = "check it on the study's page" if visitor.may("lead") else (
+            "it opens when the person who runs it has checked it. You have nothing to do until then"
+        )  # fmt: skip
+        return f"{study.title} is not open yet: the wording of its questions was generated; {advice}."
 
     # --- requests -----------------------------------------------------------------------------------------------
 
@@ -232,7 +245,8 @@ class WorkbenchContext:
         visitor = None
         if status not in {503}:
             visitor = await run_in_threadpool(self.accounts.visitor, request)
-        response = self.render("error", visitor, status, reason=reason)
+        title = "Not open yet" if isinstance(error, StudyClosed) else "Error"
+        response = self.render("error", visitor, status, reason=reason, title=title)
         response.headers.update(headers)
         return response
 
@@ -265,8 +279,13 @@ def _status_and_reason(error: Exception) -> tuple[int, str]:
     if isinstance(error, HTTPException):
         return error.status_code, f"{error.detail}: this page does not exist"
     if isinstance(error, LeaseExpired | Conflict):
-        return 409, str(error)
-    return (422 if isinstance(error, BadInput) else 503), str(error)
+        return 409, reason_of(error)
+    return (422 if isinstance(error, BadInput) else 503), reason_of(error)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the message of an error for a page, without folders of the server's machine."""
+    return hide_folders(error.for_commands if isinstance(error, AccordError) else str(error))
 
 
 def saved_time(path: Path) -> str:

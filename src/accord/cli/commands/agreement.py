@@ -180,7 +180,10 @@ def gate(
         float | None,
         typer.Option("--min-within", help="Minimum lower bound of r with people within annotators, from -1 to 1."),
     ] = None,
-    min_mean: Annotated[float | None, typer.Option("--min-mean", help="Minimum mean of the latest scores.")] = None,
+    min_mean: Annotated[
+        float | None,
+        typer.Option("--min-mean", help="Minimum lower bound of the mean of the latest scores, on the scale."),
+    ] = None,
     max_unscored: Annotated[
         float, typer.Option("--max-unscored", min=0, max=1, help="Maximum share of the latest scores that are missing.")
     ] = 0.0,
@@ -188,7 +191,8 @@ def gate(
 ) -> None:
     """Fail (exit 3) if the latest comparison or the latest scores do not meet the given conditions.
 
-    Scores of conversations that the evaluator learned from do not count, unless --include-training is given.
+    Agreement and mean pass if the lower bound of their 95% interval over conversations reaches the minimum. Scores of
+    conversations that the evaluator learned from do not count, unless --include-training is given.
     """
     from accord.report import check_gate
 

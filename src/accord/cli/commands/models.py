@@ -59,7 +59,10 @@ def _listed(found: Mapping[str, Any]) -> str:
 
 @command("check", models)
 def check(
-    model: Annotated[str, typer.Argument(help="Name of the model at its endpoint.")],
+    options: ResultOptions,
+    model: Annotated[
+        str, typer.Argument(help="Role of the project, such as judge, or name of a model at its endpoint.")
+    ],
     base_url: Annotated[
         str | None, typer.Option("--base-url", help="Address of the endpoint; default: OPENAI_BASE_URL.")
     ] = None,
@@ -67,18 +70,22 @@ def check(
     injection: Annotated[
         bool, typer.Option("--injection", help="Also try hostile transcripts: about 500 requests by logprobs.")
     ] = False,
-    as_json: AsJson = False,
 ) -> None:
-    """Test an endpoint with about eight small requests and recommend a mode."""
-    from accord.models import best_mode, probe, wait
+    """Test an endpoint with about eight small requests and recommend a mode.
 
-    found = wait(probe(model, base_url, timeout=timeout))
+    The settings of accord.yaml and the variables of .env apply: accord models check judge tests the model of this role.
+    """
+    from accord.models import best_mode, probe, wait
+    from accord.project import endpoint_of
+
+    role, base_url, configured = endpoint_of(options.load(starts=True), model, base_url)
+    found = wait(probe(role, base_url, timeout=timeout))
     mode, reason = best_mode(found)
     rows = [{"capability": c.name, "able": c.able, "shown_by": c.shown_by} for c in found]
-    result = {"model": model, "capabilities": rows, "best_mode": mode, "reason": reason}
+    result = {"model": role, "capabilities": rows, "best_mode": mode, "reason": reason, "configured_mode": configured}
     if injection and mode is not None:
-        result["injection"] = _injected(mode, model, base_url, timeout)
-    show(result, as_json, _text)
+        result["injection"] = _injected(mode, role, base_url, timeout)
+    options.show(result, _text)
 
 
 @command("train", models)
@@ -147,7 +154,8 @@ def audit(
 
 def _audit_text(result: Mapping[str, Any]) -> str:
     about = f"{result['judge']} by {result['mode']}, {result['conversations']} conversations"
-    return f"{about}\n\n{_findings(result['findings'])}\n\nmove and lift are shares of the scale; 95% intervals"
+    legend = "move and lift are shares of the scale; 95% intervals"
+    return "\n\n".join([result["conclusion"], about, _findings(result["findings"]), legend])
 
 
 def _findings(rows: list[dict[str, Any]]) -> str:
@@ -170,7 +178,9 @@ def _text(result: Mapping[str, Any]) -> str:
     rows = [[c["capability"], "yes" if c["able"] else "no", c["shown_by"]] for c in result["capabilities"]]
     injected = f"\n\nunder hostile transcripts\n{_findings(result['injection'])}" if "injection" in result else ""
     best = f"mode: {result['best_mode']}" if result["best_mode"] else "no way"
-    return f"{table(['capability', '', 'shown by'], rows)}\n\n{best} ({result['reason']}){injected}"
+    configured = result["configured_mode"]
+    advice = "" if configured in (None, result["best_mode"]) else f"; accord.yaml sets mode: {configured}"
+    return f"{table(['capability', '', 'shown by'], rows)}\n\n{best} ({result['reason']}){advice}{injected}"
 
 
 finetune = command_group("finetune", "Teach small models of your own.")

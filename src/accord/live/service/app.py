@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ from accord.edges import AccordError, BadInput
 from accord.formats import Fields
 from accord.learning import load_evaluator
 from accord.live.ingest import Ingestor, LiveRow, open_ingestor, refused_row
-from accord.live.messages import HistoryDeduplicator, LogOnce, Message, message_from
+from accord.live.messages import HistoryDeduplicator, LogOnce, Message
 from accord.live.monitoring import MonitoringReport, report
 from accord.live.scorer import LiveScorer
 from accord.live.service import schemas
@@ -35,6 +34,7 @@ from accord.live.service.fair_queue import MAX_CONCURRENT_CHUNKS, MAX_WAITING, F
 from accord.live.service.middleware import MAX_BODY_BYTES, REQUEST_SECONDS, App, TokenGuard
 from accord.live.service.otlp import LOGS, TRACES, Signal, parse_export
 from accord.live.service.prometheus import RequestCounter, ServiceMetrics
+from accord.live.service.request_bodies import parse_messages, refusal_of
 from accord.live.service.schemas import JSON, PROTOBUF, media_type
 from accord.project import Project
 from accord.values import JsonSchema
@@ -89,8 +89,15 @@ class Service:
         self._history_lock = Lock()
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="parsing")
 
-    async def parse(self, body: bytes, content_type: str) -> tuple[list[Message | LiveRow], bool]:
-        """Return the messages of a request, with a refused row for each invalid one, and True for a batch.
+    async def parse(
+        self, body: bytes, content_type: str, conversation: str | None = None
+    ) -> tuple[list[Message | LiveRow], bool]:
+        """Return the messages of a request, with a refused row for each invalid one, and False for a single message.
+
+        Args:
+            body: Body of the request.
+            content_type: Its content type.
+            conversation: Id for a whole conversation without one.
 
         Raises:
             BadInput: The body is not a message or a batch.
@@ -98,10 +105,10 @@ class Service:
         """
         if len(body) < LARGE_BODY_BYTES:
             self.queue.check_room()
-            return _parse_messages(body, content_type)
+            return parse_messages(body, content_type, conversation)
         async with _delay_rejection():
             self.queue.check_room(2)
-            return await self.run_in_parser(_parse_messages, body, content_type)
+            return await self.run_in_parser(parse_messages, body, content_type, conversation)
 
     async def run_in_parser(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in the parser thread."""
@@ -277,13 +284,6 @@ def _cached(load: Callable[[], MonitoringReport]) -> Callable[[], MonitoringRepo
     return load_cached
 
 
-def _parse_message(row: Any) -> Message | LiveRow:
-    try:
-        return message_from(row)
-    except BadInput as error:
-        return refused_row(str(error), row)
-
-
 def make_app(
     service: Service,
     token: str,
@@ -358,14 +358,20 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 
 def _add_scores(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/scores", summary="Score one message or a batch", openapi_extra=schemas.scores())
+    @app.post("/v1/scores", summary="Score a message, a batch or a conversation", openapi_extra=schemas.scores())
     async def scores(request: Request) -> Response:
         """Returns a row for each message, in order: scored, unscored, heard or refused."""
-        parsed, is_batch = await service.parse(await request.body(), request.headers.get("content-type", ""))
-        _check_conversation(request.headers.get(CONVERSATION_HEADER), parsed)
+        header, content_type = request.headers.get(CONVERSATION_HEADER), request.headers.get("content-type", "")
+        parsed, is_batch = await service.parse(await request.body(), content_type, header)
+        _check_conversation(header, parsed)
         rows = await service.score(parsed, _client(request))
         if is_batch:
-            return JSONResponse({"scores": rows})
+            is_refused = bool(rows) and all(row["status"] == "refused" for row in rows)
+            return (
+                JSONResponse({"error": refusal_of(rows), "scores": rows}, 422)
+                if is_refused
+                else JSONResponse({"scores": rows})
+            )
         return JSONResponse(rows[0], 422 if rows[0]["status"] == "refused" else 200)
 
 
@@ -441,36 +447,3 @@ def _add_reports(app: FastAPI, service: Service) -> None:
 def _client(request: Request) -> str:
     """Return a key of the client connection."""
     return str(request.scope.get("client"))
-
-
-def _parse_messages(body: bytes, content_type: str) -> tuple[list[Message | LiveRow], bool]:
-    """Return the messages of a request, with a refused row for each invalid one, and True for a batch.
-
-    Raises:
-        BadInput: The body is not a message or a batch.
-    """
-    content = _parse_json(body, content_type)
-    if not isinstance(content, dict) or "messages" not in content:
-        return [_parse_message(content)], False
-    messages = content["messages"]
-    if len(content) > 1 or not isinstance(messages, list):
-        raise BadInput("a batch is an object with a list of messages, and nothing else")
-    if len(messages) > schemas.MAX_BATCH:
-        raise BadInput(f"a batch of {len(messages)} messages; at most {schemas.MAX_BATCH} are allowed per request")
-    return [_parse_message(row) for row in messages], True
-
-
-def _parse_json(body: bytes, content_type: str) -> Any:
-    """Return the JSON of a request.
-
-    Raises:
-        BadInput: The body is not JSON, or its content type is another one: a web page may send other types to any
-            server without a preflight request.
-    """
-    if media_type(content_type) != JSON:
-        raise BadInput(f"content type {content_type!r}; send application/json")
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        at = f" at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
-        raise BadInput(f"the body is no JSON{at}; send one message, or {{'messages': [...]}}") from None

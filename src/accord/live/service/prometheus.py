@@ -36,8 +36,9 @@ class ScorerGauges(Collector):
         )
         yield GaugeMetricFamily("accord_memory_limit_bytes", "Maximum of accord_memory_bytes.", scorer.memory.most)
         yield GaugeMetricFamily("accord_waiting_messages", "Messages waiting to be scored.", self._waiting())
-        info = {"signature": one_line(str(scorer.signature)), "version": __version__}
-        yield InfoMetricFamily("accord_evaluator", "Evaluator in use.", info)
+        signature, level = one_line(str(scorer.signature)), scorer.evaluator.level or ""
+        info = {"signature": signature, "version": __version__, "level": level}
+        yield InfoMetricFamily("accord_evaluator", "Evaluator in use; `level` is that of the labels it learned.", info)
 
 
 class ServiceMetrics:

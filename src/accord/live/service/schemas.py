@@ -78,6 +78,28 @@ ROW: JsonSchema = {
         "error": {**_TEXT, "description": "Error of a refused message."},
     },
 }
+_CHAT_MESSAGES: JsonSchema = {
+    "type": "array", "minItems": 1, "maxItems": MAX_BATCH,
+    "items": {"type": "object", "required": ["role"], "properties": {
+        "role": {"type": "string"}, "content": {"type": ["string", "array", "null"]},
+    }},
+}  # fmt: skip
+CONVERSATION: JsonSchema = {
+    "title": "Conversation",
+    "description": "A whole conversation: chat messages, or a request or response body of the chat completions API.",
+    "anyOf": [
+        _CHAT_MESSAGES,
+        {"type": "object", "required": ["messages"], "properties": {
+            "messages": _CHAT_MESSAGES,
+            "conversation": {**_TEXT, "description": "Id of the conversation; without one, a digest of the content."},
+            "model": {**_TEXT, "description": "Name of the assistant, read as its `system`."},
+        }},
+        {"type": "object", "required": ["choices"], "properties": {"choices": {"type": "array"}}},
+        {"type": "object", "required": ["request", "response"], "properties": {
+            "request": {"type": "object"}, "response": {"type": "object"},
+        }},
+    ],
+}  # fmt: skip
 _ERROR: JsonSchema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 
 
@@ -89,8 +111,8 @@ def message_schema() -> JsonSchema:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "accord serve",
-        "$defs": {"Message": message, "Batch": batch, "Row": ROW},
-        "anyOf": [{"$ref": "#/$defs/Message"}, {"$ref": "#/$defs/Batch"}],
+        "$defs": {"Message": message, "Batch": batch, "Conversation": CONVERSATION, "Row": ROW},
+        "anyOf": [{"$ref": f"#/$defs/{name}"} for name in ("Message", "Batch", "Conversation")],
     }
 
 
@@ -100,8 +122,10 @@ def scores() -> dict[str, Any]:
     rows = {"type": "object", "properties": {"scores": {"type": "array", "items": ROW}}}
     message = {"conversation": "chat-17", "role": "assistant", "content": "Yes, within 45 days."}
     reply = {**message, "id": "m2"}
-    examples = {"one": {"value": reply}, "batch": {"value": {"messages": [reply]}}}
-    body = {"schema": {"anyOf": [defs["Message"], defs["Batch"]]}, "examples": examples}
+    examples: dict[str, Any] = {"one": {"value": reply}, "batch": {"value": {"messages": [reply]}}}
+    chat = [{"role": "user", "content": "Can I return it?"}, {"role": "assistant", "content": "Yes, within 45 days."}]
+    examples["conversation"] = {"value": {"conversation": "chat-17", "model": "bot-1.4", "messages": chat}}
+    body = {"schema": {"anyOf": [defs[name] for name in ("Message", "Batch", "Conversation")]}, "examples": examples}
     return {
         "requestBody": {"required": True, "content": {JSON: body}},
         "responses": {
@@ -110,7 +134,7 @@ def scores() -> dict[str, Any]:
             "401": _response("The token is missing or wrong.", _ERROR),
             "408": _response("The request took too long to arrive.", _ERROR),
             "413": _response("The request is too large.", _ERROR),
-            "422": _response("The message is invalid.", ROW),
+            "422": _response("The message is invalid, or every message of a batch.", {"anyOf": [ROW, _ERROR]}),
             "429": _response("Too many wrong tokens from this address; wait for `Retry-After`.", _ERROR),
             "503": _response("Too many messages wait, or a timeout; send it again after `Retry-After`.", _ERROR),
         },

@@ -23,7 +23,7 @@ from accord.edges import BadInput, parse_whole_number
 from accord.store import DIED, Chat, ChatTurn, Conflict
 from accord.studies import ChatSession
 from accord.web.accounts import Visitor, new_key
-from accord.web.context import WorkbenchContext, add_page, is_json
+from accord.web.context import WorkbenchContext, add_page, is_json, reason_of
 
 WAIT_SECONDS = 20.0
 """Time that the response to a form waits for the reply."""
@@ -138,7 +138,7 @@ class _ChatPages:
             if talk.state != "open":
                 return RedirectResponse(_next_address(talk), 303)
             status, draft = 409 if isinstance(error, Conflict) else 422, str(fields.get("text", ""))
-            return await run_in_threadpool(self._render, session, talk, visitor, status, str(error), draft)
+            return await run_in_threadpool(self._render, session, talk, visitor, status, reason_of(error), draft)
         if fields.get("wait") != "no":
             await _wait_for_reply(session, id)
         return RedirectResponse(address, 303)

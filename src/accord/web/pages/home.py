@@ -16,7 +16,7 @@ from accord.edges import AccordError, BadInput
 from accord.learning import CARD
 from accord.studies import StudyProgress, StudySession, study_annotators, verdict_in_use
 from accord.web.accounts import Visitor
-from accord.web.context import WorkbenchContext, add_page, is_json
+from accord.web.context import WorkbenchContext, add_page, is_json, reason_of
 
 MAX_STEPS = 3
 """Number of next steps on the page."""
@@ -64,13 +64,13 @@ class _HomePages:
             study.begin()
             done, total = study.progress(visitor.person.name)
         except BadInput as error:
-            done, total, problem = 0, 0, str(error)
+            done, total, problem = 0, 0, reason_of(error)
         else:
             problem = ""
         row: dict[str, Any] = {
             "study": study.name, "title": study.title, "level": study.settings.level, "rubric": study.rubric.name,
             "address": study.start, "done": done, "total": total, "problem": problem,
-            "is_chat": study.settings.chat is not None,
+            "is_chat": study.settings.chat is not None, "closed": self.context.reason_closed(study, visitor),
         }  # fmt: skip
         if visitor.may("lead") and not problem:
             progress = StudyProgress(study)
@@ -105,7 +105,7 @@ class _HomePages:
         try:
             found = self.context.board.figures(BoardFilters.from_query("", ()))
         except AccordError as error:
-            return {"summary": f"{error}.", "step": "", "means": []}, None
+            return {"summary": f"{reason_of(error)}.", "step": "", "means": []}, None
         if found is None:
             return None, None
         scores, figures = found
@@ -137,14 +137,8 @@ class _HomePages:
         if not studies and not evaluator["ratings"]:
             add("Create a study, so that people rate conversations", "/studies/new")
         for study in studies:
-            if study["problem"] or study["is_chat"] or study["full"] >= study["items"]:
-                continue
-            if not study["people"]:
-                add(f"Add people who rate {study['title']}, or rate it yourself", "/people")
-            else:
-                left = study["items"] - study["full"]
-                text = f"{left:,} of {study['items']:,} items of {study['title']} need ratings: send people their links"
-                add(text, f"/lead/{quote(study['study'])}")
+            if (step := _study_step(study)) is not None:
+                add(*step)
         if evaluator["ratings"] and not evaluator["name"] and not evaluator["candidate"] and not evaluator["fitting"]:
             add(
                 f"Fit an evaluator to the {evaluator['ratings']:,} ratings of {evaluator['question']}",
@@ -155,3 +149,18 @@ class _HomePages:
         if evaluator["name"] and not has_scores:
             add("Score conversations", command="accord score chats.jsonl --out scores.jsonl")
         return steps
+
+
+def _study_step(study: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return what to do next in a study and its page; `None` if nothing is to be done."""
+    title, page = study["title"], f"/lead/{quote(study['study'])}"
+    if study["problem"]:
+        return None
+    if study["closed"]:
+        return f"Check the wording of {title}, so that it opens", f"{page}#wording"
+    if study["is_chat"] or study["full"] >= study["items"]:
+        return None
+    if not study["people"]:
+        return f"Add people who rate {title}, or rate it yourself", "/people"
+    left = study["items"] - study["full"]
+    return f"{left:,} of {study['items']:,} items of {title} need ratings: send people their links", page

@@ -49,7 +49,7 @@ class _ImportPages:
         }
         return context.render_or_json(
             request, "imports", visitor, data, can_upload=context.files is not None, limit=format_size(MAX_UPLOAD),
-            folder="" if context.files is None else str(context.files.folder.absolute()),
+            folder="" if context.files is None else context.files.folder.absolute().name,
         )  # fmt: skip
 
     async def upload(self, request: Request) -> Response:

@@ -45,7 +45,7 @@ from accord.studies import (
 )  # fmt: skip
 from accord.values import ISSUE, MAX_ROUNDS, Annotation, Estimate, Question
 from accord.web.accounts import new_key
-from accord.web.context import WorkbenchContext, add_page
+from accord.web.context import WorkbenchContext, add_page, reason_of
 
 MAX_ITEMS = 10
 """Number of items on the page about disagreement."""
@@ -84,7 +84,7 @@ class _LeadPages:
         try:
             return self._progress(name).sentence()
         except BadInput as error:
-            return str(error)
+            return reason_of(error)
 
     # --- pages --------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from fastapi.responses import RedirectResponse, Response
 from accord.edges import BadInput
 from accord.live import Refused
 from accord.store import Role
-from accord.web.accounts import Visitor, add_person, new_link
+from accord.web.accounts import Visitor, add_people, add_person, key_of_form, new_key, new_link
 from accord.web.context import WorkbenchContext, add_page
 from accord.web.pages.login import set_session_cookie
 
@@ -37,7 +37,7 @@ class _PeoplePages:
         visitor = self.context.visitor(request, "lead")
         data = {"people": self._people(), "is_single_user": self.context.accounts.is_single_user}
         return self.context.render_or_json(request, "people", visitor, data, links=[], own=visitor.person.name,
-                                           is_local=not self.context.exposure)  # fmt: skip
+                                           once=new_key(), is_local=not self.context.exposure)  # fmt: skip
 
     def _people(self) -> list[dict[str, Any]]:
         return [person._asdict() for person in self.context.studies.accounts.list_users()]
@@ -68,7 +68,7 @@ class _PeoplePages:
         shown = [{"name": name, "link": f"{site}/in/{key}"} for name, key in links]
         return self.context.render(
             "people", visitor, people=self._people(), is_single_user=False, links=shown, own=visitor.person.name,
-            is_local=not self.context.exposure,
+            once=new_key(), is_local=not self.context.exposure,
         )  # fmt: skip
 
     def _change(self, visitor: Visitor, fields: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -80,11 +80,9 @@ class _PeoplePages:
             names = str(fields.get("names", "")).replace(",", " ").split()
             if not names:
                 raise BadInput("no name given; write one or several names, such as: ann bob")
-            known = {person.name.lower() for person in studies.accounts.list_users()}
-            for name in names:
-                if name.lower() in known or names.count(name) > 1:
-                    raise BadInput(f"there is a user {name[:60]!r} already; choose other names. Nobody was added")
-            return [(name, add_person(studies, name, role)) for name in names]
+            once = str(fields.get("once", ""))
+            keys = {name: key_of_form(visitor.key, once, name) for name in names}
+            return list(add_people(studies, keys, role).items())
         name = str(fields.get("name", ""))
         person = next((each for each in studies.accounts.list_users() if each.name == name), None)
         if person is None:

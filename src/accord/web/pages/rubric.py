@@ -18,7 +18,7 @@ from accord.edges import BadInput, redact_message
 from accord.project import text_diff, with_rubric_file
 from accord.values import PROJECT_FILE, Question, Rubric, content_hash, dump_rubric, load_rubric
 from accord.web.accounts import MAX_FIELDS, Visitor
-from accord.web.context import WorkbenchContext, add_page, check_printable
+from accord.web.context import WorkbenchContext, add_page, check_printable, reason_of
 from accord.web.project_editing import FilesChanged
 
 MAX_OPTIONS = 12
@@ -86,7 +86,7 @@ class _RubricPages:
             check_printable(fields)
             rubric = edited_rubric(before, fields)
         except BadInput as error:
-            return context.render("rubric", visitor, 422, **self._values(before, str(error), seen))
+            return context.render("rubric", visitor, 422, **self._values(before, reason_of(error), seen))
         if action == "edit":
             return context.render("rubric", visitor, **self._values(rubric, seen=seen))
         try:
@@ -99,7 +99,7 @@ class _RubricPages:
         except FilesChanged as error:
             conflict = str(error)
         except BadInput as error:
-            return context.render("rubric", visitor, 422, **self._values(rubric, str(error), seen))
+            return context.render("rubric", visitor, 422, **self._values(rubric, reason_of(error), seen))
         return self._preview(visitor, fields, before, rubric, conflict)
 
     def _preview(

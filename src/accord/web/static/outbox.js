@@ -3,7 +3,7 @@ const state = document.getElementById("state"), memory = {};
 const meta = (name, page = document) => page.querySelector(`meta[name=accord-${name}]`)?.content;
 const prefix = `accord ${meta("person")} `;
 export const refusals = {}; // reasons of refused answers, by slot
-let token = meta("form"), last = 0, wait, timer, isBusy, isOut, isFailing;
+let token = meta("form"), last = 0, wait = 500, timer, isBusy, isOut, isFailing, form;
 
 export const recall = (name) => { try { return JSON.parse(localStorage.getItem(name)); } catch { return null; } };
 export function keep(name, value) {
@@ -35,7 +35,7 @@ export function discard(key) {
 }
 
 /** Send a request; return its status (0 without connection) and body. */
-export async function post(path, body, again = true) {
+async function post(path, body, again = true) {
   try {
     const headers = { "Content-Type": "application/json", "X-Accord-Form": token };
     const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal: AbortSignal.timeout(30000) });
@@ -52,43 +52,58 @@ export async function post(path, body, again = true) {
 }
 
 /** Return true if a retry would be refused again. */
-export const isRefusal = (status) => [400, 404, 409, 413, 415, 422].includes(status);
+const isRefusal = (status) => [400, 404, 409, 413, 415, 422].includes(status);
 
-export function show(other) {
+export function show() {
   const count = waiting().length, refused = Object.keys(refusals).length;
-  state.textContent = isOut && (count || other) ? "signed out: your answers are saved in this browser"
-    : count && isFailing ? `${count} not sent yet` : count ? "saving" : other ?? (refused ? `${refused} refused and saved in this browser` : last ? "saved" : "");
+  state.textContent = isOut && (count || form) ? "signed out: your answers are saved in this browser"
+    : count ? (isFailing ? `${count} not sent yet` : "saving") : form && isFailing ? "all answers saved; waiting for the server"
+      : refused ? `${refused} refused and saved in this browser` : last ? "saved" : "";
 }
 
-export async function drain() {
-  if (isBusy || !token) return;
-  isBusy = true;
-  clearTimeout(timer);
-  for (let next; (next = waiting()[0]);) {
-    const [key, answer] = next;
-    last ||= 1;
-    show();
-    const [status, reply] = await post("/answers", answer);
-    isFailing = false;
-    if (status > 199 && status < 300 && reply.id === answer.id) {
-      discard(key);
-      for (const [old, row] of slots()) { // a later answer to the same question was accepted
-        if (refusals[old] && ["assignment", "question", "turn"].every((name) => row[name] === answer[name])) discard(old);
-      }
-      wait = 500;
-      tell("saved", answer);
-    } else if (isRefusal(status)) {
-      refusals[key] = reply.error ?? status;
-      tell("refused", key);
-    } else {
-      isFailing = true;
-      timer = setTimeout(drain, wait = Math.min(wait * 2 || 1000, 15000));
-      break;
+/** Send a form after all answers; return its response, or `{}` if a refused answer stops it (`isHeld`). */
+export const submit = (path, body, isHeld) => new Promise((done) => {
+  form = { path, body, isHeld, done };
+  drain();
+});
+
+const close = (reply) => { form.done(reply); form = undefined; return true; };
+
+async function sendAnswer([key, answer]) {
+  last ||= 1;
+  const [status, reply] = await post("/answers", answer);
+  if (status > 199 && status < 300 && reply.id === answer.id) {
+    discard(key);
+    for (const [old, row] of slots()) { // a later answer to the same question was accepted
+      if (refusals[old] && ["assignment", "question", "turn"].every((name) => row[name] === answer[name])) discard(old);
     }
+    tell("saved", answer);
+  } else if (isRefusal(status)) {
+    refusals[key] = reply.error ?? status;
+    tell("refused", key);
+  } else return false;
+  return true;
+}
+
+async function sendForm() {
+  const [status, reply] = await post(form.path, form.body);
+  return (reply.next || isRefusal(status)) && close(reply);
+}
+
+/** Send what waits; after a failure, only a timer or hint does. */
+async function drain(hint) {
+  if (isBusy || !token || (timer && !hint)) return show();
+  isBusy = true;
+  timer = clearTimeout(timer);
+  for (let next; (next = waiting()[0]) || form;) {
+    if (form?.isHeld()) { close({}); continue; }
+    show();
+    isFailing = !await (next ? sendAnswer(next) : sendForm());
+    if (isFailing) { timer = setTimeout(drain, wait = Math.min(wait * 2, 15000), true); break; }
+    wait = 500;
   }
   isBusy = false;
   show();
-  tell("settled");
 }
 
 // Seconds for which the page was visible and focused since the last call.
@@ -105,7 +120,7 @@ function lap() {
   return seconds;
 }
 for (const each of ["focus", "blur", "visibilitychange"]) addEventListener(each, tick);
-for (const each of ["online", "focus"]) addEventListener(each, drain); // the events are hints; only a response shows that the server is reachable
+for (const each of ["online", "focus"]) addEventListener(each, drain); // hints; only a response shows that the server is reachable
 addEventListener("beforeunload", (event) => { if (slots().length) event.preventDefault(); });
 tick();
 setTimeout(drain); // after the other scripts have added their listeners

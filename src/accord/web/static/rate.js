@@ -1,5 +1,5 @@
 // Rating page: each answer is queued at once; the next page opens after the server has saved all of them.
-import { discard, drain, isRefusal, keep, post, put, recall, refusals, show, slots } from "./outbox.js";
+import { discard, keep, put, recall, refusals, show, slots, submit } from "./outbox.js";
 
 const form = document.getElementById("questions"), { study, assignment, stage } = form.dataset, questions = [...form.querySelectorAll("fieldset")];
 const own = (row) => row.assignment === assignment && row.stage === stage && questions.find((set) => set.name === row.question);
@@ -36,21 +36,13 @@ function screen() { // hide the questions after an answer that ends the question
 }
 
 async function go(body) {
-  const going = form.lastElementChild;
-  if (isGoing) return;
+  if (isGoing) return show();
   isGoing = true;
-  for (wrong(going); ;) {
-    const left = slots();
-    if (left.some(([key, row]) => row.assignment === assignment && refusals[key])) break;
-    if (left.every(([key]) => refusals[key])) {
-      const [status, { next, error }] = await post(form.action, body);
-      if (next) return location.assign(next);
-      if (isRefusal(status)) { wrong(going, error); break; }
-      show("all answers saved; waiting for the server");
-    }
-    await new Promise((done) => { document.addEventListener("settled", done, { once: true }); setTimeout(done, 5000); });
-    drain();
-  }
+  wrong(form.lastElementChild);
+  const isHeld = () => slots().some(([key, row]) => row.assignment === assignment && refusals[key]);
+  const { next, error } = await submit(form.action, body, isHeld);
+  if (next) return location.assign(next);
+  wrong(form.lastElementChild, error);
   isGoing = false;
 }
 

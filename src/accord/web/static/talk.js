@@ -2,7 +2,7 @@
 // The server's page is the only source of the state: after each step the script inserts the part that the server renders.
 const state = document.getElementById("state");
 const key = `accord-draft:${location.pathname}`;
-let source = null;
+let source = null, isSending = false;
 
 const root = () => document.getElementById("talk");
 const tell = (text) => { state.textContent = text; };
@@ -41,7 +41,8 @@ async function send(form, button) {
   const fields = new URLSearchParams(new FormData(form, button));
   fields.set("wait", "no");
   const isMessage = fields.get("do") === "say";
-  if (isMessage && !fields.get("text").trim()) return;
+  if (isSending || (isMessage && !fields.get("text").trim())) return;
+  isSending = true;
   for (const each of root().querySelectorAll("button")) each.disabled = true;
   tell("sending");
   try {
@@ -56,6 +57,7 @@ async function send(form, button) {
   } catch {
     tell("no connection: not sent, your text is saved in this browser");
   }
+  isSending = false;
   for (const each of root().querySelectorAll("button")) each.disabled = false;
 }
 
@@ -74,6 +76,7 @@ function listen(address) {
 
 function begin() {
   const here = root();
+  isSending = false;
   source?.close();
   here.classList.add("is-live");
   for (const form of here.querySelectorAll("form")) {
@@ -84,7 +87,7 @@ function begin() {
     box.value ||= draft();
     box.addEventListener("input", () => draft(box.value));
     box.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      if (event.key !== "Enter" || event.repeat || event.shiftKey || event.isComposing) return;
       event.preventDefault();
       box.form.requestSubmit();
     });
