@@ -10,7 +10,7 @@ one group may be dependent; the G groups are exchangeable. A rating of a new gro
 band is the whole scale, and scores carry a note. The ends are options of the scale, as in ordinal conformal sets
 (arXiv:2509.18658), unless the mean is beyond them.
 
-A new annotator is a new draw as well, and there are few annotators. Predictions know the levels of the A annotators that
+A new annotator is a new draw too, and there are few annotators. Predictions know the levels of the A annotators that
 they were learned from, so that held-out residuals hold 1 - 1/A of the variance between annotators, and those of a new
 annotator 1 + 1/A. q of a new annotator is multiplied by
 
@@ -101,7 +101,7 @@ def new_annotator_factor(residual: Floats, annotator: ArrayLike, group: ArrayLik
     z = float(normal_quantile((1 + coverage) / 2))
     reaches = z * np.geomspace(0.99 * spread.min(), 1.01 * spread.max(), 400)
     within = scipy.special.ndtr(reaches[:, None] / spread) @ (share / share.sum())
-    return max(1.0, float(np.interp((1 + coverage) / 2, within, reaches)) / (z * np.sqrt(seen)))
+    return max(1.0, float(np.interp((1 + coverage) / 2, within, reaches) / (z * np.sqrt(seen))))
 
 
 def _by_annotator(residual: Floats, annotator: ArrayLike, group: ArrayLike) -> tuple[Floats, NDArray[np.intp], float]:
