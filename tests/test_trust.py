@@ -328,6 +328,16 @@ def test_projects_that_the_user_creates_need_no_confirmation(home: Path) -> None
     assert "no accord.yaml" in CliRunner().invoke(app, ["trust", "deep"]).output
 
 
+@pytest.mark.slow
+def test_the_folder_of_a_run_is_trusted_as_the_project_that_it_comes_from(home: Path) -> None:
+    write("draws: 20\nmetrics: [words]\n")
+    given = [str(path) for path in sources()]
+    for name, is_own in (("first", False), ("second", True)):
+        result = CliRunner().invoke(app, ["run", *given, "--out", name, "--evaluator", "constant"])
+        assert result.exit_code in (0, 5) and is_trusted(Path(name)) == is_own, result.output
+        trust_folder(home)
+
+
 @pytest.mark.attack
 def test_nothing_is_sent_to_an_address_before_its_confirmation(home: Path) -> None:
     """Each way out of a project: models, webhook, store. The hosts do not exist, so that a request would fail."""

@@ -64,6 +64,7 @@ def run(
 
     Without a project file, the rubric is inferred from the labels, and recorded judgments serve as the judge.
     """
+    from accord.edges import is_trusted, own_project
     from accord.project import survey_files, with_settings
     from accord.report import RunOptions, run_settings
     from accord.values import load_rubric
@@ -89,8 +90,11 @@ def run(
         anonymous or are_positions(lambda: survey_files(sources, reading.format, names, labels).positions),
         reading.role_map, recorded_model, evaluator, turns=turns, template=template,
     )  # fmt: skip
-    files = [*sources, *(recorded or ())]
+    files, origin = [*sources, *(recorded or ())], options.config_file or found
+    is_own = not (out / "accord.yaml").exists() and (origin is None or is_trusted(origin.parent))
     _run(config, files, out, reading.format, names, reading.skip_bad_rows, options.as_json, run_options)
+    if is_own:
+        own_project(out)
 
 
 def _run(
