@@ -28,8 +28,9 @@ from accord.edges import (
 )
 from accord.formats.memory import MemoryTable, Source
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
-from accord.formats.table_files import EXCEL_SUFFIXES, UNREAD_SUFFIXES, csv_rows, excel_rows, parquet_rows
+from accord.formats.table_files import csv_rows, parquet_rows
 from accord.formats.transcript import TEXT_SUFFIX, text_rows
+from accord.formats.workbooks import EXCEL_SUFFIXES, UNREAD_SUFFIXES, excel_rows
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
 _WHOLE_BYTES = 4 * ROW_BYTES

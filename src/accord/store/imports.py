@@ -70,7 +70,7 @@ class ImportRecord(NamedTuple):
     process: str = ""
 
     def is_alive(self, held: Collection[str]) -> bool:
-        """Return True if a running import's claim is among the valid ones and its process is not known to have ended."""
+        """Return True if a running import's claim is valid and its process is not known to have ended."""
         return self.claim in held and not _has_ended(self.process)
 
     def to_json(self) -> dict[str, Any]:
@@ -268,7 +268,7 @@ class Imports:
             known = [_recorded(row) for row in connection.execute(_IMPORTS).all()]
             if running := [record.id for record in known if record.status == RUNNING]:
                 raise BadInput(
-                    f"import {running[0]} is running, so nothing was changed. Wait until it ends, or stop it with Ctrl-C. "
+                    f"import {running[0]} is running, so nothing was changed. Wait until it ends, or stop it. "
                     f"If its process was killed on another machine, try again in {LEASE_SECONDS:.0f} seconds"
                 )
             yield connection, known
