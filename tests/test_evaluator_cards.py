@@ -157,7 +157,7 @@ def test_damaged_trees_are_refused_when_they_are_loaded(trees: Path, tmp_path: P
         load_evaluator(folder)
 
 
-@pytest.mark.parametrize("head", ["trees", "boosting", "ridge", "judge-mean", "mixed", "curves", "annotator-mean"])
+@pytest.mark.parametrize("head", ["trees", "boosting", "ridge", "judge-mean", "mixed", "curves"])
 @pytest.mark.parametrize("value", [True, [True], [1], [None], ["a", True], "ann", {"a": 1}], ids=repr)
 def test_names_of_annotators_are_texts(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, head: str, value: Any
