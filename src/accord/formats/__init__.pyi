@@ -34,3 +34,4 @@ from .row_writer import score_schema as score_schema, SCORE_TYPES as SCORE_TYPES
 from .row_writer import UNSCORED as UNSCORED
 from .workbooks import EXCEL_SUFFIXES as EXCEL_SUFFIXES
 from .transcript import TEXT_SUFFIX as TEXT_SUFFIX
+from .openai_messages import LARGEST_ANSWER as LARGEST_ANSWER

@@ -35,6 +35,7 @@ from accord.edges import (
     open_regular,
     unreadable_parquet,
 )
+from accord.formats.memory import frame_rows
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
 
 COLUMNS = 10_000
@@ -50,8 +51,8 @@ _SCHEMA, _GROUPS, _CHILDREN, _CHUNKS, _GROUP_ROWS, _METADATA, _VALUES, _UNPACKED
 """Thrift field numbers that are read."""
 
 
-def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any]]:
-    """Yield every row by column name.
+def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any] | BadRow]:
+    """Yield every row by column name; a row with a value that Python lacks is a `BadRow`.
 
     Raises:
         BadInput: The file is not a Parquet file, or over a limit; see the table above.
@@ -60,6 +61,7 @@ def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any]]
 
     with open_regular(path) as stream:
         row_groups(str(path), stream, os.fstat(stream.fileno()).st_size)
+    number = 0
     try:
         scan = pl.scan_parquet(path)
         scan.collect_schema()
@@ -69,7 +71,9 @@ def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any]]
                 kind == pl.String for kind in frame.dtypes
             ) else 0  # fmt: skip
             # A text of megabytes that many rows share takes its size again in each row of the buffer.
-            yield from frame.iter_rows(named=True, buffer_size=512 if (longest or 0) < _LONG else 1)
+            for row in frame_rows(frame, 512 if (longest or 0) < _LONG else 1):
+                number += 1
+                yield BadRow(str(path), number, str(row)) if isinstance(row, TypeError) else row
     except unreadable_parquet() as error:
         raise BadInput(f"{path} is not a Parquet file: {first_line(error)}") from None
 
