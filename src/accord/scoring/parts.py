@@ -404,7 +404,11 @@ def part_rows(out: str, key: str) -> Iterator[dict[str, Any]]:
     for row in frame.iter_rows(named=True):
         with reading_part(out, key):
             texts = {name: unescape_formula(value) for name, value in row.items() if isinstance(value, str)}
-            nested = {name: json.loads(row[name]) for name in SCORE_NESTED if row[name] is not None}
+            nested = {
+                name: json.loads(row[name], parse_constant=_refuse_constant)
+                for name in SCORE_NESTED
+                if row[name] is not None
+            }
         yield {**row, **texts, **nested}
 
 
