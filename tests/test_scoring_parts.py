@@ -586,7 +586,8 @@ FORGED = {
         one_cell("distribution", shares(lambda given: {**given, next(iter(given)): 0.9}), 1), "row 2",
     ),
     "negative probability": (
-        one_cell("distribution", shares(lambda given: dict(zip(given, [-0.5, 1.5, *[0] * (len(given) - 2)]))), 1), "row 2",
+        one_cell("distribution", shares(lambda given: dict(zip(given, [-0.5, 1.5, *[0] * (len(given) - 2)], strict=True))), 1),
+        "row 2",
     ),
     "other options": (
         one_cell("distribution", shares(lambda given: {str(float(key) + 1): part for key, part in given.items()}), 4), "row 5",

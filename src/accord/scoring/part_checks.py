@@ -28,8 +28,8 @@ from accord.values import decode, entropy, variance
 
 _TOLERANCE = 1e-6
 _CHECKED = (
-    "conversation", "turn", "annotator", "status", "value", "low", "high", "band_low", "band_high", "variance", "entropy",
-    "distribution", "unscored", "notes", "rated", "in_training", "warning",
+    "conversation", "turn", "annotator", "status", "value", "low", "high", "band_low", "band_high", "variance",
+    "entropy", "distribution", "unscored", "notes", "rated", "in_training", "warning",
 )  # fmt: skip
 _NUMBERS = ("value", "low", "high", "band_low", "band_high", "variance", "entropy")
 _Options = tuple[float, ...]

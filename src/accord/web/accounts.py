@@ -34,11 +34,13 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", re.ASCII)
 _RIGHTS: Mapping[Role, int] = {role: rank for rank, role in enumerate(ROLES)}
 
 
-def add_person(studies: Studies, name: str, role: str = "annotator") -> str:
+def add_person(studies: Studies, name: str, role: str = "annotator", returns: bool = False) -> str:
     """Add a user, and return the key of the personal link, which is not stored and cannot be shown again.
 
+    With `returns`, the user may have the name, and the answers, of a former user.
+
     Raises:
-        BadInput: The name is invalid or in use.
+        BadInput: The name is invalid or in use, or that of a former user.
         UnknownName: There is no such role.
     """
     if not NAME.fullmatch(name):
@@ -47,7 +49,7 @@ def add_person(studies: Studies, name: str, role: str = "annotator") -> str:
             "letter or a digit"
         )
     key = new_key()
-    studies.accounts.add(name, _role(role), digest_of(key))
+    studies.accounts.add(name, _role(role), digest_of(key), returns)
     return key
 
 

@@ -55,7 +55,7 @@ class _PeoplePages:
     def _first_account(self, request: Request, visitor: Visitor, fields: Mapping[str, Any]) -> Response:
         """Add the account of the single user, and continue its session under this account."""
         name = str(fields.get("names", "")).strip()
-        key = add_person(self.context.studies, name, "admin")
+        key = add_person(self.context.studies, name, "admin", returns=name == visitor.person.name)
         person = self.context.accounts.account_of_link(key)
         assert person is not None
         session = self.context.accounts.sign_in(person)
@@ -84,6 +84,11 @@ class _PeoplePages:
             for name in names:
                 if name.lower() in known or names.count(name) > 1:
                     raise BadInput(f"there is a user {name[:60]!r} already; choose other names. Nobody was added")
+                if (former := studies.accounts.former_user(name)) is not None:
+                    raise BadInput(
+                        f"a former user {former!r} has answers; choose another name. For the same person, on the "
+                        f"machine of the server: accord users add {former} --returning. Nobody was added"
+                    )
             return [(name, add_person(studies, name, role)) for name in names]
         name = str(fields.get("name", ""))
         person = next((each for each in studies.accounts.list_users() if each.name == name), None)
