@@ -297,6 +297,17 @@ def test_merge_rejects_repeated_conversation(tmp_path, scorer):
         merge_parts(tmp_path / "in", tmp_path / "m.jsonl")
 
 
+@pytest.mark.attack
+@pytest.mark.parametrize("times", [2, 51])
+def test_repeated_id_in_a_file_is_refused_as_for_a_single_file(project, times):
+    [row] = scaled.drawn(1)
+    replies = [[*row["messages"][:-1], {"role": "assistant", "content": f"yes {number}"}] for number in range(times)]
+    scaled.jsonl(project / "same/a.jsonl", [{**row, "messages": messages} for messages in replies])
+    for arguments in (["same", "--out", "parts/", "--workers", "1"], ["same/a.jsonl", "--out", "scores.jsonl"]):
+        done = ran("score", *arguments)
+        assert done.exit_code == 1 and "two conversations have the id 'c0'; give each its own" in done.output
+
+
 # --- shards -----------------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ take no bytes.
 | more than `COLUMNS` columns, or columns nested deeper than `MAX_DEPTH` | the limit |
 | pages that unpack to more than `MAX_UNPACK_RATIO` times the file's size | the limit, as for any compressed file |
 | a row group with more than `GROUP_VALUES` values, or more than `ROW_VALUES` per row | write smaller groups |
+| the same by the sizes in the pages, of a local file | the same |
 | pages that contradict the footer | no Parquet file |
 """
 
@@ -48,6 +49,7 @@ _MAGIC = b"PAR1"
 _TAIL = 8
 _STOP, _TRUE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 0, 1, 3, 7, 8, 9, 10, 12
 _SCHEMA, _GROUPS, _CHILDREN, _CHUNKS, _GROUP_ROWS, _METADATA, _VALUES, _UNPACKED = 2, 4, 5, 1, 3, 3, 5, 6
+_PACKED, _DATA_PAGE, _DICTIONARY_PAGE, _PAGE_UNPACKED, _PAGE_PACKED = 7, 9, 11, 2, 3
 """Thrift field numbers that are read."""
 
 
@@ -60,7 +62,7 @@ def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any] 
     import polars as pl
 
     with open_regular(path) as stream:
-        row_groups(str(path), stream, os.fstat(stream.fileno()).st_size)
+        check_pages(str(path), stream, os.fstat(stream.fileno()).st_size)
     number = 0
     try:
         scan = pl.scan_parquet(path)
@@ -91,6 +93,14 @@ def row_groups(path: str, stream: IO[bytes] | io.FileIO, size: int) -> list[RowG
     Raises:
         BadInput: The file is not a Parquet file, or its footer is over a limit; see the table above.
     """
+    return [
+        RowGroup(group[_GROUP_ROWS], sum(chunk[_METADATA][_UNPACKED] for chunk in group[_CHUNKS]))
+        for group in _groups(path, stream, size)
+    ]
+
+
+def _groups(path: str, stream: IO[bytes] | io.FileIO, size: int) -> list[dict[int, Any]]:
+    """Return the checked row groups of a footer."""
     stream.seek(max(size - _TAIL, 0))
     tail = stream.read(_TAIL) or b""
     length = int.from_bytes(tail[:4], "little")
@@ -106,14 +116,48 @@ def row_groups(path: str, stream: IO[bytes] | io.FileIO, size: int) -> list[RowG
     try:
         metadata = _Compact(footer).struct()
         _check_columns(path, metadata[_SCHEMA])
-        groups = metadata.get(_GROUPS, [])
+        groups: list[dict[int, Any]] = metadata.get(_GROUPS, [])
         _check_groups(path, groups, size)
-        return [
-            RowGroup(group[_GROUP_ROWS], sum(chunk[_METADATA][_UNPACKED] for chunk in group[_CHUNKS]))
-            for group in groups
-        ]
+        return groups
     except (LookupError, TypeError, AttributeError, ValueError):
         raise BadInput(f"{path} is not a Parquet file: its footer is damaged") from None
+
+
+def check_pages(path: str, stream: io.FileIO, size: int) -> None:
+    """Check a file's footer, and the sizes in its pages: the reader unpacks these, whatever the footer states.
+
+    Raises:
+        BadInput: As `row_groups`, or a page is damaged, or all pages together are over the limit.
+    """
+    unpacked, limit = 0, max(FREE_BYTES, MAX_UNPACK_RATIO * size)
+    columns = [chunk[_METADATA] for group in _groups(path, stream, size) for chunk in group[_CHUNKS]]
+    try:
+        for page_size in (page_size for column in columns for page_size in _page_sizes(stream, column)):
+            unpacked += page_size
+            if unpacked > limit:
+                raise _too_large(path, limit)
+    except (LookupError, TypeError, AttributeError, ValueError, OSError):
+        raise BadInput(f"{path} is not a Parquet file: its pages are damaged") from None
+
+
+def _page_sizes(stream: io.FileIO, column: dict[int, Any]) -> Iterator[int]:
+    """Yield the unpacked size of each page of a column."""
+    start = min(column[_DATA_PAGE], column.get(_DICTIONARY_PAGE) or column[_DATA_PAGE])
+    end = start + column[_PACKED]
+    while start < end:
+        stream.seek(start)
+        header = _Compact(stream.read(min(_HEADER, end - start)) or b"")
+        page = header.struct()
+        if min(page[_PAGE_UNPACKED], page[_PAGE_PACKED]) < 0:
+            raise ValueError("a negative size")
+        yield page[_PAGE_UNPACKED]
+        start += header.place + page[_PAGE_PACKED]
+
+
+def _too_large(path: str, limit: int) -> BadInput:
+    return BadInput(
+        f"{path} unpacks to more than {format_size(limit)}, {MAX_UNPACK_RATIO} times its size, which no log reaches"
+    )
 
 
 def _check_columns(path: str, schema: list[dict[int, Any]]) -> None:
@@ -137,10 +181,7 @@ def _check_groups(path: str, groups: list[dict[int, Any]], size: int) -> None:
         values, rows = sum(chunk[_VALUES] for chunk in chunks), group[_GROUP_ROWS]
         unpacked += sum(chunk[_UNPACKED] for chunk in chunks)
         if unpacked > limit:
-            raise BadInput(
-                f"{path} unpacks to more than {format_size(limit)}, {MAX_UNPACK_RATIO} times its size, which no log "
-                "reaches"
-            )
+            raise _too_large(path, limit)
         if values > GROUP_VALUES or values > max(rows, 0) * ROW_VALUES:
             raise BadInput(
                 f"{path} has a group of {rows:,} rows with {values:,} values, at most {GROUP_VALUES:,} and "
@@ -156,6 +197,11 @@ class _Compact:
 
     def __init__(self, content: bytes) -> None:
         self._content, self._at = content, 0
+
+    @property
+    def place(self) -> int:
+        """Number of bytes that were read."""
+        return self._at
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
         """Return the fields of a struct by number."""
