@@ -78,9 +78,9 @@ class GgufChat(ChatModel):
             except ModelError as error:
                 raise CallFailed("crashed", str(error)) from None
         if "error" in answer:
-            error = answer["error"]
-            reason = "too long" if error.get("type") == "exceed_context_size_error" else "rejected"
-            raise CallFailed(reason, f"{self.name}: {error.get('message', 'no reason given')}")
+            refusal = answer["error"]
+            reason = "too long" if refusal.get("type") == "exceed_context_size_error" else "rejected"
+            raise CallFailed(reason, f"{self.name}: {refusal.get('message', 'no reason given')}")
         return _reply(answer, self.name, prompt)
 
 

@@ -102,8 +102,8 @@ class TreeEnsemble:
             raise ValueError("a node of a tree refers to no later node, or to no column")
         if not all(np.isfinite(array).all() for array in (threshold, value, fill)):
             raise ValueError("a number of a tree is not finite")
-        places = (array.astype(np.intp) for array in (roots, feature))
-        return cls(*places, threshold, children.astype(np.intp), value, fill)
+        roots, feature, children = (array.astype(np.intp) for array in (roots, feature, children))
+        return cls(roots, feature, threshold, children, value, fill)
 
     def sums(self, X: Floats) -> Floats:
         """Return (n, m) the sum over trees of the values of the rows' leaves."""
