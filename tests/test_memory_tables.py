@@ -17,8 +17,7 @@ from small_sample import sources
 
 import accord
 from accord.edges import BadInput, BadRow
-from accord.formats.memory import MemoryTable
-from accord.formats.row_reader import read_rows
+from accord.formats import MemoryTable, read_rows
 from accord.learning import Evaluator
 from accord.project import Config, Estimates, Imported, JudgeRun
 from accord.scoring import ScoreCounts, ScoreRun
