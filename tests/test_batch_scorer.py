@@ -2,13 +2,15 @@
 
 import json
 import shutil
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 
 import polars as pl
 import pytest
 import scaled
 
 from accord.edges import BadInput, UnknownName
-from accord.formats import BAD_ROW, SCORE_TYPES, SCORED, score_schema
+from accord.formats import BAD_ROW, SCORE_TYPES, SCORED, MemoryTable, read, score_schema
 from accord.learning import load_evaluator
 from accord.models import memory_models, run
 from accord.scoring import (
@@ -176,3 +178,25 @@ def test_documented_columns_match_the_schema():
     page = (scaled.Path(__file__).parents[1] / "docs" / "scale.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` | {kind.__name__} |" in page for name, kind in SCORE_TYPES.items())
     assert list(score_schema()) == list(SCORE_TYPES)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [1, 2], ["a", "b"], [date(2020, 1, 1), date(2020, 1, 2)], [datetime(2020, 1, 1), datetime(2020, 1, 2)], [b"a", b"b"],
+        [Decimal("1"), Decimal("2")], [timedelta(1), timedelta(2)],
+    ],
+    ids=lambda ids: type(ids[0]).__name__,
+)  # fmt: skip
+@pytest.mark.parametrize("column", ["id", "conversation_id"])
+def test_ids_are_those_of_an_import(folder, column, ids):
+    frame = pl.DataFrame({column: ids, "prompt": ["Hello", "Hi"], "response": ["Yes.", "No."]})
+    imported = [record.conversation.id for record in read(MemoryTable(frame))]
+    assert BatchScorer(folder)(frame)["conversation"].to_list() == imported
+
+
+@pytest.mark.attack
+def test_cell_out_of_range_is_one_bad_row_of_a_batch(folder):
+    times = pl.Series([0, 53_378_000], dtype=pl.Int32).cast(pl.Date)
+    frame = pl.DataFrame({"id": ["a", "b"], "prompt": ["Hello"] * 2, "response": ["Yes."] * 2, "time": times})
+    assert BatchScorer(folder)(frame)["status"].to_list() == [SCORED, BAD_ROW]

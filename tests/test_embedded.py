@@ -49,7 +49,7 @@ from accord.embedded.catalogue import pull
 from accord.embedded.gguf_chat import open_gguf
 from accord.embedded.gguf_weights import convert
 from accord.embedded.huggingface import model_folder
-from accord.models import CallFailed, ChatMessage, Failure, LikelihoodRequest, Prompt, wait
+from accord.models import CallFailed, ChatMessage, Failure, LikelihoodRequest, Prompt, Reply, wait
 
 
 @pytest.fixture(scope="module")
@@ -307,6 +307,25 @@ def test_gguf_file_that_aborts_or_hangs_ends_a_child_process_only(
     path = patched(gguf_file, tmp_path / "odd.gguf", "attention.layer_norm_rms_epsilon", struct.pack("<f", -1.0))
     with pytest.raises(ModelError, match=message):
         open_gguf(f"gguf:{path}")
+
+
+LOOPS = (
+    "{% if messages[0].content|length > 100 %}"
+    + "".join(f"{{% for {name} in range(100000) %}}" for name in "abc") + "{% endfor %}" * 3 + "{% endif %}"
+)  # fmt: skip
+
+
+@pytest.mark.attack
+def test_chat_template_that_never_ends_is_stopped_at_the_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("xllamacpp", reason="accord[gguf] is not installed")
+    monkeypatch.setattr(tiny_models, "TEMPLATE", LOOPS + tiny_models.TEMPLATE)
+    model = open_gguf(f"gguf:{write_tiny_gguf(tmp_path / 'loops.gguf')}", timeout=1.0)
+    [late] = ask(model, prompt("x" * 200))  # type: ignore[arg-type]
+    assert isinstance(late, CallFailed) and late.failure.reason == "timeout" and "within 1 s" in str(late)
+    [reply] = ask(open_gguf(f"gguf:{tmp_path / 'loops.gguf'}"), prompt("Hello."))  # type: ignore[arg-type]
+    assert isinstance(reply, Reply)
 
 
 @pytest.mark.attack

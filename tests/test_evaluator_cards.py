@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,57 @@ def test_mutated_arrays_raise_only_accord_errors(saved: Path, tmp_path: Path, da
     made = np.ascontiguousarray(changes[data.draw(st.integers(0, len(changes) - 1))])
     save_file({**arrays, name: made}, folder / ARRAYS)
     assert_only_accord_errors(folder)
+
+
+TREE_CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "children in a circle": ("children", lambda array: np.roll(array, 1, axis=0)),
+    "children before their parent": ("children", np.zeros_like),
+    "a child of two sides": ("children", lambda array: array + [[0, 1]]),
+    "children out of range": ("children", lambda array: np.where(array > array[:, ::-1], 10**6, array)),
+    "negative children": ("children", lambda array: -array - 1),
+    "children as numbers": ("children", lambda array: array.astype(np.float64)),
+    **{f"short {name}": (name, lambda array: array[:-1]) for name in ("children", "feature", "threshold", "value")},
+    "short fill": ("fill", lambda array: array[:1]),
+    "no roots": ("roots", lambda array: array[:0]),
+    "negative roots": ("roots", lambda array: array - 10**6),
+    "columns out of range": ("feature", lambda array: array + 10**6),
+    "wide values": ("value", lambda array: np.hstack([array, array])),
+    "infinite threshold": ("threshold", lambda array: np.where(array < np.inf, np.inf, array)),
+}
+
+
+@pytest.fixture(scope="module", params=["trees", "boosting"])
+def trees(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return scaled.saved(tmp_path_factory.mktemp("trees") / "made", head=request.param)
+
+
+@pytest.mark.parametrize("change", TREE_CHANGES)
+def test_damaged_trees_are_refused_when_they_are_loaded(trees: Path, tmp_path: Path, change: str) -> None:
+    use(trees)
+    folder, (name, edit) = Path(shutil.copytree(trees, tmp_path / "m")), TREE_CHANGES[change]
+    arrays = load_file(folder / ARRAYS)
+    [key] = [key for key in arrays if key.endswith(f"trees.{name}")]
+    save_file({**arrays, key: np.ascontiguousarray(edit(arrays[key]))}, folder / ARRAYS)
+    with pytest.raises(BadInput, match="holds a damaged evaluator"):
+        load_evaluator(folder)
+
+
+@pytest.mark.parametrize("head", ["trees", "boosting", "ridge", "judge-mean", "mixed", "curves"])
+@pytest.mark.parametrize("value", [True, [True], [1], [None], ["a", True], "ann", {"a": 1}], ids=repr)
+def test_names_of_annotators_are_texts(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, head: str, value: Any
+) -> None:
+    made = tmp_path_factory.getbasetemp() / f"names-{head}"
+    if not made.exists():
+        scaled.saved(made, head=head)
+    folder = Path(shutil.copytree(made, tmp_path / "m"))
+    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    paths = [path for path in places(card) if path[-1] in ("people", "annotators") and path[0] == "head"]
+    assert paths
+    for path in paths:
+        (folder / CARD).write_text(json.dumps(changed(card, path, value)), encoding="utf-8")
+        with pytest.raises(BadInput, match="holds a damaged evaluator"):
+            load_evaluator(folder)
 
 
 @pytest.mark.parametrize(

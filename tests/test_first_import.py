@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import struct
 import zipfile
+from collections.abc import Callable
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -369,6 +372,70 @@ def test_a_workbook_is_read_like_a_table() -> None:
 def test_a_workbook_with_several_sheets_is_refused_with_their_names() -> None:
     output = accord("import", workbook("two.xlsx", ROWS, ROWS), code=1)
     assert "got 2 ('S1', 'S2'); save each sheet in a file of its own" in output
+
+
+def far_cell(name: str, reference: str, row: str = "2") -> str:
+    """A workbook with one cell far from the others."""
+    cells = f'<row r="{row}"><c r="{reference}"><v>1</v></c></row></sheetData>'
+    return rewritten(workbook(name, ROWS), "xl/worksheets/s1.xml", lambda text: text.replace("</sheetData>", cells))
+
+
+def rewritten(name: str, part: str, change: Callable[[str], str]) -> str:
+    with zipfile.ZipFile(name) as archive:
+        parts = {entry: archive.read(entry).decode() for entry in archive.namelist()}
+    with zipfile.ZipFile(name, "w", zipfile.ZIP_DEFLATED) as archive:
+        for entry, text in parts.items():
+            archive.writestr(entry, change(text) if entry == part else text)
+    return name
+
+
+def lying_size(name: str) -> str:
+    """A workbook whose directory states a thousandth of its sheet's size."""
+    rewritten(workbook(name, ROWS), "xl/worksheets/s1.xml", lambda text: text.replace("Answer", "x" * 300_000_000))
+    content = bytearray(Path(name).read_bytes())
+    with zipfile.ZipFile(name) as archive:
+        entry = archive.getinfo("xl/worksheets/s1.xml")
+    stated = struct.pack("<I", entry.file_size)
+    places = [match.start() for match in re.finditer(re.escape(stated), bytes(content))]
+    assert len(places) == 2  # of the entry and of the directory
+    for place in places:
+        struct.pack_into("<I", content, place, 300_000)
+    Path(name).write_bytes(content)
+    return name
+
+
+def repeated_texts(name: str) -> str:
+    """A workbook with one long text in many cells."""
+    cells = "<row>" + '<c t="s"><v>0</v></c>' * 100_000 + "</row></sheetData>"
+    rewritten(workbook(name, ROWS), "xl/worksheets/s1.xml", lambda text: text.replace("</sheetData>", cells))
+    with zipfile.ZipFile(name, "a") as archive:
+        archive.writestr("xl/sharedStrings.xml", f'<sst xmlns="{MAIN}"><si><t>{"x" * 30_000}</t></si></sst>')
+    return name
+
+
+def double_part(name: str) -> str:
+    workbook(name, ROWS)
+    with zipfile.ZipFile(name, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("xl/worksheets/s1.xml", "<worksheet/>")
+    return name
+
+
+@needs_reader
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lying_size, "unpacks to more than 256 MB"),
+        (lambda name: far_cell(name, "XFD1048576"), "as far as row 1,048,576 and column 16,384"),
+        (lambda name: far_cell(name, "", "999999999"), "as far as row 999,999,999"),
+        (lambda name: far_cell(name, "B2\" r = 'XFD1048576"), "column 16,384"),
+        (repeated_texts, "repeats texts in its cells to more than 256 MB"),
+        (double_part, "is not an Excel workbook"),
+    ],
+)
+def test_workbooks_that_need_more_memory_than_they_state_are_refused(make: Callable[[str], str], says: str) -> None:
+    output = " ".join(accord("import", make("bad.xlsx"), code=1).split())
+    assert says in output
 
 
 # --- mistakes of a new user ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 from commands import accord, accord_json
 from new_project import new_project
+from processes import Forked
+from sqlalchemy import text
 
-from accord.store import Store, check_store
+from accord.store import Imports, Store, check_store
 from accord.values import Label, Target
 
 
@@ -173,3 +176,110 @@ def test_conversations_are_removed_with_their_last_labels(url: str) -> None:
     assert held(url) == ("a", [("a", 3)])
     read("--undo")
     assert held(url) == ("", [])
+
+
+# --- several processes ----------------------------------------------------------------------------------------------
+
+WRITER = """
+import sys
+from accord.store import Imports, Store
+from accord.values import Conversation, Label, Target, Turn
+
+store = Store(sys.argv[1])
+with Imports(store).recording(["slow.jsonl", "slow.csv"]) as recording:
+    recording.begin(0)
+    store.add_conversations(Conversation(name, (Turn("user", "hello"),)) for name in "xy")
+    print(recording.id, flush=True)
+    sys.stdin.readline()
+    recording.begin(1)
+    store.add_labels([Label(Target("x"), "Q0", "ann", 3)])
+    store.add_conversations([Conversation("z", (Turn("user", "hello"),))])
+"""
+
+
+@pytest.fixture()
+def writer(url: str) -> Iterator[subprocess.Popen[str]]:
+    """An import of another process that has written two conversations and waits for a line of input."""
+    process = Forked(
+        ["-c", WRITER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def executed(url: str, statement: str) -> None:
+    store = Store(url)
+    with store._engine.begin() as connection:
+        connection.execute(text(statement))
+    store.close()
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("which", ["", "running", "other"])
+def test_undo_during_an_import_is_refused(url: str, writer: subprocess.Popen[str], which: str) -> None:
+    name = first_line(writer)
+    other = read(chats("a.jsonl", "ab"))["id"]
+    names = {"": (), "running": (name,), "other": (other,)}[which]
+    assert f"import {name} is running" in accord("import", "--undo", *names, code=1)
+    assert f"import {name} is running" in accord("import", "--replace", "a.jsonl", code=1)
+    _, errors = writer.communicate("go on\n")
+    assert writer.returncode == 0, errors
+    assert held(url) == ("abxyz", [("x", 3)])
+    read("--undo", name)
+    assert held(url) == ("ab", []) and check_store(url).damage == []
+
+
+@pytest.mark.attack
+def test_killed_import_is_interrupted_and_can_be_undone(url: str, writer: subprocess.Popen[str]) -> None:
+    name = first_line(writer)
+    assert [each["status"] for each in read("--list")["imports"]] == ["running"]
+    writer.kill()
+    writer.wait()
+    assert [each["status"] for each in read("--list")["imports"]] == ["interrupted"]
+    assert read("--undo")["undone"] == name
+    assert held(url) == ("", []) and check_store(url).damage == []
+
+
+@pytest.mark.attack
+def test_import_that_lost_its_claim_stops_when_it_was_undone(url: str, writer: subprocess.Popen[str]) -> None:
+    name = first_line(writer)
+    executed(url, "UPDATE claims SET until = '2000-01-01T00:00:00.000+00:00'")  # as if its machine had slept
+    assert read("--undo")["undone"] == name
+    _, errors = writer.communicate("go on\n")
+    assert writer.returncode != 0 and f"import {name} was ended by another process (undone)" in errors
+    assert held(url) == ("", []) and check_store(url).damage == []
+    assert [each["status"] for each in read("--list")["imports"]] == ["undone"]
+
+
+@pytest.mark.attack
+def test_check_finds_and_repairs_rows_that_belong_to_nothing(url: str) -> None:
+    read(chats("a.jsonl", "abc"), labels("a.csv", "abc"))
+    read(chats("b.jsonl", "de"), labels("b.csv", "ade"))
+    store = Store(url)
+    store.add_labels([Label(Target("b"), "Q0", "bob", 1)])  # added by the workbench: its conversation stays
+    parts = store.runs("import")[0]["settings"]
+    store.change_run(store.runs("import")[0]["id"], {**parts, "undone": [0, 1]})
+    store.close()
+    executed(url, "DELETE FROM conversations WHERE id = 'd'")
+    output = accord("store", "check", code=1)
+    assert "1 conversation and 3 labels belong to undone imports" in output and "--repair" in output
+    assert "1 conversation and 3 labels removed" in accord("store", "check", "--repair")
+    assert held(url) == ("abe", [("a", 3), ("b", 1), ("e", 3)])
+    assert "0 conversations and 0 labels removed" in accord("store", "check", "--repair")
+
+
+def test_recording_is_visible_as_running_in_its_own_process(url: str) -> None:
+    store = Store(url)
+    with Imports(store).recording(["a.jsonl"]) as recording:
+        recording.begin(0)
+        assert [each.status for each in Imports(store).known()] == ["running"]
+    assert recording.id is None and Imports(store).known() == []
+    store.close()

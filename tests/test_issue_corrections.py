@@ -73,6 +73,20 @@ def test_moved_and_removed_issues_are_labels_and_can_be_undone(found: Store) -> 
     assert len(list(found.annotations({"person"}))) == 6, "corrections and their withdrawals are kept"
 
 
+@pytest.mark.attack
+def test_undo_withdraws_all_corrections_of_concurrent_requests(found: Store) -> None:
+    before, others = kinds(found), Store(found.url)
+    stale = list(found.annotations({"person"}))
+    for number in range(8):
+        with pytest.MonkeyPatch.context() as patch:  # no request sees the corrections of the others
+            patch.setattr(Store, "annotations", lambda *_, **__: iter(stale))
+            correct(found, 1, "Antisocial", answer=f"{number:016}")
+    assert kinds(found)[0] == ("Antisocial", "Other")
+    undo_correction(others, FOUND, 1, "lee")
+    assert kinds(found) == before and labels(found) == {}
+    others.close()
+
+
 def test_removal_is_no_label_if_the_turn_has_another_issue_of_the_kind(found: Store) -> None:
     correct(found, 1, None)
     assert labels(found) == {("lee", "issue:Other"): None}

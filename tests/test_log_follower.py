@@ -33,7 +33,8 @@ from accord.cli import (
 )
 from accord.edges import AccordError, BadInput, UnknownName
 from accord.learning import load_evaluator
-from accord.live import HistoryDeduplicator, Ingestor, LogFollower, Message, RowLog, log_follower
+from accord.live import HistoryDeduplicator, Ingestor, LogFollower, Message, RowLog, log_follower, open_ingestor, report
+from accord.store import Mart, Store
 
 
 def messages(chats: list[Conversation]) -> list[dict[str, Any]]:
@@ -81,10 +82,13 @@ class CountingIngestor:
     def scorer(self) -> CountingIngestor:
         return self
 
-    def settle(self) -> None:
+    def settle(self, position: tuple[str, str] | None = None) -> None:
         self.events.append("settle")
         if self.fails:
             raise AccordError("the store is busy")
+
+    def position(self, key: str) -> str | None:
+        return None
 
     def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
         rows = []
@@ -204,6 +208,46 @@ def test_killed_follower_writes_every_row_once(
     lines = [line for line in rows.read_text().splitlines() if line.endswith("}")]
     assert [int(json.loads(line)["id"]) for line in lines] == list(range(15)) and not world.gaps
     assert [json.loads(line)["turn"] for line in lines] == [0, 1, 2] * 5, "conversations continue"
+
+
+@pytest.mark.parametrize("killed", [2, 3, 4])
+@pytest.mark.attack
+def test_monitoring_and_board_count_the_replies_of_a_killed_follower_once(
+    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: int
+) -> None:
+    """The process ends after the monitoring data are in the store and before the position is on the disk."""
+    monkeypatch.setattr(log_follower, "BATCH_LINES", 5)
+    monkeypatch.setattr(log_follower, "SAVE_SECONDS", 0.0)
+    evaluator.save(tmp_path / "evaluator")
+    write(tmp_path / "log.jsonl", messages(chats[:8]))
+    store, mart = Store(f"sqlite:///{tmp_path / 'store.db'}"), Mart(tmp_path / "mart")
+
+    def follow() -> None:
+        folder = tmp_path / "evaluator"
+        with (
+            RowLog(tmp_path / "rows.jsonl") as rows,
+            open_ingestor(folder, store=store, mart=mart, follows=True) as ingestor,
+        ):
+            LogFollower(tmp_path / "log.jsonl", ingestor, rows, tmp_path / "position").run(once=True)
+
+    save, saved = log_follower.Position.save, list[int]()
+
+    def save_or_die(position: log_follower.Position, path: Path) -> None:
+        saved.append(1)
+        if len(saved) == killed:
+            raise KeyboardInterrupt
+        save(position, path)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(log_follower.Position, "save", save_or_die)
+        follow()
+    follow()
+    replies_in_log = len(expected(chats[:8], evaluator))
+    assert len(kept(tmp_path)) == replies_in_log
+    assert sum(row["replies"] for row in report(store, days=36500)["days"]) == replies_in_log
+    count, _ = mart.read(lambda scores: int(scores.select("key").collect().height))
+    assert count == replies_in_log
+    store.close()
 
 
 def test_torn_row_ends_before_the_next_row(tmp_path: Path) -> None:

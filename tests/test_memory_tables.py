@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from new_project import new_project
 from small_sample import sources
 
 import accord
 from accord.edges import BadInput, BadRow
+from accord.formats import MemoryTable, read_rows
 from accord.learning import Evaluator
 from accord.project import Config, Estimates, Imported, JudgeRun
 from accord.scoring import ScoreCounts, ScoreRun
@@ -289,3 +292,94 @@ def test_fitted_and_compared_are_tables_without_arrays() -> None:
     assert table["system"].to_list() == [row["system"] for row in compared] and len(compared) == len(table)
     assert pa.table(compared).num_rows == len(table)
     assert pl.DataFrame(list(estimated)).height == len(estimated)
+
+
+# --- values that Python, JSON or a scale lacks ----------------------------------------------------------------------
+
+
+def column(kind: Any, *cells: Any) -> Callable[[], Any]:
+    """A function that returns a frame of five exchanges with one more column; the third row holds the odd value."""
+    name = "time" if kind in (pl.Date, pl.Datetime("ms")) else "rating"
+
+    def made() -> pl.DataFrame:
+        values = pl.Series(cells, dtype=pl.Int64).cast(kind) if name == "time" else pl.Series(cells, dtype=kind)
+        shared = {"prompt": ["hi"] * 5, "response": ["yo"] * 5}
+        return pl.DataFrame({"id": [f"c{number}" for number in range(5)], **shared, name: values})
+
+    return made
+
+
+def rows_with(cell: Any) -> Callable[[], list[dict[str, Any]]]:
+    return lambda: [
+        {"id": f"c{number}", "question": "hi", "answer": "yo", "rating": cell if number == 2 else number % 2 + 1}
+        for number in range(5)
+    ]
+
+
+def cycle() -> list[Any]:
+    cells: list[Any] = []
+    cells.append({"inner": cells})
+    return cells
+
+
+def shared_many_times() -> list[Any]:
+    cells: list[Any] = [1]
+    for _ in range(60):
+        cells = [cells, cells]
+    return cells
+
+
+ODD: dict[str, tuple[Callable[[], Any], str, int]] = {
+    "unsigned": (column(pl.UInt64, 1, 2, 2**63 + 5, 1, 2), "is not an answer", 5),
+    "128 bits": (column(pl.Int128, 1, 2, 2**100, 1, 2), "is not an answer", 5),
+    "far date": (column(pl.Date, 1, 2, 53_378_000, 1, 2), "year 148114 is out of range", 4),
+    "far time": (column(pl.Datetime("ms"), 1, 2, 4_611_686_018_427_387, 1, 2), "year 148108 is out of range", 4),
+    "huge number": (rows_with(10**400), "is not an answer", 5),
+    "fraction": (rows_with(Fraction(1, 3)), "a value of type Fraction", 4),
+    "cycle": (rows_with(cycle()), "nested deeper than 100 levels", 4),
+    "cell of a frame that contains itself": (
+        column(pl.Object, 1, 2, cycle(), 1, 2),
+        "nested deeper than 100 levels",
+        4,
+    ),
+    "shared lists": (rows_with(shared_many_times()), "values", 4),
+}
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", ODD)
+def test_odd_cell_is_one_bad_row_and_the_rest_is_imported(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, message, conversations = ODD[name]
+    monkeypatch.chdir(tmp_path)
+    new_project()
+    with accord.open() as project:
+        result = project.import_(make(), skip_bad_rows=True)
+        assert result.conversations.new == conversations and result.skipped == 1
+        assert ", row 3: " in result.bad_rows[0] and message in result.bad_rows[0]
+
+
+@pytest.mark.attack
+def test_rows_with_two_columns_of_one_name_are_bad() -> None:
+    [bad, good] = MemoryTable([{1: "a", "1": "b", "id": "x"}, {"id": "y", "1": "b"}]).rows()
+    assert isinstance(bad, BadRow) and "two columns are called '1'" in bad.reason and not isinstance(good, BadRow)
+
+
+@pytest.mark.attack
+def test_time_beyond_the_calendar_is_one_bad_row_of_a_parquet_file(tmp_path: Path) -> None:
+    column(pl.Date, 1, 2, 53_378_000, 1, 2)().write_parquet(tmp_path / "t.parquet")
+    rows = list(read_rows(tmp_path / "t.parquet"))
+    assert [row.line for row in rows if isinstance(row, BadRow)] == [3] and len(rows) == 5
+
+
+@pytest.mark.attack
+def test_huge_number_is_one_bad_row_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    new_project()
+    lines = [json.dumps(row) for row in rows_with(int("9" * 400))()]
+    Path("chats.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    with accord.open() as project:
+        result = project.import_("chats.jsonl", skip_bad_rows=True)
+        assert (result.conversations.new, result.labels.new, result.skipped) == (5, 4, 1)
+        assert "chats.jsonl, line 3: " in result.bad_rows[0]

@@ -84,3 +84,35 @@ def test_a_damaged_footer_is_a_one_line_error(tmp_path: Path) -> None:
             refused += 1
             assert "\n" not in str(error)
     assert refused
+
+
+@pytest.mark.attack
+def test_sizes_that_only_the_pages_state_are_limited(tmp_path: Path) -> None:
+    path, size = tmp_path / "t.parquet", 100_000_000
+    texts = [f"{number:06}" + "y" * (size // 1000) for number in range(1000)]
+    pl.DataFrame({"id": [str(number) for number in range(1000)], "text": texts}).write_parquet(path, compression="zstd")
+    content = bytearray(path.read_bytes())
+    start, changed = len(content) - 8 - int.from_bytes(content[-8:-4], "little"), 0
+    for place in range(start, len(content) - 12):
+        value, end = zigzag(content, place)
+        if not content[place - 1] & 128 and size <= value <= 2 * size:
+            content[place:end] = padded(1000, end - place)
+            changed += 1
+    assert changed == 2  # of the column and of the group
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match="unpacks to more than"):
+        list(read_rows(path))
+
+
+def zigzag(content: bytearray, place: int) -> tuple[int, int]:
+    """Return the number of Thrift's compact protocol at a place, and its end."""
+    value = shift = 0
+    while content[place] & 128 and shift < 63:
+        value, shift, place = value | (content[place] & 127) << shift, shift + 7, place + 1
+    return (value | content[place] << shift) >> 1, place + 1
+
+
+def padded(number: int, length: int) -> bytes:
+    """Return a number of Thrift's compact protocol in this many bytes."""
+    groups = [(2 * number) >> 7 * place & 127 for place in range(length)]
+    return bytes(group | 128 for group in groups[:-1]) + bytes(groups[-1:])

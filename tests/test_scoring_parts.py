@@ -297,6 +297,17 @@ def test_merge_rejects_repeated_conversation(tmp_path, scorer):
         merge_parts(tmp_path / "in", tmp_path / "m.jsonl")
 
 
+@pytest.mark.attack
+@pytest.mark.parametrize("times", [2, 51])
+def test_repeated_id_in_a_file_is_refused_as_for_a_single_file(project, times):
+    [row] = scaled.drawn(1)
+    replies = [[*row["messages"][:-1], {"role": "assistant", "content": f"yes {number}"}] for number in range(times)]
+    scaled.jsonl(project / "same/a.jsonl", [{**row, "messages": messages} for messages in replies])
+    for arguments in (["same", "--out", "parts/", "--workers", "1"], ["same/a.jsonl", "--out", "scores.jsonl"]):
+        done = ran("score", *arguments)
+        assert done.exit_code == 1 and "two conversations have the id 'c0'; give each its own" in done.output
+
+
 # --- shards -----------------------------------------------------------------------------------------------------------
 
 
@@ -549,6 +560,78 @@ SPOILED = {
 }
 
 
+def one_cell(name, change, place=0):
+    """A change of one cell of a part; its metadata stay."""
+
+    def edited(rows):
+        cells = rows[name].to_list()
+        cells[place] = change(cells[place])
+        return rows.with_columns(pl.Series(name, cells, rows[name].dtype, strict=False))
+
+    return edited
+
+
+def shares(change):
+    return lambda cell: json.dumps(change(json.loads(cell)))
+
+
+def moved(rows):
+    """Two forged values with the same sum."""
+    return one_cell("value", lambda value: value - 0.01, 1)(one_cell("value", lambda value: value + 0.01)(rows))
+
+
+def other_answers(**answer):
+    found = {"value": 3.0, "low": 1.0, "high": 5.0, "distribution": {"1": 0.5, "5": 0.5}, **answer}
+    return one_cell("notes", lambda _: json.dumps({"other_questions": {"tone": found}}))
+
+
+FORGED = {
+    "NaN as value": (one_cell("value", lambda _: float("nan")), "row 1"),
+    "infinite value": (one_cell("value", lambda _: float("inf"), 2), "row 3"),
+    "NaN as interval": (one_cell("low", lambda _: float("nan")), "row 1"),
+    "value beyond the scale": (one_cell("value", lambda _: 1e6), "not on the scale"),
+    "other value": (one_cell("value", lambda value: value + 0.1), "row 1"),
+    "two other values": (moved, "row 1"),
+    "reversed interval": (lambda rows: rows.with_columns(low=pl.col("high") + 0.1), "row 1"),
+    "probabilities that do not sum to 1": (
+        one_cell("distribution", shares(lambda given: {**given, next(iter(given)): 0.9}), 1), "row 2",
+    ),
+    "negative probability": (
+        one_cell("distribution", shares(lambda given: dict(zip(given, [-0.5, 1.5, *[0] * (len(given) - 2)], strict=True))), 1),
+        "row 2",
+    ),
+    "other options": (
+        one_cell("distribution", shares(lambda given: {str(float(key) + 1): part for key, part in given.items()}), 4), "row 5",
+    ),
+    "falling options": (one_cell("distribution", shares(lambda given: dict(reversed(given.items())))), "row 1"),
+    "empty distribution": (one_cell("distribution", lambda _: "{}"), "row 1"),
+    "other variance": (one_cell("variance", lambda value: value + 1), "its variance"),
+    "other entropy": (one_cell("entropy", lambda value: 0.0), "its entropy"),
+    "unknown status": (one_cell("status", lambda _: "fine"), "unknown status"),
+    "negative turn": (one_cell("turn", lambda _: -1), "negative"),
+    "reason beside a value": (one_cell("unscored", lambda _: "no reply"), "reason"),
+    "no annotator": (one_cell("annotator", lambda _: None), "names no"),
+    "training rows": (lambda rows: rows.with_columns(in_training=~pl.col("in_training")), "metadata"),
+    "NaN in notes": (one_cell("notes", lambda _: '{"other_questions": {"tone": {"value": NaN}}}'), "row 1"),
+    "other question beyond its scale": (other_answers(value=900.0), "question 'tone'"),
+    "other question with other shares": (other_answers(distribution={"1": 0.9, "5": 0.9}), "question 'tone'"),
+}  # fmt: skip
+
+
+@pytest.mark.attack
+def test_forged_rows_are_named_and_not_merged(project):
+    assert ran("score", "in", "--out", "out/", "--workers", "1").exit_code == 0
+    part = min(project.glob("out/part-*.parquet"))
+    sound, said = pl.read_parquet(part), json.dumps(about(part))
+    for name, (change, says) in FORGED.items():
+        change(sound).write_parquet(part, metadata={"accord": said})
+        for target in ("merged.parquet", "merged.jsonl"):
+            done = ran("scores", "merge", "out", "--out", target)
+            assert done.exit_code == 1 and part.name in done.output and says in done.output, (name, done.output)
+    other_answers()(sound).write_parquet(part, metadata={"accord": said})
+    assert ran("scores", "merge", "out", "--out", "merged.parquet").exit_code == 0
+
+
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
 @pytest.mark.attack
 def test_damaged_part_is_named_and_not_merged(project, spoil):
@@ -558,7 +641,7 @@ def test_damaged_part_is_named_and_not_merged(project, spoil):
     (project / "merged.jsonl").write_text("kept")
     for arguments in (["scores", "merge", "out", "--out", "merged.jsonl", "--force"], ["board", "repair", "out"]):
         done = ran(*arguments)
-        if arguments[0] == "scores" or done.exit_code:  # repair ignores cells that it does not read
+        if arguments[0] == "scores" or done.exit_code:
             assert done.exit_code == 1 and part.name in done.output and len(done.output.strip().splitlines()) == 1
     assert (project / "merged.jsonl").read_text() == "kept"
     again = ran("score", "in", "--out", "out/", "--workers", "1")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -20,7 +21,7 @@ from accord.live import combine_apps, exposure
 from accord.project import Config, Project
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
 from accord.studies import StudySession
-from accord.values import Issue, IssueAnnotation, StudySettings, Target
+from accord.values import Annotation, Issue, IssueAnnotation, StudySettings, Target
 from accord.web import WorkbenchContext, add_person, local_sign_in_link, workbench_app
 
 OVER = "2020-01-01T00:00:00.000+00:00"
@@ -250,6 +251,24 @@ def test_people_are_added_listed_and_let_go(tmp_path: Path, monkeypatch: pytest.
     assert link not in accord("users", "link", "ann")
     accord("users", "remove", "ann")
     assert "there is no user 'ann'" in accord("users", "link", "ann", code=1)
+    accord("users", "add", "ann")  # the former user of this name has no answers
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", ["ann", "Ann"])
+def test_name_of_a_former_user_with_answers_is_given_again_only_to_the_same_person(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with project(tmp_path) as opened, closing(Studies(opened.store)) as studies:
+        add_person(studies, "ann")
+        opened.store.add_annotations(
+            [Annotation(Target("gpt-9-1"), "Q1", "ann", "person", 1, time="2026-01-01T00:00:00+00:00", answer="a" * 16)]
+        )
+        studies.accounts.remove("ann")
+        with pytest.raises(BadInput, match="former user 'ann' has answers.*--returning"):
+            add_person(studies, name)
+        assert add_person(studies, "ann", returns=True)
+        add_person(studies, "annabel")
 
 
 def test_a_server_that_other_machines_reach_needs_a_user(tmp_path: Path) -> None:

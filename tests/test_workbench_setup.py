@@ -148,10 +148,52 @@ def test_multipart_forms_keep_every_byte() -> None:
     fields, files = parse_multipart(body, kind)
     assert fields == {"form": "k", "skip": "on"} and files[0].content == content
     for wrong in (body[:-8], b"", b"nonsense"):
-        with pytest.raises(BadInput, match="not complete"):
+        with pytest.raises(BadInput, match="not complete|not a valid form"):
             parse_multipart(wrong, kind)
     with pytest.raises(BadInput, match="content type"):
         parse_multipart(body, "application/json")
+
+
+def part(disposition: str, content: str = "x") -> bytes:
+    return f"--sign\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{content}\r\n".encode()
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (part('a="' + '\\"' * 30_000), "not a valid form"),
+        (part("aaaa" * 15_000), "not a valid form"),
+        (part('name="a"; ' + 'b="' * 20_000), "not a valid form"),
+        (b"--sign\r\n" + b"X: y\r\n" * 10_000 + b"\r\nx\r\n", "not a valid form"),
+        (b"".join(part(f'name="{number}"') for number in range(500)), "more than 400 parts"),
+        (part('name="a"') * 2, "twice"),
+        (part('name="a"', "x" * 70_000), "larger than 64 kB"),
+        (b"--sign\r\n" * 1000, "not a valid form"),
+        (b"\r\n--sig" * 10_000, "not a valid form"),
+    ],
+)  # fmt: skip
+def test_hostile_forms_are_refused(body: bytes, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        parse_multipart(body + b"--sign--\r\n", "multipart/form-data; boundary=sign")
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "kind", ["", "multipart/form-data", "multipart/form-data; boundary=" + "a" * 100_000, "text/plain"]
+)
+def test_hostile_content_types_of_forms_are_refused(kind: str) -> None:
+    with pytest.raises(BadInput):
+        parse_multipart(part('name="a"') + b"--sign--\r\n", kind)
+
+
+@pytest.mark.parametrize("name", ["\u5bf9\u8bdd" * 50 + ".jsonl", "\U0001f600\u00e9" * 90 + ".jsonl"])
+def test_long_names_in_other_scripts_are_saved(tmp_path: Path, name: str) -> None:
+    body, kind = multipart({"form": "k"}, [(name, "one"), (name, "two")])
+    _, files = parse_multipart(body, kind)
+    assert [file.name for file in files] == [name, name]
+    saved = save_uploads(files, tmp_path)
+    assert [path.read_text() for path in saved] == ["one", "two"] and {path.suffix for path in saved} == {".jsonl"}
 
 
 PROJECT_TEXT = """# our project

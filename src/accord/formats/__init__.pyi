@@ -32,5 +32,6 @@ from .row_writer import SCORE_NESTED as SCORE_NESTED, ScoreWriter as ScoreWriter
 from .row_writer import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW, score_frame as score_frame
 from .row_writer import score_schema as score_schema, SCORE_TYPES as SCORE_TYPES, SCORED as SCORED
 from .row_writer import UNSCORED as UNSCORED
-from .table_files import EXCEL_SUFFIXES as EXCEL_SUFFIXES
+from .workbooks import EXCEL_SUFFIXES as EXCEL_SUFFIXES
 from .transcript import TEXT_SUFFIX as TEXT_SUFFIX
+from .openai_messages import LARGEST_ANSWER as LARGEST_ANSWER

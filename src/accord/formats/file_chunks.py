@@ -28,8 +28,9 @@ from accord.formats.object_storage import File, display_path, is_remote, local_c
 from accord.formats.reader import OnBadRow, convert_row, detect, is_part, read, read_parts, sniff
 from accord.formats.record import Fields, Record, Row, WrongShape, formats
 from accord.formats.row_reader import begins_with_lines, line_rows, read_rows, suffix
-from accord.formats.table_files import EXCEL_SUFFIXES, row_groups
+from accord.formats.table_files import row_groups
 from accord.formats.transcript import TEXT_SUFFIX
+from accord.formats.workbooks import EXCEL_SUFFIXES
 from accord.values import Conversation, content_hash
 
 PIECE_ROWS = 20_000

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from accord.edges import MAX_DEPTH, BadInput, BadRow
+from accord.formats.record import ROW_VALUES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,6 +24,8 @@ READABLE = "a path, a data frame, an Arrow table, or a list of dicts"
 _BATCH_ROWS = 1000
 _MISSING = frozenset({"NAType", "NaTType"})
 """Types of pandas for a missing value."""
+_WHOLE_DIGITS = 30
+"""Number of digits up to which a decimal number is a whole number: 1E+9999999 would take minutes."""
 
 
 class MemoryTable:
@@ -70,7 +73,7 @@ class MemoryTable:
         for number, row in enumerate(self._all(), 1):
             try:
                 yield _plain_row(row)
-            except TypeError as error:
+            except (TypeError, ArithmeticError) as error:
                 yield BadRow(str(self), number, str(error))
             except RecursionError:
                 yield BadRow(str(self), number, f"nested deeper than {MAX_DEPTH} levels")
@@ -78,7 +81,7 @@ class MemoryTable:
     def _all(self) -> Iterable[Any]:
         if self._pandas is not None:
             return _pandas_rows(self._pandas)
-        return self._rows if self._frame is None else self._frame.iter_rows(named=True)
+        return self._rows if self._frame is None else frame_rows(self._frame)
 
 
 Source = Path | MemoryTable
@@ -120,15 +123,39 @@ def _plain_row(row: Any) -> dict[str, Any]:
 
     A row that is no mapping, or a cell that JSON cannot represent, raises `TypeError` with the name of the column.
     """
+    if isinstance(row, TypeError):
+        raise row
     if not isinstance(row, Mapping):
         raise TypeError(f"expected a dict, got {type(row).__name__}")
-    plain = {}
+    plain: dict[str, Any] = {}
+    left = iter(range(ROW_VALUES))
     for name, cell in row.items():
+        if str(name) in plain:
+            raise TypeError(f"two columns are called {str(name)!r}; rename one")
         try:
-            plain[str(name)] = _plain(cell)
+            plain[str(name)] = _plain(cell, left)
         except TypeError as error:
             raise TypeError(f"column {str(name)!r} holds {error}") from None
     return plain
+
+
+def frame_rows(frame: pl.DataFrame, buffer: int = 512) -> Iterator[dict[str, Any] | TypeError]:
+    """Iterate over the rows of a Polars frame; in place of a row with a value that Python lacks, its error.
+
+    Times and durations beyond Python's calendar are such values.
+    """
+    for start in range(0, frame.height, buffer):
+        part = frame.slice(start, buffer)
+        try:
+            rows: list[dict[str, Any]] = part.rows(named=True)
+        except (ValueError, OverflowError):
+            for number in range(part.height):
+                try:
+                    yield part.row(number, named=True)
+                except (ValueError, OverflowError) as error:
+                    yield TypeError(f"a value is out of range: {error}")
+        else:
+            yield from rows
 
 
 def _polars_of(data: Any) -> pl.DataFrame | None:
@@ -163,8 +190,13 @@ def _pandas_rows(frame: Any) -> Iterator[Any]:
         yield from frame.iloc[start : start + _BATCH_ROWS].to_dict("records")
 
 
-def _plain(cell: Any) -> Any:
-    """Return a cell as a JSON value, or None if it is missing; raises `TypeError` if JSON cannot represent it."""
+def _plain(cell: Any, left: Iterator[int]) -> Any:
+    """Return a cell as a JSON value, or None if it is missing; raises `TypeError` if JSON cannot represent it.
+
+    `left` has an entry for each value that the row may still hold: lists may share their content many times.
+    """
+    if next(left, None) is None:
+        raise TypeError(f"more than {ROW_VALUES:,} values")
     if cell is None or isinstance(cell, bool | int):
         return cell
     if isinstance(cell, str):
@@ -172,13 +204,13 @@ def _plain(cell: Any) -> Any:
     if isinstance(cell, float):
         return None if math.isnan(cell) else float(cell)
     if isinstance(cell, Mapping):
-        return {str(name): _plain(each) for name, each in cell.items()}
+        return {str(name): _plain(each, left) for name, each in cell.items()}
     if isinstance(cell, Sequence | set | frozenset) and not isinstance(cell, bytes | bytearray | memoryview):
-        return [_plain(each) for each in cell]
-    return _converted(cell)
+        return [_plain(each, left) for each in cell]
+    return _converted(cell, left)
 
 
-def _converted(cell: Any) -> Any:
+def _converted(cell: Any, left: Iterator[int]) -> Any:
     """Return a value of NumPy, pandas or the standard library as a JSON value; see `_plain` for errors."""
     if type(cell).__name__ in _MISSING:
         return None
@@ -187,9 +219,12 @@ def _converted(cell: Any) -> Any:
     if isinstance(cell, bytes):
         return cell.decode("utf-8", "replace")
     if isinstance(cell, Decimal):
-        return int(cell) if cell == cell.to_integral_value() else float(cell)
+        if cell.is_nan():
+            return None
+        is_whole = cell.is_finite() and cell.adjusted() < _WHOLE_DIGITS and cell == cell.to_integral_value()
+        return int(cell) if is_whole else float(cell)
     if isinstance(cell, UUID | timedelta | Path):
         return str(cell)
     if hasattr(cell, "tolist"):  # NumPy's arrays and scalars
-        return _plain(cell.tolist())
+        return _plain(cell.tolist(), left)
     raise TypeError(f"a value of type {type(cell).__name__}; convert it to text or a number")

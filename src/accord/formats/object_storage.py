@@ -30,8 +30,8 @@ from accord.edges import (
     write_atomically,
 )
 from accord.formats.row_reader import locate, suffix
-from accord.formats.table_files import EXCEL_SUFFIXES
 from accord.formats.transcript import TEXT_SUFFIX
+from accord.formats.workbooks import EXCEL_SUFFIXES
 
 READ = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", *sorted(EXCEL_SUFFIXES), TEXT_SUFFIX)
 """Suffixes of the files that are read from a folder, also compressed."""

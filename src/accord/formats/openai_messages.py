@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -255,12 +254,22 @@ def turn_index(value: Any) -> int | None:
     return int(value)
 
 
+LARGEST_ANSWER = 10**15
+"""Largest number that is an answer: floats still hold every whole number up to it."""
+
+
 def checked_answer(value: Any) -> int | float | str | None:
-    """Return a finite number, or a text, or `None` for no answer; anything or raise `WrongShape`."""
-    if value is None or isinstance(value, bool | int):
-        return None if value is None else int(value) if isinstance(value, bool) else value
-    if isinstance(value, float) and math.isfinite(value):
-        return int(value) if value.is_integer() else value
+    """Return a number, or a text, or `None` for no answer.
+
+    Raises:
+        WrongShape: It has another type, or is a number beyond `LARGEST_ANSWER`.
+    """
+    if value is None or isinstance(value, bool):
+        return None if value is None else int(value)
+    if isinstance(value, int | float):
+        if not -LARGEST_ANSWER <= value <= LARGEST_ANSWER:
+            raise WrongShape(f"a number beyond ±{LARGEST_ANSWER:.0e} is not an answer")
+        return int(value) if isinstance(value, float) and value.is_integer() else value
     if isinstance(value, str) and is_sendable(value):
         return value
     raise WrongShape(f"{value!r} is not an answer: a number or a text")

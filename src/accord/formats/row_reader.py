@@ -29,8 +29,9 @@ from accord.edges import (
 from accord.formats.encodings import BYTE_ORDER_MARKS, encoding_of
 from accord.formats.memory import MemoryTable, Source
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
-from accord.formats.table_files import EXCEL_SUFFIXES, UNREAD_SUFFIXES, csv_rows, excel_rows, parquet_rows
+from accord.formats.table_files import csv_rows, parquet_rows
 from accord.formats.transcript import TEXT_SUFFIX, text_rows
+from accord.formats.workbooks import EXCEL_SUFFIXES, UNREAD_SUFFIXES, excel_rows
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
 _WHOLE_BYTES = 4 * ROW_BYTES
@@ -106,8 +107,7 @@ def read_rows(path: Source) -> Iterator[Row | BadRow]:
 
 def _rows_of_kind(path: Source, kind: str) -> Iterator[Row | BadRow]:
     if isinstance(path, MemoryTable):
-        rows = enumerate(path.rows(), 1)
-        return (row if isinstance(row, BadRow) else _table_row(path, number, row) for number, row in rows)
+        return (_table_row(path, number, row) for number, row in enumerate(path.rows(), 1))
     if kind in UNREAD_SUFFIXES:
         raise BadInput(f"{path} {UNREAD_SUFFIXES[kind]}")
     if kind == ".parquet":
@@ -374,7 +374,9 @@ def _row(path: Source, line: int, fields: Any, may_be_deep: bool = True) -> Row 
     return Row(line, fields)
 
 
-def _table_row(path: Source, line: int, fields: Mapping[str, Any]) -> Row | BadRow:
+def _table_row(path: Source, line: int, fields: Mapping[str, Any] | BadRow) -> Row | BadRow:
+    if isinstance(fields, BadRow):
+        return fields
     if any(isinstance(cell, str | bytes) and len(cell) > ROW_BYTES for cell in fields.values()):
         return BadRow(str(path), line, too_long("a row"))
     return _row(path, line, dict(fields))

@@ -1,4 +1,4 @@
-"""Rows of Parquet, CSV, TSV and Excel files.
+"""Rows of Parquet, CSV and TSV files.
 
 A Parquet footer (Apache Parquet format 2, Thrift's compact protocol) is checked before anything is unpacked. It has the
 number of columns, their nesting, and the unpacked size of each row group in bytes and in values; runs of equal values
@@ -10,6 +10,7 @@ take no bytes.
 | more than `COLUMNS` columns, or columns nested deeper than `MAX_DEPTH` | the limit |
 | pages that unpack to more than `MAX_UNPACK_RATIO` times the file's size | the limit, as for any compressed file |
 | a row group with more than `GROUP_VALUES` values, or more than `ROW_VALUES` per row | write smaller groups |
+| the same by the sizes in the pages, of a local file | the same |
 | pages that contradict the footer | no Parquet file |
 """
 
@@ -18,10 +19,8 @@ from __future__ import annotations
 import csv
 import io
 import os
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -32,13 +31,13 @@ from accord.edges import (
     MB,
     BadInput,
     BadRow,
-    MissingExtra,
     first_line,
     format_size,
     open_regular,
     open_unpacked,
     unreadable_parquet,
 )
+from accord.formats.memory import frame_rows
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
 
 COLUMNS = 10_000
@@ -51,11 +50,12 @@ _MAGIC = b"PAR1"
 _TAIL = 8
 _STOP, _TRUE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 0, 1, 3, 7, 8, 9, 10, 12
 _SCHEMA, _GROUPS, _CHILDREN, _CHUNKS, _GROUP_ROWS, _METADATA, _VALUES, _UNPACKED = 2, 4, 5, 1, 3, 3, 5, 6
+_PACKED, _DATA_PAGE, _DICTIONARY_PAGE, _PAGE_UNPACKED, _PAGE_PACKED = 7, 9, 11, 2, 3
 """Thrift field numbers that are read."""
 
 
-def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any]]:
-    """Yield every row by column name.
+def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any] | BadRow]:
+    """Yield every row by column name; a row with a value that Python lacks is a `BadRow`.
 
     Raises:
         BadInput: The file is not a Parquet file, or over a limit; see the table above.
@@ -63,7 +63,8 @@ def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any]]
     import polars as pl
 
     with open_regular(path) as stream:
-        row_groups(str(path), stream, os.fstat(stream.fileno()).st_size)
+        check_pages(str(path), stream, os.fstat(stream.fileno()).st_size)
+    number = 0
     try:
         scan = pl.scan_parquet(path)
         scan.collect_schema()
@@ -73,7 +74,9 @@ def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any]]
                 kind == pl.String for kind in frame.dtypes
             ) else 0  # fmt: skip
             # A text of megabytes that many rows share takes its size again in each row of the buffer.
-            yield from frame.iter_rows(named=True, buffer_size=512 if (longest or 0) < _LONG else 1)
+            for row in frame_rows(frame, 512 if (longest or 0) < _LONG else 1):
+                number += 1
+                yield BadRow(str(path), number, str(row)) if isinstance(row, TypeError) else row
     except unreadable_parquet() as error:
         raise BadInput(f"{path} is not a Parquet file: {first_line(error)}") from None
 
@@ -91,6 +94,14 @@ def row_groups(path: str, stream: IO[bytes] | io.FileIO, size: int) -> list[RowG
     Raises:
         BadInput: The file is not a Parquet file, or its footer is over a limit; see the table above.
     """
+    return [
+        RowGroup(group[_GROUP_ROWS], sum(chunk[_METADATA][_UNPACKED] for chunk in group[_CHUNKS]))
+        for group in _groups(path, stream, size)
+    ]
+
+
+def _groups(path: str, stream: IO[bytes] | io.FileIO, size: int) -> list[dict[int, Any]]:
+    """Return the checked row groups of a footer."""
     stream.seek(max(size - _TAIL, 0))
     tail = stream.read(_TAIL) or b""
     length = int.from_bytes(tail[:4], "little")
@@ -106,14 +117,48 @@ def row_groups(path: str, stream: IO[bytes] | io.FileIO, size: int) -> list[RowG
     try:
         metadata = _Compact(footer).struct()
         _check_columns(path, metadata[_SCHEMA])
-        groups = metadata.get(_GROUPS, [])
+        groups: list[dict[int, Any]] = metadata.get(_GROUPS, [])
         _check_groups(path, groups, size)
-        return [
-            RowGroup(group[_GROUP_ROWS], sum(chunk[_METADATA][_UNPACKED] for chunk in group[_CHUNKS]))
-            for group in groups
-        ]
+        return groups
     except (LookupError, TypeError, AttributeError, ValueError):
         raise BadInput(f"{path} is not a Parquet file: its footer is damaged") from None
+
+
+def check_pages(path: str, stream: io.FileIO, size: int) -> None:
+    """Check a file's footer, and the sizes in its pages: the reader unpacks these, whatever the footer states.
+
+    Raises:
+        BadInput: As `row_groups`, or a page is damaged, or all pages together are over the limit.
+    """
+    unpacked, limit = 0, max(FREE_BYTES, MAX_UNPACK_RATIO * size)
+    columns = [chunk[_METADATA] for group in _groups(path, stream, size) for chunk in group[_CHUNKS]]
+    try:
+        for page_size in (page_size for column in columns for page_size in _page_sizes(stream, column)):
+            unpacked += page_size
+            if unpacked > limit:
+                raise _too_large(path, limit)
+    except (LookupError, TypeError, AttributeError, ValueError, OSError):
+        raise BadInput(f"{path} is not a Parquet file: its pages are damaged") from None
+
+
+def _page_sizes(stream: io.FileIO, column: dict[int, Any]) -> Iterator[int]:
+    """Yield the unpacked size of each page of a column."""
+    start = min(column[_DATA_PAGE], column.get(_DICTIONARY_PAGE) or column[_DATA_PAGE])
+    end = start + column[_PACKED]
+    while start < end:
+        stream.seek(start)
+        header = _Compact(stream.read(min(_HEADER, end - start)) or b"")
+        page = header.struct()
+        if min(page[_PAGE_UNPACKED], page[_PAGE_PACKED]) < 0:
+            raise ValueError("a negative size")
+        yield page[_PAGE_UNPACKED]
+        start += header.place + page[_PAGE_PACKED]
+
+
+def _too_large(path: str, limit: int) -> BadInput:
+    return BadInput(
+        f"{path} unpacks to more than {format_size(limit)}, {MAX_UNPACK_RATIO} times its size, which no log reaches"
+    )
 
 
 def _check_columns(path: str, schema: list[dict[int, Any]]) -> None:
@@ -137,10 +182,7 @@ def _check_groups(path: str, groups: list[dict[int, Any]], size: int) -> None:
         values, rows = sum(chunk[_VALUES] for chunk in chunks), group[_GROUP_ROWS]
         unpacked += sum(chunk[_UNPACKED] for chunk in chunks)
         if unpacked > limit:
-            raise BadInput(
-                f"{path} unpacks to more than {format_size(limit)}, {MAX_UNPACK_RATIO} times its size, which no log "
-                "reaches"
-            )
+            raise _too_large(path, limit)
         if values > GROUP_VALUES or values > max(rows, 0) * ROW_VALUES:
             raise BadInput(
                 f"{path} has a group of {rows:,} rows with {values:,} values, at most {GROUP_VALUES:,} and "
@@ -156,6 +198,11 @@ class _Compact:
 
     def __init__(self, content: bytes) -> None:
         self._content, self._at = content, 0
+
+    @property
+    def place(self) -> int:
+        """Number of bytes that were read."""
+        return self._at
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
         """Return the fields of a struct by number."""
@@ -215,80 +262,10 @@ class _Compact:
         return value >> 1 ^ -(value & 1)
 
 
-# --- CSV and Excel ----------------------------------------------------------------------------------------------------
+# --- CSV -------------------------------------------------------------------------------------------------------------
 
-EXCEL_SUFFIXES = {".xlsx", ".xlsm"}
-_AS_TABLE = "open it and save the sheet as .xlsx or as CSV UTF-8"
-_AS_TEXT = "save it as plain text (.txt) with a line such as `Customer: ...` for each message"
-UNREAD_SUFFIXES = {
-    ".xls": f"is an Excel workbook of the format before 2007, which is not read; {_AS_TABLE}",
-    ".xlsb": f"is a binary Excel workbook, which is not read; {_AS_TABLE}",
-    ".ods": f"is an OpenDocument spreadsheet, which is not read; {_AS_TABLE}",
-    ".numbers": f"is a Numbers spreadsheet, which is not read; {_AS_TABLE}",
-    ".docx": f"is a Word document, which is not read; {_AS_TEXT}",
-    ".doc": f"is a Word document, which is not read; {_AS_TEXT}",
-    ".rtf": f"is a rich-text document, which is not read; {_AS_TEXT}",
-    ".pdf": f"is a PDF, which is not read; {_AS_TEXT}",
-}
-"""Suffixes of documents that are refused, with the next step."""
 _HEADER = MB
 """Maximum length of a header, in characters."""
-_WORKBOOK_BYTES = 256 * MB
-"""Maximum unpacked size of a workbook, which is read into memory."""
-
-
-def excel_rows(path: Path) -> Iterator[Row | BadRow]:
-    """Yield the rows of an Excel workbook's only sheet with data; empty rows are skipped.
-
-    Raises:
-        BadInput: The file is no workbook, is too large, or has no or several sheets with data, or equal column names.
-        MissingExtra: The package that reads workbooks is not installed.
-    """
-    names: list[str] = []
-    for line, cells in _excel_cells(path):
-        if names:
-            yield _row(path, line, names, cells)
-        else:
-            names = _column_names(path, cells)
-
-
-def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    _check_workbook_size(path)
-    if find_spec("fastexcel") is None:  # the reader that Polars calls
-        raise MissingExtra(f"{path}: reading an Excel workbook (saving it as CSV UTF-8 avoids this)", "excel")
-    import polars as pl
-
-    try:
-        sheets = pl.read_excel(
-            path, sheet_id=0, engine="calamine", has_header=False, infer_schema_length=0, drop_empty_rows=False,
-            raise_if_empty=False,
-        )  # fmt: skip
-    except Exception as error:  # Polars, the reader and its Rust core have exceptions of their own
-        raise BadInput(f"{path} cannot be read as an Excel workbook: {str(error).splitlines()[0]}") from None
-    filled = {name: frame for name, frame in sheets.items() if frame.height > 1}
-    if len(filled) != 1:
-        named = ", ".join(repr(name) for name in filled) or "none"
-        raise BadInput(
-            f"{path}: a workbook must have one sheet with a header and rows, got {len(filled)} ({named}); save each "
-            "sheet in a file of its own"
-        )
-    [frame] = filled.values()
-    for line, cells in enumerate(frame.iter_rows(), 1):
-        if any(cell is not None for cell in cells):
-            yield line, ["" if cell is None else str(cell) for cell in cells]
-
-
-def _check_workbook_size(path: Path) -> None:
-    try:
-        with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-    except (zipfile.BadZipFile, NotImplementedError):
-        raise BadInput(f"{path} is not an Excel workbook, despite its suffix; {_AS_TABLE}") from None
-    if size > _WORKBOOK_BYTES:
-        raise BadInput(
-            f"{path} unpacks to {format_size(size)}; a workbook may have {format_size(_WORKBOOK_BYTES)}. Save the "
-            "sheet as CSV UTF-8, which is read row by row"
-        )
 
 
 def csv_rows(path: Path, delimiter: str | None, encoding: str) -> Iterator[Row | BadRow]:
@@ -308,14 +285,14 @@ def csv_rows(path: Path, delimiter: str | None, encoding: str) -> Iterator[Row |
                 raise BadInput(f"{path} has more than {COLUMNS:,} columns; a table of conversations has few")
             if len(header) == _HEADER:
                 raise BadInput(f"{path} begins with a line of {_HEADER:,} characters or more; a header is shorter")
-            names = _column_names(path, next(csv.reader([header], delimiter=delimiter), []))
+            names = column_names(path, next(csv.reader([header], delimiter=delimiter), []))
             lines = _BoundedLines(path, text, header_line, delimiter)
             reader = csv.reader(lines, delimiter=delimiter, strict=True)
             line = header_line + 1
             for values in reader:
                 lines.row_length = 0
                 if values:
-                    yield _row(path, line, names, values)
+                    yield row_of(path, line, names, values)
                 line = reader.line_num + header_line + 1
         except UnicodeError:
             raise BadInput(f"{path} is damaged or not {encoding}; save it as UTF-8") from None
@@ -344,7 +321,12 @@ class _BoundedLines:
         return line
 
 
-def _column_names(path: Path, cells: Sequence[str]) -> list[str]:
+def column_names(path: Path, cells: Sequence[str]) -> list[str]:
+    """Return the names of a header.
+
+    Raises:
+        BadInput: A name occurs twice.
+    """
     names = [name.strip() for name in cells]
     duplicate = next((name for name, count in Counter(names).items() if name and count > 1), None)
     if duplicate is not None:
@@ -352,7 +334,7 @@ def _column_names(path: Path, cells: Sequence[str]) -> list[str]:
     return names
 
 
-def _row(path: Path, line: int, names: list[str], cells: list[str]) -> Row | BadRow:
+def row_of(path: Path, line: int, names: list[str], cells: list[str]) -> Row | BadRow:
     """Return a row by column name; empty cells beyond the header (a trailing comma) are dropped."""
     if len(cells) < len(names) or any(cells[len(names) :]):
         return BadRow(str(path), line, f"{len(cells)} columns, the header has {len(names)}")

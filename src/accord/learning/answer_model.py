@@ -249,6 +249,30 @@ def part_arrays(name: str, arrays: Arrays) -> Arrays:
     return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
 
 
+def card_names(card: Mapping[str, Any], key: str) -> list[str]:
+    """Return a list of names of a saved card.
+
+    Raises:
+        ValueError: It is another value.
+    """
+    names = card[key]
+    if type(names) is not list or any(type(name) is not str for name in names):
+        raise ValueError(f"{key} is not a list of names")
+    return list(names)
+
+
+def card_number(card: Mapping[str, Any], key: str) -> float:
+    """Return a finite number of a saved card.
+
+    Raises:
+        ValueError: It is another value.
+    """
+    number = card[key]
+    if type(number) not in (int, float) or not np.isfinite(float(number)):
+        raise ValueError(f"{key} is not a finite number")
+    return float(number)
+
+
 def prefixed(name: str, arrays: Arrays) -> Arrays:
     """Return arrays with the name of their part as prefix."""
     return {f"{name}.{key}": array for key, array in arrays.items()}

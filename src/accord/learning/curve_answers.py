@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput, UnknownName
 from accord.evidence import Arrays, EvidenceTable, Ratings
-from accord.learning.answer_model import TextMeanModel, matrix, part_arrays, prefixed
+from accord.learning.answer_model import TextMeanModel, card_names, matrix, part_arrays, prefixed
 from accord.learning.metric_curves import STRENGTHS, Additive, Form
 from accord.learning.moe_ciu import LOSSES, Experts
 from accord.learning.ordinal import OrdinalLink
@@ -167,8 +167,8 @@ class CurveAnswers(TextMeanModel):
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """Restore the learned state from `state`."""
         self.settings = CurveSettings.of(card["settings"])
-        self.people_ = list(card["people"])
-        self.texts_, self.names_, self.unit_ = card["texts"], list(card["names"]), arrays["unit"]
+        self.people_ = card_names(card, "people")
+        self.texts_, self.names_, self.unit_ = card["texts"], card_names(card, "names"), arrays["unit"]
         form: type[Additive] | type[Experts] = Additive if self.settings.form == "additive" else Experts
         self.form_ = form.restored(card["form"], part_arrays("form", arrays))
         self.link_ = OrdinalLink.restored(card["link"], part_arrays("link", arrays))

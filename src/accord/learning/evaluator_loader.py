@@ -139,6 +139,8 @@ def _check_scores(head: Head, level: Level | None) -> None:
     Raises:
         Exception: One of `DAMAGED`: the head cannot score, or a score or its description is not finite.
     """
+    if any(type(name) is not str for name in head.annotators):
+        raise ValueError("names of annotators are not texts")
     speakers = [None, *head.annotators]
     targets = tuple(Target(f"trial {place}", 0 if level == "turn" else None) for place in range(2 * len(speakers)))
     columns = head.columns or ()

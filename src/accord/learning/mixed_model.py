@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accord.evidence import Arrays, EvidenceTable, Ratings, by_row
-from accord.learning.answer_model import AnswerModel, inner_folds, matrix, sources_of
+from accord.learning.answer_model import AnswerModel, card_names, card_number, inner_folds, matrix, sources_of
 from accord.learning.mixed_equations import best_ratios, equations_for
 from accord.learning.ordinal import OrdinalLink
 from accord.learning.rating_layout import (
@@ -382,7 +382,7 @@ class MixedAnswers(AnswerModel):
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """Restore the learned state from `state`."""
-        self.names_, self.sources_ = list(card["features"]), list(card["sources"])
+        self.names_, self.sources_ = card_names(card, "features"), card_names(card, "sources")
         self.link_ = OrdinalLink.restored(card["link"], arrays)
         self.options_ = arrays["options"]
         here, home = (self._restored(card[place], arrays, place) for place in ("here", "home"))
@@ -393,8 +393,8 @@ class MixedAnswers(AnswerModel):
         model = MixedModel(self.own_slopes)
         for name in _ARRAYS:
             setattr(model, name, np.asarray(arrays[f"{place}.{name}"]))
-        model.annotators_ = np.array(parts["annotators"], dtype=object)
-        model.intercept_, model.noise_ = parts["intercept"], parts["noise"]
+        model.annotators_ = np.array(card_names(parts, "annotators"), dtype=object)
+        model.intercept_, model.noise_ = card_number(parts, "intercept"), card_number(parts, "noise")
         model.sources_ = source_numbers(self.sources_, len(self.names_))
         return model
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence import Arrays, EvidenceTable, Ratings
-from accord.learning.answer_model import AnswerModel, Floats, inner_folds
+from accord.learning.answer_model import AnswerModel, Floats, card_names, inner_folds
 from accord.learning.network import Indices, Inputs, NetworkShape, Parameters, inputs, latent_answers, predict
 from accord.statistics import INNER_FOLDS
 from accord.values import Labels, Target, Value
@@ -446,7 +446,7 @@ class NetworkAnswers(AnswerModel):
         """Restore the learned state from `state`."""
         self.pooling_, self.trust_ = card["pooling"], card["trust"]
         self.settings = NetworkSettings.of(card["settings"])
-        self.people_ = np.array(card["people"], dtype=object)
+        self.people_ = np.array(card_names(card, "people"), dtype=object)
         about = card["shape"]
         self.shape_ = NetworkShape(**{**about, "hidden": tuple(about["hidden"]), "options": tuple(about["options"])})
         self.inputs_, self.options_ = Inputs.from_arrays(arrays), arrays.get("options", np.zeros(0))

@@ -25,6 +25,8 @@ from accord.learning.answer_model import (
     Floats,
     Indices,
     TextMeanModel,
+    card_names,
+    card_number,
     fold_masks,
     judge_columns,
     matrix,
@@ -118,14 +120,17 @@ class LinearModel(TextMeanModel):
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """Restore the learned state from `state`."""
-        self.people_, self.level_ = list(card["people"]), float(card["level"])
+        self.people_, self.level_ = card_names(card, "people"), card_number(card, "level")
         for name in _LINEAR_ARRAYS:
-            setattr(self, name, np.asarray(arrays[name]))
+            setattr(self, name, np.asarray(arrays[name], dtype=float))
+        if len({getattr(self, name).shape for name in _COLUMN_ARRAYS}) > 1:
+            raise ValueError("arrays of columns have different lengths")
         self.link_ = OrdinalLink.restored(card["link"], part_arrays("link", arrays))
         return self
 
 
-_LINEAR_ARRAYS = ("mean_", "scale_", "center_", "coef_", "unit_")
+_COLUMN_ARRAYS = ("mean_", "scale_", "center_", "coef_")
+_LINEAR_ARRAYS = (*_COLUMN_ARRAYS, "unit_")
 
 
 class JudgeMean(LinearModel):
@@ -194,7 +199,7 @@ class JudgeMean(LinearModel):
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """Restore the learned state from `state`."""
-        self.ratings_, self.groups_ = int(card["ratings"]), int(card["groups"])
+        self.ratings_, self.groups_ = int(card_number(card, "ratings")), int(card_number(card, "groups"))
         return super().restore(card, arrays)
 
 

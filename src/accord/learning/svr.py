@@ -15,7 +15,16 @@ import numpy as np
 import scipy
 
 from accord.evidence import Arrays, EvidenceTable, by_row
-from accord.learning.answer_model import Floats, Indices, TextMeanModel, matrix, part_arrays, prefixed
+from accord.learning.answer_model import (
+    Floats,
+    Indices,
+    TextMeanModel,
+    card_names,
+    card_number,
+    matrix,
+    part_arrays,
+    prefixed,
+)
 from accord.learning.ordinal import OrdinalLink
 from accord.learning.rating_layout import standardization
 
@@ -69,9 +78,9 @@ class SupportVectorAnswers(TextMeanModel):
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """Restore the learned state from `state`."""
-        self.people_ = list(card["people"])
+        self.people_ = card_names(card, "people")
         strength, tube = card["cell"]
-        self.cell_, self.constant_ = (float(strength), float(tube)), float(card["constant"])
+        self.cell_, self.constant_ = (float(strength), float(tube)), card_number(card, "constant")
         for name in _ARRAYS:
             setattr(self, name, np.asarray(arrays[name]))
         self.link_ = OrdinalLink.restored(card["link"], part_arrays("link", arrays))

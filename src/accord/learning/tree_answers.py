@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.answer_model import (
@@ -21,6 +22,8 @@ from accord.learning.answer_model import (
     Floats,
     Indices,
     TextMeanModel,
+    card_names,
+    card_number,
     fold_masks,
     inner_folds,
     matrix,
@@ -78,6 +81,30 @@ class TreeEnsemble:
             fill,
         )
 
+    @classmethod
+    def restored(cls, arrays: Arrays, width: int) -> Self:
+        """Return saved trees whose values have `width` columns, after a check that every path ends in a leaf.
+
+        Raises:
+            ValueError: The arrays contradict each other.
+        """
+        roots, feature, children = (np.asarray(arrays[name]) for name in ("roots", "feature", "children"))
+        threshold, value, fill = (np.asarray(arrays[name], dtype=float) for name in ("threshold", "value", "fill"))
+        nodes, count = np.arange(feature.size), feature.size
+        shapes = (threshold.shape, children.shape, value.shape, roots.ndim, feature.ndim, fill.ndim)
+        if shapes != ((count,), (count, 2), (count, width), 1, 1, 1) or not roots.size:
+            raise ValueError("arrays of trees have different lengths")
+        if any(array.dtype.kind not in "iu" for array in (roots, feature, children)):
+            raise ValueError("places of trees are not whole numbers")
+        is_leaf = (children == nodes[:, None]).all(axis=1)
+        follows = ((children > nodes[:, None]) & (children < count)).all(axis=1)
+        if not (is_leaf | follows).all() or not (_in_range(roots, count) and _in_range(feature, len(fill))):
+            raise ValueError("a node of a tree refers to no later node, or to no column")
+        if not all(np.isfinite(array).all() for array in (threshold, value, fill)):
+            raise ValueError("a number of a tree is not finite")
+        roots, feature, children = (array.astype(np.intp) for array in (roots, feature, children))
+        return cls(roots, feature, threshold, children, value, fill)
+
     def sums(self, X: Floats) -> Floats:
         """Return (n, m) the sum over trees of the values of the rows' leaves."""
         result = np.empty((len(X), self.value.shape[1]))
@@ -116,6 +143,10 @@ class TreeEnsemble:
     def arrays(self) -> Arrays:
         """Return the fields as arrays to save."""
         return {name: np.asarray(array) for name, array in vars(self).items()}
+
+
+def _in_range(places: NDArray[Any], count: int) -> bool:
+    return bool(((places >= 0) & (places < count)).all())
 
 
 def _filled(X: Floats) -> tuple[Floats, Floats]:
@@ -206,8 +237,9 @@ class TreeAnswers(AnswerModel):
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """Restore the learned state from `state`."""
-        self.people_, self.floor_, self.options_ = list(card["people"]), float(card["floor"]), arrays["options"]
-        self.trees_ = TreeEnsemble(**part_arrays("trees", arrays))
+        self.people_, self.floor_ = card_names(card, "people"), card_number(card, "floor")
+        self.options_ = arrays["options"]
+        self.trees_ = TreeEnsemble.restored(part_arrays("trees", arrays), len(self.options_) - 1)
         return self
 
 
@@ -258,7 +290,8 @@ class BoostedAnswers(TextMeanModel):
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """Restore the learned state from `state`."""
-        self.people_, self.level_, self.unit_ = list(card["people"]), float(card["level"]), arrays["unit_"]
+        self.people_, self.level_ = card_names(card, "people"), card_number(card, "level")
+        self.unit_ = arrays["unit_"]
         self.link_ = OrdinalLink.restored(card["link"], part_arrays("link", arrays))
-        self.trees_ = TreeEnsemble(**part_arrays("trees", arrays))
+        self.trees_ = TreeEnsemble.restored(part_arrays("trees", arrays), 1)
         return self

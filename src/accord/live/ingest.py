@@ -22,7 +22,7 @@ from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.models import Models
 from accord.project import LiveConfig, WatchConfig
 from accord.scoring import ConversationFacts, RowOrigin, input_of, milliseconds
-from accord.store import LIVE_ROWS, Mart, MartWriter, Store, StoreError
+from accord.store import LIVE_ROWS, Mart, MartWriter, MonitoringTables, Store, StoreError
 from accord.values import POPULATION, Score, Signature, Unscored
 
 EVALUATOR_FILE = "evaluator.json"
@@ -110,6 +110,7 @@ MAX_UNSAVED = 10_000
 LiveRow = dict[str, Any]
 """JSON object of one message: the fields of `ScoreRow` and those that `service.schemas.ROW` describes."""
 SaveRows = Callable[[Sequence[LiveRow]], None]
+Settle = Callable[..., None]
 Observe = Callable[[Sequence[tuple[Message, IngestResult]]], None]
 
 
@@ -121,7 +122,7 @@ class Ingestor:
         monitor: Aggregates the scores.
         save: Called with the rows of replies before `take` returns. Its errors are raised; the next call gets the same
             rows again, followed by new ones.
-        settle: Writes the monitor's aggregates to the store.
+        settle: Writes the monitor's aggregates to the store, with the position in a log that they count up to.
         observe: Called with each message and its result before `take` returns; raises nothing.
     """
 
@@ -130,10 +131,12 @@ class Ingestor:
         scorer: LiveScorer,
         monitor: ScoreMonitor | None = None,
         save: SaveRows | None = None,
-        settle: Callable[[], None] = lambda: None,
+        settle: Settle = lambda *_: None,
         observe: Observe = lambda results: None,
     ) -> None:
         self.scorer, self.monitor, self.save, self.settle, self.observe = scorer, monitor, save, settle, observe
+        self.position: Callable[[str], str | None] = lambda key: None
+        """Returns the JSON of the position that was settled last, by its key."""
         self._first = None if monitor is None else monitor.evaluator
         self._later: dict[Signature, str] = {}  # evaluators that took over, by the signature of their scores
         self._unsaved: list[LiveRow] = []
@@ -278,6 +281,7 @@ def open_ingestor(
     limits: LiveConfig | None = None,
     mart: Mart | None = None,
     every: float = CHECK_SECONDS,
+    follows: bool = False,
 ) -> Iterator[Ingestor]:
     """Open an ingestor for a fitted evaluator.
 
@@ -294,6 +298,7 @@ def open_ingestor(
         limits: Limits on words per message and on memory.
         mart: Mart that receives the scores for the board.
         every: Seconds between checks for a new evaluator in the folder (`EvaluatorReloader`).
+        follows: True if a `LogFollower` of a file settles the monitoring data, each time with its position.
 
     Raises:
         BadInput: The folder holds no evaluator, or it cannot score live.
@@ -315,9 +320,12 @@ def open_ingestor(
             monitor = ScoreMonitor(str(signature.with_part("for", scorer.speaker or POPULATION)), scorer.columns)
             config, training = watching or WatchConfig(), _training_evidence(scorer)
             thread = stack.enter_context(
-                MonitoringThread(monitor, store, config.webhook, config.false_alarm_rate, training, log)
+                MonitoringThread(
+                    monitor, store, config.webhook, config.false_alarm_rate, training, log, flushes=not follows
+                )
             )
             ingestor = Ingestor(scorer, monitor, save, partial(monitor.flush, store), observe)
+            ingestor.position = MonitoringTables(store).position
 
         def take_over(new_evaluator: Evaluator) -> None:
             prepared = scorer.prepared(new_evaluator)

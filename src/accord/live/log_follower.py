@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import sys
 import time
 from collections import Counter, OrderedDict, deque
@@ -225,6 +226,7 @@ class LogFollower:
             raise BadInput(f"{path} is the log; name another file for the position")
         self.path, self.ingestor, self.rows, self.position_path = path, ingestor, rows, position_path
         self.format, self.stop, self.log = format, stop or Event(), log
+        self._key = f"{platform.node()} {position_path.absolute()}"
         self.gaps = 0
         self._history = HistoryDeduplicator(memory=ingestor.scorer.memory, on_skipped=LogOnce(log))
         self._starts: OrderedDict[str, int] = OrderedDict()  # offset of each conversation under way
@@ -250,7 +252,7 @@ class LogFollower:
         if self.path == STDIN:
             return self._follow_stdin(on_read)
         total = 0
-        position = Position.load(self.position_path)
+        position = self._last_position()
         try:
             while not self.stop.is_set():
                 self._open_log()
@@ -286,6 +288,17 @@ class LogFollower:
         self._score(file, file.take_rest())
         self.ingestor.settle()
         return total
+
+    def _last_position(self) -> Position | None:
+        """Return the saved position, or that of the monitoring data if the process was killed between the two."""
+        position, settled = Position.load(self.position_path), self.ingestor.position(self._key)
+        if position is None or settled is None:
+            return position
+        try:
+            later = TypeAdapter(Position).validate_json(settled, strict=True)
+        except ValueError:
+            return position
+        return later if (later.file, later.offset) > (position.file, position.offset) else position
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -440,7 +453,7 @@ class LogFollower:
             return
         try:
             if self._saved is not None:
-                self.ingestor.settle()
+                self.ingestor.settle((self._key, json.dumps(asdict(position))))
         except AccordError as error:
             if not self._is_save_failing:
                 self.log(f"the position is not saved for now: {error}")

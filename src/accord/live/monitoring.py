@@ -156,17 +156,20 @@ class ScoreMonitor:
             self._days[key][1].add(score, values)
             self._changed.add(key)
 
-    def flush(self, store: Store) -> None:
-        """Write changed sketches to the store, and drop the oldest days beyond `MAX_OPEN_DAYS`."""
-        with self._flush_lock:  # an older sketch must not overwrite a newer one
-            self._flush(store)
+    def flush(self, store: Store, position: tuple[str, str] | None = None) -> None:
+        """Write changed sketches to the store, and drop the oldest days beyond `MAX_OPEN_DAYS`.
 
-    def _flush(self, store: Store) -> None:
+        `position` is written with them; see `MonitoringTables.put_days`.
+        """
+        with self._flush_lock:  # an older sketch must not overwrite a newer one
+            self._flush(store, position)
+
+    def _flush(self, store: Store, position: tuple[str, str] | None) -> None:
         with self._lock:
             rows = [self._row(key) for key in sorted(self._changed)]
             self._changed.clear()
         try:
-            MonitoringTables(store).put_days(rows)
+            MonitoringTables(store).put_days(rows, position)
         except BaseException:
             with self._lock:
                 self._changed.update(_DayKey(row["evaluator"], row["system"], row["day"]) for row in rows)
@@ -338,7 +341,8 @@ class MonitoringThread:
     """Thread that writes sketches to the store, and checks for alarms; a context manager.
 
     `log` is called with one line per new alarm, and per error; failed work is tried again in the next round.
-    `training` is the evidence that the evaluator learned from.
+    `training` is the evidence that the evaluator learned from. Without `flushes`, a follower writes the sketches, each
+    time with its position in the log.
     """
 
     def __init__(
@@ -351,7 +355,9 @@ class MonitoringThread:
         log: Callable[[str], None] = lambda text: None,
         flush_seconds: float = FLUSH_SECONDS,
         check_seconds: float = CHECK_SECONDS,
+        flushes: bool = True,
     ) -> None:
+        self.flushes = flushes
         self.monitor, self.store, self.webhook, self.level, self.training = monitor, store, webhook, level, training
         self.log, self.flush_seconds, self.check_seconds = log, flush_seconds, check_seconds
         self._checks: dict[tuple[str, str, str], int] = {}
@@ -361,7 +367,8 @@ class MonitoringThread:
     def _run(self) -> None:
         last_check = time.monotonic()
         while not self._stop.wait(self.flush_seconds):
-            self._attempt(lambda: self.monitor.flush(self.store))
+            if self.flushes:
+                self._attempt(lambda: self.monitor.flush(self.store))
             if time.monotonic() - last_check >= self.check_seconds:
                 last_check = time.monotonic()
                 self._attempt(self._check)
@@ -388,4 +395,5 @@ class MonitoringThread:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join(STOP_SECONDS)
-        self._attempt(lambda: self.monitor.flush(self.store))
+        if self.flushes:
+            self._attempt(lambda: self.monitor.flush(self.store))

@@ -67,3 +67,4 @@ from .streaming import CUT_OFF as CUT_OFF, ReplyStream as ReplyStream, stream_re
 from .streaming import StreamingChat as StreamingChat, StreamingClient as StreamingClient
 from .wrappers import Cached as Cached, decode_reply as decode_reply, Limit as Limit, Limited as Limited
 from .wrappers import reply_key as reply_key, reply_row as reply_row, Retrying as Retrying
+from .client import TIMEOUT_SECONDS as TIMEOUT_SECONDS

@@ -77,7 +77,8 @@ def open_wire(model: str, base_url: str | None, options: ClientOptions) -> Any:
     """Open the embedded model, the GGUF file, the Hugging Face folder or the chat endpoint of a name."""
     for prefix, (module, function) in IN_PROCESS.items():
         if model.startswith(prefix):
-            return getattr(import_module(module), function)(model)
+            limit = {"timeout": options.timeout} if prefix == GGUF else {}
+            return getattr(import_module(module), function)(model, **limit)
     return ChatCompletions(model, base_url, timeout=options.timeout)
 
 

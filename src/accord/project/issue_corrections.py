@@ -24,11 +24,7 @@ def current_corrections(annotations: Iterable[Annotation]) -> dict[IssueKey, Ann
     """Return the latest correction of each issue that was not undone."""
     given = [each for each in annotations if each.is_correction]
     undone = {(each.by, each.replaces) for each in given if each.replaces}
-    return {
-        (each.target, each.signature or "", each.seen, each.part): each
-        for each in given
-        if not each.replaces and (each.by, each.answer) not in undone
-    }
+    return {_key(each): each for each in given if not each.replaces and (each.by, each.answer) not in undone}
 
 
 def correction_of(corrections: Corrections, found: IssueAnnotation, part: int) -> Annotation | None:
@@ -109,11 +105,19 @@ def _others_have(kind: str, found: IssueAnnotation, part: int, people: Iterable[
 
 
 def _withdrawals(people: Iterable[Annotation], found: IssueAnnotation, part: int, by: str) -> list[Annotation]:
-    """Return the annotation that withdraws a person's current correction of an issue, if there is one."""
-    own = correction_of(current_corrections(each for each in people if each.by == by), found, part)
-    if own is None:
-        return []
-    return [replace(own, value=None, replaces=own.answer, answer=f"{own.answer}-undo", time=_now())]
+    """Return the annotations that withdraw a person's corrections of an issue; concurrent requests leave several."""
+    given = [each for each in people if each.by == by and each.is_correction]
+    undone = {each.replaces for each in given if each.replaces}
+    key = (found.target, found.signature, found.said, part)
+    return [
+        replace(each, value=None, replaces=each.answer, answer=f"{each.answer}-undo", time=_now())
+        for each in given
+        if not each.replaces and each.answer not in undone and _key(each) == key
+    ]
+
+
+def _key(correction: Annotation) -> IssueKey:
+    return correction.target, correction.signature or "", correction.seen, correction.part
 
 
 def _now() -> str:

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
-from accord.formats import NOT_APPLICABLE, answer_to, number_in, words_of
+from accord.formats import LARGEST_ANSWER, NOT_APPLICABLE, answer_to, number_in, words_of
 from accord.store import Store
 from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
 
@@ -215,11 +215,9 @@ def off_scale(observed: ObservedAnswers, question: Question) -> list[Value]:
 
 
 def number_of(value: Any) -> float | None:
-    """Return the value as a number; `None` for a word, or a number beyond a float."""
-    try:
-        return number_in(value) if isinstance(value, str) else float(value)
-    except OverflowError:
-        return None
+    """Return the value as a number; `None` for a word, or a number that is no answer."""
+    number = number_in(value) if isinstance(value, str) else value
+    return float(number) if number is not None and -LARGEST_ANSWER <= number <= LARGEST_ANSWER else None
 
 
 def _numeric_scale(numbers: Collection[float], ends: tuple[float, float] | None) -> Scale:

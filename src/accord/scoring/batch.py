@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord.edges import BadInput, BadRow, BudgetReached, one_line
-from accord.formats import Fields, WrongShape, arrow_schema, check_roles, convert_row, score_frame, with_roles
+from accord.formats import (
+    Fields,
+    MemoryTable,
+    WrongShape,
+    arrow_schema,
+    check_roles,
+    convert_row,
+    score_frame,
+    with_roles,
+)
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
 from accord.scoring.pipeline import NO_REPLY, NOT_COUNTED, Perspective, ScoreOptions, Scorer, Scores, samples_of
@@ -139,7 +148,11 @@ class BatchScorer:
         import polars as pl
 
         frame = batch if isinstance(batch, pl.DataFrame) else pl.DataFrame(batch)
-        items = [self._item(fields) for fields in frame.iter_rows(named=True)]
+        # Ids and other cells are read as an import reads them.
+        items = [
+            BadConversation(f"row-{row.line}", row.reason) if isinstance(row, BadRow) else self._item(row)
+            for row in MemoryTable(frame).rows()
+        ]
         return _like(batch, self.table(items))
 
     def items(self, rows: Iterable[Conversation | BadRow]) -> Iterable[ScoreItem]:

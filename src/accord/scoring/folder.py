@@ -42,6 +42,7 @@ from accord.formats import (
 )
 from accord.learning import ONE_THREAD, WorkerLost, WorkerThreads
 from accord.scoring.batch import BatchScorer
+from accord.scoring.part_checks import check_rows
 from accord.scoring.parts import (
     ScorePart,
     ScoringJob,
@@ -300,8 +301,8 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     """Write the rows of a folder's parts into one file, in the order of the input.
 
     Raises:
-        BadInput: The folder holds no parts, lacks planned parts or holds a conversation twice, or the file has an
-            unknown ending.
+        BadInput: The folder holds no parts, lacks planned parts, holds a wrong row or a conversation twice, or the file
+            has an unknown ending.
     """
     manifest = read_manifest(str(folder))
     if manifest is None:
@@ -319,7 +320,7 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
         raise BadInput(f"part-{min(lost)}.parquet is gone; run the same accord score again")
     parts = sorted(check_parts(str(folder), keys, manifest), key=lambda part: (part.urls, part.start))
     for part in parts:
-        _check_counts(str(folder), part)
+        check_rows(str(folder), part)
     _check_unique([_scan(str(folder), part) for part in parts])
     if ending == ".parquet":
         _sink(str(folder), parts, str(out))
@@ -335,19 +336,6 @@ def _scan(folder: str, part: ScorePart) -> pl.LazyFrame:
 
     url = part_url(folder, part.key)
     return pl.scan_parquet(url, storage_options=storage_options(url), glob=False)
-
-
-def _check_counts(folder: str, part: ScorePart) -> None:
-    """Compare the rows of a part with its counts."""
-    import polars as pl
-
-    with reading_part(folder, part.key):
-        is_bad = pl.col("status") == BAD_ROW
-        columns = (pl.col("value").count().alias("scored"), is_bad.sum().alias("bad"))
-        nameless = (pl.col("status").is_null() | pl.col("conversation").is_null()).sum().alias("nameless")
-        [counts] = _scan(folder, part).select(*columns, nameless).collect().rows(named=True)
-        if (counts["scored"], counts["bad"], counts["nameless"]) != (part.counts.scored, part.counts.bad_rows, 0):
-            raise ValueError(f"it holds {counts['scored']} scores, and its metadata say {part.counts.scored}")
 
 
 def _check_unique(scans: Sequence[pl.LazyFrame]) -> None:

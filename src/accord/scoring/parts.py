@@ -27,6 +27,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from accord.edges import (
     MB,
     BadInput,
+    BadRow,
     BudgetReached,
     first_line,
     one_line,
@@ -53,7 +54,7 @@ from accord.models import OUT_OF_BUDGET
 from accord.scoring.batch import BatchScorer
 from accord.scoring.results import Count, ScoreCounts, sum_counts
 from accord.store import batches
-from accord.values import canonical_json, content_hash
+from accord.values import Conversation, canonical_json, content_hash
 from accord.version import __version__
 
 if TYPE_CHECKING:
@@ -181,11 +182,15 @@ def _rare_collections() -> Iterator[None]:
 
 
 def _tables(scorer: BatchScorer, piece: FilePiece) -> Iterator[pl.DataFrame]:
-    """Yield the scores of a piece in tables of bounded size; one without rows if the piece has none."""
+    """Yield the scores of a piece in tables of bounded size; one without rows if the piece has none.
+
+    Raises:
+        BadInput: The piece cannot be read, or an id occurs twice.
+    """
     import polars as pl
 
     found = [pl.DataFrame(schema=score_schema())]
-    for rows in batches(read_piece(piece, scorer.columns), _BATCH_ROWS):
+    for rows in batches(_with_own_ids(piece, read_piece(piece, scorer.columns)), _BATCH_ROWS):
         items = list(scorer.items(rows))
         found += [scorer.table(items[at : at + _BATCH_ROWS]) for at in range(0, len(items), _BATCH_ROWS)]
         if sum(map(len, found)) >= _TABLE_ROWS:
@@ -193,6 +198,17 @@ def _tables(scorer: BatchScorer, piece: FilePiece) -> Iterator[pl.DataFrame]:
             found = []
     if found:
         yield pl.concat(found)
+
+
+def _with_own_ids(piece: FilePiece, rows: Iterable[Conversation | BadRow]) -> Iterator[Conversation | BadRow]:
+    """Yield rows, and refuse a second conversation of the same id, as scoring of a single file does."""
+    ids: set[str] = set()
+    for row in rows:
+        if isinstance(row, Conversation):
+            if row.id in ids:
+                raise BadInput(f"{piece.place}: two conversations have the id {row.id!r}; give each its own")
+            ids.add(row.id)
+        yield row
 
 
 def _with_spending(counts: ScoreCounts, now: Mapping[str, float], before: Mapping[str, float]) -> ScoreCounts:
@@ -404,7 +420,11 @@ def part_rows(out: str, key: str) -> Iterator[dict[str, Any]]:
     for row in frame.iter_rows(named=True):
         with reading_part(out, key):
             texts = {name: unescape_formula(value) for name, value in row.items() if isinstance(value, str)}
-            nested = {name: json.loads(row[name]) for name in SCORE_NESTED if row[name] is not None}
+            nested = {
+                name: json.loads(row[name], parse_constant=_refuse_constant)
+                for name in SCORE_NESTED
+                if row[name] is not None
+            }
         yield {**row, **texts, **nested}
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from accord.edges import BadInput, is_in_calendar, sendable
 from accord.formats import BAD_ROW, display_path, is_remote
 from accord.learning import OTHER_QUESTIONS
+from accord.scoring.part_checks import check_rows
 from accord.scoring.parts import check_parts, part_rows, read_manifest
 from accord.scoring.pipeline import ScoringProject
 from accord.store import BATCH_ROWS, DAMAGED, Mart, MartRow, Store, batches
@@ -192,6 +193,7 @@ def add_parts(store: Store, mart: Mart, folder: str, question: str, run: str | N
     for part in check_parts(folder, [row["key"] for row in manifest["parts"]], manifest):
         name = blake2b(f"{place} {manifest['made_from']} {part.key}".encode(), digest_size=12).hexdigest()
         if not mart.has(name):
+            check_rows(folder, part)
             count += mart.add(_rows_of_part(store, folder, part.key, origin, scored), name)
     return count
 

@@ -6,7 +6,12 @@ from .chats import Chat as Chat, ChatLimits as ChatLimits, Chats as Chats, ChatT
 from .engine import located_store as located_store, open_engine as open_engine, store_exists as store_exists
 from .engine import store_file as store_file, StoreError as StoreError
 from .group_commit import Conflict as Conflict
-from .imports import ImportRecord as ImportRecord, Imports as Imports, RemovedCounts as RemovedCounts
+from .imports import (
+    ImportRecord as ImportRecord,
+    Imports as Imports,
+    Orphans as Orphans,
+    RemovedCounts as RemovedCounts,
+)
 from .integrity import check_store as check_store, Damage as Damage, StoreCheck as StoreCheck
 from .derived_tables import IssueAnnotations as IssueAnnotations
 from .mart_rows import BATCH_ROWS as BATCH_ROWS, LIVE_ROWS as LIVE_ROWS

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from accord.edges import BadInput
 from accord.store.group_commit import Conflict, GroupWriter
 from accord.store.rows import now
-from accord.store.schema import sessions, users
+from accord.store.schema import annotation_table, assignments, chats, sessions, users
 from accord.store.store import Store
 
 Role = Literal["annotator", "lead", "admin"]
@@ -37,19 +37,20 @@ class UserAccounts:
     def __init__(self, store: Store, writer: GroupWriter) -> None:
         self._store, self._writer = store, writer
 
-    def add(self, name: str, role: Role, digest: str) -> UserAccount:
-        """Add an account with the digest of its link's key.
+    def add(self, name: str, role: Role, digest: str, returns: bool = False) -> UserAccount:
+        """Add an account with the digest of its link's key; with `returns`, its name may be that of a former user.
 
         Raises:
-            Conflict: An account has this name, in whatever case.
+            Conflict: An account, or a former user with answers, has this name, in whatever case.
         """
-        return self.add_all({name: digest}, role)[0]
+        return self.add_all({name: digest}, role, returns)[0]
 
-    def add_all(self, digests: Mapping[str, str], role: Role) -> list[UserAccount]:
+    def add_all(self, digests: Mapping[str, str], role: Role, returns: bool = False) -> list[UserAccount]:
         """Add an account for each name, with the digest of its link's key: all of them or none.
 
         Raises:
-            Conflict: An account has one of the names, in whatever case.
+            Conflict: An account has one of the names, in whatever case; without `returns` also a former user with
+                answers.
         """
 
         def write(connection: Connection) -> list[UserAccount]:
@@ -57,12 +58,23 @@ class UserAccounts:
             existing = connection.execute(query.order_by(users.c.name)).scalar()
             if existing is not None:
                 raise Conflict(f"there is a user {existing!r} already; accord users link {existing} prints a new link")
+            if not returns:
+                for name in digests:
+                    if (former := _former_user(connection, name)) is not None:
+                        raise Conflict(
+                            f"a former user {former!r} has answers, which the new user would see and change. Choose "
+                            f"another name; for the same person: accord users add {former} --returning"
+                        )
             accounts = [UserAccount(name, role, now()) for name in digests]
             rows = [{**account._asdict(), "digest": digests[account.name]} for account in accounts]
             connection.execute(insert(users), rows)
             return accounts
 
         return self._writer.run(write)
+
+    def former_user(self, name: str) -> str | None:
+        """Return the name of a user with answers in studies or chats that equals a name in whatever case, or None."""
+        return self._writer.run(lambda connection: _former_user(connection, name))
 
     def change(self, name: str, role: Role | None = None, digest: str | None = None) -> None:
         """Change the role or the link of a user, and end the user's sessions.
@@ -126,6 +138,14 @@ class UserAccounts:
     def end_session(self, digest: str) -> None:
         """Delete a session."""
         self._writer.run(lambda connection: connection.execute(delete(sessions).where(sessions.c.digest == digest)))
+
+
+def _former_user(connection: Connection, name: str) -> str | None:
+    answered = select(annotation_table.c.by.label("person")).where(annotation_table.c.answer.is_not(None))
+    people = [select(assignments.c.person), select(chats.c.person), answered]
+    queries = (select(found.c.person).where(func.lower(found.c.person) == name.lower()).limit(1)
+               for found in (query.subquery() for query in people))  # fmt: skip
+    return next((str(person) for query in queries if (person := connection.execute(query).scalar())), None)
 
 
 def _is_valid(digest: str, person: str) -> tuple[Any, ...]:

@@ -27,7 +27,7 @@ from sqlalchemy import Connection, Engine, Table, and_, delete, func, not_, sele
 from accord.edges import BadInput, create_private
 from accord.store.derived_tables import COMPUTED
 from accord.store.engine import LOCK_WAIT_MS, StoreError, add_rows, connected, database_errors, open_engine, parsed_url
-from accord.store.imports import IMPORT
+from accord.store.import_parts import IMPORT
 from accord.store.integrity import check_store
 from accord.store.rows import batches
 from accord.store.schema import alarms, cache, claims, days, metadata, runs, sessions

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VECTOR, COMPUTED = "vector", "computed"
+POSITION = "position"
+"""Kind of rows with the position of a follower in a log."""
 VECTOR_DTYPE = "<f4"
 MAX_COMPUTED = 200
 """Number of computed results to keep; the oldest are deleted."""
@@ -186,13 +188,28 @@ class MonitoringTables:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def put_days(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write rows with `key`, `evaluator`, `system`, `day` and `content` (JSON); an equal key is replaced."""
+    def put_days(self, rows: Sequence[Mapping[str, Any]], position: tuple[str, str] | None = None) -> None:
+        """Write rows with `key`, `evaluator`, `system`, `day` and `content` (JSON); an equal key is replaced.
+
+        `position` is the key and the JSON of the place in a log up to which the rows count its replies. It is written
+        in the same transaction.
+        """
         with database_errors(self._store.url), self._store._engine.begin() as connection:
             for row in sorted(rows, key=lambda row: str(row["key"])):
                 values = {**row, "content": canonical_json(row["content"])}
                 insert = self._store._insert(days).values(**values)
                 connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=values))
+            if position is not None:
+                key, content = position
+                values = {"key": key, "kind": POSITION, "maker": "", "content": content, "added": now()}
+                insert = self._store._insert(cache).values(**values)
+                connection.execute(insert.on_conflict_do_update(index_elements=["key", "kind"], set_=values))
+
+    def position(self, key: str) -> str | None:
+        """Return the JSON of the last position with a key; None if there is none."""
+        query = select(cache.c.content).where(cache.c.key == key, cache.c.kind == POSITION)
+        content = self._store._one(query)
+        return None if content is None else str(content)
 
     def days(self, since: str = "") -> Iterator[dict[str, Any]]:
         """Yield the rows from a day (ISO) on, in the order of days."""

@@ -8,28 +8,31 @@ pages and answers of models are never removed, and neither are conversations wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+import os
+import platform
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from threading import Event, Thread
+from typing import Any, NamedTuple, cast
 
-from sqlalchemy import Connection, Engine, Table, and_, delete, exists, func, or_, select, update
+from sqlalchemy import Connection, Engine, Table, and_, delete, exists, func, or_, select, true, update
+from sqlalchemy.exc import SQLAlchemyError
 
-from accord.edges import BadInput, UnknownName, count_of
+from accord.edges import AccordError, BadInput, UnknownName, count_of
 from accord.store.engine import database_errors, read_json
-from accord.store.rows import TableRow
+from accord.store.import_parts import IMPORT, KEYS, RUNNING, UNDONE, ImportPart, check_running, lock_imports, part_name
+from accord.store.request_claims import LEASE_SECONDS, Claims
 from accord.store.schema import annotation_table, assignments, confirmations, conversations, items, predictions, runs
+from accord.store.store import Store
 from accord.values import canonical_json
 
-if TYPE_CHECKING:
-    from accord.store.store import Store
-
-IMPORT = "import"
-"""Command of the runs of imports."""
-UNDONE = "undone"
 SHORTEST_ID = 4
 """Minimum length of an abbreviated ID."""
-_KEYS: Mapping[Table, str] = {conversations: "id", annotation_table: "key"}
+INTERRUPTED = "interrupted"
+RENEWALS = 4
+"""Renewals of the claim on an import in progress while one lease lasts."""
 
 
 class RemovedCounts(NamedTuple):
@@ -54,7 +57,7 @@ class ImportRecord(NamedTuple):
     """A recorded import: its ID, start (UTC, ISO), files and counts of rows.
 
     Its status is `done`, `failed`, `interrupted`, `running` or `undone`; `undone` has the places of files whose rows
-    were removed.
+    were removed. `claim` is the key of the claim that a running import renews, `process` its machine and process ID.
     """
 
     id: str
@@ -63,17 +66,17 @@ class ImportRecord(NamedTuple):
     files: tuple[str, ...]
     undone: tuple[int, ...]
     results: Mapping[str, Any]
+    claim: str = ""
+    process: str = ""
+
+    def is_alive(self, held: Collection[str]) -> bool:
+        """Return True if a running import's claim is valid and its process is not known to have ended."""
+        return self.claim in held and not _has_ended(self.process)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
-        return {**self._asdict(), "files": list(self.files), "undone": list(self.undone)}
-
-
-class ImportPart(NamedTuple):
-    """A file of an import in progress: its name in the tables, and the names of earlier imports of the same file."""
-
-    name: str
-    older: tuple[str, ...] = ()
+        """Return the fields except those of its writer as JSON values."""
+        fields = {**self._asdict(), "files": list(self.files), "undone": list(self.undone)}
+        return {name: value for name, value in fields.items() if name not in {"claim", "process"}}
 
 
 class ImportRun:
@@ -92,12 +95,15 @@ class ImportRun:
     def begin(self, place: int) -> None:
         """Assign the following rows to the file at a place."""
         older = tuple(
-            _part(record.id, at)
+            part_name(record.id, at)
             for record in self._earlier
             for at, path in enumerate(record.files)
             if path == self._files[place]
         )
-        self._store.import_part = ImportPart(_part(self._name, place), older)
+        part = ImportPart(part_name(self._name, place), older)
+        with database_errors(self._store.url), self._store._engine.begin() as connection:
+            check_running(connection, part)  # rows that are read from here on stay while the import runs
+        self._store.import_part = part
 
 
 class Imports:
@@ -108,10 +114,13 @@ class Imports:
 
     @contextmanager
     def recording(self, files: Sequence[str | Path]) -> Iterator[ImportRun]:
-        """Record an import; one that adds and confirms no row leaves no record."""
+        """Record an import; one that adds and confirms no row leaves no record.
+
+        Other processes cannot undo it until the block ends or this process has died.
+        """
         store, paths, earlier = self._store, [str(Path(file).absolute()) for file in files], self.known()
         try:
-            with store.run(IMPORT, {"files": paths}) as run:
+            with _claimed(store) as claim, store.run(IMPORT, {"files": paths, **claim}) as run:
                 recording = ImportRun(store, run.id, paths, earlier)
                 try:
                     yield recording
@@ -128,28 +137,33 @@ class Imports:
 
     def _forget_empty(self, recording: ImportRun, files: int) -> None:
         """Delete the record of an import that added and confirmed no row."""
-        if recording.id is None or self._has_rows([_part(recording.id, place) for place in range(files)]):
+        if recording.id is None or self._has_rows([part_name(recording.id, place) for place in range(files)]):
             return
         with database_errors(self._store.url), self._store._engine.begin() as connection:
-            connection.execute(delete(runs).where(runs.c.id == recording.id))
+            connection.execute(delete(runs).where(runs.c.id == recording.id, runs.c.status != UNDONE))
         recording.id = None
 
     def _has_rows(self, parts: Sequence[str]) -> bool:
         """Return True if parts of an import added or confirmed a row."""
-        columns = [*(table.c["imported"] for table in _KEYS), confirmations.c["import"]]
+        columns = [*(table.c["imported"] for table in KEYS), confirmations.c["import"]]
         return any(self._store._one(select(column).where(column.in_(parts)).limit(1)) for column in columns)
 
     def _added(self, name: str, files: int) -> dict[str, Any]:
         """Return the numbers of conversations and labels that an import has added so far."""
-        parts = [_part(name, place) for place in range(files)]
+        parts = [part_name(name, place) for place in range(files)]
         rows = select(func.count()).where(conversations.c.imported.in_(parts))
         labels = select(func.count()).where(annotation_table.c.imported.in_(parts), annotation_table.c.kind == "person")
         return {kind: {"new": self._store._one(query)} for kind, query in (("conversations", rows), ("labels", labels))}
 
     def known(self) -> list[ImportRecord]:
-        """Return all imports, the oldest first."""
-        query = select(runs).where(runs.c.command == IMPORT).order_by(runs.c.started, runs.c.id)
-        return [_recorded(row) for row in self._store._stream(query)]
+        """Return all imports, the oldest first; a running one whose process has died is `interrupted`."""
+        records = [_recorded(row) for row in self._store._stream(_IMPORTS)]
+        running = [record for record in records if record.status == RUNNING]
+        held = Claims(self._store).held([record.claim for record in running if record.claim]) if running else set()
+        return [
+            record._replace(status=INTERRUPTED) if record in running and not record.is_alive(held) else record
+            for record in records
+        ]
 
     def find(self, name: str | None = None) -> ImportRecord:
         """Return an import by its ID or the start of it; by default, the last import that is not undone.
@@ -176,7 +190,7 @@ class Imports:
         """Remove the rows of one import in one transaction; by default, of the last import.
 
         Raises:
-            BadInput: There is no such import.
+            BadInput: There is no such import, or an import is running.
         """
         record = self.find(name)
         places = [place for place in range(len(record.files)) if place not in record.undone]
@@ -190,7 +204,8 @@ class Imports:
         other imports, because the block adds them again; if it does not, or fails, the store stays unchanged.
 
         Raises:
-            BadInput: Files of the same name were imported from several folders, or labels would lose their target.
+            BadInput: Files of the same name were imported from several folders, labels would lose their target, or an
+                import is running.
         """
         with one_transaction(self._store):
             removed = RemovedCounts()
@@ -227,63 +242,121 @@ class Imports:
         change: dict[str, Any] = {"settings": canonical_json({"files": list(record.files), "undone": list(undone)})}
         if len(undone) == len(record.files):
             change["status"] = UNDONE
-        parts = [_part(record.id, place) for place in places]
-        before = [_part(other.id, place) for other in self.known() for place in other.undone]
-        with database_errors(self._store.url), self._store._engine.begin() as connection:
+        parts = [part_name(record.id, place) for place in places]
+        with self._alone() as (connection, known):
+            before = [part_name(other.id, place) for other in known for place in other.undone]
+            if all(other != record for other in known):
+                raise BadInput(f"import {record.id} has just changed. To see all imports: accord import --list")
             removed = _removed(connection, parts, [*before, *parts], replaces)
             connection.execute(update(runs).where(runs.c.id == record.id).values(**change))
         return removed
 
+    @contextmanager
+    def _alone(self) -> Iterator[tuple[Connection, list[ImportRecord]]]:
+        """Yield a transaction that no import writes beside, and all imports.
 
-def _part(name: str, place: int) -> str:
-    return f"{name}.{place}"
+        Imports whose process has died are stored as `interrupted`, so that one that still writes stops.
+
+        Raises:
+            BadInput: An import is running.
+        """
+        dead = {record.id for record in self.known() if record.status == INTERRUPTED}
+        with database_errors(self._store.url), self._store._engine.begin() as connection:
+            lock_imports(connection)
+            is_running = and_(runs.c.status == RUNNING, runs.c.id.in_(dead))
+            connection.execute(update(runs).where(is_running).values(status=INTERRUPTED))
+            known = [_recorded(row) for row in connection.execute(_IMPORTS).all()]
+            if running := [record.id for record in known if record.status == RUNNING]:
+                raise BadInput(
+                    f"import {running[0]} is running, so nothing was changed. Wait until it ends, or stop it. "
+                    f"If its process was killed on another machine, try again in {LEASE_SECONDS:.0f} seconds"
+                )
+            yield connection, known
+
+    def remove_orphans(self) -> Orphans:
+        """Remove the rows that undone imports left, and imported labels without a conversation.
+
+        Raises:
+            BadInput: An import is running.
+        """
+        with self._alone() as (connection, known):
+            undone = [part_name(record.id, place) for record in known for place in record.undone]
+            removed = _removed(connection, undone, undone, replaces=False)
+            _, is_lost = _orphaned(undone)
+            lost = connection.execute(delete(annotation_table).where(is_lost)).rowcount
+        return Orphans(removed.conversations, removed.labels + lost)
+
+
+_IMPORTS = select(runs).where(runs.c.command == IMPORT).order_by(runs.c.started, runs.c.id)
 
 
 def _recorded(row: Any) -> ImportRecord:
     settings, results = read_json(row.settings), read_json(row.results or "{}")
     files, undone = tuple(settings["files"]), tuple(settings.get("undone", ()))
-    return ImportRecord(row.id, row.started, row.status, files, undone, results)
+    writer = settings.get("claim", ""), settings.get("process", "")
+    return ImportRecord(row.id, row.started, row.status, files, undone, results, *writer)
+
+
+# --- claims ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _claimed(store: Store) -> Iterator[dict[str, str]]:
+    """Claim an import until the block ends, and yield the claim's key and the process as settings of its run.
+
+    A thread renews the claim. An import in one transaction is invisible to other processes and needs no claim.
+    """
+    if isinstance(store._engine, _Joined):
+        yield {}
+        return
+    claims, key, ended = Claims(store), f"import {uuid.uuid4().hex}", Event()
+    claims.exchange((), [key])
+
+    def renew() -> None:
+        while not ended.wait(LEASE_SECONDS / RENEWALS):
+            with suppress(AccordError, SQLAlchemyError):  # the next renewal may succeed
+                claims.exchange((), (), renew=True)
+
+    thread = Thread(target=renew, name="accord-import-claim", daemon=True)
+    thread.start()
+    try:
+        yield {"claim": key, "process": f"{platform.node()} {os.getpid()}"}
+    finally:
+        ended.set()
+        thread.join()
+        with suppress(AccordError):
+            claims.exchange([key], ())
+
+
+def _has_ended(process: str) -> bool:
+    """Return True if a process of this machine has ended; False for other machines and systems without signals."""
+    host, _, number = process.rpartition(" ")
+    if os.name != "posix" or host != platform.node() or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
 
 
 # --- rows ----------------------------------------------------------------------------------------------------------
 
 
-def is_tracked(table: Table) -> bool:
-    """Return True for tables whose rows name their import."""
-    return table in _KEYS
-
-
-def confirm(connection: Connection, insert: Any, table: Table, rows: Sequence[TableRow], part: ImportPart) -> None:
-    """Record that a file has rows that another import, or another file, added before.
-
-    Of several imports of one file, the last one confirms its rows: repeated imports of a file add no rows.
-    """
-    key = table.c[_KEYS[table]]
-    columns = [key, table.c["hash"]] if table is conversations else [key]
-    imported = {tuple(row[column.name] for column in columns) for row in rows}
-    query = select(*columns).where(key.in_([values[0] for values in imported]), table.c["imported"] != part.name)
-    keys = [row[0] for row in connection.execute(query) if tuple(row) in imported]
-    if not keys:
-        return
-    if part.older:
-        is_older = confirmations.c["import"].in_(part.older)
-        is_same_table = confirmations.c.table_name == table.name
-        connection.execute(delete(confirmations).where(is_older, is_same_table, confirmations.c.key.in_(keys)))
-    new_rows = [{"import": part.name, "table_name": table.name, "key": name} for name in keys]
-    connection.execute(insert(confirmations).on_conflict_do_nothing(), new_rows)
-
-
 def _removed(connection: Connection, parts: Sequence[str], undone: Sequence[str], replaces: bool) -> RemovedCounts:
     """Remove the rows of some parts, and unused conversations of parts that were undone before."""
     connection.execute(delete(confirmations).where(confirmations.c["import"].in_(undone)))
-    confirmed = sum(_passed_on(connection, table, undone) for table in _KEYS)
+    confirmed = sum(_passed_on(connection, table, undone) for table in KEYS)
     is_in_parts = annotation_table.c.imported.in_(parts)
     labels = connection.execute(
         delete(annotation_table).where(is_in_parts, annotation_table.c.kind == "person")
     ).rowcount
     answers = connection.execute(update(annotation_table).where(is_in_parts).values(imported=None)).rowcount
     is_undone = conversations.c.imported.in_(undone)
-    removed = connection.execute(delete(conversations).where(is_undone, ~_in_use(replaces))).rowcount
+    is_counted = annotation_table.c.imported.is_(None) if replaces else true()  # the block adds the conversation again
+    removed = connection.execute(delete(conversations).where(is_undone, ~_in_use(is_counted))).rowcount
     kept = select(func.count()).select_from(conversations).where(conversations.c.imported.in_(parts))
     if removed and not replaces:
         _remove_items(connection)
@@ -292,20 +365,15 @@ def _removed(connection: Connection, parts: Sequence[str], undone: Sequence[str]
 
 def _passed_on(connection: Connection, table: Table, undone: Sequence[str]) -> int:
     """Assign rows of undone imports to an import that confirms them, and return their number."""
-    confirms = and_(confirmations.c.key == table.c[_KEYS[table]], confirmations.c.table_name == table.name)
+    confirms = and_(confirmations.c.key == table.c[KEYS[table]], confirmations.c.table_name == table.name)
     heir = select(func.min(confirmations.c["import"])).where(confirms).scalar_subquery()
     passed = update(table).where(table.c["imported"].in_(undone), exists().where(confirms)).values(imported=heir)
     return connection.execute(passed).rowcount
 
 
-def _in_use(replaces: bool) -> Any:
-    """Return the condition that a conversation has a rating or an assignment in a study.
-
-    While a file is replaced, labels of other imports do not count.
-    """
-    name, is_rating = conversations.c.id, annotation_table.c.kind == "person"
-    if replaces:
-        is_rating = and_(is_rating, annotation_table.c.imported.is_(None))
+def _in_use(is_counted: Any) -> Any:
+    """Return the condition that a conversation has a rating that counts, or an assignment in a study."""
+    name, is_rating = conversations.c.id, and_(annotation_table.c.kind == "person", is_counted)
     is_assigned = assignments.c.item == items.c.key
     return or_(
         exists().where(is_rating, annotation_table.c.conversation == name),
@@ -331,6 +399,41 @@ def _remove_items(connection: Connection) -> None:
     lost = and_(gone, ~exists().where(assignments.c.item == items.c.key))
     connection.execute(delete(predictions).where(predictions.c.item.in_(select(items.c.key).where(lost))))
     connection.execute(delete(items).where(lost))
+
+
+# --- orphans --------------------------------------------------------------------------------------------------------
+
+
+class Orphans(NamedTuple):
+    """Rows that belong to nothing: of undone imports, and imported labels without a conversation or turn."""
+
+    conversations: int
+    labels: int
+
+
+def _orphaned(undone: Sequence[str]) -> tuple[Any, Any]:
+    """Return the conditions of orphaned conversations and labels."""
+    label, of = annotation_table.c, conversations.c
+    is_left = and_(label.imported.in_(undone), ~_is_confirmed(annotation_table, undone))
+    is_counted = or_(label.imported.is_(None), ~is_left)
+    is_unused = and_(of.imported.in_(undone), ~_in_use(is_counted), ~_is_confirmed(conversations, undone))
+    is_lost = label.key.in_(select(_lost_labels().c.key))
+    return is_unused, and_(label.kind == "person", or_(is_left, is_lost))
+
+
+def _is_confirmed(table: Table, undone: Sequence[str]) -> Any:
+    """Return the condition that an import that is not undone confirms a row."""
+    of = confirmations.c
+    return exists().where(of.key == table.c[KEYS[table]], of.table_name == table.name, of["import"].not_in(undone))
+
+
+def find_orphans(connection: Connection) -> Orphans:
+    """Count the rows that `Imports.remove_orphans` removes."""
+    records = [_recorded(row) for row in connection.execute(_IMPORTS).all()]
+    undone = [part_name(record.id, place) for record in records for place in record.undone]
+    conditions = zip((conversations, annotation_table), _orphaned(undone), strict=True)
+    counts = [select(func.count()).select_from(table).where(condition) for table, condition in conditions]
+    return Orphans(*(connection.execute(query).scalar() or 0 for query in counts))
 
 
 # --- one transaction -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 | the schema version | the version found and the version that this Accord reads |
 | tables and columns | missing ones, and those with another definition |
 | primary keys of tables with another definition | the keys of several rows |
-| conversations of people's labels | the number of labels whose conversation is missing |
+| rows of undone imports; targets of people's labels | the number of rows that belong to nothing |
 | triggers, views, indexes, tables and functions that Accord did not create | each by name; damage if it changes rows |
 | every row: types of columns, JSON, content | rows that cannot be read, with the reason |
 | every file of the mart of scores | files that cannot be read, with the reason |
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, get_args
 from sqlalchemy import Column, Connection, Integer, LargeBinary, Table, func, inspect, or_, select, text
 from sqlalchemy.exc import DBAPIError
 
-from accord.edges import AccordError, BadInput, redact_message
+from accord.edges import AccordError, BadInput, count_of, redact_message
 from accord.store import schema
 from accord.store.accounts import ROLES
 from accord.store.chats import ChatState, MessageState
@@ -49,6 +49,7 @@ from accord.store.foreign_objects import (
     foreign_objects,
     own_indexes,
 )
+from accord.store.imports import find_orphans
 from accord.store.mart import Mart
 from accord.store.mart_rows import DAMAGED
 from accord.store.request_claims import spool_folders
@@ -62,6 +63,7 @@ NAMED_ROWS = 3
 MAX_LINES = 20
 """Maximum number of lines of SQLite's own check."""
 RESTORE = "restore a backup: accord store restore FILE"
+REPAIR = "remove them: accord store check --repair; imported files can be imported again"
 
 
 class Damage(NamedTuple):
@@ -162,6 +164,7 @@ class _Check:
         if not self.rows_only:
             self._check_indexes()
         if not (check.damage or self.rows_only):
+            check.damage += self._orphans()
             check.notes += self._labels_without_conversation()
 
     def _pages(self, file: Path) -> Iterator[Damage]:
@@ -266,11 +269,19 @@ class _Check:
             elif name not in present:
                 self.check.notes.append(f"index {name} is missing, so queries are slow; {RECREATE}")
 
+    def _orphans(self) -> Iterator[Damage]:
+        """Yield the damage of rows of undone imports and of imported labels without their target."""
+        found = find_orphans(self.connection)
+        if any(found):
+            rows = f"{count_of(found.conversations, 'conversation')} and {count_of(found.labels, 'label')}"
+            yield Damage(f"{rows} belong to undone imports, or to conversations that the store does not hold", REPAIR)
+
     def _labels_without_conversation(self) -> Iterator[str]:
-        """Yield a note on labels of people whose conversation is missing."""
+        """Yield a note on labels of people, not of imports, whose conversation is missing."""
         known, table = select(conversations.c.id), annotation_table.c
         is_lost = or_(table.conversation.not_in(known), table.against.not_in(known))
-        query = select(func.count()).select_from(annotation_table).where(table.kind == "person", is_lost)
+        query = select(func.count()).select_from(annotation_table)
+        query = query.where(table.kind == "person", table.imported.is_(None), is_lost)
         if count := self.connection.execute(query).scalar():
             yield (
                 f"{count} labels name a conversation that the store does not hold; commands leave them out. Import the "

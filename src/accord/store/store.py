@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, func, select, update
+from sqlalchemy import Connection, Table, and_, func, select, update
 
 from accord.edges import BadInput, redact_json
 from accord.formats import on_scales
@@ -23,7 +23,7 @@ from accord.store.engine import (
     read_json,
     takes_rows,
 )
-from accord.store.imports import ImportPart, confirm, is_tracked
+from accord.store.import_parts import UNDONE, ImportPart, check_running, confirm, is_tracked
 from accord.store.rows import (
     BATCH,
     MODEL,
@@ -387,8 +387,9 @@ class Store:
     def finish_run(self, run: str, status: str, results: Mapping[str, Any]) -> None:
         """Record the end of a run: its status (`done`, `failed`, `interrupted`) and its redacted results."""
         change = {"status": status, "results": canonical_json(redact_json(results)), "finished": now()}
+        is_run = and_(runs.c.id == run, runs.c.status != UNDONE)  # an undone import stays undone
         with database_errors(self.url), self._engine.begin() as connection:
-            connection.execute(update(runs).where(runs.c.id == run).values(**change))
+            connection.execute(update(runs).where(is_run).values(**change))
 
     @contextmanager
     def run(self, command: str, settings: Mapping[str, Any]) -> Iterator[Run]:
@@ -412,9 +413,14 @@ class Store:
     # --- database access ----------------------------------------------------------------------------------------
 
     def _add(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Insert the rows whose primary key is new, and return their number."""
+        """Insert the rows whose primary key is new, and return their number.
+
+        Raises:
+            BadInput: They belong to an import that another process ended.
+        """
         if self.import_part is None or not is_tracked(table):
             return add_rows(connection, table, rows) if takes_rows(table) else len(self._added(connection, table, rows))
+        check_running(connection, self.import_part)
         marked = [{**row, "imported": self.import_part.name} for row in rows]
         new = add_rows(connection, table, marked)
         if new < len(rows):

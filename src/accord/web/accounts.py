@@ -35,23 +35,25 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", re.ASCII)
 _RIGHTS: Mapping[Role, int] = {role: rank for rank, role in enumerate(ROLES)}
 
 
-def add_person(studies: Studies, name: str, role: str = "annotator") -> str:
+def add_person(studies: Studies, name: str, role: str = "annotator", returns: bool = False) -> str:
     """Add a user, and return the key of the personal link, which is not stored and cannot be shown again.
 
+    With `returns`, the user may have the name, and the answers, of a former user.
+
     Raises:
-        BadInput: The name is invalid or in use.
+        BadInput: The name is invalid or in use, or that of a former user.
         UnknownName: There is no such role.
     """
-    return add_people(studies, {name: new_key()}, role)[name]
+    return add_people(studies, {name: new_key()}, role, returns)[name]
 
 
-def add_people(studies: Studies, keys: Mapping[str, str], role: str) -> dict[str, str]:
+def add_people(studies: Studies, keys: Mapping[str, str], role: str, returns: bool = False) -> dict[str, str]:
     """Add users with the keys of their personal links, all or none, and return the keys by name.
 
     Users who have these keys already were added by the same form, sent twice; they stay as they are.
 
     Raises:
-        BadInput: A name is invalid or in use; nobody is added.
+        BadInput: A name is invalid or in use, or without `returns` that of a former user; nobody is added.
         UnknownName: There is no such role.
     """
     alike = {name.lower(): name for name in keys}
@@ -67,7 +69,7 @@ def add_people(studies: Studies, keys: Mapping[str, str], role: str) -> dict[str
     found = (studies.accounts.of(digest) for digest in digests.values())
     if [None if account is None else account.name for account in found] != list(keys):
         try:
-            studies.accounts.add_all(digests, known)
+            studies.accounts.add_all(digests, known, returns)
         except Conflict as error:
             raise Conflict(f"{error}{_nobody_added(keys)}") from None
     return dict(keys)

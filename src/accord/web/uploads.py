@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from accord.edges import MB, AccordError, BadInput, one_line, write_atomically
-from accord.live import media_type
+from accord.edges import MB, AccordError, BadInput, MissingExtra, format_size, one_line, write_atomically
 from accord.project import (
     MOST_SURVEYED,
     Project,
@@ -37,8 +36,11 @@ IMPORT = "import"
 Reload = Callable[[], Project]
 """Opens the project again and returns it."""
 _SAVING = Lock()
-_BOUNDARY = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s";,]{1,70}))', re.IGNORECASE)
-_PARAMETER = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+MAX_FIELD = 64 * 1024
+"""Maximum size of a field that is no file, in bytes."""
+_MAX_CONTENT_TYPE = 300
+_MAX_NAME = 200
+"""Maximum length of a file's name in bytes: a file system has 255, and a number or a temporary suffix is added."""
 
 
 @dataclass(frozen=True)
@@ -53,30 +55,94 @@ def parse_multipart(body: bytes, content_type: str) -> tuple[dict[str, str], lis
     """Return the fields and the files of a multipart form.
 
     Raises:
-        BadInput: The body is not such a form, or a field occurs twice.
+        BadInput: The body is not such a form, exceeds a limit, or has a field twice.
+        MissingExtra: The package that parses forms is not installed.
     """
-    boundary = _BOUNDARY.search(content_type)
-    if media_type(content_type) != MULTIPART or boundary is None:
+    try:
+        from python_multipart.exceptions import FormParserError
+        from python_multipart.multipart import MultipartParser, parse_options_header
+    except ImportError:
+        raise MissingExtra("uploads", "serve") from None
+    kind, parameters = parse_options_header(content_type[:_MAX_CONTENT_TYPE])
+    boundary = parameters.get(b"boundary", b"")
+    if kind.decode("latin-1") != MULTIPART or not boundary:
         raise BadInput(f"content type: got {content_type[:60]!r}, allowed: {MULTIPART}")
-    sign = b"\r\n--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
-    parts = (b"\r\n" + body).split(sign, MAX_FIELDS)
-    if len(parts) > MAX_FIELDS or len(parts) < 2 or not parts[-1].startswith(b"--"):
+    form = _Form(parse_options_header)
+    callbacks: dict[str, Callable[..., None]] = {
+        name: getattr(form, name) for name in dir(form) if name.startswith("on_")
+    }
+    try:
+        parser = MultipartParser(boundary, callbacks, MAX_UPLOAD)  # type: ignore[arg-type]
+        parser.write(body)
+        parser.finalize()
+    except FormParserError as error:
+        raise BadInput(f"the upload is not a valid form: {error}; choose the files and send them again") from None
+    if not form.is_complete:
         raise BadInput("the upload is not complete; choose the files and send them again")
-    fields, found = dict[str, str](), list[UploadedFile]()
-    for part in parts[1:-1]:
-        head, _, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-        lines = head.decode("utf-8", "replace").split("\r\n")
-        about = next((line for line in lines if line.lower().startswith("content-disposition:")), "")
-        parameters = {name.lower(): re.sub(r"\\(.)", r"\1", value) for name, value in _PARAMETER.findall(about)}
-        name = parameters.get("name", "")
-        if "filename" in parameters:
-            if parameters["filename"] or content:  # a field without a chosen file has neither
-                found.append(UploadedFile(parameters["filename"], content))
-        elif name in fields:
+    return form.fields, form.files
+
+
+class _Form:
+    """Fields and files of a form in progress; its `on_` methods are the callbacks of the parser.
+
+    Args:
+        parse_header: Returns the value and the parameters of a header.
+    """
+
+    def __init__(self, parse_header: Callable[[bytes], tuple[bytes, dict[bytes, bytes]]]) -> None:
+        self._parse_header = parse_header
+        self.fields: dict[str, str] = {}
+        self.files: list[UploadedFile] = []
+        self.is_complete = False
+        self._parts = 0
+        self._header, self._value, self._content = bytearray(), bytearray(), bytearray()
+        self._parameters: dict[bytes, bytes] = {}
+
+    def on_part_begin(self) -> None:
+        """Start a part; there are at most `MAX_FIELDS`."""
+        self._parts += 1
+        if self._parts > MAX_FIELDS:
+            raise BadInput(f"the form has more than {MAX_FIELDS} parts; send fewer files at once")
+        self._content, self._parameters = bytearray(), {}
+
+    def on_header_begin(self) -> None:
+        """Start a header."""
+        self._header, self._value = bytearray(), bytearray()
+
+    def on_header_field(self, data: bytes, start: int, end: int) -> None:
+        """Add to the name of a header."""
+        self._header += data[start:end]
+
+    def on_header_value(self, data: bytes, start: int, end: int) -> None:
+        """Add to the value of a header."""
+        self._value += data[start:end]
+
+    def on_header_end(self) -> None:
+        """Keep the parameters of the disposition."""
+        if self._header.lower() == b"content-disposition":
+            _, self._parameters = self._parse_header(bytes(self._value))
+
+    def on_part_data(self, data: bytes, start: int, end: int) -> None:
+        """Add to the content of a part."""
+        if b"filename" not in self._parameters and len(self._content) + end - start > MAX_FIELD:
+            raise BadInput(f"a field of the form is larger than {format_size(MAX_FIELD)}; reload the page")
+        self._content += memoryview(data)[start:end]
+
+    def on_part_end(self) -> None:
+        """Keep a part as a field or a file."""
+        name = self._parameters.get(b"name", b"").decode("utf-8", "replace")
+        if b"filename" in self._parameters:
+            file_name = self._parameters[b"filename"].decode("utf-8", "replace")
+            if file_name or self._content:  # a field without a chosen file has neither
+                self.files.append(UploadedFile(file_name, bytes(self._content)))
+        elif name in self.fields:
             raise BadInput(f"the form has the field {name[:60]!r} twice; reload the page")
         else:
-            fields[name] = content.decode("utf-8", "replace")
-    return fields, found
+            self.fields[name] = self._content.decode("utf-8", "replace")
+
+    def on_end(self) -> None:
+        """Note the last boundary."""
+        self.is_complete = True
 
 
 def save_uploads(files: Sequence[UploadedFile], folder: Path) -> list[Path]:
@@ -93,7 +159,8 @@ def save_uploads(files: Sequence[UploadedFile], folder: Path) -> list[Path]:
 
 def _save(file: UploadedFile, folder: Path) -> Path:
     base = re.split(r"[/\\]", file.name)[-1]
-    name = re.sub(r"[^\w.-]+", "-", base).lstrip(".-")[-100:] or "data"
+    name = re.sub(r"[^\w.-]+", "-", base).lstrip(".-")
+    name = name.encode("utf-8", "replace")[-_MAX_NAME:].decode("utf-8", "ignore").lstrip(".-") or "data"
     for number in range(1, 10_000):
         stem, dot, ending = name.partition(".")
         path = folder / (name if number == 1 else f"{stem}-{number}{dot}{ending}")

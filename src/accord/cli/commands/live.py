@@ -206,7 +206,7 @@ def follow(
         open_ingestor(
             live.folder(project), live.annotator, store=project.store if live.watch else None,
             watching=project.config.monitoring, log=note, models=project.models if live.ask else None,
-            limits=project.config.live, mart=project.mart if live.watch else None,
+            limits=project.config.live, mart=project.mart if live.watch else None, follows=log != Path("-"),
         ) as ingestor,
     ):  # fmt: skip
         note(ingestor.scorer.gate_text, *ingestor.scorer.level_notes)

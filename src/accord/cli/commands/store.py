@@ -13,24 +13,45 @@ import typer
 from accord.cli.app import command, command_group, stop
 from accord.cli.options import ResultOptions
 from accord.cli.outputs import CHECKED_BY_COMMAND
-from accord.edges import BadInput
+from accord.cli.terminal import note
+from accord.edges import BadInput, count_of
 
 store = command_group("store", "Look after the project's store.")
 
 
 @command("check", store)
-def check(options: ResultOptions) -> None:
+def check(
+    options: ResultOptions,
+    repairs: Annotated[
+        bool,
+        typer.Option("--repair", help="Remove rows of undone imports, and imported labels without a conversation."),
+    ] = False,
+) -> None:
     """Check the store and its mart of scores: the database's own checks, its version, and every row and part.
 
-    Writes nothing. Exit code 1 if the store is damaged; each line names the damage and its repair.
+    Writes nothing without --repair. Exit code 1 if the store is damaged; each line names the damage and its repair.
     """
     from accord.store import check_store, mart_folder
 
     config = options.load()
+    if repairs:
+        note(_repaired(options.store()))
     found = check_store(options.store(), mart_folder(config.store, config.mart, config.folder))
     options.show(found.to_json(), _text)
     if found.damage:
         stop(f"the store is damaged in {len(found.damage)} places; each line names the repair", 1)
+
+
+def _repaired(url: str) -> str:
+    """Remove the rows that belong to nothing, and return a sentence with their numbers."""
+    from accord.store import Imports, Store
+
+    opened = Store(url)
+    try:
+        removed = Imports(opened).remove_orphans()
+    finally:
+        opened.close()
+    return f"{count_of(removed.conversations, 'conversation')} and {count_of(removed.labels, 'label')} removed"
 
 
 @command("backup", store)

@@ -63,13 +63,16 @@ def add(
     name: Name,
     role: Annotated[str, typer.Option("--role", help="annotator, lead or admin.")] = "annotator",
     url: Site = SITE,
+    returns: Annotated[
+        bool, typer.Option("--returning", help="The same person as a former user of this name, with the same answers.")
+    ] = False,
 ) -> None:
     """Add a user and print the personal sign-in link."""
     from accord.web import add_person
 
     _check_site(url)
     with _studies(options, creates=True) as studies:
-        _show_link(name, add_person(studies, name, role), url, options)
+        _show_link(name, add_person(studies, name, role, returns), url, options)
 
 
 @command("link", users)

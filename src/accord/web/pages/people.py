@@ -55,7 +55,7 @@ class _PeoplePages:
     def _first_account(self, request: Request, visitor: Visitor, fields: Mapping[str, Any]) -> Response:
         """Add the account of the single user, and continue its session under this account."""
         name = str(fields.get("names", "")).strip()
-        key = add_person(self.context.studies, name, "admin")
+        key = add_person(self.context.studies, name, "admin", returns=name == visitor.person.name)
         person = self.context.accounts.account_of_link(key)
         assert person is not None
         session = self.context.accounts.sign_in(person)
