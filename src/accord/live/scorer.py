@@ -193,9 +193,9 @@ class LiveScorer:
     def level_notes(self) -> list[str]:
         """A sentence for an evaluator of whole conversations, whose scores of single replies mean something else."""
         note = (
-            f"the evaluator {self.evaluator.name!r} learned from whole conversations: each reply is scored as the end of "
-            "its conversation, so only the last one is comparable with accord score. To score single replies, label "
-            "replies (a column turn, or a study of the level turn) and fit again"
+            f"the evaluator {self.evaluator.name!r} learned from whole conversations: each reply is scored as the end "
+            "of its conversation, so only the last one is comparable with accord score. To score single replies, label "
+            "some (a column turn, or a study of the level turn) and fit again"
         )
         return [note] if self.evaluator.level == "conversation" else []
 

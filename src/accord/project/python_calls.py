@@ -43,7 +43,9 @@ _COMMAND = re.compile(
     rf"`?accord (?P<verb>{'|'.join(map(re.escape, sorted(_METHODS, key=len, reverse=True)))})\b"
     rf"(?P<arguments>(?: {_ARGUMENT})*)(?P<name>(?<=fit) [a-z][\w-]*(?=$|[;.,)`]| --))?(?P<more>(?: {_ARGUMENT})*)`?"
 )
-_OPTION = re.compile(r"--(?P<option>out|skip-bad-rows|include-training|min-mean|min-within|min-agreement|max-unscored)\b")
+_OPTION = re.compile(
+    r"--(?P<option>out|skip-bad-rows|include-training|min-mean|min-within|min-agreement|max-unscored)\b"
+)
 _SETTING = re.compile(r"(?:Add one to|Set it in) accord\.yaml(?: under|:) (?P<path>models(?:\.\w+|: \{.*?\}\}))")
 
 

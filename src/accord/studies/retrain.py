@@ -81,8 +81,9 @@ def load_report(folder: Path) -> RetrainReport | None:
         report = json.loads((candidate / REPORT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    is_complete = isinstance(report, dict) and (candidate / CARD).is_file()
-    return {**_empty_report(), **report} if is_complete else None
+    if not isinstance(report, dict) or not (candidate / CARD).is_file():
+        return None
+    return {**_empty_report(), **report, "summary": hide_folders(str(report.get("summary", "")))}
 
 
 def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
