@@ -214,6 +214,8 @@ def test_a_conversation_with_an_id_grows(own_client: Client, evaluator: Evaluato
         ({"choices": []}, "no messages"),
         ({"choices": [{"message": None}], "conversation": {"a": 1}}, "no messages"),
         ({"messages": [{"role": "user", "content": "x"}], "id": "\ud800"}, "id"),
+        ({"messages": [{"role": ["user"], "content": "x"}]}, "role"),
+        ({"conversations": [{"from": 7, "value": []}]}, "from"),
     ],
 )
 def test_a_request_of_which_everything_is_refused_says_why(client: Client, body: Any, reason: str) -> None:
@@ -226,7 +228,7 @@ def test_an_evaluator_of_whole_conversations_is_named(evaluator: Evaluator) -> N
     whole = replace(evaluator, level="conversation")
     assert not LiveScorer(evaluator).level_notes
     [note] = LiveScorer(whole).level_notes
-    assert "learned from whole conversations" in note and "label replies" in note
+    assert "learned from whole conversations" in note and "label some" in note
     with served(Ingestor(LiveScorer(whole))) as found:
         assert 'level="conversation"' in found.figures()
 

@@ -95,9 +95,9 @@ def page_text(value: Any) -> Any:
 
 
 def hide_folders(text: str) -> str:
-    """Return a message in which each absolute path of this machine is its last name alone, for readers elsewhere.
+    r"""Return a message in which each absolute path of this machine is its last name alone, for readers elsewhere.
 
-    >>> hide_folders("/usr/lib/judge holds no evaluator; see /lead/look and https://example.org/usr/lib")
+    >>> hide_folders(r"C:\Users\ann\judge holds no evaluator; see /lead/look and https://example.org/usr/lib")
     'judge holds no evaluator; see /lead/look and https://example.org/usr/lib'
     """
     return _PATH.sub(_last_name, _SQLITE_FOLDER.sub("sqlite:///", text))

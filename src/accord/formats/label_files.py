@@ -395,3 +395,20 @@ def _number(text: str) -> Any:
     if number is None:
         return text
     return int(number) if number.is_integer() else number
+
+
+def label_ids(path: str | Source, columns: Mapping[str, str] | None = None) -> set[str]:
+    """Return the conversations that a file of labels names, without reading its labels."""
+    source, known, ids = locate(path), dict[tuple[Any, ...], str | None](), set[str | int]()
+    for row in mapped(read_rows(source), columns, str(source)):
+        if not isinstance(row, Row):
+            continue
+        names = tuple(row.fields)
+        if names not in known:
+            marked = under_our_names({name: name for name in row.fields}, ALIASES)
+            known[names] = marked.get("conversation")
+        if (column := known[names]) is not None and isinstance(id := row.fields[column], str | int):
+            ids.add(id)
+    is_table = suffix(source) in TABLE_SUFFIXES
+    texts = (unescape_formula(id) if is_table and isinstance(id, str) else str(id) for id in ids)
+    return {text.strip() for text in texts if text.strip()}

@@ -196,7 +196,7 @@ class LiveScorer:
         note = (
             f"the evaluator {self.evaluator.name!r} learned from whole conversations: each reply is scored as the end "
             "of its conversation, so only the last one is comparable with accord score. To score single replies, label "
-            "replies (a column turn, or a study of the level turn) and fit again"
+            "some (a column turn, or a study of the level turn) and fit again"
         )
         return [note] if self.evaluator.level == "conversation" else []
 

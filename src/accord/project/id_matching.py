@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from accord.edges import BadInput, count_of
-from accord.formats import Source, raw_label_rows
+from accord.formats import Source, label_ids
 from accord.store import Store
 from accord.values import Label, Target
 
@@ -61,7 +61,7 @@ def match_ids(store: Store, path: Source, columns: Mapping[str, str] | None = No
         BadInput: As `with_matched_ids`.
     """
     named: defaultdict[str, set[str]] = defaultdict(set)
-    missing = {target.conversation for _, target, _ in raw_label_rows(path, columns)}
+    missing = label_ids(path, columns)
     for id in missing:
         named[plain_id(id)].add(id)
     stored: defaultdict[str, list[str]] = defaultdict(list)

@@ -136,9 +136,10 @@ class _Report(BaseModel):
 def _read_report(folder: Path) -> RetrainReport | None:
     """Return the report in a folder; `None` if there is none, or if it is damaged or no file."""
     try:
-        return _Report.model_validate(read_json_file(folder / REPORT)).model_dump()
+        report = _Report.model_validate(read_json_file(folder / REPORT)).model_dump()
     except (OSError, BadInput, ValidationError):
         return None
+    return {**report, "summary": hide_folders(report["summary"])}
 
 
 def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:

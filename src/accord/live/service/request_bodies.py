@@ -164,8 +164,8 @@ def _messages_of(row: Fields, given_id: str | None = None) -> list[Message]:
     id = next((each for each in ids if each not in (None, "")), None)
     reader = formats.get("openai-messages" if "messages" in row else detect(row, "the request"))
     known = {name: value for name, value in row.items() if name not in (*_ID_NAMES, "id", "request", "response")}
-    name = f"chat-{_digest(known)}" if id is None else str(id)
     try:
+        name = f"chat-{_digest(known)}" if id is None else str(id)
         record = reader.convert([known], name)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise BadInput(f"the conversation cannot be read ({type(error).__name__}: {error})") from None
