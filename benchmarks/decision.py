@@ -9,6 +9,7 @@ recommended     evaluators that `compare` recommends on eight invented data sets
                 single counts among them, and choices that rest on one count with a statement
 calls           promised agreement, share of calls, and splits in which the promise was broken, over random splits of
                 five data sets and planted worlds, for a new annotator
+new-annotator-bands  coverage of 90% bands for new annotators in planted worlds (`true_bands.py`)
 contradictions  verdicts on random figures that contradict the figures or themselves
 """
 
@@ -34,6 +35,7 @@ import numpy as np
 from first_labels import SETS, load
 from harness import Row, chosen, finish, options, rows_of_part, run_python
 from random_figures import contradictions, random_figures
+from true_bands import new_annotator_bands
 
 from accord.decisions import STATES, sure_enough
 from accord.evidence import EvidenceTable, ratings
@@ -252,13 +254,19 @@ def contradicting(given: Any) -> Iterable[Row]:
     yield {"what": "contradictions", "figures": count, "contradictions": len(found)}
 
 
+def bands(given: Any) -> Iterable[Row]:
+    """Measure the coverage of bands for new annotators."""
+    return new_annotator_bands(given.data, 1 if given.quick else given.limit or WORLDS)
+
+
 PARTS: dict[str, Part] = {
-    "stability": stability, "recommended": recommended, "calls": calls, "contradictions": contradicting,
+    "stability": stability, "recommended": recommended, "calls": calls, "new-annotator-bands": bands,
+    "contradictions": contradicting,
 }  # fmt: skip
 COLUMNS = (
     "what", "version", "states", "borderline", "pairs", "different-states", "largest-step", "largest-sure-gap",
     "sure-10-apart", "error-sd", "sets", "single-counts", "rest-on-one-count", "stated", "doubling", "promised",
-    "splits", "share", "broken", "agreement", "figures", "contradictions", "skipped",
+    "splits", "share", "broken", "agreement", "value", "low", "high", "width", "figures", "contradictions", "skipped",
 )  # fmt: skip
 
 
