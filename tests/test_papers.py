@@ -12,9 +12,18 @@ from accord import Conversation, Label, Labels, Turn
 from accord.edges import UnknownName
 from accord.embedded import open_language_model, open_sentence_embedder
 from accord.evidence import Column, EvidenceTable
-from accord.papers import PAPERS, Part, PartTable, StudyInput, open_paper, run_parts
+from accord.papers import (
+    PAPERS,
+    Part,
+    PartTable,
+    StudyInput,
+    mean_interval,
+    open_paper,
+    run_parts,
+    spread_name,
+    spread_of,
+)
 from accord.papers.ciu import combined, parts, rated, single
-from accord.papers.study import mean_interval, spread_name, spread_of
 from accord.values import Sample, Target
 
 DATA = os.environ.get("ACCORD_DATA")
