@@ -160,7 +160,8 @@ def test_no_column_is_read_as_labels_on_request() -> None:
 def test_the_python_interface_stores_the_same_labels() -> None:
     with open_project() as opened:
         done = opened.import_([exchanges(stars=lambda i: i % 5 + 1)])
-    assert done.labels.new == 24 and done.to_json()["other_questions"] == {"stars": 24}
+        assert opened.rubric.main == opened.question.id == "stars", "made from the labels"
+    assert done.labels.new == 24 and done.to_json()["questions"] == {"stars": 24}
 
 
 # --- raters in columns --------------------------------------------------------------------------------------------
