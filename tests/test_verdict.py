@@ -89,6 +89,12 @@ def test_not_yet_states_the_number_of_labels() -> None:
     )
 
 
+def test_versions_are_compared_only_where_there_are_several() -> None:
+    several = verdict_of(replace(GOOD, band=0.6, biased=[]))
+    one = verdict_of(replace(GOOD, band=0.6, biased=None))
+    assert "Compare versions" in several.actions[0][0] and "Estimate the mean" in one.actions[0][0]
+
+
 @pytest.mark.parametrize(
     ("judge", "advice"), [("none", "models: judge:"), ("unasked", "the open questions"), ("asked", None)]
 )

@@ -321,7 +321,12 @@ def _actions(known: Figures, state: State, missed: Sequence[Rule]) -> list[tuple
                      f"accord score new.jsonl --agree {AGREE} --out scores.jsonl")  # fmt: skip
         actions = [score, *remedies]
     elif state == "systems":
-        actions = [("Compare versions of the assistant by their mean scores", "accord estimate"), *remedies]
+        means = (
+            "Compare versions of the assistant by their mean scores"
+            if known.biased is not None
+            else ("Estimate the mean rating of all conversations")
+        )
+        actions = [(means, "accord estimate"), *remedies]
     else:
         low = max(int(10 * (known.r.low or 0.0)) / 10, 0.0)
         actions = [score, ("Stop a release if agreement falls", f"accord gate --min-within {low:g}"),
