@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,10 @@ def central(draws: Floats, confidence: float = CONFIDENCE) -> tuple[Floats, Floa
     """Return the ends of the central interval of draws along the first axis."""
     low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     return low, high
+
+
+_MOST_SHARED = 200_000
+"""Numbers of a table of draws that is kept for all clusters of the same number: charts draw the same ones often."""
 
 
 class Clusters:
@@ -108,15 +112,24 @@ class Clusters:
 
     def _drawn(self, draws: int, seed: int) -> NDArray[np.uint8]:
         """Return the counts as bytes; they are drawn once for all statistics of all systems."""
+        if draws * len(self) <= _MOST_SHARED:
+            return _shared_counts(len(self), draws, seed)
         if seed not in self._counts or len(self._counts[seed]) < draws:
-            rng, even = np.random.default_rng(seed), np.full(len(self), 1 / len(self))
-            parts = (rng.multinomial(len(self), even, size=end - start) for start, end in _parts(draws, len(self)))
-            self._counts = {seed: np.concatenate([np.minimum(part, 255).astype(np.uint8) for part in parts])}
+            self._counts = {seed: _drawn_counts(len(self), draws, seed)}
         return self._counts[seed][:draws]
 
     def rows(self, counts: Floats) -> Indices:
         """Return the row indices of one draw, each conversation's rows as often as it was drawn."""
         return np.concatenate([self.members[c] for c in np.repeat(np.arange(len(self)), counts.astype(int))])
+
+
+def _drawn_counts(clusters: int, draws: int, seed: int) -> NDArray[np.uint8]:
+    rng, even = np.random.default_rng(seed), np.full(clusters, 1 / clusters)
+    parts = (rng.multinomial(clusters, even, size=end - start) for start, end in _parts(draws, clusters))
+    return np.concatenate([np.minimum(part, 255).astype(np.uint8) for part in parts])
+
+
+_shared_counts = lru_cache(maxsize=64)(_drawn_counts)
 
 
 def bootstrap(
