@@ -1,4 +1,5 @@
 from .errors import AccordError as AccordError, BadInput as BadInput, BadRow as BadRow, BudgetReached as BudgetReached
+from .errors import reason_of as reason_of
 from .errors import GateFailed as GateFailed, install_command as install_command, MissingExtra as MissingExtra
 from .errors import ModelError as ModelError, NotFitted as NotFitted, NotSent as NotSent, UnknownName as UnknownName
 from .errors import Unmeasured as Unmeasured

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from accord.edges.output_escaping import hide_folders
 from accord.edges.secrets import redact_message
 
 
@@ -34,6 +35,11 @@ class AccordError(Exception):
     def for_commands(self) -> str:
         """Message that names commands of the shell as next steps, for the command line and for pages."""
         return redact_message(super().__str__())
+
+
+def reason_of(error: Exception) -> str:
+    """Return the message of an error for a page: with commands, and without folders of the server's machine."""
+    return hide_folders(error.for_commands if isinstance(error, AccordError) else str(error))
 
 
 class BadInput(AccordError):

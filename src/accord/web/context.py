@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 
 from accord.board import Board
 from accord.charts import STYLE
-from accord.edges import AccordError, BadInput, escape_controls, hide_folders, page_text, sendable
+from accord.edges import BadInput, escape_controls, page_text, reason_of, sendable
 from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import Project
 from accord.store import Conflict, LeaseExpired, Role, Studies
@@ -281,11 +281,6 @@ def _status_and_reason(error: Exception) -> tuple[int, str]:
     if isinstance(error, LeaseExpired | Conflict):
         return 409, reason_of(error)
     return (422 if isinstance(error, BadInput) else 503), reason_of(error)
-
-
-def reason_of(error: Exception) -> str:
-    """Return the message of an error for a page, without folders of the server's machine."""
-    return hide_folders(error.for_commands if isinstance(error, AccordError) else str(error))
 
 
 def saved_time(path: Path) -> str:

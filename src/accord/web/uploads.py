@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from accord.edges import MB, AccordError, BadInput, MissingExtra, format_size, one_line, write_atomically
+from accord.edges import MB, AccordError, BadInput, MissingExtra, format_size, one_line, reason_of, write_atomically
 from accord.project import (
     MOST_SURVEYED,
     Project,
@@ -250,7 +250,7 @@ def _import(
             state.notes.append(positions_note(result["positions"]))
         state.notes += [*done.counts.role_notes({}), *survey.skipped_files]
     except (AccordError, OSError) as error:
-        state.error = one_line(str(error))
+        state.error = one_line(reason_of(error))
     except Exception:
         state.error = "internal error; see the server's log"
         raise

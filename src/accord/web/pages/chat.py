@@ -19,11 +19,11 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from accord.edges import BadInput, parse_whole_number
+from accord.edges import BadInput, parse_whole_number, reason_of
 from accord.store import DIED, Chat, ChatTurn, Conflict
 from accord.studies import ChatSession
 from accord.web.accounts import Visitor, new_key
-from accord.web.context import WorkbenchContext, add_page, is_json, reason_of
+from accord.web.context import WorkbenchContext, add_page, is_json
 
 WAIT_SECONDS = 20.0
 """Time that the response to a form waits for the reply."""

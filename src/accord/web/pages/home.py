@@ -12,11 +12,11 @@ from markupsafe import Markup
 
 from accord.board import BoardFilters
 from accord.charts import Axis, ChartLine, line_chart
-from accord.edges import AccordError, BadInput
+from accord.edges import AccordError, BadInput, reason_of
 from accord.learning import CARD
 from accord.studies import StudyProgress, StudySession, study_annotators, verdict_in_use
 from accord.web.accounts import Visitor
-from accord.web.context import WorkbenchContext, add_page, is_json, reason_of
+from accord.web.context import WorkbenchContext, add_page, is_json
 
 MAX_STEPS = 3
 """Number of next steps on the page."""

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartLine, ChartRow, Guide, interval_plot, line_chart
-from accord.edges import BadInput, parse_whole_number
+from accord.edges import BadInput, parse_whole_number, reason_of
 from accord.store import ADJUDICATED, Item
 from accord.studies import (
     FIT,
@@ -45,7 +45,7 @@ from accord.studies import (
 )  # fmt: skip
 from accord.values import ISSUE, MAX_ROUNDS, Annotation, Estimate, Question
 from accord.web.accounts import new_key
-from accord.web.context import WorkbenchContext, add_page, reason_of
+from accord.web.context import WorkbenchContext, add_page
 
 MAX_ITEMS = 10
 """Number of items on the page about disagreement."""

@@ -17,7 +17,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
-from accord.edges import BadInput, parse_whole_number, redact_message
+from accord.edges import BadInput, parse_whole_number, reason_of, redact_message
 from accord.project import Project, study_yaml, text_diff, with_study
 from accord.store import Conflict
 from accord.studies import StudySession, sample_items
@@ -99,7 +99,7 @@ class _StudyForm:
             changed = {PROJECT_FILE: with_study(before, name, settings)}
         except BadInput as error:
             status = 409 if isinstance(error, Conflict) else 422
-            return self._render(visitor, values, str(error), status)
+            return self._render(visitor, values, reason_of(error), status)
         people = settings.get("annotators") or [
             person.name for person in self.context.studies.accounts.list_users() if person.role == "annotator"
         ]

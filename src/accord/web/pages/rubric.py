@@ -14,11 +14,11 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
-from accord.edges import BadInput, redact_message
+from accord.edges import BadInput, reason_of, redact_message
 from accord.project import text_diff, with_rubric_file
 from accord.values import PROJECT_FILE, Question, Rubric, content_hash, dump_rubric, load_rubric
 from accord.web.accounts import MAX_FIELDS, Visitor
-from accord.web.context import WorkbenchContext, add_page, check_printable, reason_of
+from accord.web.context import WorkbenchContext, add_page, check_printable
 from accord.web.project_editing import FilesChanged
 
 MAX_OPTIONS = 12
