@@ -345,7 +345,8 @@ def test_lead_creates_a_study_that_the_page_showed_and_people_rate_it(started: W
     ({"title": " "}, "no title"), ({"question.Q0": "", "question.Q1": ""}, "no question chosen"),
     ({"sample": "none"}, "sample: got"), ({"filter": "{"}, "filter cannot be read"), ({"name": "../x"}, "name of a study"),
     ({"order": "by <script>"}, "order"), ({"filter": '["system", "unheard"]'}, "no conversation matches"),
-    ({"level": "pair"}, "is about one conversation"),
+    ({"level": "pair"}, "is about one conversation"), ({"filter": "[" * 4000}, "filter cannot be read"),
+    ({"person.zoe": "on"}, "no user &#39;zoe&#39;; there are no users yet"),
 ])  # fmt: skip
 def test_form_of_a_study_keeps_its_fields_and_tells_the_error(
     started: Workbench, tmp_path: Path, change: dict[str, str], error: str

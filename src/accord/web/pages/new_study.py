@@ -6,7 +6,7 @@ import copy
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any
@@ -71,6 +71,13 @@ class _StudyForm:
         headers = {"Content-Disposition": f'attachment; filename="{name}.yaml"'}
         return PlainTextResponse(text, media_type="application/yaml", headers=headers)
 
+    def _check_people(self, names: Sequence[str]) -> None:
+        """Raise `BadInput` for an annotator without an account."""
+        known = [person.name for person in self.context.studies.accounts.list_users()]
+        if unknown := next((name for name in names if name not in known), None):
+            allowed = f"the users are {', '.join(known)}" if known else "there are no users yet"
+            raise BadInput(f"no user {unknown[:60]!r}; {allowed}. Add people on the page People first")
+
     async def submit(self, request: Request) -> Response:
         """Check the fields, show the change or the rating page, or create the study."""
         visitor, fields = await self.context.read_form(request, "lead")
@@ -84,6 +91,7 @@ class _StudyForm:
         try:
             check_printable(values)
             name, settings = study_from_form(values, self.context.project)
+            self._check_people(settings.get("annotators") or [])
             if action == "rating":
                 return self._rating_page(visitor, name, settings)
             files, conflict = self.context.project_files(), ""
@@ -233,7 +241,7 @@ def _filter(text: str) -> dict[str, str]:
     """Return the filter of the form's option, a JSON list of an entry and its value."""
     try:
         key, value = json.loads(text)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise BadInput("the filter cannot be read; choose it again") from None
     return {str(key): str(value)}
 
