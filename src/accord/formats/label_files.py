@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from accord.edges import BadInput, BadRow, is_sendable, unescape_formula
+from accord.formats.column_roles import FileRoles, column_roles, is_model_name, unclear_text
 from accord.formats.memory import Source
 from accord.formats.openai_messages import checked_answer, checked_id, turn_index
 from accord.formats.rating_columns import RATING, UNNAMED, answers_in, number_in
@@ -50,8 +52,8 @@ _ROLES = {"role", *OF_TEXT["role"]} - {"from", "author"}
 
 
 def is_judgement(fields: Fields) -> bool:
-    """Return True if a row is the recorded answer of a model."""
-    return "judge_model" in fields and "item_id" in fields
+    """Return True if a row is the recorded answer of a model to a question."""
+    return {"judge_model", "item_id"} <= fields.keys() and bool({"question", "distribution"} & fields.keys())
 
 
 RECORDED_JUDGEMENTS = (
@@ -119,6 +121,9 @@ _LABEL_COLUMNS = {
 }  # fmt: skip
 
 
+_NO_RATING = frozenset(_LABEL_COLUMNS - {"answer", *ANNOTATOR_KEYS})
+
+
 def _number_of(value: Any) -> float | None:
     return number_in(value.strip()) if isinstance(value, str) else value if isinstance(value, int | float) else None
 
@@ -130,8 +135,11 @@ def read_labels(
     on_bad_row: Callable[[BadRow], None] | None = None,
     questions: Collection[str] = (),
     raters: Mapping[str, str] = {},
+    roles: FileRoles | None = None,
+    on_line: Callable[[int], None] = lambda line: None,
+    on_judged: Callable[[JudgedAnswer], None] = lambda answer: None,
 ) -> Iterator[Label]:
-    """Yield every label of a table or of JSON lines, in order.
+    """Yield every label of a person in a table or in JSON lines, in order; a model's answers go to `on_judged`.
 
     Args:
         path: The file.
@@ -140,20 +148,31 @@ def read_labels(
         on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
         questions: Further columns of a wide table that hold labels on questions outside the rubric.
         raters: Columns of a wide table that each hold the ratings of one annotator, with the annotator.
+        roles: Roles of the file's columns (`file_roles`); by default detected.
+        on_line: Called with the line of each row before its answers.
+        on_judged: Called with each answer of a model.
 
     Raises:
-        BadInput: The file cannot be read as a whole, or lacks a column that `columns` names.
+        BadInput: The file cannot be read as a whole, lacks a column that `columns` names, or has a column that may hold
+            ratings of people or a model's answers.
         BadRow: A row is not a label, or off its question's scale, and `on_bad_row` is not given.
     """
-    source, wide = locate(path), _WideTable(rubric, frozenset(questions), raters)
+    if roles is None:
+        roles = file_roles(path, columns, is_person=lambda name: True)
+        if roles.unclear:
+            raise BadInput(unclear_text(str(path), roles.unclear))
+    source, wide = locate(path), _WideTable(rubric, frozenset(questions), raters, roles)
 
     def labels_of(fields: Fields) -> list[Label]:
+        for answer in _judged(fields, roles):
+            on_judged(answer)
         labels = _labels(fields, wide)
         for label in labels:
             check_label(label, rubric)
         return labels
 
-    return converted_rows(source, mapped(_rows(source), columns, str(source)), labels_of, on_bad_row)
+    rows = mapped(_rows(source), roles.columns(columns or {}), str(source))
+    return converted_rows(source, rows, labels_of, on_bad_row, on_line)
 
 
 def converted_rows(
@@ -161,11 +180,16 @@ def converted_rows(
     rows: Iterable[Row | BadRow],
     convert: Callable[[Fields], Iterable[T]],
     on_bad_row: Callable[[BadRow], None] | None,
+    on_line: Callable[[int], None] = lambda line: None,
 ) -> Iterator[T]:
-    """Yield the values of rows; a row that `convert` rejects is bad, and raised without `on_bad_row`."""
+    """Yield the values of rows; a row that `convert` rejects is bad, and raised without `on_bad_row`.
+
+    `on_line` is called with the line of each row before its values.
+    """
     for row in rows:
         try:
             if not isinstance(row, BadRow):
+                on_line(row.line)
                 yield from convert(row.fields)
                 continue
             error = row
@@ -182,6 +206,62 @@ class _WideTable(NamedTuple):
     rubric: Rubric
     questions: frozenset[str]
     raters: Mapping[str, str]
+    roles: FileRoles
+
+
+_ROLE_ROWS = 200
+
+
+def file_roles(
+    path: str | Source,
+    columns: Mapping[str, str] | None = None,
+    has_text: bool = False,
+    judges: Mapping[str, str] = {},
+    people: Collection[str] = (),
+    is_person: Callable[[str], bool] = lambda name: False,
+) -> FileRoles:
+    """Return the roles of a file's columns, from its first rows; see `column_roles` for the other arguments.
+
+    Raises:
+        BadInput: The file cannot be read.
+    """
+    source = locate(path)
+    rows = islice(mapped(_rows(source), columns, str(source)), _ROLE_ROWS)
+    fields = [row.fields for row in rows if isinstance(row, Row)]
+    return column_roles(fields, has_text, _NO_RATING | (_TEXTS if has_text else frozenset()), judges, people, is_person)
+
+
+class JudgedAnswer(NamedTuple):
+    """A model's answer in a file: target, column or question, judge, and raw value."""
+
+    target: Target
+    question: str
+    judge: str
+    value: Any
+
+
+def _judged(fields: Fields, roles: FileRoles) -> list[JudgedAnswer]:
+    """Return a model's answers in a row of labels."""
+    row = _stripped(fields)
+    has_model = "annotator" in row and isinstance(row["annotator"], str) and is_model_name(row["annotator"])
+    if not (roles.judges or roles.are_all_judged or has_model):
+        return []
+    target, judge = _target(row), str(fields.get(roles.names or "") or "")
+    answers = [JudgedAnswer(target, name, judge or roles.judges[name], fields.get(name)) for name in roles.judges]
+    if has_model or roles.are_all_judged:
+        answers += [
+            JudgedAnswer(target, question, who, value)
+            for question, annotator, value in raw_answers(_without_judges(fields, roles))[1]
+            if (who := roles.judge_of(question, annotator)) is not None
+        ]
+    return [answer for answer in answers if answer.value not in (None, "")]
+
+
+def _without_judges(fields: Fields, roles: FileRoles) -> Fields:
+    """Return a row without the columns of judges."""
+    if not (roles.judges or roles.names):
+        return fields
+    return {name: value for name, value in fields.items() if name not in roles.judges and name != roles.names}
 
 
 def _rows(source: Source) -> Iterator[Row | BadRow]:
@@ -235,16 +315,36 @@ def _value_name(fields: Fields) -> str:
 
 
 def raw_label_rows(
-    path: str | Source, columns: Mapping[str, str] | None = None
-) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]]]]:
-    """Yield the line of every row of a file of labels with its `raw_answers`; rows that cannot be read are skipped."""
+    path: str | Source, columns: Mapping[str, str] | None = None, roles: FileRoles = FileRoles()
+) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]], list[JudgedAnswer]]]:
+    """Yield each row of a file of labels: its line, its target, the `raw_answers` of people, and a model's answers.
+
+    Rows that cannot be read are skipped.
+    """
     source = locate(path)
-    for row in mapped(_rows(source), columns, str(source)):
-        if isinstance(row, Row):
-            try:
-                yield row.line, *raw_answers(row.fields)
-            except WrongShape:
-                continue
+    for row in mapped(_rows(source), roles.columns(columns or {}), str(source)):
+        if not isinstance(row, Row):
+            continue
+        try:
+            judged = _judged(row.fields, roles)
+            target, answers = _answers_of_people(row.fields, roles)
+        except WrongShape:
+            continue
+        yield row.line, target, answers, judged
+
+
+def _answers_of_people(fields: Fields, roles: FileRoles) -> tuple[Target, list[tuple[str, str, Any]]]:
+    fields = _without_judges(fields, roles)
+    if _has_only_judges(fields, roles):
+        return _target(_stripped(fields)), []
+    target, answers = raw_answers(fields)
+    return target, [answer for answer in answers if roles.judge_of(answer[0], answer[1]) is None]
+
+
+def _has_only_judges(fields: Fields, roles: FileRoles) -> bool:
+    """Return True if a row without its columns of judges holds no rating."""
+    rest = (fields[name] for name in fields if plain_name(name) not in _NO_RATING)
+    return bool(roles.judges) and all(value in (None, "") for value in rest)
 
 
 def _stripped(fields: Fields) -> Fields:
@@ -267,7 +367,12 @@ def _annotator(row: Mapping[str, Any]) -> str:
 
 
 def _labels(fields: Fields, wide: _WideTable) -> list[Label]:
+    if wide.roles.are_all_judged:
+        return []
+    fields = _without_judges(fields, wide.roles)
     row = _stripped(fields)
+    if _has_only_judges(fields, wide.roles):
+        return []
     target, annotator, time = _target(row), _annotator(row), row.get("time")
     against = None
     if row.get("against") not in (None, ""):
@@ -279,7 +384,7 @@ def _labels(fields: Fields, wide: _WideTable) -> list[Label]:
     return [
         Label(target, checked_id(question), who, _value(raw, question, wide.rubric, sides), when, against=against)
         for question, who, raw in _answers(fields, row, annotator, wide)
-        if raw not in (None, "")
+        if raw not in (None, "") and wide.roles.judge_of(question, who) is None
     ]
 
 

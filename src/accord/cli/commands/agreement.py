@@ -42,11 +42,12 @@ def compare(
     with WorkerPool(jobs) as begun, options.open_counted() as project:
         with StageProgress() as steps:
             done = project.compare(only or (), by or (), begun, steps.stage)
-        options.show(done.to_json(), _compare_text)
+        rated_by = project.raters_text()
+        options.show({**done.to_json(), "rated_by": rated_by}, _compare_text)
 
 
 def _compare_text(result: Mapping[str, Any]) -> str:
-    parts = [comparison_text(result)]
+    parts = [f"rated by: {result['rated_by']}", comparison_text(result)]
     if result["groups_by"]:
         parts.append(groups_text(result["groups_by"]))
     if result["unmade"]:
