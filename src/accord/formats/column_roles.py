@@ -12,10 +12,11 @@ import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from accord.formats.rating_columns import UNNAMED, VALUE_KEYS, is_rating_name, number_in, words_of
 from accord.formats.record import ANNOTATOR_KEYS, Fields, plain_name
+from accord.values import Target
 
 OTHER_WORDS = {
     "id", "ids", "index", "idx", "turn", "turns", "count", "num", "number", "length", "len", "tokens", "token", "words",
@@ -75,10 +76,28 @@ class FileRoles:
         is_judge = annotator is not None and annotator != UNNAMED and (self.are_all_judged or is_model_name(annotator))
         return annotator if is_judge else "judge" if self.are_all_judged else None
 
+    def without_judges(self, fields: Fields) -> Fields:
+        """Return a row without the columns of judges."""
+        if not (self.judges or self.names):
+            return fields
+        return {name: value for name, value in fields.items() if name not in self.judges and name != self.names}
+
     def columns(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return a column map with the column that names the annotator, unless it names one already."""
         named = (self.names if self.are_all_judged else None) or self.annotator
         return dict(given) if named is None or "annotator" in given else {**given, "annotator": named}
+
+
+NO_ROLES = FileRoles()
+
+
+class JudgedAnswer(NamedTuple):
+    """A model's answer in a file: target, column or question, judge, and raw value."""
+
+    target: Target
+    question: str
+    judge: str
+    value: Any
 
 
 @lru_cache(maxsize=4096)
@@ -139,12 +158,10 @@ def column_roles(
             if isinstance(name, str) and value not in (None, "") and plain_name(name) not in known:
                 cells.setdefault(name, []).append(value)
     annotator = next((name for name in cells if plain_name(name) in ANNOTATOR_KEYS), None)
-    named = next(
-        (name for name in cells if name in judges and (name == annotator or not holds_scores(cells[name]))), None
-    )
-    if named is not None:
-        return FileRoles(names=named, are_all_judged=True)
     free = {name: values for name, values in cells.items() if name != annotator}
+    for name in judges.keys() & cells.keys():
+        if name == annotator or _holds_names(name, free):
+            return FileRoles(names=name, are_all_judged=True)
     names = None if annotator is not None else _column_of_names(free, has_text, people)
     if names is not None and plain_name(names) == "judge":
         return _roles_of_names(names, free[names], people, is_person)
@@ -159,11 +176,15 @@ def column_roles(
     return FileRoles(scores, names, unclear=tuple(unclear))
 
 
-def unclear_text(file: str, columns: Sequence[str], command: str = "accord import") -> str:
-    """Return the error about columns that hold ratings of people or a model's answers, with both commands."""
+def unclear_text(file: str, columns: Sequence[str], command: str | None = None) -> str:
+    """Return the error about columns that hold ratings of people or a model's answers, with both commands.
+
+    `command` names the files; by default it imports this file.
+    """
+    command = f"accord import {shlex.quote(file)}" if command is None else command
     listed = ", ".join(map(repr, columns))
     people, judge = (
-        f"{command} {shlex.quote(file)} {' '.join(f'{option} {shlex.quote(name)}' for name in columns)}"
+        f"{command} {' '.join(f'{option} {shlex.quote(name)}' for name in columns)}"
         for option in ("--rater", "--judge")
     )
     names = "column" if len(columns) == 1 else "columns"
@@ -183,8 +204,22 @@ def holds_scores(values: Sequence[Any]) -> bool:
     )
 
 
+def may_be_answer(column: str, value: Any) -> bool:
+    """Return True if a column beside the name of a judge may hold the judge's answers."""
+    if plain_name(column) in VALUE_KEYS or is_rating_name(column) or re.fullmatch(r"q\d+", column, re.IGNORECASE):
+        return True
+    return not set(words_of(column)) & (OTHER_WORDS | _COMMENTS) and _is_number(value)
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float) or (isinstance(value, str) and number_in(value.strip()) is not None)
+
+
+def _holds_names(column: str, cells: Mapping[str, Sequence[Any]]) -> bool:
+    """Return True if a column of judges holds their names, beside a column with values."""
+    others = [name for name in cells if name != column and (plain_name(name) in VALUE_KEYS or is_rating_name(name))]
+    is_name = _are_texts(cells[column]) or plain_name(column) in ("judge", *_NAMES_OF_JUDGES, *_NAMES_OF_MODELS)
+    return not holds_scores(cells[column]) or (bool(others) and is_name)
 
 
 def _column_of_names(cells: Mapping[str, Sequence[Any]], has_text: bool, people: Collection[str]) -> str | None:

@@ -8,7 +8,15 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from accord.edges import BadInput, BadRow, is_sendable, unescape_formula
-from accord.formats.column_roles import FileRoles, column_roles, is_model_name, unclear_text
+from accord.formats.column_roles import (
+    NO_ROLES,
+    FileRoles,
+    JudgedAnswer,
+    column_roles,
+    is_model_name,
+    may_be_answer,
+    unclear_text,
+)
 from accord.formats.memory import Source
 from accord.formats.openai_messages import checked_answer, checked_id, turn_index
 from accord.formats.rating_columns import RATING, UNNAMED, answers_in, number_in
@@ -231,15 +239,6 @@ def file_roles(
     return column_roles(fields, has_text, _NO_RATING | (_TEXTS if has_text else frozenset()), judges, people, is_person)
 
 
-class JudgedAnswer(NamedTuple):
-    """A model's answer in a file: target, column or question, judge, and raw value."""
-
-    target: Target
-    question: str
-    judge: str
-    value: Any
-
-
 def _judged(fields: Fields, roles: FileRoles) -> list[JudgedAnswer]:
     """Return a model's answers in a row of labels."""
     row = _stripped(fields)
@@ -251,17 +250,11 @@ def _judged(fields: Fields, roles: FileRoles) -> list[JudgedAnswer]:
     if has_model or roles.are_all_judged:
         answers += [
             JudgedAnswer(target, question, who, value)
-            for question, annotator, value in raw_answers(_without_judges(fields, roles))[1]
+            for question, annotator, value in raw_answers(roles.without_judges(fields))[1]
             if (who := roles.judge_of(question, annotator)) is not None
+            and (row.get("question") not in (None, "") or may_be_answer(question, value))
         ]
     return [answer for answer in answers if answer.value not in (None, "")]
-
-
-def _without_judges(fields: Fields, roles: FileRoles) -> Fields:
-    """Return a row without the columns of judges."""
-    if not (roles.judges or roles.names):
-        return fields
-    return {name: value for name, value in fields.items() if name not in roles.judges and name != roles.names}
 
 
 def _rows(source: Source) -> Iterator[Row | BadRow]:
@@ -315,7 +308,7 @@ def _value_name(fields: Fields) -> str:
 
 
 def raw_label_rows(
-    path: str | Source, columns: Mapping[str, str] | None = None, roles: FileRoles = FileRoles()
+    path: str | Source, columns: Mapping[str, str] | None = None, roles: FileRoles = NO_ROLES
 ) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]], list[JudgedAnswer]]]:
     """Yield each row of a file of labels: its line, its target, the `raw_answers` of people, and a model's answers.
 
@@ -334,7 +327,7 @@ def raw_label_rows(
 
 
 def _answers_of_people(fields: Fields, roles: FileRoles) -> tuple[Target, list[tuple[str, str, Any]]]:
-    fields = _without_judges(fields, roles)
+    fields = roles.without_judges(fields)
     if _has_only_judges(fields, roles):
         return _target(_stripped(fields)), []
     target, answers = raw_answers(fields)
@@ -369,7 +362,7 @@ def _annotator(row: Mapping[str, Any]) -> str:
 def _labels(fields: Fields, wide: _WideTable) -> list[Label]:
     if wide.roles.are_all_judged:
         return []
-    fields = _without_judges(fields, wide.roles)
+    fields = wide.roles.without_judges(fields)
     row = _stripped(fields)
     if _has_only_judges(fields, wide.roles):
         return []

@@ -256,13 +256,13 @@ def survey_files(
             result.skipped_files.append(str(error))
     if not (result.files or result.recordings or skips_unreadable):
         raise BadInput("; ".join(result.skipped_files) or "no file to read")
-    if result.unclear:
-        command = command or shlex.join(["accord import", *map(str, paths)]).replace("'accord import'", "accord import")
-        raise BadInput(unclear_text(next(iter(result.unclear.values())), list(result.unclear), command))
-    persons = {name: person for name, person in persons.items() if name not in survey.annotator_columns}
     unknown = next((name for name in people.judges if name not in survey.judge_columns), None)
     if unknown is not None:
         raise BadInput(f"--judge {unknown}: no file has a column {unknown!r}")
+    if result.unclear:
+        command = command or f"accord import {shlex.join(map(str, paths))}"
+        raise BadInput(unclear_text(next(iter(result.unclear.values())), list(result.unclear), command))
+    persons = {name: person for name, person in persons.items() if name not in survey.annotator_columns}
     _choose_columns(result, survey.in_tables, survey.beside_text, named, persons)
     return result
 
@@ -373,7 +373,11 @@ class _Surveyor:
 
 
 def _add_record(record: Record, location: RowLocation, marked: Answers, beside: Answers, roles: FileRoles) -> list[str]:
-    """Add the labels of a record to `marked`, and the cells beside its text to `beside`; return the judges of others."""
+    """Add the labels of a record to `marked`, and the cells beside its text to `beside`.
+
+    Returns:
+        The judge of each answer of a model.
+    """
     judges = []
     answers = (each.to_label() for each in record.annotations if not each.question.startswith(ISSUE))
     for label in (*record.labels, *answers):

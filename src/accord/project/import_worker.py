@@ -19,7 +19,6 @@ from accord.edges import MB, AccordError, BadInput, BadRow
 from accord.formats import (
     MAX_BAD_ROWS,
     UNNAMED,
-    VALUE_KEYS,
     FileRoles,
     JudgedAnswer,
     Lines,
@@ -29,9 +28,9 @@ from accord.formats import (
     Source,
     answer_to,
     intended_role,
-    is_rating_name,
     line_batches,
     locate,
+    may_be_answer,
     rating_labels,
     read,
     read_lines,
@@ -296,23 +295,11 @@ def _labels_of(record: Record, job: ImportJob, batch: ImportBatch, valid: set[tu
             raise error
         batch.bad.append(error)
 
-    options, labels, roles, conversation = job.options, list(record.labels), job.roles, record.conversation
-    questions = {*(options.rating_columns or ()), *roles.judges}
-    if roles.are_all_judged:
-        questions.update(name for name in conversation.metadata if isinstance(name, str))
-
-    def on_judged(cell: RatingCell, judge: str) -> None:
-        if cell.question in {*roles.judges, *VALUE_KEYS} or is_rating_name(cell.question):
-            answer = JudgedAnswer(Target(conversation.id, cell.turn), cell.question, judge, cell.value)
-            batch.judged.append((record.line, answer))
-
-    if questions or options.raters:
-        try:
-            labels += rating_labels(
-                conversation, questions, options.turn_questions, options.raters, roles.judge_of, on_judged
-            )
-        except BadInput as error:
-            report(error)
+    labels = list(record.labels)
+    try:
+        labels += _labels_beside(record, job, batch)
+    except BadInput as error:
+        report(error)
     for label in labels:
         answer = (label.question, label.value) if type(label.value) is int and label.against is None else None
         try:
@@ -324,6 +311,23 @@ def _labels_of(record: Record, job: ImportJob, batch: ImportBatch, valid: set[tu
             if answer is not None:
                 valid.add(answer)
             yield label
+
+
+def _labels_beside(record: Record, job: ImportJob, batch: ImportBatch) -> list[Label]:
+    """Return the labels in a record's columns and metadata; the batch receives a model's answers there."""
+    options, roles, conversation = job.options, job.roles, record.conversation
+    questions = {*(options.rating_columns or ()), *roles.judges}
+    if roles.are_all_judged:
+        questions.update(name for name in conversation.metadata if isinstance(name, str))
+    if not (questions or options.raters):
+        return []
+
+    def on_judged(cell: RatingCell, judge: str) -> None:
+        if cell.question in roles.judges or may_be_answer(cell.question, cell.value):
+            answer = JudgedAnswer(Target(conversation.id, cell.turn), cell.question, judge, cell.value)
+            batch.judged.append((record.line, answer))
+
+    return rating_labels(conversation, questions, options.turn_questions, options.raters, roles.judge_of, on_judged)
 
 
 def _validated(label: Label, rubric: Rubric) -> Label:

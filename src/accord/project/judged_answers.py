@@ -21,7 +21,7 @@ from accord.store import Store
 from accord.values import Question, Rubric, Sample, Target, content_hash
 
 JUDGEMENTS_FOLDER = "judgments"
-ON_SCALE_SHARE = 0.8
+ON_SCALE_SHARE = 0.95
 """Share of a column's values on the main question's scale from which the column answers the main question."""
 
 

@@ -127,7 +127,7 @@ def run_project(
     on_stage("surveying the files")
     survey = survey_files(
         sources, format, columns, options.labels, raters=options.raters, judges=options.judges,
-        command=shlex.join(["accord", "run", *map(str, sources)]),
+        command=shlex.join(["accord", "run", *map(str, sources), "--out", str(out)]),
     )  # fmt: skip
     set_scales(survey, options.scales)
     for reason in survey.skipped_files:

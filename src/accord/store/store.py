@@ -320,7 +320,18 @@ class Store:
 
         Of several by one person on the same question and target the last counts (`current_labels`).
         """
-        columns = ("conversation", "turn", "question", "by", "value", "time", "wording", "against", "against_turn", "content")
+        columns = (
+            "conversation",
+            "turn",
+            "question",
+            "by",
+            "value",
+            "time",
+            "wording",
+            "against",
+            "against_turn",
+            "content",
+        )
         query = select(*(annotation_table.c[name] for name in columns))
         query = query.where(annotation_table.c.kind == PERSON, is_current_answer(), has_included_target(self.synthetic))
         if question is not None:

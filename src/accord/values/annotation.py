@@ -263,7 +263,9 @@ class Annotation:
 
     def to_label(self) -> Label:
         """Return the label without quote and comment."""
-        return Label(self.target, self.question, self.by, self.value, self.time, self.wording, self.against, self.repeat)
+        return Label(
+            self.target, self.question, self.by, self.value, self.time, self.wording, self.against, self.repeat
+        )
 
     # --- a judge's answers --------------------------------------------------------------------------------------
 

@@ -72,7 +72,8 @@ def init(
     found = survey_files(
         paths, "auto", column_map(columns), labels, raters=raters, judges=judges,
         command=command_line(
-            "accord init --from", paths[:1], labels, columns, raters, labels_from[1:], judges
+            "accord init --from", [labels_from[0], *(conversations or ())], labels, columns, raters, labels_from[1:],
+            judges,
         ),
     )  # fmt: skip
     ends = answers.scale_map
