@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from commands import accord, accord_json, invoke, refused, write
-from rating_shapes import SHAPES, Shape, is_right, read_shape, who_rated_rows
+from rating_shapes import SHAPES, Shape, is_right, read_shape
 
 from accord import open as open_project
 from accord.project import raters_text
@@ -25,8 +25,8 @@ def test_files_of_each_shape_are_read_as_people_or_as_judges(shape: Shape, tmp_p
     assert is_right(shape, found), found
 
 
-def test_wrong_readings_are_counted() -> None:
-    [row] = who_rated_rows()
+def test_wrong_readings_are_counted(load: Any) -> None:
+    [row] = load("who_rated").who_rated_rows()
     assert (row["shapes"], row["wrong"]) == (len(SHAPES), 0), row["names"]
 
 

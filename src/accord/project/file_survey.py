@@ -108,7 +108,11 @@ class FileSurvey:
     @property
     def people(self) -> dict[str, int]:
         """Number of ratings by person, on all questions; spellings of one name are one person."""
-        return RaterNames().counts(sum((each.annotators for each in self.questions.values()), Counter()))
+        counts: Counter[str] = Counter()
+        for answers in self.questions.values():
+            counts.update(answers.annotators)
+            counts[UNNAMED] += answers.total - answers.annotators.total()
+        return RaterNames().counts(+counts)
 
     @property
     def who_rated(self) -> str:
