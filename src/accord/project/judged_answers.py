@@ -82,7 +82,8 @@ class JudgedAnswers:
         written = []
         for source, rows in self.rows.items():
             stem = Path(source).name.split(".")[0] if Path(source).is_file() else "table"
-            name = f"{stem}-{content_hash(str(Path(source).resolve()), length=6)}.jsonl"
+            digest = content_hash(str(Path(source).resolve()), length=6).rpartition(":")[2]
+            name = f"{stem}-{digest}.jsonl"
             path = folder / JUDGEMENTS_FOLDER / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
