@@ -320,19 +320,8 @@ class Store:
 
         Of several by one person on the same question and target the last counts (`current_labels`).
         """
-        columns = (
-            "conversation",
-            "turn",
-            "question",
-            "by",
-            "value",
-            "time",
-            "wording",
-            "against",
-            "against_turn",
-            "content",
-        )
-        query = select(*(annotation_table.c[name] for name in columns))
+        names = "conversation turn question by value time wording against against_turn content"
+        query = select(*(annotation_table.c[name] for name in names.split()))
         query = query.where(annotation_table.c.kind == PERSON, is_current_answer(), has_included_target(self.synthetic))
         if question is not None:
             query = query.where(annotation_table.c.question == question)
@@ -342,10 +331,8 @@ class Store:
     def annotators(self) -> list[str]:
         """Return the names of all people with an annotation, in the order of their first one."""
         table = annotation_table.c
-        query = (
-            select(table.by).where(table.kind == PERSON).group_by(table.by).order_by(func.min(table.place), table.by)
-        )
-        return [name for (name,) in self._stream(query)]
+        query = select(table.by).where(table.kind == PERSON).group_by(table.by)
+        return [name for (name,) in self._stream(query.order_by(func.min(table.place), table.by))]
 
     def judges(self, question: str) -> dict[str, int]:
         """Return the number of stored answers of models to a question, by model."""

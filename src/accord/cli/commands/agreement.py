@@ -43,11 +43,11 @@ def compare(
         with StageProgress() as steps:
             done = project.compare(only or (), by or (), begun, steps.stage)
         rated_by = project.raters_text()
-        options.show({**done.to_json(), "rated_by": rated_by}, _compare_text)
+        options.show(done.to_json(), lambda result: f"rated by: {rated_by}\n\n{_compare_text(result)}")
 
 
 def _compare_text(result: Mapping[str, Any]) -> str:
-    parts = [f"rated by: {result['rated_by']}", comparison_text(result)]
+    parts = [comparison_text(result)]
     if result["groups_by"]:
         parts.append(groups_text(result["groups_by"]))
     if result["unmade"]:
