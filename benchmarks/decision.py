@@ -11,6 +11,7 @@ calls           promised agreement, share of calls, and splits in which the prom
                 five data sets and planted worlds, for a new annotator
 new-annotator-bands  coverage of 90% bands for new annotators in planted worlds (`true_bands.py`)
 contradictions  verdicts on random figures that contradict the figures or themselves
+who-rated       shapes of rating files that are read wrongly: people, judges, questions to the user (`who_rated.py`)
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from first_labels import SETS, load
 from harness import Row, chosen, finish, options, rows_of_part, run_python
 from random_figures import contradictions, random_figures
 from true_bands import new_annotator_bands
+from who_rated import who_rated_rows
 
 from accord.decisions import STATES, sure_enough
 from accord.evidence import EvidenceTable, ratings
@@ -261,7 +263,7 @@ def bands(given: Any) -> Iterable[Row]:
 
 PARTS: dict[str, Part] = {
     "stability": stability, "recommended": recommended, "calls": calls, "new-annotator-bands": bands,
-    "contradictions": contradicting,
+    "contradictions": contradicting, "who-rated": lambda given: who_rated_rows(),
 }  # fmt: skip
 COLUMNS = (
     "what", "version", "states", "borderline", "pairs", "different-states", "largest-step", "largest-sure-gap",

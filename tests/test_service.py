@@ -228,7 +228,7 @@ def test_an_evaluator_of_whole_conversations_is_named(evaluator: Evaluator) -> N
     whole = replace(evaluator, level="conversation")
     assert not LiveScorer(evaluator).level_notes
     [note] = LiveScorer(whole).level_notes
-    assert "learned from whole conversations" in note and "label some" in note
+    assert "learned from whole conversations" in note and "Label single replies" in note
     with served(Ingestor(LiveScorer(whole))) as found:
         assert 'level="conversation"' in found.figures()
 

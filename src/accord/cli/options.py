@@ -194,7 +194,15 @@ class LabelOptions:
     ] = None
     raters: Annotated[
         list[str] | None,
-        typer.Option("--rater", metavar="COLUMN", help="Column with the ratings of one annotator; repeatable."),
+        typer.Option("--rater", metavar="COLUMN[=NAME]", help="Column with the ratings of one annotator; repeatable."),
+    ] = None
+    judges: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge",
+            metavar="COLUMN[=NAME]",
+            help="Column with a model's answers, or with names of models; repeatable.",
+        ),
     ] = None
 
 
@@ -369,6 +377,7 @@ def command_line(
     columns: list[str] | None = None,
     raters: Sequence[str] = (),
     label_files: Sequence[str | Path] = (),
+    judges: Sequence[str] = (),
 ) -> str:
     """Return a shell command on files, with its options quoted.
 
@@ -379,8 +388,11 @@ def command_line(
         columns: Values of `--columns`.
         raters: Values of `--rater`.
         label_files: Values of `--from`.
+        judges: Values of `--judge`.
     """
-    options = {"--from": label_files, "--labels": labels, "--rater": raters, "--columns": columns or ()}
+    options = {
+        "--from": label_files, "--labels": labels, "--rater": raters, "--judge": judges, "--columns": columns or (),
+    }  # fmt: skip
     words = [str(file) for file in files]
     words += [str(word) for option, values in options.items() for value in values for word in (option, value)]
     return f"{command} {shlex.join(words)}"

@@ -1,10 +1,14 @@
 from .annotations import AnnotationWriter as AnnotationWriter, looks_like_annotations as looks_like_annotations
 from .annotations import read_annotations as read_annotations
 from .benchmark_items import REPEAT as REPEAT
+from .column_roles import FileRoles as FileRoles, is_model_name as is_model_name, judge_in as judge_in
+from .column_roles import JudgedAnswer as JudgedAnswer, may_be_answer as may_be_answer
+from .column_roles import OTHER_WORDS as OTHER_WORDS, unclear_text as unclear_text
 from .file_chunks import FilePiece as FilePiece, read_piece as read_piece, split_files as split_files
-from .label_files import answer_to as answer_to, looks_like_labels as looks_like_labels, mapped as mapped
-from .label_files import label_ids as label_ids
-from .label_files import NOT_APPLICABLE as NOT_APPLICABLE, on_scales as on_scales, raw_label_rows as raw_label_rows
+from .answers import answer_to as answer_to, NOT_APPLICABLE as NOT_APPLICABLE, on_scales as on_scales
+from .label_files import looks_like_labels as looks_like_labels, mapped as mapped
+from .label_files import file_roles as file_roles, label_ids as label_ids
+from .label_files import raw_label_rows as raw_label_rows
 from .label_files import read_labels as read_labels, RECORDED_JUDGEMENTS as RECORDED_JUDGEMENTS
 from .memory import MemoryTable as MemoryTable, Source as Source, source_of as source_of, tables_of as tables_of
 from .object_storage import delete_file as delete_file, display_path as display_path, File as File

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from accord.formats.label_files import answer_to
+from accord.formats.answers import answer_to
 from accord.formats.openai_messages import checked_answer, checked_id, conversation_from, turn_index, turns_from
 from accord.formats.rating_columns import UNNAMED
 from accord.formats.record import Fields, Format, Record, WrongShape, answered, formats

@@ -24,7 +24,7 @@ from accord.formats.row_writer import RowWriter
 from accord.values import ANNOTATOR_KINDS, ISSUE, OVERALL, Annotation, Json, Rubric, canonical_json, check_label
 
 _IDS = ("conversation", "question", "by")
-_INDEXES = ("turn", "against_turn", "part")
+_INDEXES = ("turn", "against_turn", "part", "repeat")
 _IN_COLUMNS = ("signature", "time", "wording", "answer", "replaces")
 _TEXTS = ("quote", "comment", "mode", "version", "called", "seen", "group", "study", "stage", "rubric", "shown")
 _FLOATS = ("outside", "seconds")
@@ -32,7 +32,7 @@ _JSON = ("value", "distribution", "span", "made_from", "losses")
 COLUMNS = (
     "conversation", "turn", "question", "by", "kind", "value", "distribution", "outside", "quote", "span", "comment",
     "signature", "mode", "made_from", "version", "time", "wording", "against", "against_turn", "called", "losses",
-    "seen", "group", "part", "answer", "replaces", "study", "stage", "seconds", "rubric", "shown",
+    "seen", "group", "part", "answer", "replaces", "study", "stage", "seconds", "rubric", "shown", "repeat",
 )  # fmt: skip
 _REQUIRED = frozenset({*_IDS, "kind", "value"})
 

@@ -52,12 +52,16 @@ def _convert_benchmark(rows: Sequence[Fields], default_id: str) -> Record:
 
 
 def _ratings(ratings: Sequence[Any], target: Target) -> Iterator[Label]:
+    """Yield the ratings of an item; a second one by the same person on a question is a deliberate repeat."""
+    counts = Counter[tuple[str, str]]()
     for rating in ratings:
         try:
             annotator, question, value = rating["annotator"], rating["question"], rating["value"]
         except (KeyError, TypeError):
             raise WrongShape("a rating has an annotator, a question and a value") from None
-        yield Label(target, str(question), checked_id(annotator), value, rating.get("time"))
+        by, repeat = checked_id(annotator), counts[str(question), str(annotator)]
+        counts[str(question), str(annotator)] += 1
+        yield Label(target, str(question), by, value, rating.get("time"), repeat=repeat)
 
 
 def _not_applicable(meta: Fields, ratings: Sequence[Label], target: Target) -> Iterator[Label]:

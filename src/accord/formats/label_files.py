@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from accord.edges import BadInput, BadRow, is_sendable, unescape_formula
+from accord.formats.answers import answer_to, plain_number
+from accord.formats.column_roles import (
+    NO_ROLES,
+    FileRoles,
+    JudgedAnswer,
+    column_roles,
+    is_model_name,
+    may_be_answer,
+    unclear_text,
+)
 from accord.formats.memory import Source
-from accord.formats.openai_messages import checked_answer, checked_id, turn_index
+from accord.formats.openai_messages import checked_id, turn_index
 from accord.formats.rating_columns import RATING, UNNAMED, answers_in, number_in
 from accord.formats.record import (
     ANNOTATOR_KEYS,
@@ -24,7 +34,7 @@ from accord.formats.record import (
 from accord.formats.row_reader import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
-from accord.values import Label, Question, Rubric, ScaleKind, Target, check_label
+from accord.values import Label, Question, Rubric, Target, check_label
 
 T = TypeVar("T")
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -41,9 +51,6 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "against_turn": (),
     "time": ("rated_at", "timestamp", "created_at"),
 }  # fmt: skip
-NO_CLICK = {"no click", "no_click", "not clicked", "no feedback", "no_feedback", "no vote", "no_vote"}
-"""Texts of a user who answered nothing: missing, not negative."""
-NOT_APPLICABLE = {"na", "n/a", "not applicable", "none", "null", "nan", "-"} | NO_CLICK
 _TEXTS = {name for ours in ("content", "prompt", "response") for name in (ours, *OF_TEXT[ours])} - {
     "value", "question", "answer", "from", "message",
 }  # fmt: skip
@@ -51,8 +58,8 @@ _ROLES = {"role", *OF_TEXT["role"]} - {"from", "author"}
 
 
 def is_judgement(fields: Fields) -> bool:
-    """Return True if a row is the recorded answer of a model."""
-    return "judge_model" in fields and "item_id" in fields
+    """Return True if a row is the recorded answer of a model to a question."""
+    return {"judge_model", "item_id"} <= fields.keys() and bool({"question", "distribution"} & fields.keys())
 
 
 RECORDED_JUDGEMENTS = (
@@ -120,6 +127,9 @@ _LABEL_COLUMNS = {
 }  # fmt: skip
 
 
+_NO_RATING = frozenset(_LABEL_COLUMNS - {"answer", *ANNOTATOR_KEYS})
+
+
 def _number_of(value: Any) -> float | None:
     return number_in(value.strip()) if isinstance(value, str) else value if isinstance(value, int | float) else None
 
@@ -131,8 +141,11 @@ def read_labels(
     on_bad_row: Callable[[BadRow], None] | None = None,
     questions: Collection[str] = (),
     raters: Mapping[str, str] = {},
+    roles: FileRoles | None = None,
+    on_line: Callable[[int], None] = lambda line: None,
+    on_judged: Callable[[JudgedAnswer], None] = lambda answer: None,
 ) -> Iterator[Label]:
-    """Yield every label of a table or of JSON lines, in order.
+    """Yield every label of a person in a table or in JSON lines, in order; a model's answers go to `on_judged`.
 
     Args:
         path: The file.
@@ -141,20 +154,31 @@ def read_labels(
         on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
         questions: Further columns of a wide table that hold labels on questions outside the rubric.
         raters: Columns of a wide table that each hold the ratings of one annotator, with the annotator.
+        roles: Roles of the file's columns (`file_roles`); by default detected.
+        on_line: Called with the line of each row before its answers.
+        on_judged: Called with each answer of a model.
 
     Raises:
-        BadInput: The file cannot be read as a whole, or lacks a column that `columns` names.
+        BadInput: The file cannot be read as a whole, lacks a column that `columns` names, or has a column that may hold
+            ratings of people or a model's answers.
         BadRow: A row is not a label, or off its question's scale, and `on_bad_row` is not given.
     """
-    source, wide = locate(path), _WideTable(rubric, frozenset(questions), raters)
+    if roles is None:
+        roles = file_roles(path, columns, is_person=lambda name: True)
+        if roles.unclear:
+            raise BadInput(unclear_text(str(path), roles.unclear))
+    source, wide = locate(path), _WideTable(rubric, frozenset(questions), raters, roles)
 
     def labels_of(fields: Fields) -> list[Label]:
+        for answer in _judged(fields, roles):
+            on_judged(answer)
         labels = _labels(fields, wide)
         for label in labels:
             check_label(label, rubric)
         return labels
 
-    return converted_rows(source, mapped(_rows(source), columns, str(source)), labels_of, on_bad_row)
+    rows = mapped(_rows(source), roles.columns(columns or {}), str(source))
+    return converted_rows(source, rows, labels_of, on_bad_row, on_line)
 
 
 def converted_rows(
@@ -162,11 +186,16 @@ def converted_rows(
     rows: Iterable[Row | BadRow],
     convert: Callable[[Fields], Iterable[T]],
     on_bad_row: Callable[[BadRow], None] | None,
+    on_line: Callable[[int], None] = lambda line: None,
 ) -> Iterator[T]:
-    """Yield the values of rows; a row that `convert` rejects is bad, and raised without `on_bad_row`."""
+    """Yield the values of rows; a row that `convert` rejects is bad, and raised without `on_bad_row`.
+
+    `on_line` is called with the line of each row before its values.
+    """
     for row in rows:
         try:
             if not isinstance(row, BadRow):
+                on_line(row.line)
                 yield from convert(row.fields)
                 continue
             error = row
@@ -183,6 +212,47 @@ class _WideTable(NamedTuple):
     rubric: Rubric
     questions: frozenset[str]
     raters: Mapping[str, str]
+    roles: FileRoles
+
+
+_ROLE_ROWS = 200
+
+
+def file_roles(
+    path: str | Source,
+    columns: Mapping[str, str] | None = None,
+    has_text: bool = False,
+    judges: Mapping[str, str] = {},
+    people: Collection[str] = (),
+    is_person: Callable[[str], bool] = lambda name: False,
+) -> FileRoles:
+    """Return the roles of a file's columns, from its first rows; see `column_roles` for the other arguments.
+
+    Raises:
+        BadInput: The file cannot be read.
+    """
+    source = locate(path)
+    rows = islice(mapped(_rows(source), columns, str(source)), _ROLE_ROWS)
+    fields = [row.fields for row in rows if isinstance(row, Row)]
+    return column_roles(fields, has_text, _NO_RATING | (_TEXTS if has_text else frozenset()), judges, people, is_person)
+
+
+def _judged(fields: Fields, roles: FileRoles) -> list[JudgedAnswer]:
+    """Return a model's answers in a row of labels."""
+    row = _stripped(fields)
+    has_model = "annotator" in row and isinstance(row["annotator"], str) and is_model_name(row["annotator"])
+    if not (roles.judges or roles.are_all_judged or has_model):
+        return []
+    target, judge = _target(row), str(fields.get(roles.names or "") or "")
+    answers = [JudgedAnswer(target, name, judge or roles.judges[name], fields.get(name)) for name in roles.judges]
+    if has_model or roles.are_all_judged:
+        answers += [
+            JudgedAnswer(target, question, who, value)
+            for question, annotator, value in raw_answers(roles.without_judges(fields))[1]
+            if (who := roles.judge_of(question, annotator)) is not None
+            and (row.get("question") not in (None, "") or may_be_answer(question, value))
+        ]
+    return [answer for answer in answers if answer.value not in (None, "")]
 
 
 def _rows(source: Source) -> Iterator[Row | BadRow]:
@@ -236,16 +306,36 @@ def _value_name(fields: Fields) -> str:
 
 
 def raw_label_rows(
-    path: str | Source, columns: Mapping[str, str] | None = None
-) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]]]]:
-    """Yield the line of every row of a file of labels with its `raw_answers`; rows that cannot be read are skipped."""
+    path: str | Source, columns: Mapping[str, str] | None = None, roles: FileRoles = NO_ROLES
+) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]], list[JudgedAnswer]]]:
+    """Yield each row of a file of labels: its line, its target, the `raw_answers` of people, and a model's answers.
+
+    Rows that cannot be read are skipped.
+    """
     source = locate(path)
-    for row in mapped(_rows(source), columns, str(source)):
-        if isinstance(row, Row):
-            try:
-                yield row.line, *raw_answers(row.fields)
-            except WrongShape:
-                continue
+    for row in mapped(_rows(source), roles.columns(columns or {}), str(source)):
+        if not isinstance(row, Row):
+            continue
+        try:
+            judged = _judged(row.fields, roles)
+            target, answers = _answers_of_people(row.fields, roles)
+        except WrongShape:
+            continue
+        yield row.line, target, answers, judged
+
+
+def _answers_of_people(fields: Fields, roles: FileRoles) -> tuple[Target, list[tuple[str, str, Any]]]:
+    fields = roles.without_judges(fields)
+    if _has_only_judges(fields, roles):
+        return _target(_stripped(fields)), []
+    target, answers = raw_answers(fields)
+    return target, [answer for answer in answers if roles.judge_of(answer[0], answer[1]) is None]
+
+
+def _has_only_judges(fields: Fields, roles: FileRoles) -> bool:
+    """Return True if a row without its columns of judges holds no rating."""
+    rest = (fields[name] for name in fields if plain_name(name) not in _NO_RATING)
+    return bool(roles.judges) and all(value in (None, "") for value in rest)
 
 
 def _stripped(fields: Fields) -> Fields:
@@ -268,7 +358,12 @@ def _annotator(row: Mapping[str, Any]) -> str:
 
 
 def _labels(fields: Fields, wide: _WideTable) -> list[Label]:
+    if wide.roles.are_all_judged:
+        return []
+    fields = wide.roles.without_judges(fields)
     row = _stripped(fields)
+    if _has_only_judges(fields, wide.roles):
+        return []
     target, annotator, time = _target(row), _annotator(row), row.get("time")
     against = None
     if row.get("against") not in (None, ""):
@@ -280,7 +375,7 @@ def _labels(fields: Fields, wide: _WideTable) -> list[Label]:
     return [
         Label(target, checked_id(question), who, _value(raw, question, wide.rubric, sides), when, against=against)
         for question, who, raw in _answers(fields, row, annotator, wide)
-        if raw not in (None, "")
+        if raw not in (None, "") and wide.roles.judge_of(question, who) is None
     ]
 
 
@@ -320,66 +415,9 @@ def _value(raw: Any, name: str, rubric: Rubric, sides: tuple[Target, Target | No
     return answer_to(question, raw, name)
 
 
-def answer_to(question: Question | None, raw: Any, name: str) -> Any:
-    """Convert an answer of a file to a value of the question's scale, or to `None` for "not applicable".
-
-    The answer is an option, its text or its meaning. A `question` of `None` is outside the rubric; `name` is its name
-    in errors. An answer that cannot be stored raises `WrongShape`.
-    """
-    if isinstance(raw, bool) and question is not None and question.scale.kind is not ScaleKind.BINARY:
-        raise WrongShape(f"{raw!r} is not an answer to {name!r}; allowed: {question.scale}")
-    if isinstance(raw, bool) and question is not None:
-        return question.scale.options[int(raw)]
-    if not isinstance(raw, str):
-        return checked_answer(raw)
-    if question is not None:
-        option = question.scale.parse(raw)
-        if option is not None:
-            return option
-        plain = raw.strip().casefold()
-        options = {meaning.strip().casefold(): option for option, meaning in question.meanings.items()}
-        if plain in options:
-            return question.scale.parse(options[plain])
-    return None if raw.strip().lower() in NOT_APPLICABLE else _number(raw.strip())
-
-
-def on_scales(labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
-    """Yield labels with values on the scales of their questions.
-
-    A label that was stored before the rubric had its question has the value of the file ("yes" for 1). If a second
-    import stored the same label with the value of the scale, it is yielded once.
-    """
-    stored, on_scale, converted = list(labels), set[tuple[str, Any]](), dict[tuple[str, Any], Any]()
-    for label in stored:
-        question, answer = rubric.get(label.question), (label.question, label.value)
-        if question is None or label.value is None or answer in on_scale or answer in converted:
-            continue
-        if question.scale.holds(label.value):
-            on_scale.add(answer)
-        else:
-            converted[answer] = _option(question, label.value)
-    if not converted:
-        yield from stored
-        return
-    known = {replace(label, wording=None) for label in stored if (label.question, label.value) in on_scale}
-    for label in stored:
-        if (answer := (label.question, label.value)) not in converted:
-            yield label
-        elif (changed := replace(label, value=converted[answer], wording=None)) not in known:
-            yield changed
-
-
-def _option(question: Question, value: Any) -> Any:
-    """Return a value on the question's scale; a value off the scale is returned unchanged."""
-    try:
-        return answer_to(question, value, question.id)
-    except WrongShape:
-        return value
-
-
 def _side(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> Any:
     """Convert `first`, `second`, `tie` or the name of a side to an option of a comparison; options stay unchanged."""
-    if not isinstance(raw, str) or question.scale.parse(raw) is not None or not isinstance(_number(raw), str):
+    if not isinstance(raw, str) or question.scale.parse(raw) is not None or not isinstance(plain_number(raw), str):
         return raw
     numbers = question.scale.options or question.scale.numbers
     names = {str(side): end for side, end in zip(sides, (numbers[-1], numbers[0]), strict=True) if side is not None}
@@ -387,14 +425,6 @@ def _side(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> 
     if len(numbers) % 2:
         words["tie"] = numbers[len(numbers) // 2]
     return {**names, **words}.get(raw, raw)
-
-
-def _number(text: str) -> Any:
-    """Return the number of a text in plain digits, or the text itself."""
-    number = number_in(text)
-    if number is None:
-        return text
-    return int(number) if number.is_integer() else number
 
 
 def label_ids(path: str | Source, columns: Mapping[str, str] | None = None) -> set[str]:

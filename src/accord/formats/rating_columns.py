@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -34,7 +34,18 @@ _PERSON = r"(?:r|h|rater|annotator|judge|worker|coder|expert|human|labeler|revie
 _BY_PERSON = re.compile(
     rf"(?:(?P<before>.+?)[ _-])?(?P<who>{_PERSON})(?:[ _-](?P<after>.+))?", re.IGNORECASE | re.ASCII
 )
-_NOT_WIDE = {*ANNOTATOR_KEYS, "time", "timestamp", "rated_at", "created_at", "comment", "turn", "turn_index", "id"}
+_NOT_WIDE = {
+    *ANNOTATOR_KEYS,
+    "judge",
+    "time",
+    "timestamp",
+    "rated_at",
+    "created_at",
+    "comment",
+    "turn",
+    "turn_index",
+    "id",
+}
 
 _NAMED = {
     "rating", "ratings", "rate", "rated", "score", "scores", "grade", "star", "stars", "quality", "satisfaction",
@@ -180,7 +191,7 @@ def _answers_of_object(name: str, entry: Mapping[str, Any], annotator: str | Non
 
 
 def _annotator_of(entry: Mapping[str, Any]) -> str | None:
-    return next((str(entry[key]) for key in ANNOTATOR_KEYS if _is_plain(entry.get(key))), None)
+    return next((str(entry[key]) for key in (*ANNOTATOR_KEYS, "judge") if _is_plain(entry.get(key))), None)
 
 
 def _singular(name: str) -> str:
@@ -224,14 +235,19 @@ def rating_labels(
     questions: Collection[str],
     turn_questions: Collection[str] = (),
     raters: Mapping[str, str] = {},
+    judge_of: Callable[[str, str | None], str | None] = lambda question, annotator: None,
+    on_judged: Callable[[RatingCell, str], None] = lambda cell, judge: None,
 ) -> list[Label]:
-    """Return the answers to questions in a conversation's columns or metadata as labels with raw values.
+    """Return the answers of people to questions in a conversation's columns or metadata as labels with raw values.
 
     Args:
         conversation: The conversation.
         questions: Names of the questions.
         turn_questions: Questions about turns: an answer about the whole conversation is repeated for each reply.
         raters: Columns that each hold the answers of one annotator to `RATING`, with the annotator.
+        judge_of: Returns the judge that gave an answer by question and annotator, or `None` for a person
+            (`FileRoles.judge_of`).
+        on_judged: Called with each answer of a judge and the judge.
 
     Raises:
         WrongShape: A value or an annotator cannot be stored.
@@ -241,6 +257,9 @@ def rating_labels(
     if _has_no_answer(conversation, names):
         return labels
     for cell in rating_cells(conversation):
+        if (judge := judge_of(cell.question, cell.annotator)) is not None:
+            on_judged(cell, judge)
+            continue
         if cell.question not in names:
             continue
         annotator = UNNAMED if cell.annotator is None else cell.annotator

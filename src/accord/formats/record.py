@@ -23,7 +23,7 @@ Fields = Mapping[str, Any]
 
 
 ANNOTATOR_KEYS = (
-    "annotator", "annotator_id", "rater", "rater_id", "judge", "worker_id", "worker", "labeler", "labeller", "reviewer",
+    "annotator", "annotator_id", "rater", "rater_id", "worker_id", "worker", "labeler", "labeller", "reviewer",
     "coder", "rated_by", "annotated_by", "evaluator_id", "bewerter", "bewerterin", "prüfer", "gutachter", "evaluador",
     "anotador", "anotadora", "avaliador", "évaluateur", "annotateur", "valutatore", "评分人", "评分者", "标注员",
     "标注者", "評価者", "평가자",

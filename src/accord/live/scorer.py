@@ -61,8 +61,7 @@ def check_live(evaluator: Evaluator, asks: bool = False) -> None:
     if slow and not asks:
         raise BadInput(
             f"the evaluator {evaluator.name!r} cannot score live: its source {slow[0].name!r} {_slow_reason(slow[0])}. "
-            "Allow that with --ask (models=... in Python), "
-            "or fit an evaluator on evidence that needs no model, such as metrics: [lexical, bank]"
+            "Allow that with --ask (models=... in Python), or fit one on evidence without models: metrics: [lexical]"
         )
 
 
@@ -194,9 +193,8 @@ class LiveScorer:
     def level_notes(self) -> list[str]:
         """A sentence for an evaluator of whole conversations, whose scores of single replies mean something else."""
         note = (
-            f"the evaluator {self.evaluator.name!r} learned from whole conversations: each reply is scored as the end "
-            "of its conversation, so only the last one is comparable with accord score. To score single replies, label "
-            "some (a column turn, or a study of the level turn) and fit again"
+            f"{self.evaluator.name!r} learned from whole conversations: each reply is scored as the end of its own, so "
+            "only the last is comparable with accord score. Label single replies and fit again to score them"
         )
         return [note] if self.evaluator.level == "conversation" else []
 

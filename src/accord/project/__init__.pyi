@@ -8,14 +8,14 @@ from .config import with_settings as with_settings
 from .diagnostics import Insights as Insights, synthetic_note as synthetic_note
 from .evaluator_choice import fitted_evaluators as fitted_evaluators, use_evaluator as use_evaluator
 from .file_survey import files_in as files_in, FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED
-from .file_survey import NO_COLUMN as NO_COLUMN, set_scales as set_scales, survey_files as survey_files
+from .file_survey import set_scales as set_scales, survey_files as survey_files
 from .finetuning import annotated_pairs as annotated_pairs, corrected_pairs as corrected_pairs
 from .finetuning import finetune as finetune, FineTuned as FineTuned
 from .finetuning import issues_of as issues_of, train_ruber as train_ruber
 from .fit_cache import single_threaded as single_threaded
 from .import_worker import default_workers as default_workers, ImportOptions as ImportOptions
-from .importing import export_annotations as export_annotations, import_files as import_files, Imported as Imported
-from .importing import column_notes as column_notes, imported_text as imported_text
+from .importing import export_annotations as export_annotations, import_files as import_files
+from .imported import column_notes as column_notes, Imported as Imported, imported_text as imported_text
 from .importing import survey_options as survey_options
 from .issue_corrections import correct_issue as correct_issue, corrected as corrected
 from .issue_corrections import correction_of as correction_of, Corrections as Corrections
@@ -30,6 +30,9 @@ from .project_files import new_project as new_project, project_template as proje
 from .project_files import study_yaml as study_yaml, text_diff as text_diff
 from .project_files import with_rubric_file as with_rubric_file, with_study as with_study
 from .python_calls import python_text as python_text
+from .rater_columns import NO_COLUMN as NO_COLUMN
+from .raters import raters_text as raters_text, who_rated as who_rated
+from .recorded_judges import keep_judgements as keep_judgements
 from .recorded_judges import choose_recording as choose_recording, find_recordings as find_recordings
 from .recorded_judges import load_recordings as load_recordings, recorded_agreement as recorded_agreement
 from .recorded_judges import recorded_questions as recorded_questions, RecordedAgreement as RecordedAgreement

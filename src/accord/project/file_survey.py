@@ -14,6 +14,9 @@ from accord.edges import BadInput, UnknownName, read_json_file, unpacked_name
 from accord.formats import (
     RATING,
     READ,
+    UNNAMED,
+    FileKind,
+    FileRoles,
     MemoryTable,
     Record,
     Source,
@@ -26,9 +29,19 @@ from accord.formats import (
     scores_error,
     sniff,
     source_of,
+    unclear_text,
 )
 from accord.models import JUDGEMENTS_FILE
-from accord.project.rater_columns import may_be_rater, rater_columns, share_scale
+from accord.project.rater_columns import (
+    NO_COLUMN,
+    NamedColumns,
+    columns_with_names,
+    may_be_rater,
+    person_in,
+    rater_columns,
+    share_scale,
+)
+from accord.project.raters import RaterNames, raters_text
 from accord.project.rubric_inference import (
     MAX_LOCATIONS,
     ObservedAnswers,
@@ -41,8 +54,6 @@ from accord.values import ISSUE, Question, Rubric, Scale, ScaleKind
 
 MOST_SURVEYED = 2000
 """Rows of each file that an import surveys before it reads them."""
-NO_COLUMN = "none"
-"""Value of `--labels` for no column."""
 _QUESTIONS_FILE = "questions.json"
 _NO_QUESTION = Question(id="\uffff", text="?", scale=Scale(kind=ScaleKind.BINARY, options=(0, 1)))
 _NO_RUBRIC = Rubric(name="none", main=_NO_QUESTION.id, questions=(_NO_QUESTION,))
@@ -71,6 +82,9 @@ class FileSurvey:
         possible_raters: Columns that are read as questions, but may hold the ratings of one annotator each.
         mismatched_raters: Columns that look like annotators but share no scale.
         raters_are_guessed: True if the user named no columns of annotators.
+        judges: Number of a model's answers in columns of the files, by judge.
+        unclear: Columns that hold ratings of people or a model's answers, with the file.
+        named: Columns that the user says hold ratings of people, and columns of judges with the judge.
     """
 
     conversations: list[Source] = field(default_factory=list)
@@ -87,6 +101,23 @@ class FileSurvey:
     possible_raters: list[str] = field(default_factory=list)
     mismatched_raters: list[str] = field(default_factory=list)
     raters_are_guessed: bool = True
+    judges: Counter[str] = field(default_factory=Counter)
+    unclear: dict[str, str] = field(default_factory=dict)
+    named: NamedColumns = field(default_factory=NamedColumns)
+
+    @property
+    def people(self) -> dict[str, int]:
+        """Number of ratings by person, on all questions; spellings of one name are one person."""
+        counts: Counter[str] = Counter()
+        for answers in self.questions.values():
+            counts.update(answers.annotators)
+            counts[UNNAMED] += answers.total - answers.annotators.total()
+        return RaterNames().counts(+counts)
+
+    @property
+    def who_rated(self) -> str:
+        """People and judges, each with the number of ratings."""
+        return raters_text(self.people, self.judges)
 
     @property
     def rater_notes(self) -> list[str]:
@@ -188,6 +219,8 @@ def survey_files(
     raters: Collection[str] = (),
     limit: int | None = None,
     skips_unreadable: bool = False,
+    judges: Collection[str] = (),
+    command: str | None = None,
 ) -> FileSurvey:
     """Survey files without storing anything.
 
@@ -198,14 +231,21 @@ def survey_files(
         columns: Accord's column names to the files'.
         named: Columns of conversation files that hold ratings; by default chosen by name and values. `NO_COLUMN`: none.
         on_progress: Called now and then with the number of rows read so far.
-        raters: Columns that each hold the ratings of one annotator; by default chosen by name and values.
+        raters: Columns that each hold the ratings of one annotator, as `COLUMN` or `COLUMN=NAME`; by default chosen by
+            name and values.
         limit: Rows of each file to read; by default all.
         skips_unreadable: Skip every file that cannot be read, including named ones.
+        judges: Columns with a judge's answers or with names of judges, as `COLUMN` or `COLUMN=NAME`; by default chosen
+            by name and values.
+        command: Command with the files that an error about unclear columns repeats; by default an import.
 
     Raises:
-        BadInput: A named file, or every file of a folder, cannot be read.
+        BadInput: A named file, or every file of a folder, cannot be read; or a column holds ratings of people or a
+            model's answers, and nothing says which.
     """
-    survey = _Surveyor(format, columns, limit, on_progress)
+    persons = columns_with_names(raters)
+    people = NamedColumns([*named, *persons], columns_with_names(judges))
+    survey = _Surveyor(format, columns, limit, on_progress, people)
     sources = list(map(source_of, paths))
     tables = [source for source in sources if isinstance(source, MemoryTable)]
     files = [source for source in sources if isinstance(source, Path)]
@@ -220,7 +260,14 @@ def survey_files(
             result.skipped_files.append(str(error))
     if not (result.files or result.recordings or skips_unreadable):
         raise BadInput("; ".join(result.skipped_files) or "no file to read")
-    _choose_columns(result, survey.in_tables, survey.beside_text, named, raters)
+    unknown = next((name for name in people.judges if name not in survey.judge_columns), None)
+    if unknown is not None:
+        raise BadInput(f"--judge {unknown}: no file has a column {unknown!r}")
+    if result.unclear:
+        command = command or f"accord import {shlex.join(map(str, paths))}"
+        raise BadInput(unclear_text(next(iter(result.unclear.values())), list(result.unclear), command))
+    persons = {name: person for name, person in persons.items() if name not in survey.annotator_columns}
+    _choose_columns(result, survey.in_tables, survey.beside_text, named, persons)
     return result
 
 
@@ -250,9 +297,13 @@ class _Surveyor:
         columns: Mapping[str, str] | None,
         limit: int | None,
         on_progress: Callable[[int], None] | None,
+        named: NamedColumns,
     ) -> None:
+        self.named = named
+        self.annotator_columns: set[str] = set()
+        self.judge_columns: set[str] = set()
         self.format, self.columns, self.limit, self.on_progress = format, columns, limit, on_progress
-        self.result = FileSurvey()
+        self.result = FileSurvey(named=named)
         self.in_tables: Answers = {}
         self.beside_text: Answers = {}
 
@@ -270,9 +321,17 @@ class _Surveyor:
         elif kind.content == "annotations":
             self._add_annotations(path, kind.columns)
         elif kind.content == "labels" and self.format == "auto":
-            self._add_labels(path, kind.columns)
+            self._add_labels(path, kind.columns, self._roles(path, kind))
         else:
-            self._add_conversations(path, kind.columns)
+            self._add_conversations(path, kind.columns, self._roles(path, kind))
+
+    def _roles(self, path: Source, kind: FileKind) -> FileRoles:
+        """Return the roles of a file's columns, and note them."""
+        roles = self.named.roles(path, kind)
+        self.judge_columns |= {*roles.judges, *([roles.names] if roles.names else [])}
+        self.annotator_columns |= {roles.annotator} if roles.annotator else set()
+        self.result.unclear |= {name: str(path) for name in roles.unclear}
+        return roles
 
     def _add_annotations(self, path: Source, columns: Mapping[str, str]) -> None:
         self.result.annotations.append(path)
@@ -281,15 +340,16 @@ class _Surveyor:
                 answers = _answers_to(self.result.questions, annotation.question)
                 answers.add(annotation.value, annotation.by, annotation.target.turn)
 
-    def _add_labels(self, path: Source, columns: Mapping[str, str]) -> None:
+    def _add_labels(self, path: Source, columns: Mapping[str, str], roles: FileRoles) -> None:
         self.result.labels.append(path)
-        for line, target, row in islice(raw_label_rows(path, columns), self.limit):
+        for line, target, row, judged in islice(raw_label_rows(path, columns, roles), self.limit):
+            self.result.judges.update(answer.judge for answer in judged)
             for question, annotator, value in row:
                 if isinstance(value, str | int | float) and value != "":
                     location = RowLocation(str(path), line)
                     _answers_to(self.in_tables, question).add(value, annotator, target.turn, location)
 
-    def _add_conversations(self, path: Source, columns: Mapping[str, str]) -> None:
+    def _add_conversations(self, path: Source, columns: Mapping[str, str], roles: FileRoles) -> None:
         marked, beside = Answers(), Answers()
         reasons: list[str] = []
 
@@ -298,9 +358,9 @@ class _Surveyor:
                 reasons.append(str(reason))
 
         count = 0
-        records = read(path, self.format, columns, note, note, limit=self.limit)
+        records = read(path, self.format, roles.columns(columns), note, note, limit=self.limit)
         for count, record in enumerate(records, 1):
-            _add_record(record, RowLocation(str(path), record.line), marked, beside)
+            self.result.judges.update(_add_record(record, RowLocation(str(path), record.line), marked, beside, roles))
             if self.on_progress is not None and count % _PROGRESS_ROWS == 0:
                 self.on_progress(count)
         if not count:
@@ -316,16 +376,26 @@ class _Surveyor:
         _merge(self.beside_text, beside)
 
 
-def _add_record(record: Record, location: RowLocation, marked: Answers, beside: Answers) -> None:
-    """Add the labels of a record to `marked`, and the cells beside its text to `beside`."""
+def _add_record(record: Record, location: RowLocation, marked: Answers, beside: Answers, roles: FileRoles) -> list[str]:
+    """Add the labels of a record to `marked`, and the cells beside its text to `beside`.
+
+    Returns:
+        The judge of each answer of a model.
+    """
+    judges = []
     answers = (each.to_label() for each in record.annotations if not each.question.startswith(ISSUE))
     for label in (*record.labels, *answers):
         if isinstance(label.value, str | int | float):
             _answers_to(marked, label.question).add(label.value, label.annotator, label.target.turn, location)
     for cell in rating_cells(record.conversation):
+        judge = roles.judge_of(cell.question, cell.annotator)
+        if judge is not None:
+            judges += [judge] if number_of(cell.value) is not None else []
+            continue
         observed = _answers_to(beside, cell.question)
         observed.add(cell.value, cell.annotator, cell.turn, location)
         observed.is_marked = observed.is_marked or cell.is_marked
+    return judges
 
 
 def _answers_to(answers: Answers, name: str) -> ObservedAnswers:
@@ -333,7 +403,7 @@ def _answers_to(answers: Answers, name: str) -> ObservedAnswers:
 
 
 def _choose_columns(
-    survey: FileSurvey, in_tables: Answers, beside: Answers, named: Collection[str], raters: Collection[str]
+    survey: FileSurvey, in_tables: Answers, beside: Answers, named: Collection[str], raters: Mapping[str, str]
 ) -> None:
     """Choose the columns with ratings: the named ones, else those whose name or values look like ratings."""
     columns = {**in_tables, **beside}
@@ -341,7 +411,7 @@ def _choose_columns(
     if unknown is not None:
         raise BadInput(f"no file has a column {unknown!r}; there are {', '.join(columns) or 'no columns'}")
     known = [name for name, column in columns.items() if column.is_marked or name in survey.questions]
-    survey.raters = {name: name for name in raters}
+    survey.raters = {name: person or _person_of(name) for name, person in raters.items()}
     if not (raters or named):
         survey.raters, survey.mismatched_raters = rater_columns(columns, known)
     others = {name: column for name, column in in_tables.items() if name not in survey.raters}
@@ -358,6 +428,11 @@ def _choose_columns(
     possible = [columns[name] for name in survey.questions if name in columns and may_be_rater(columns[name])]
     if not (named or survey.raters) and share_scale(possible):
         survey.possible_raters = [column.name for column in possible]
+
+
+def _person_of(column: str) -> str:
+    """Return the annotator of a column: its name, or `UNNAMED` if that is the name of a rating."""
+    return UNNAMED if is_rating_name(column) and person_in(column) is None else column
 
 
 def _is_question(column: ObservedAnswers, named: Collection[str]) -> bool:

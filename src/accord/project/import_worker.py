@@ -19,7 +19,10 @@ from accord.edges import MB, AccordError, BadInput, BadRow
 from accord.formats import (
     MAX_BAD_ROWS,
     UNNAMED,
+    FileRoles,
+    JudgedAnswer,
     Lines,
+    RatingCell,
     Record,
     RoleCounts,
     Source,
@@ -27,14 +30,16 @@ from accord.formats import (
     intended_role,
     line_batches,
     locate,
+    may_be_answer,
     rating_labels,
     read,
     read_lines,
     with_roles,
 )
 from accord.learning import WorkerLost, WorkerThreads, cores
+from accord.project.rater_columns import NamedColumns
 from accord.store import AnnotationKeys, TableRow, conversation_row, label_row, now
-from accord.values import ISSUE, Annotation, Label, PlainTurns, Rubric, check_label
+from accord.values import ISSUE, Annotation, Label, PlainTurns, Question, Rubric, Target, check_label
 
 BATCH_ROWS = 2000
 BATCH_BYTES = 4 * MB
@@ -58,6 +63,8 @@ class ImportOptions:
         levels: Level of labels (`turn`, `conversation`) by question; labels of the other level are left out.
         label_columns: Columns of tables of labels that hold labels on questions outside the rubric.
         raters: Columns that each hold the ratings of one annotator, with the annotator.
+        named: Columns that the user says hold ratings of people or a judge's answers.
+        main: Question of a judge's answers that name none; by default the rubric's main question.
     """
 
     rating_columns: Sequence[str] | None = None
@@ -67,6 +74,8 @@ class ImportOptions:
     levels: Mapping[str, str] = field(default_factory=dict)
     label_columns: Sequence[str] = ()
     raters: Mapping[str, str] = field(default_factory=dict)
+    named: NamedColumns = NamedColumns()
+    main: Question | None = None
 
     def selected(self, labels: Iterable[Label]) -> Iterator[Label]:
         """Yield the labels of the right level, without the names of annotators if these are positions."""
@@ -86,21 +95,20 @@ class ImportCounts(RoleCounts):
     Attributes:
         questions: Labels by question.
         other_questions: Labels on questions outside the rubric.
-        annotators: Annotators of the labels.
+        annotators: Labels by annotator, as spelled in the files.
         ignored: Rows without content, such as spans of databases, by reason.
     """
 
     questions: Counter[str] = field(default_factory=Counter)
     other_questions: Counter[str] = field(default_factory=Counter)
-    annotators: set[str] = field(default_factory=set)
+    annotators: Counter[str] = field(default_factory=Counter)
     ignored: Counter[str] = field(default_factory=Counter)
     _wordings: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
 
     def add(self, other: ImportCounts) -> None:
         """Add the counts of another batch."""
-        for name in ("questions", "other_questions", "roles", "speakers", "ignored"):
+        for name in ("questions", "other_questions", "annotators", "roles", "speakers", "ignored"):
             getattr(self, name).update(getattr(other, name))
-        self.annotators |= other.annotators
 
     def with_wording(self, labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
         """Count the labels, and yield each with the wording of its question."""
@@ -110,7 +118,7 @@ class ImportCounts(RoleCounts):
 
     def wording(self, label: Label, rubric: Rubric) -> str | None:
         """Count a label, and return the wording of its question; `None` for a question outside the rubric."""
-        self.annotators.add(label.annotator)
+        self.annotators[label.annotator] += 1
         self.count(label.question, rubric)
         if label.question not in self._wordings:
             question = rubric.get(label.question)
@@ -136,6 +144,7 @@ class ImportJob:
         options: Columns with labels, roles and annotators.
         skips: Skip bad rows instead of stopping at the first.
         has_answers: The file holds answers on conversations of another file.
+        roles: Roles of the file's columns.
     """
 
     path: Source
@@ -145,6 +154,7 @@ class ImportJob:
     options: ImportOptions = ImportOptions()
     skips: bool = False
     has_answers: bool = False
+    roles: FileRoles = FileRoles()
 
 
 @dataclass
@@ -157,6 +167,8 @@ class ImportBatch:
         referenced: Ids without turns to which answers refer; they are never stored as conversations.
         answers: Human answers with quotes or comments, as read.
         labels: Rows of labels.
+        judged: A model's answers, each with the line of its row.
+        lines: Line of each conversation with labels; 0 if unknown.
         assessed: Records with assessments of their turns.
         counts: Counts of labels, roles and ignored rows.
         bad: Errors of rows that were skipped.
@@ -168,6 +180,8 @@ class ImportBatch:
     referenced: set[str] = field(default_factory=set)
     answers: list[Annotation] = field(default_factory=list)
     labels: list[TableRow] = field(default_factory=list)
+    judged: list[tuple[int, JudgedAnswer]] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
     assessed: list[Record] = field(default_factory=list)
     counts: ImportCounts = field(default_factory=ImportCounts)
     bad: list[BadInput] = field(default_factory=list)
@@ -244,7 +258,8 @@ def _fill(batch: ImportBatch, records: Iterator[Record], job: ImportJob) -> bool
             batch.answers += record.annotations
             if record.assessments:
                 batch.assessed.append(record)
-            for label in job.options.selected(_labels_of(record, job, batch.bad, valid)):
+            for label in job.options.selected(_labels_of(record, job, batch, valid)):
+                batch.lines[label.target.conversation] = record.line
                 batch.labels.append(label_row(label, keys, added, batch.counts.wording(label, job.rubric)))
             size += len(str(row["content"]))
             if len(batch.conversations) >= BATCH_ROWS or size >= BATCH_BYTES:
@@ -267,26 +282,24 @@ def _misspelled_role(record: Record, job: ImportJob) -> BadInput | None:
     return None
 
 
-def _labels_of(record: Record, job: ImportJob, bad: list[BadInput], valid: set[tuple[str, Any]]) -> Iterator[Label]:
+def _labels_of(record: Record, job: ImportJob, batch: ImportBatch, valid: set[tuple[str, Any]]) -> Iterator[Label]:
     """Yield the labels of a record and of its rating columns, on the scales of their questions.
 
-    `bad` receives the errors of labels that are skipped; `valid` collects whole numbers that are valid answers.
+    The batch receives a model's answers, and the errors of labels that are skipped; `valid` collects whole numbers that
+    are valid answers.
     """
 
     def report(error: BadInput) -> None:
         error = BadRow(str(job.path), record.line, str(error)) if record.line else BadInput(f"{job.path}: {error}")
         if not job.skips:
             raise error
-        bad.append(error)
+        batch.bad.append(error)
 
-    options, labels = job.options, list(record.labels)
-    if options.rating_columns or options.raters:
-        try:
-            labels += rating_labels(
-                record.conversation, options.rating_columns or (), options.turn_questions, options.raters
-            )
-        except BadInput as error:
-            report(error)
+    labels = list(record.labels)
+    try:
+        labels += _labels_beside(record, job, batch)
+    except BadInput as error:
+        report(error)
     for label in labels:
         answer = (label.question, label.value) if type(label.value) is int and label.against is None else None
         try:
@@ -298,6 +311,23 @@ def _labels_of(record: Record, job: ImportJob, bad: list[BadInput], valid: set[t
             if answer is not None:
                 valid.add(answer)
             yield label
+
+
+def _labels_beside(record: Record, job: ImportJob, batch: ImportBatch) -> list[Label]:
+    """Return the labels in a record's columns and metadata; the batch receives a model's answers there."""
+    options, roles, conversation = job.options, job.roles, record.conversation
+    questions = {*(options.rating_columns or ()), *roles.judges}
+    if roles.are_all_judged:
+        questions.update(name for name in conversation.metadata if isinstance(name, str))
+    if not (questions or options.raters):
+        return []
+
+    def on_judged(cell: RatingCell, judge: str) -> None:
+        if cell.question in roles.judges or may_be_answer(cell.question, cell.value):
+            answer = JudgedAnswer(Target(conversation.id, cell.turn), cell.question, judge, cell.value)
+            batch.judged.append((record.line, answer))
+
+    return rating_labels(conversation, questions, options.turn_questions, options.raters, roles.judge_of, on_judged)
 
 
 def _validated(label: Label, rubric: Rubric) -> Label:

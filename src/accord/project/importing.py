@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, UnknownName, count_of
-from accord.evidence import Readable
+from accord.edges import BadInput, UnknownName
 from accord.formats import (
     RECORDED_JUDGEMENTS,
     VALUE_KEYS,
     AnnotationWriter,
     FileKind,
+    FileRoles,
+    JudgedAnswer,
     Record,
     Source,
     answer_to,
@@ -23,26 +24,33 @@ from accord.formats import (
     scores_error,
     sniff,
     tables_of,
+    unclear_text,
 )
 from accord.project.file_survey import MOST_SURVEYED, FileSurvey, survey_files
 from accord.project.id_matching import with_matched_ids
-from accord.project.import_worker import BATCH_ROWS, ImportBatch, ImportCounts, ImportJob, ImportOptions, import_batches
-from accord.project.rubric_inference import positions_among
+from accord.project.import_worker import BATCH_ROWS, ImportBatch, ImportJob, ImportOptions, import_batches
+from accord.project.imported import Imported
+from accord.project.raters import RaterNames
+from accord.project.rubric_inference import infer_rubric
 from accord.store import (
     ANNOTATION_BATCH,
-    AddedCounts,
+    AnnotationKeys,
     Imports,
     IssueAnnotations,
     RemovedCounts,
     Store,
     TableRow,
     changed_conversation,
+    label_of,
+    label_row,
 )
 from accord.values import (
     ANNOTATOR_KINDS,
     ISSUE,
     Annotation,
     IssueAnnotation,
+    Label,
+    Question,
     Rubric,
     Target,
     Turn,
@@ -50,66 +58,6 @@ from accord.values import (
     find_quote,
     with_located_quotes,
 )
-
-
-@dataclass(repr=False)
-class Imported(Readable):
-    """Result of an import: counts of stored and skipped rows.
-
-    Attributes:
-        conversations: New and known conversations.
-        labels: New and known labels.
-        assessments: New and known assessments of turns.
-        annotations: New and known annotations from exported files, and human answers with quotes or comments.
-        bad_rows: The first bad rows that were skipped.
-        skipped: Number of bad rows that were skipped.
-        counts: Counts by question, role and reason.
-        id: The id of this import; `None` if earlier imports brought all rows.
-        replaced: Counts of earlier imports of the same files that this one replaced.
-    """
-
-    conversations: AddedCounts = AddedCounts()
-    labels: AddedCounts = AddedCounts()
-    assessments: AddedCounts = AddedCounts()
-    annotations: AddedCounts = AddedCounts()
-    bad_rows: list[str] = field(default_factory=list)
-    skipped: int = 0
-    counts: ImportCounts = field(default_factory=ImportCounts)
-    id: str | None = None
-    replaced: RemovedCounts = RemovedCounts()
-
-    _MAX_BAD_ROWS = 20
-    _KINDS = ("conversations", "labels", "assessments", "annotations")
-
-    def skip(self, error: BadInput) -> None:
-        """Count a bad row that was skipped."""
-        self.skipped += 1
-        if len(self.bad_rows) < self._MAX_BAD_ROWS:
-            self.bad_rows.append(str(error))
-
-    def summary(self) -> dict[str, Any]:
-        """Return the counts of new conversations and labels, and of skipped rows."""
-        return {"conversations": self.conversations.new, "labels": self.labels.new, "skipped": self.skipped or None}
-
-    def shown_rows(self) -> list[dict[str, Any]]:
-        """Return the new and known rows of each kind."""
-        return [{"kind": name, **getattr(self, name)._asdict()} for name in self._KINDS if any(getattr(self, name))]
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert the counts and the first bad rows to JSON."""
-        counts = self.counts
-        return {
-            **{name: getattr(self, name)._asdict() for name in self._KINDS},
-            "skipped": self.skipped,
-            "bad_rows": self.bad_rows,
-            "questions": dict(counts.questions),
-            "other_questions": dict(counts.other_questions),
-            "positions": positions_among(counts.annotators),
-            "roles": dict(counts.roles),
-            "ignored": dict(counts.ignored),
-            "id": self.id,
-            "replaced": self.replaced._asdict(),
-        }
 
 
 def import_files(
@@ -153,7 +101,9 @@ def import_files(
         options = survey_options(survey, rubric, options)
     kinds = {path: sniff(path, columns) for path in sources}
     _check_kinds(kinds, columns)
-    result = Imported()
+    roles = {path: options.named.roles(path, kind) for path, kind in kinds.items()}
+    _check_roles(roles)
+    result = Imported(names=RaterNames(store.annotators()))
     importer = _Importer(store, rubric, result, options, skip_bad_rows)
     names, imports = list(map(str, kinds)), Imports(store)
     with imports.replacing(names) if replace else nullcontext(RemovedCounts()) as result.replaced:
@@ -164,14 +114,16 @@ def import_files(
                 recording.begin(list(kinds).index(path))
                 kind = kinds[path]
                 if kind.content == "labels":
-                    importer.add_labels(path, kind.columns)
+                    importer.add_labels(path, kind.columns, roles[path])
                 elif kind.content == "annotations":
                     importer.add_annotations(path, kind.columns)
                 else:
                     job = ImportJob(
-                        path, rubric, format, kind.columns, options, skip_bad_rows, kind.content == "answers"
+                        path, rubric, format, roles[path].columns(kind.columns), options, skip_bad_rows,
+                        kind.content == "answers", roles[path],
                     )  # fmt: skip
                     importer.add_conversations(job, workers, on_progress)
+            importer.resolve_judged(options.main or rubric.main_question)
             recording.results.update(result.to_json())
         result.id = recording.id
     return result
@@ -190,6 +142,13 @@ def _check_kinds(kinds: Mapping[Source, FileKind], columns: Mapping[str, str] | 
             raise UnknownName(f"column to read as {ours!r}:", theirs, names)
 
 
+def _check_roles(roles: Mapping[Source, FileRoles]) -> None:
+    """Reject columns that hold ratings of people or a model's answers."""
+    unclear = {name: path for path, found in roles.items() for name in found.unclear}
+    if unclear:
+        raise BadInput(unclear_text(str(next(iter(unclear.values()))), list(unclear)))
+
+
 _DEFAULT_RUBRIC = "llm-rubric"
 
 
@@ -204,60 +163,20 @@ def survey_options(survey: FileSurvey, rubric: Rubric, options: ImportOptions = 
     answers_main = rubric.name != _DEFAULT_RUBRIC and set(survey.label_columns) <= set(VALUE_KEYS)
     return replace(
         options, rating_columns=names, turn_questions=[name for name in names if name in survey.turn_questions],
-        label_columns=[] if answers_main else survey.label_columns, raters=survey.raters,
+        label_columns=[] if answers_main else survey.label_columns, raters=survey.raters, named=survey.named,
+        main=None if answers_main else _main_of(survey, rubric),
     )  # fmt: skip
 
 
-def imported_text(result: Mapping[str, Any]) -> str:
-    """Return the counts of rows that an import stored and skipped."""
-    c, labels = result["conversations"], result["labels"]
-    lines = [
-        f"{count_of(c['new'], 'conversation')} imported, {c['known']} already there",
-        f"{count_of(labels['new'], 'label')} imported, {labels['known']} already there",
-    ]
-    found = result["assessments"]
-    if found["new"] or found["known"]:
-        lines.append(f"{count_of(found['new'], 'assessment')} of turns imported, {found['known']} already there")
-    found = result["annotations"]
-    if found["new"] or found["known"]:
-        lines.append(f"{count_of(found['new'], 'annotation')} imported, {found['known']} already there")
-    others = result["other_questions"]
-    counts = [
-        f"{name} ({count}, not in the rubric)" if name in others else f"{name} ({count})"
-        for name, count in result["questions"].items()
-    ]
-    if counts:
-        lines.append(f"labels read by question: {', '.join(counts)}")
-    lines += [f"{count_of(count, 'row')} ignored: {why}" for why, count in result["ignored"].items()]
-    if result["skipped"]:
-        lines += [f"{count_of(result['skipped'], 'bad row')} skipped:", *(f"  {row}" for row in result["bad_rows"])]
-    return "\n".join(lines)
-
-
-def column_notes(
-    survey: FileSurvey, read: Sequence[str], labels: Sequence[str], command: Callable[..., str]
-) -> Iterator[str]:
-    """Yield sentences on columns that were read as labels by a guess, and on columns that could have been.
-
-    Args:
-        survey: Survey of the files.
-        read: Columns that were read as labels.
-        labels: Columns that the user named.
-        command: Function that returns the import command with other columns as `labels` or `raters`.
-    """
-    chosen = [name for name in survey.rating_columns if name in read]
-    if survey.raters or survey.mismatched_raters:
-        yield from survey.rater_notes
-    elif chosen and not labels:
-        yield f"columns read as labels: {', '.join(chosen)} (--labels NAME for others, --labels none for none)"
-    could_be = [name for name in (*survey.guessed_columns, *survey.other_candidates) if not labels and name not in read]
-    if could_be:
-        raters = [name for name in survey.possible_raters if name in could_be]
-        by_person = f"; if each holds one person's ratings: {command(raters=raters)}" if raters else ""
-        yield (
-            f"columns with values on a scale, not read as labels: {', '.join(could_be)}. To read them: "
-            f"{command(could_be)}{by_person}"
-        )
+def _main_of(survey: FileSurvey, rubric: Rubric) -> Question | None:
+    """Return the question that a judge's answers without a question are compared with; `None` for the rubric's main."""
+    if rubric.main in survey.questions:
+        return None
+    try:
+        inferred = infer_rubric(survey.questions.values()).rubric.main_question
+    except BadInput:  # no labels in these files
+        return None
+    return rubric.get(inferred.id) or inferred
 
 
 def export_annotations(
@@ -310,14 +229,47 @@ class _Importer:
     def __init__(self, store: Store, rubric: Rubric, result: Imported, options: ImportOptions, skips: bool) -> None:
         self.store, self.rubric, self.result, self.options, self.skips = store, rubric, result, options, skips
 
-    def add_labels(self, path: Source, columns: Mapping[str, str]) -> None:
-        """Import a file of labels."""
+    def add_labels(self, path: Source, columns: Mapping[str, str], roles: FileRoles) -> None:
+        """Import a file of labels; a model's answers in it are kept for `resolve_judged`."""
         options, counts = self.options, self.result.counts
         on_bad_row = self.result.skip if self.skips else None
-        labels = read_labels(path, self.rubric, columns, on_bad_row, options.label_columns, options.raters)
+        line = 0
+
+        def on_line(number: int) -> None:
+            nonlocal line
+            line = number
+
+        def on_judged(answer: JudgedAnswer) -> None:
+            self.result.judged.add(str(path), line, answer)
+
+        labels = read_labels(
+            path, self.rubric, columns, on_bad_row, options.label_columns, options.raters, roles, on_line, on_judged
+        )
         labels = with_matched_ids(self.store, path, columns, labels)
-        counted = counts.with_wording(options.selected(labels), self.rubric)
-        self.result.labels = self.result.labels.plus(self.store.add_labels(counted, self.report_unknown(path)))
+
+        def named() -> Iterator[Label]:
+            for label in options.selected(labels):
+                name = self.result.names.of(label.annotator)
+                yield label if name == label.annotator else replace(label, annotator=name)
+
+        def noted() -> Iterator[Label]:
+            for label in counts.with_wording(named(), self.rubric):
+                self._note_repeat(path, line, label.annotator, label.question, label.target, label.against)
+                yield label
+
+        self.result.labels = self.result.labels.plus(self.store.add_labels(noted(), self.report_unknown(path)))
+
+    def resolve_judged(self, main: Question) -> None:
+        """Name the questions of a model's answers; `main` is the question of those that name none."""
+        self.result.judged.resolve(self.store, self.rubric, main, self._report)
+
+    def _note_repeat(
+        self, path: Source, line: int, annotator: str, question: str, target: Target, against: Target | None
+    ) -> None:
+        """Count a rating that a later one of the same person replaces, and its annotator once."""
+        place = f"{path}, line {line}" if line else str(path)
+        if self.result.repeated.is_repeat(place, annotator, question, target, against):
+            self.result.counts.annotators[annotator] -= 1
 
     def add_annotations(self, path: Source, columns: Mapping[str, str]) -> None:
         """Import a file of exported annotations, with their wordings and times."""
@@ -325,12 +277,20 @@ class _Importer:
         def counted() -> Iterator[Annotation]:
             on_bad_row = self.result.skip if self.skips else None
             for annotation in read_annotations(path, self.rubric, columns, on_bad_row):
-                if annotation.kind == "person" and annotation.value is not None:
-                    self.result.counts.count(annotation.question, self.rubric)
+                if annotation.kind == "person":
+                    annotation = self._with_name(annotation)
+                    if annotation.value is not None:
+                        self.result.counts.count(annotation.question, self.rubric)
+                        self.result.counts.annotators[annotation.by] += 1
                 yield annotation
 
         added = self.store.add_annotations(counted(), self._reporter(path))
         self.result.annotations = self.result.annotations.plus(added)
+
+    def _with_name(self, annotation: Annotation) -> Annotation:
+        """Return a person's annotation with the kept spelling of the name."""
+        name = self.result.names.of(annotation.by)
+        return annotation if name == annotation.by else replace(annotation, by=name)
 
     def add_conversations(self, job: ImportJob, workers: int, on_progress: Callable[[int], None] | None) -> None:
         """Import a file of conversations with its labels, batch by batch."""
@@ -370,6 +330,9 @@ class _Importer:
         for name in changed:
             self._reporter(path)(changed_conversation(name))
         label_rows = [row for row in batch.labels if row["conversation"] not in changed] if changed else batch.labels
+        label_rows = self._named_rows(path, label_rows, batch.lines)
+        for line, answer in batch.judged:
+            self.result.judged.add(str(path), line, answer)
         labels.add(label_rows, {str(row["id"]): int(row["turns"] or 0) for row in rows if row["id"] not in changed})
         answers = [answer for answer in batch.answers if answer.target.conversation not in changed]
         if answers:
@@ -379,6 +342,20 @@ class _Importer:
         if assessed:
             added = IssueAnnotations(self.store).add(_located_assessments(self.store, assessed))
             self.result.assessments = self.result.assessments.plus(added)
+
+    def _named_rows(self, path: Source, rows: Sequence[TableRow], lines: Mapping[str, int]) -> list[TableRow]:
+        """Return rows of labels with the kept spellings of names; counts repeats."""
+        keys, named = AnnotationKeys(), []
+        for row in rows:
+            if (name := self.result.names.of(str(row["by"]))) != row["by"]:
+                row = label_row(replace(label_of(row), annotator=name), keys, str(row["added"]))
+            conversation, against = str(row["conversation"]), row["against"]
+            target = Target(conversation, None if row["turn"] is None else int(row["turn"]))
+            other = None if against is None else Target(str(against), None)
+            if row["content"] is None:  # no deliberate repeat
+                self._note_repeat(path, lines.get(conversation, 0), name, str(row["question"]), target, other)
+            named.append(row)
+        return named
 
     def _add_answers(self, path: Source, answers: Iterable[Annotation]) -> None:
         """Store answers with quotes or comments, on the scales of their questions and with their quotes located."""
@@ -394,7 +371,10 @@ class _Importer:
                 continue
             if not answer.question.startswith(ISSUE):
                 self.result.counts.count(answer.question, self.rubric)
-            self.result.counts.annotators.add(answer.by)
+            answer = self._with_name(answer)
+            self.result.counts.annotators[answer.by] += 1
+            if not answer.question.startswith(ISSUE):
+                self._note_repeat(path, 0, answer.by, answer.question, answer.target, answer.against)
             valid.append(answer)
         names = {answer.target.conversation for answer in valid if answer.quote and answer.target.turn is None}
         turns = {each.id: each.turns for each in self.store.conversations(names)} if names else {}

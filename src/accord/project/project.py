@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # opening a project imports no code for learning, models or s
     from accord.learning import Evaluator, EvaluatorSettings, Level, WorkerPool
     from accord.models import Budget, Caps, Models, ModelSettings, OnAnswer, Plan, RecordedAnswers
     from accord.project.diagnostics import Insights
-    from accord.project.importing import Imported
+    from accord.project.imported import Imported
     from accord.project.judging import JudgeSelection
     from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
     from accord.project.synthesising import SynthRun
@@ -251,6 +251,10 @@ class Project(ResultVerbs):
         if not self.keeps_rubric:
             steps.adopt_rubric(self, sources, main, reading)
         return steps.import_files(self.store, self.rubric, sources, **reading)
+
+    def raters_text(self) -> str:
+        """Return the people and judges who answered the question, each with the number of answers."""
+        return steps.who_rated(self)
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Return samples for targets, ordered by conversation id and turn."""

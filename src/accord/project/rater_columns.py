@@ -8,13 +8,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
-from accord.formats import RATING, UNNAMED, is_rating_name, words_of
-from accord.project.rubric_inference import OTHER_WORDS, ObservedAnswers, infer_scale, mixed_scales, number_of
+from accord.formats import (
+    OTHER_WORDS,
+    RATING,
+    UNNAMED,
+    FileKind,
+    FileRoles,
+    Source,
+    file_roles,
+    is_rating_name,
+    words_of,
+)
+from accord.project.rubric_inference import ObservedAnswers, infer_scale, mixed_scales, number_of
 
+NO_COLUMN = "none"
+"""Value of `--labels` for no column."""
 _ID = re.compile(
     r"[^@\s]+@[^@\s]+\.\w+|A[0-9A-Z]{10,15}|(?:rater|annotator|judge|coder|labell?er|reviewer)[ _-]?\w+", re.IGNORECASE
 )
@@ -42,6 +56,11 @@ def person_in(column: str) -> str | None:
         return column
     parts = re.split(r"[ _-]+", column)
     return " ".join(part for part in parts if part.casefold() not in _SCORE_WORDS) or None
+
+
+def is_person(name: str) -> bool:
+    """Return True if a name in a column of judges is that of a person."""
+    return person_in(name) is not None and not name.casefold().startswith("judge")
 
 
 def rater_columns(
@@ -93,3 +112,31 @@ def _high(values: Counter[int | float | str]) -> float | None:
     """Return the highest value, or `None` if most values are words."""
     numbers = [number for value in values if (number := number_of(value)) is not None]
     return max(numbers) if 2 * len(numbers) > len(values) else None
+
+
+# --- columns that the user names -------------------------------------------------------------------------------------
+
+
+class NamedColumns(NamedTuple):
+    """Columns that the user names: with ratings of people, and with a judge's answers (the name may be empty)."""
+
+    people: Sequence[str] = ()
+    judges: Mapping[str, str] = {}
+
+    def roles(self, path: Source, kind: FileKind) -> FileRoles:
+        """Return the roles of the columns of a file.
+
+        Raises:
+            BadInput: The file cannot be read.
+        """
+        if kind.content not in ("labels", "conversations"):
+            return FileRoles()
+        has_text = kind.content == "conversations"
+        roles = file_roles(path, kind.columns, has_text, self.judges, self.people, is_person)
+        return replace(roles, unclear=()) if NO_COLUMN in self.people else roles
+
+
+def columns_with_names(given: Collection[str]) -> dict[str, str]:
+    """Return the columns of `COLUMN` or `COLUMN=NAME` options with the names, empty where none is given."""
+    pairs = (each.rpartition("=") for each in given)
+    return {column or name: name if column else "" for column, _, name in pairs}

@@ -30,6 +30,7 @@ from accord.models import (
     recorded_item,
     wait,
 )
+from accord.project.judged_answers import JudgedAnswers
 from accord.project.rubric_inference import ObservedAnswers, infer_rubric
 from accord.statistics import pearson
 from accord.values import PROJECT_FILE, Labels, Question, Rubric, Sample, Scale, Target, find_project_file
@@ -231,6 +232,27 @@ def find_recordings(files: Sequence[Path]) -> list[Path]:
     return [path for path in files if (path / JUDGEMENTS_FILE).is_file() or is_recording(path)]
 
 
+def keep_judgements(
+    judged: JudgedAnswers, project_file: Path | None = None, recorded: Sequence[Path] = ()
+) -> Registration | None:
+    """Write a model's answers beside the project file, and register them with files of recorded judgements.
+
+    Args:
+        judged: A model's answers in the files of an import (`Imported.judged`).
+        project_file: The project file, by default that of the working folder.
+        recorded: Files of judgements, or folders that hold one, to register too.
+
+    Returns:
+        The outcome; `None` if there is nothing to register.
+
+    Raises:
+        BadInput: A file cannot be read, or is not a recording.
+    """
+    path = project_file or find_project_file() or Path(PROJECT_FILE)
+    paths = [*recorded, *judged.write(path.parent)]
+    return register_recordings(paths, path) if paths else None
+
+
 def register_recordings(paths: Sequence[Path], project_file: Path | None = None) -> Registration:
     """Make recorded judgements the judge of a project whose file names no judge.
 
@@ -255,6 +277,10 @@ def register_recordings(paths: Sequence[Path], project_file: Path | None = None)
         known = {(path.parent / name).resolve() for name in judge.get("paths") or ()}
         if judge.get("mode") == "recorded" and known.issuperset(recording.resolve() for recording in paths):
             return Registration(models, entry, False, f"{subject} are the judge in {path} already")
+        if judge.get("mode") == "recorded":
+            entry = (
+                f"{JUDGE}: {{mode: recorded, paths: [{', '.join([*map(_quoted, judge.get('paths') or ()), listed])}]}}"
+            )
         return Registration(
             models, entry, False, f"{subject} are not used: {path} names another judge. To use them, write there: "
             f"models: {{{entry}}}",

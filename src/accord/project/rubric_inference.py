@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
-from accord.formats import LARGEST_ANSWER, NOT_APPLICABLE, answer_to, number_in, words_of
+from accord.formats import LARGEST_ANSWER, NOT_APPLICABLE, OTHER_WORDS, answer_to, number_in, words_of
 from accord.store import Store
 from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
 
@@ -46,14 +46,6 @@ _ORDERS = (
     ("sehr schlecht", "schlecht", "mangelhaft", "ausreichend", "mittel", "befriedigend", "gut", "sehr gut"),
     ("nein", "teilweise", "ja"),
 )  # fmt: skip
-OTHER_WORDS = {
-    "id", "ids", "index", "idx", "turn", "turns", "count", "num", "number", "length", "len", "tokens", "token", "words",
-    "chars", "age", "year", "month", "day", "hour", "date", "time", "timestamp", "duration", "latency", "seconds",
-    "minutes", "ms", "version", "temperature", "seed", "model", "system", "bot", "user", "topic", "domain", "language",
-    "lang", "locale", "country", "gender", "channel", "source", "dataset", "split", "fold", "batch", "run", "cost",
-    "price", "url", "comment", "comments", "reason", "explanation", "name", "email", "session", "trace", "title",
-    "items", "level", "order", "rank", "position", "category", "type", "status", "n", "k", "p", "confidence",
-}  # fmt: skip
 _MAIN = (
     ("overall",), ("q0",), ("satisfaction", "csat", "zufriedenheit", "satisfied"), ("quality", "qualität"),
     ("rating", "ratings", "bewertung", "stars", "note"), ("score",), ("helpful", "helpfulness", "hilfreich"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -70,6 +71,7 @@ class RunOptions:
         about: Text for the report about the conversations and ratings.
         turns: Turns that an evaluator of turns scores (`ScoreOptions.turns`).
         template: Content of the project file that the settings come from, with its `${VARIABLES}` in place.
+        judges: Columns with a judge's answers, or with names of judges.
     """
 
     infers: bool = True
@@ -84,6 +86,7 @@ class RunOptions:
     about: str = ""
     turns: Turns = "rated"
     template: Mapping[str, Any] = field(default_factory=dict)
+    judges: Sequence[str] = ()
 
 
 def run_project(
@@ -122,7 +125,10 @@ def run_project(
         on_note(text)
 
     on_stage("surveying the files")
-    survey = survey_files(sources, format, columns, options.labels, raters=options.raters)
+    survey = survey_files(
+        sources, format, columns, options.labels, raters=options.raters, judges=options.judges,
+        command=shlex.join(["accord", "run", *map(str, sources), "--out", str(out)]),
+    )  # fmt: skip
     set_scales(survey, options.scales)
     for reason in survey.skipped_files:
         note(f"skipped: {reason}")
@@ -147,6 +153,8 @@ def run_project(
         imported = project.import_(
             survey.files, format=format, columns=columns, skip_bad_rows=skip_bad_rows, options=options_of_import
         )
+        config = project.config = _with_judgements(config, imported, out, options, note)
+        imported.judged.judges |= Counter({name: len(each.answers) for name, each in project.recordings.items()})
         for sentence in _import_notes(project, survey):
             note(sentence)
         _judge(project, on_stage)
@@ -168,6 +176,23 @@ def run_project(
             files["report"] = out / "report.html"
             write_report(project, files["report"], fitted, options.about, out.absolute().name)
     return RunResult(imported, compared, fitted, scored, agreement, files, notes)
+
+
+def _with_judgements(
+    config: Config, imported: Imported, out: Path, options: RunOptions, note: Callable[[str], None]
+) -> Config:
+    """Return the settings with a model's answers in the files as the recorded judge, or as part of it."""
+    paths = [str(path.resolve()) for path in imported.judged.write(out)]
+    judge = config.models.get(JUDGE)
+    if not paths:
+        return config
+    if judge is not None and judge.mode != "recorded":
+        note(f"answers of {', '.join(imported.judged.judges)} are not used: the settings name another judge")
+        return config
+    known = [] if judge is None else [path for path in judge.paths if path not in paths]
+    model = options.recorded_model if judge is None else judge.model
+    changed = ModelSettings(mode="recorded", model=model, paths=[*known, *paths])
+    return config.model_copy(update={"models": {**config.models, JUDGE: changed}})
 
 
 def _with_edited_rubric(

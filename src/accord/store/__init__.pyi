@@ -28,7 +28,7 @@ from .request_claims import LEASE_SECONDS as LEASE_SECONDS, PaidRow as PaidRow, 
 from .request_claims import UnsavedAnswers as UnsavedAnswers, utc_now as utc_now
 from .rows import AddedCounts as AddedCounts, AnnotationKeys as AnnotationKeys, batches as batches
 from .rows import changed_conversation as changed_conversation, conversation_row as conversation_row
-from .rows import label_row as label_row, now as now, TableRow as TableRow
+from .rows import label_of as label_of, label_row as label_row, now as now, TableRow as TableRow
 from .schema import metadata as metadata, SCHEMA_VERSION as SCHEMA_VERSION
 from .request_claims import Amounts as Amounts, MONEY_UNITS as MONEY_UNITS, SharedBudget as SharedBudget
 from .store import ANNOTATION_BATCH as ANNOTATION_BATCH, Store as Store

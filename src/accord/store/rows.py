@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from sqlalchemy import Connection, or_, select
 
+from accord.formats import UNNAMED
 from accord.store.engine import read_json
 from accord.store.group_commit import Conflict
 from accord.store.schema import annotation_table
@@ -255,7 +256,9 @@ def annotation_row(annotation: Annotation, key: str, added: str) -> TableRow:
 
 def label_row(label: Label, keys: AnnotationKeys, added: str, wording: str | None = None) -> TableRow:
     """Return a row of `annotations` for a label, with its own wording or another one; the store sets its place."""
-    return _person_row(label, keys.of_label(label), added, wording)
+    details: dict[str, Json] = {"repeat": label.repeat} if label.repeat else {}
+    row = _person_row(label, keys.of_label(label, details), added, wording)
+    return {**row, "content": canonical_json(details)} if details else row
 
 
 _EMPTY_ROW: TableRow = dict.fromkeys(column.name for column in annotation_table.columns)
@@ -302,7 +305,55 @@ def label_from(row: Any) -> Label:
     """Return the label in a person's row."""
     against = None if row.against is None else Target(row.against, row.against_turn)
     target, value = Target(row.conversation, row.turn), read_json(row.value or "null")
-    return Label(target, row.question, row.by, value, row.time, row.wording, against)
+    details = read_json(row.content) if row.content and '"repeat":' in row.content else {}
+    return Label(target, row.question, row.by, value, row.time, row.wording, against, details.get("repeat", 0))
+
+
+def label_of(row: TableRow) -> Label:
+    """Return the label in a row of `label_row`."""
+    fields: dict[str, Any] = dict(row)
+    against = None if fields["against"] is None else Target(fields["against"], fields["against_turn"])
+    target, value = Target(fields["conversation"], fields["turn"]), read_json(fields["value"] or "null")
+    repeat = read_json(fields["content"] or "{}").get("repeat", 0)
+    return Label(target, fields["question"], fields["by"], value, fields["time"], fields["wording"], against, repeat)
+
+
+def current_labels(labels: Iterable[Label]) -> list[Label]:
+    """Return labels without those that a later one of the same person replaces, in their order.
+
+    Of several labels of one person on the same question and target, the one with the latest time counts; if a time is
+    missing or no time, the one that was added last. Labels without a name, which may be by several people, and
+    deliberate repeats (`Label.repeat`) stay.
+    """
+    listed = list(labels)
+    kept: dict[tuple[Any, ...], int] = {}
+    for place, label in enumerate(listed):
+        name: Any = place if label.annotator == UNNAMED else label.annotator
+        key = (label.target, label.against, label.question, name, label.repeat)
+        if (earlier := kept.get(key)) is None or not _is_before(label, listed[earlier]):
+            kept[key] = place
+    return listed if len(kept) == len(listed) else [listed[place] for place in sorted(kept.values())]
+
+
+def _is_before(label: Label, other: Label) -> bool:
+    """Return True if a label has an earlier time than another one; False if a time is missing or is no time."""
+    times = [_seconds(label.time), _seconds(other.time)]
+    return None not in times and times[0] < times[1]  # type: ignore[operator]
+
+
+def _seconds(time: str | None) -> float | None:
+    """Return a time as seconds: an ISO time, by default in UTC, or a number of seconds."""
+    if time is None:
+        return None
+    try:
+        return float(time)
+    except ValueError:
+        pass
+    try:
+        parsed = datetime.fromisoformat(time)
+    except ValueError:
+        return None
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
 ID_USED = "this answer's id was used for another answer; load the page and answer again"

@@ -37,6 +37,7 @@ from accord.store.rows import (
     batches,
     changed_conversation,
     conversation_row,
+    current_labels,
     has_target,
     issue_group,
     label_from,
@@ -315,14 +316,29 @@ class Store:
                     yield annotation_from(row)
 
     def labels(self, question: str | None = None) -> Labels:
-        """Return the labels of people in the order they were added, for one question or all; changed ones once."""
-        columns = ("conversation", "turn", "question", "by", "value", "time", "wording", "against", "against_turn")
-        query = select(*(annotation_table.c[name] for name in columns))
+        """Return the labels of people in the order they were added, for one question or all.
+
+        Of several by one person on the same question and target the last counts (`current_labels`).
+        """
+        names = "conversation turn question by value time wording against against_turn content"
+        query = select(*(annotation_table.c[name] for name in names.split()))
         query = query.where(annotation_table.c.kind == PERSON, is_current_answer(), has_included_target(self.synthetic))
         if question is not None:
             query = query.where(annotation_table.c.question == question)
         labels = map(label_from, self._stream(query.order_by(annotation_table.c.place, annotation_table.c.key)))
-        return Labels(labels if self.rubric is None else on_scales(labels, self.rubric))
+        return Labels(current_labels(labels if self.rubric is None else on_scales(labels, self.rubric)))
+
+    def annotators(self) -> list[str]:
+        """Return the names of all people with an annotation, in the order of their first one."""
+        table = annotation_table.c
+        query = select(table.by).where(table.kind == PERSON).group_by(table.by)
+        return [name for (name,) in self._stream(query.order_by(func.min(table.place), table.by))]
+
+    def judges(self, question: str) -> dict[str, int]:
+        """Return the number of stored answers of models to a question, by model."""
+        table = annotation_table.c
+        query = select(table.by, func.count()).where(table.kind == MODEL, table.question == question)
+        return dict(tuple(row) for row in self._stream(query.group_by(table.by).order_by(table.by)))
 
     def labels_version(self) -> tuple[int, str]:
         """Return a value that changes with every added label: the number of labels and the time of the last."""

@@ -28,6 +28,7 @@ class Label:
         time: Time of the rating, if known.
         wording: Key of the question's wording (`Question.key`), if known.
         against: The other conversation of a comparison.
+        repeat: Number of a deliberate repeat by the same person, from 1; 0 for every other rating.
     """
 
     target: Target
@@ -37,10 +38,11 @@ class Label:
     time: str | None = None
     wording: str | None = None
     against: Target | None = None
+    repeat: int = 0
 
 
 class Labels(Sequence[Label]):
-    """Labels in the order they were read. Repeated ratings by the same person are separate labels.
+    """Labels in the order they were read; repeated ratings by the same person are separate labels.
 
     `groups` maps targets to the groups that splits keep together; the default group is the conversation.
     """
@@ -163,6 +165,7 @@ class Annotation:
         seconds: Viewing time of the page, in seconds.
         rubric: Hash of the rubric or taxonomy.
         shown: Other content shown on the page, as text.
+        repeat: Number of a deliberate repeat by the same person, from 1; 0 for every other rating.
     """
 
     target: Target
@@ -194,6 +197,7 @@ class Annotation:
     seconds: float | None = None
     rubric: str = ""
     shown: str = ""
+    repeat: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; empty fields are left out, except the first five."""
@@ -259,7 +263,9 @@ class Annotation:
 
     def to_label(self) -> Label:
         """Return the label without quote and comment."""
-        return Label(self.target, self.question, self.by, self.value, self.time, self.wording, self.against)
+        return Label(
+            self.target, self.question, self.by, self.value, self.time, self.wording, self.against, self.repeat
+        )
 
     # --- a judge's answers --------------------------------------------------------------------------------------
 
@@ -296,7 +302,7 @@ _DETAILS: Mapping[str, Any] = {
     for each in fields(Annotation)
     if each.name in {
         "outside", "quote", "span", "comment", "mode", "made_from", "version", "called", "losses", "seen", "group",
-        "part", "answer", "replaces", "study", "stage", "seconds", "rubric", "shown",
+        "part", "answer", "replaces", "study", "stage", "seconds", "rubric", "shown", "repeat",
     }
 }  # fmt: skip
 _PLAIN = ("distribution", "signature", "time", "wording")

@@ -15,6 +15,7 @@ from accord.project import (
     column_notes,
     import_files,
     imported_text,
+    keep_judgements,
     new_project,
     positions_note,
     survey_files,
@@ -242,6 +243,8 @@ def _import(
             state.rows = rows
 
         done = import_files(project.store, project.rubric, paths, "auto", {}, skip, on_progress, options)
+        registered = keep_judgements(done.judged, files.path)
+        state.notes += [] if registered is None else [registered.message]
         result = done.to_json()
         state.lines, state.id = imported_text(result).splitlines(), done.id
         state.other_questions = list(result["other_questions"])

@@ -42,7 +42,8 @@ def compare(
     with WorkerPool(jobs) as begun, options.open_counted() as project:
         with StageProgress() as steps:
             done = project.compare(only or (), by or (), begun, steps.stage)
-        options.show(done.to_json(), _compare_text)
+        rated_by = project.raters_text()
+        options.show(done.to_json(), lambda result: f"rated by: {rated_by}\n\n{_compare_text(result)}")
 
 
 def _compare_text(result: Mapping[str, Any]) -> str:

@@ -69,8 +69,8 @@ def import_(
         files_in,
         find_recordings,
         import_files,
+        keep_judgements,
         positions_note,
-        register_recordings,
         survey_files,
         survey_options,
     )
@@ -81,7 +81,7 @@ def import_(
     if not sources:
         raise typer.BadParameter("name the files to import, such as: accord import chats.jsonl labels.csv")
     passed: list[str] = []
-    roles, labels, raters = reading.role_map, answers.labels or (), answers.raters or ()
+    roles, labels, raters, judges = reading.role_map, answers.labels or (), answers.raters or (), answers.judges or ()
     with options.open(creates=True) as project:
         named = column_map(reading.columns, project.rubric)
         files = files_in(sources, passed)
@@ -89,7 +89,8 @@ def import_(
         files = [path for path in files if path not in recorded or path.is_dir()]
         survey = survey_files(
             files, reading.format, named, labels, raters=raters, limit=None if labels or raters else MOST_SURVEYED,
-            skips_unreadable=True,
+            skips_unreadable=True, judges=judges,
+            command=command_line("accord import", sources, labels, reading.columns, raters, judges=judges),
         )  # fmt: skip
         anonymous = anonymous or are_positions(lambda: survey.positions)
         columns = survey_options(survey, project.rubric, ImportOptions(is_anonymous=anonymous, roles=roles))
@@ -98,8 +99,9 @@ def import_(
                 project.store, project.rubric, files, reading.format, named, reading.skip_bad_rows, progress.at,
                 columns, workers or default_workers(), replace,
             )  # fmt: skip
-        registered = register_recordings(recorded, options.config_file) if recorded else None
-        result = {**done.to_json(), "recorded": {} if registered is None else registered.models}
+        registered = keep_judgements(done.judged, options.config_file, recorded)
+        models = {} if registered is None else registered.models
+        result = {**done.to_json(), "recorded": models, "judges": {**models, **done.judged.judges}}
         options.show(result, _text)
     note(
         *(f"skipped: {reason}" for reason in passed),
@@ -107,7 +109,7 @@ def import_(
         *([] if registered is None else [registered.message]),
     )
     if result["other_questions"]:
-        command = command_line("accord init --from", sources[:1], labels, reading.columns, raters, sources[1:])
+        command = command_line("accord init --from", sources[:1], labels, reading.columns, raters, sources[1:], judges)
         note(f"the rubric does not ask {', '.join(result['other_questions'])}. To add questions for them: {command}")
     if result["positions"] and not anonymous:
         note(positions_note(result["positions"]))

@@ -60,14 +60,22 @@ def init(
     if not labels_from:
         if conversations or columns or answers != RubricOptions():
             raise BadInput(
-                "files, --main, --labels, --rater, --scale and --columns go with --from: accord init --from labels.csv"
+                "files, --main, --labels, --rater, --judge, --scale and --columns go with --from: "
+                "accord init --from labels.csv"
             )
         result = _written({"accord.yaml": template, "rubric.yaml": dump_rubric(load_rubric(rubric))}, prompts)
         command, said = _next_here()
         show({**result, "said": said, "next": command}, as_json, _text)
         return
     paths = [*labels_from, *(conversations or ())]
-    found = survey_files(paths, "auto", column_map(columns), answers.labels or (), raters=answers.raters or ())
+    labels, raters, judges = answers.labels or (), answers.raters or (), answers.judges or ()
+    found = survey_files(
+        paths, "auto", column_map(columns), labels, raters=raters, judges=judges,
+        command=command_line(
+            "accord init --from", [labels_from[0], *(conversations or ())], labels, columns, raters, labels_from[1:],
+            judges,
+        ),
+    )  # fmt: skip
     ends = answers.scale_map
     set_scales(found, ends)
     base = _rubric_in_use(found)
@@ -89,8 +97,11 @@ def init(
          "labels": found.questions[each.id].total}
         for each in made.rubric.questions if each.id in found.questions
     ]  # fmt: skip
-    command, needed = _next(found, paths, columns)
-    more = {"main": made.rubric.main, "questions": asked, "said": said + needed, "next": command}
+    command, needed = _next(found, paths, columns, answers)
+    more = {
+        "main": made.rubric.main, "questions": asked, "raters": found.people, "judges": dict(found.judges),
+        "rated_by": found.who_rated, "said": said + needed, "next": command,
+    }  # fmt: skip
     show({**result, **more}, as_json, _text)
 
 
@@ -187,14 +198,17 @@ ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 MOST_NAMED = 6
 
 
-def _next(found: FileSurvey, paths: Sequence[Path], columns: list[str] | None) -> tuple[str, list[str]]:
+def _next(
+    found: FileSurvey, paths: Sequence[Path], columns: list[str] | None, answers: RubricOptions
+) -> tuple[str, list[str]]:
     """Return the command that imports the surveyed labels and conversations, and a sentence about it."""
     labels = found.rating_columns if found.guessed_columns else ()
+    raters, judges = answers.raters or (), answers.judges or ()
     chats = [] if found.conversations else _conversation_files_near(paths)
     if not found.conversations and not chats:
-        command = command_line("accord import CONVERSATIONS", paths, labels, columns)
+        command = command_line("accord import CONVERSATIONS", paths, labels, columns, raters, judges=judges)
         return "", [f"the labels need their conversations; name the file that holds them: {command}"]
-    return command_line("accord import", [*chats, *paths], labels, columns), []
+    return command_line("accord import", [*chats, *paths], labels, columns, raters, judges=judges), []
 
 
 def _conversation_files_near(paths: Sequence[Path]) -> list[Path]:
@@ -255,6 +269,7 @@ def _text(result: Mapping[str, Any]) -> str:
     for row in result.get("questions", ()):
         mark = " (main)" if row["question"] == result["main"] else ""
         lines.append(f"  {row['question']}{mark}: {row['kind']}, {row['scale']}; {count_of(row['labels'], 'label')}")
+    lines += [f"rated by: {result['rated_by']}"] if "rated_by" in result else []
     lines += [f"note: {sentence}" for sentence in result.get("said", ())]
     return "\n".join([*lines, *([f"Next: {result['next']}"] if result["next"] else [])])
 

@@ -87,8 +87,13 @@ def run(
     names, labels = column_map(reading.columns, None if infers else load_rubric(config.rubric)), answers.labels or ()
     run_options = RunOptions(
         infers, answers.main, labels, answers.raters or (), answers.scale_map,
-        anonymous or are_positions(lambda: survey_files(sources, reading.format, names, labels).positions),
-        reading.role_map, recorded_model, evaluator, turns=turns, template=template,
+        anonymous
+        or are_positions(
+            lambda: survey_files(
+                sources, reading.format, names, labels, raters=answers.raters or (), judges=answers.judges or ()
+            ).positions
+        ),
+        reading.role_map, recorded_model, evaluator, turns=turns, template=template, judges=answers.judges or (),
     )  # fmt: skip
     files, origin = [*sources, *(recorded or ())], options.config_file or found
     is_own = not (out / "accord.yaml").exists() and (origin is None or is_trusted(origin.parent))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.edges import BadInput, BadRow, UnknownName
-from accord.formats import read_rows
+from accord.formats import VALUE_KEYS, read_rows
 from accord.models.model import Answer, Judge, Unanswered
 from accord.models.reply_parsing import NO_DISTRIBUTION, distribution_error
 from accord.values import ISSUE, Question, Sample
@@ -95,6 +95,8 @@ def recorded_item(sample: Sample) -> str:
 
 class RecordedJudge(Judge):
     """Judge that replays `{"item_id", "question", "judge_model", "distribution" | "value", "run"}` rows.
+
+    A value may also be named `rating`, `score`, `label`, `answer` or `result`.
 
     Distributions of several runs of a question are averaged. Questions are found by name, ignoring case.
     """
@@ -237,7 +239,8 @@ def _judgements(path: Path) -> Iterator[tuple[Callable[[str], BadRow], Mapping[s
 
 def _distribution(row: Mapping[str, Any], bad_row: Callable[[str], BadRow]) -> Mapping[str, float]:
     """Return the row's distribution; a value has all the mass, and an empty row has no distribution."""
-    distribution, value = row.get("distribution"), row.get("value")
+    distribution = row.get("distribution")
+    value = next((row[name] for name in VALUE_KEYS if row.get(name) not in (None, "")), None)
     if distribution is None:
         return {} if value is None else {str(value): 1.0}
     numbers = distribution.values() if isinstance(distribution, dict) else [None]
