@@ -137,6 +137,12 @@ def test_an_unknown_share_is_not_shown_as_zero() -> None:
     assert verdict_of(replace(GOOD, decided=0.0)).facts[2][0] == "0%"
 
 
+def test_a_share_that_depends_on_the_folds_is_shown_with_its_range() -> None:
+    repeats = [replace(GOOD, decided=share) for share in (0.0, 0.5, 0.7)]
+    assert "0% to 70% in single repetitions" in verdict_of(replace(GOOD, repeats=repeats)).facts[2][1]
+    assert "repetitions" not in verdict_of(replace(GOOD, repeats=[GOOD, GOOD])).facts[2][1]
+
+
 @given(st.integers(0, 2**64), st.integers(0, 5))
 def test_verdict_never_contradicts_its_figures(seed: int, repeats: int) -> None:
     assert contradictions(random_figures(Random(seed), repeats)) == []

@@ -40,6 +40,8 @@ SAME = 0.9
 """Share of the ratings with a second person from which errors on these and on all ratings are not told apart."""
 CLEAR = 0.8
 """Share of the repetitions that must give the same state."""
+APART = 0.1
+"""Difference of the shares of sure calls between repetitions from which the verdict names it."""
 ACTIONS_SHOWN = 3
 TITLES = {"single": "Ready for single conversations", "systems": "Ready for comparing systems",
           "triage": "Useful for triage"}  # fmt: skip
@@ -89,8 +91,12 @@ class Verdict:
         known = self.figures
         error = (points(known.error), f"points of typical error, on a scale from {known.low:g} to {known.high:g}")
         called = f"of conversations are sure enough to call good or bad ({AGREE:.0%} agreement with people)"
-        share = UNKNOWN if known.decided is None else f"{known.decided:.0%}"
-        return [error, _agreement(known), (share, called if known.decided is not None else f"share {called}")]
+        if known.decided is None:
+            return [error, _agreement(known), (UNKNOWN, f"share {called}")]
+        shares = [each.decided for each in known.repeats if each.decided is not None]
+        if shares and max(shares) - min(shares) > APART:
+            called += f"; {min(shares):.0%} to {max(shares):.0%} in single repetitions of the cross-validation"
+        return [error, _agreement(known), (f"{known.decided:.0%}", called)]
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields and the facts."""
