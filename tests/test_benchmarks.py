@@ -17,7 +17,7 @@ HELPERS = {
     "eager", "harness", "wording",
     "hostile",
     "load", "scale_live", "scale_scoring", "scale_store",
-    "true_heads", "true_labels", "true_shared", "true_texts", "true_watch", "who_rated", "workbench_order",
+    "true_bands", "true_calibration", "true_heads", "true_labels", "true_shared", "true_texts", "true_watch", "who_rated", "workbench_order",
 }  # fmt: skip
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 DATA = os.environ.get("ACCORD_DATA")

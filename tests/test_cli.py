@@ -248,7 +248,7 @@ def test_scores_say_what_is_missing_and_end_with_5() -> None:
         (["fit", "--set", "sources.issues.taxonmy=x"], "unknown key 'taxonmy'. Did you mean 'taxonomy'?"),
         (["fit", "--set", "sources.isues.taxonomy=x"], "unknown source 'isues'. Did you mean 'issues'?"),
         (["label", "next"], "no conversation is left to label; import more: accord import chats.jsonl"),
-        (["estimate"], "the ratings belong to 0 groups of conversations"),
+        (["estimate"], "no conversation has a label on 'Q0'"),
         (["export", "out.txt"], "the suffix is one of .jsonl, .csv, .parquet"),
         (["export", "out.csv", "--kind", "persn"], "unknown kind of annotation 'persn'. Did you mean 'person'?"),
         (["gate", "--min-agreement", "0.5"], "nothing was compared yet"),

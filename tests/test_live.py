@@ -653,8 +653,8 @@ def test_live_replies_are_compared_with_training_replies(
     schedulers: list[MonitoringThread] = []
 
     class Recorded(MonitoringThread):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
             schedulers.append(self)
 
     monkeypatch.setattr("accord.live.ingest.MonitoringThread", Recorded)

@@ -204,6 +204,8 @@ WRITERS = {
     "accord.report.report": "the report", "accord.report.issues_page": "the page of issues",
     "accord.report.project_run": "the folder of a run, which keeps files that were edited",
     "accord.cli.commands.init": "new files, never existing ones",
+    "accord.project.judged_answers": "judgements of imported files, in the folder of the project",
+    "accord.project.result_verbs": "a rubric in a temporary folder",
     "accord.project.recorded_judges": "one line of accord.yaml, at the user's request",
     "accord.learning.evaluator_files": "the folder of an evaluator",
     "accord.evidence.bank.ruber": "the folder of a metric",

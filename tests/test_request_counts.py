@@ -85,7 +85,8 @@ def test_judge_without_key_sends_nothing_and_names_the_variable_once(
 
 
 @pytest.mark.parametrize("host", [REFUSED, "nowhere.invalid:4000"])
-def test_judge_stops_at_an_endpoint_that_accepts_no_connection(host: str) -> None:
+def test_judge_stops_at_an_endpoint_that_accepts_no_connection(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCORD_TRUST", "1")
     configure(f"judge: {{mode: logprobs, model: m1, base_url: 'http://user:password@{host}/v1'}}")
     result = run("judge", "--json")
     found = json.loads(result.stdout)

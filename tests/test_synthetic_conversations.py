@@ -334,7 +334,10 @@ def test_lead_sees_synthetic_marks_and_raters_do_not(tmp_path: Path) -> None:
             assert taken is not None
             look.answer(person, submitted(taken.id, value=1 + 3 * place, id=f"{person:a>20}"))
         assert "3 of 3 conversations are synthetic" in StudyProgress(look).sentence()
-        keys = {name: add_person(studies, name, role) for name, role in (("ann", "annotator"), ("lee", "lead"))}
+        keys = {
+            name: add_person(studies, name, role, returns=True)
+            for name, role in (("ann", "annotator"), ("lee", "lead"))
+        }
         studies.close()
         with served(opened) as port:
             lee, ann = Browser(port), Browser(port)
