@@ -268,7 +268,8 @@ PARTS: dict[str, Part] = {
 COLUMNS = (
     "what", "version", "states", "borderline", "pairs", "different-states", "largest-step", "largest-sure-gap",
     "sure-10-apart", "error-sd", "sets", "single-counts", "rest-on-one-count", "stated", "doubling", "promised",
-    "splits", "share", "broken", "agreement", "value", "low", "high", "width", "figures", "contradictions", "shapes", "wrong", "skipped",
+    "splits", "share", "broken", "agreement", "value", "low", "high", "width", "figures", "contradictions", "shapes",
+    "wrong", "skipped",
 )  # fmt: skip
 
 
