@@ -20,11 +20,12 @@ from typing import Any
 
 import msgspec
 
+from accord.decisions import decode
 from accord.formats import BAD_ROW, SCORED, UNSCORED, storage_options
 from accord.learning import OTHER_QUESTIONS
 from accord.scoring.parts import ScorePart, part_url, reading_part
 from accord.scoring.results import ScoreCounts
-from accord.values import decode, entropy, variance
+from accord.values import entropy, variance
 
 _TOLERANCE = 1e-6
 _CHECKED = (
