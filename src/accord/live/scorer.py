@@ -143,7 +143,7 @@ class LiveScorer:
             seconds: Seconds that a conversation is remembered after its last message.
             clock: Monotonic clock in seconds.
             models: Models for sources that are not live, which read the whole conversation and send requests for every
-                reply, and for the plausibility gate, which checks a share of the replies (`limits`). None sends no
+                reply, and for the plausibility check, which checks a share of the replies (`limits`). None sends no
                 requests.
             limits: Limits on words per message and on memory.
 
@@ -169,13 +169,13 @@ class LiveScorer:
 
     def _use(self, evaluator: Evaluator) -> None:
         """Switch to an evaluator."""
-        is_gated = self._given is not None and self.limits.plausibility_share > 0
-        self.evaluator = evaluator.without_gate()
-        self._is_gate_left_out = evaluator.plausibility is not None and not is_gated
+        is_checked = self._given is not None and self.limits.plausibility_share > 0
+        self.evaluator = evaluator.without_plausibility()
+        self._is_check_left_out = evaluator.plausibility is not None and not is_checked
         options = ScoreOptions(agree=self.limits.agree, good=self.limits.good)
-        self.scorer = Scorer(evaluator if is_gated else self.evaluator, Perspective(self._annotator), options)
+        self.scorer = Scorer(evaluator if is_checked else self.evaluator, Perspective(self._annotator), options)
         self.speaker, self.signature = self.scorer.speaker, self.evaluator.signature()
-        self.asks = (is_gated and evaluator.plausibility is not None) or not all(
+        self.asks = (is_checked and evaluator.plausibility is not None) or not all(
             source.is_live for source in evaluator.all_sources
         )
         for role in self.scorer.evaluator.roles:
@@ -183,12 +183,13 @@ class LiveScorer:
         self.columns = self._columns()
 
     @property
-    def gate_text(self) -> str:
-        """A sentence on the plausibility gate, or on its absence."""
+    def plausibility_text(self) -> str:
+        """A sentence on the plausibility check, or on its absence."""
         scored = self.scorer.evaluator
         if scored.plausibility is None:
-            return "the plausibility gate is off: start with --ask" if self._is_gate_left_out else scored.gate_text
-        return f"{scored.gate_text} on {self.limits.plausibility_share:.0%} of replies"
+            is_off = self._is_check_left_out
+            return "the plausibility check is off: start with --ask" if is_off else scored.plausibility_text
+        return f"{scored.plausibility_text} on {self.limits.plausibility_share:.0%} of replies"
 
     @property
     def level_notes(self) -> list[str]:

@@ -119,7 +119,7 @@ def serve(
             )
             scores = make_app(service, token, body, loopback_only=loopback_only)
             scorer = service.ingestor.scorer
-            notes += [f"serving {scorer.signature} at {url}/docs", scorer.gate_text, *scorer.level_notes]
+            notes += [f"serving {scorer.signature} at {url}/docs", scorer.plausibility_text, *scorer.level_notes]
 
         def on_listen() -> None:
             note(*notes)
@@ -209,7 +209,7 @@ def follow(
             limits=project.config.live, mart=project.mart if live.watch else None, follows=log != Path("-"),
         ) as ingestor,
     ):  # fmt: skip
-        note(ingestor.scorer.gate_text, *ingestor.scorer.level_notes)
+        note(ingestor.scorer.plausibility_text, *ingestor.scorer.level_notes)
         follower = LogFollower(log, ingestor, rows, position_path, format, stop_event, note)
         lines = follower.run(once, interval, progress.at)
     say(f"{count_of(lines, 'line')} read; scores in {out}, position in {position_path}")
