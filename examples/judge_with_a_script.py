@@ -25,4 +25,4 @@ with Project(config, given={"judge": ScriptedJudge(by_length, name="by-length")}
     project.import_(sources())
     project.judge()
     for result in project.compare(only=["calibration"]).comparison.results:
-        print(f"{result.system:16} RMSE {result.values['rmse']:.3f}")
+        print(f"{result.evaluator:16} RMSE {result.values['rmse']:.3f}")

@@ -77,9 +77,11 @@ def test_the_whole_way_by_single_steps() -> None:
     again = accord_json("import", RATINGS, CHATS)
     assert again["conversations"] == {"new": 0, "known": 40} and again["labels"]["new"] == 0
     fitted, compared = accord_json("fit", "calibration"), accord_json("compare")
-    rows = {row["system"]: row for row in compared["rows"]}
+    rows = {row["evaluator"]: row for row in compared["rows"]}
     assert len(fitted["comparison"]["rows"]) > 2 and "mixture" in rows
-    assert all(row == rows[row["system"]] for row in fitted["comparison"]["rows"]), "the same seed gives the same table"
+    assert all(row == rows[row["evaluator"]] for row in fitted["comparison"]["rows"]), (
+        "the same seed gives the same table"
+    )
     printed("score", CHATS, "--out", "scores.jsonl", "--panel", "amira", "--panel", "bruno", "--rule", "min")
     assert {row["annotator"] for row in read_rows("scores.jsonl")} == {"min"}
     assert "learned from every conversation" in refused("gate", "--min-mean", "1")
@@ -130,7 +132,7 @@ def test_demo_and_real_data_are_one_command(data: Path) -> None:
     synth = str(data / "llm_rubric_synth")
     named = ["--evaluator", "calibration"]  # all that can be made are compared in the demo
     result = json.loads(printed("run", synth, "--recorded", synth, "--out", "real", "--json", *named))
-    rows = {row["system"]: row for row in result["comparison"]["rows"]}
+    rows = {row["evaluator"]: row for row in result["comparison"]["rows"]}
     assert rows["calibration"]["n"] == 662
     assert rows["calibration"]["rmse"] < 0.73 and rows["calibration"]["pearson"] > 0.46
 
@@ -574,7 +576,7 @@ def test_several_evaluators_are_fitted_one_after_the_other() -> None:
     assert sorted(path.name for path in Path("evaluators").iterdir()) == ["curved", "plain"]
     told = accord_json("fit", "plain", "curved")
     assert [one["folder"] for one in told] == ["evaluators/plain", "evaluators/curved"]
-    assert [one["comparison"]["rows"][0]["system"] for one in told] == ["plain", "curved"]
+    assert [one["comparison"]["rows"][0]["evaluator"] for one in told] == ["plain", "curved"]
     curved = ["--evaluator", "evaluators/curved"]
     assert "40 conversations scored" in printed("score", CHATS, "--out", "s.jsonl", *curved)
     assert "needs a calibration" in refused("score", CHATS, "--out", "s.csv", "--ask", "2", *curved)
@@ -643,7 +645,7 @@ def test_evaluators_are_compared_in_processes_of_their_own() -> None:
     one, two = (accord_json("compare", "--only", "plain", "--only", "curved", "--jobs", jobs)
                 for jobs in "12")  # fmt: skip
     assert one == two
-    systems = [row["system"] for row in one["rows"]]
+    systems = [row["evaluator"] for row in one["rows"]]
     assert {"plain", "curved"} < set(systems) and not {"calibration", "mixture"} & set(systems)
     alone = printed("compare", "--only", "curved")
     assert "\ncurved " in alone and "\nplain " not in alone and "not enough labels: on 127 ratings" in alone
@@ -973,8 +975,8 @@ def test_what_a_leak_would_have_gained_is_told_where_groups_join_samples() -> No
     assert alone["leak"] is None and alone["common"] == 127 and alone["draws"] == 50
     joined = accord_json("compare", "--only", "plain", "--set", "group_by=[system]")
     leak = joined["leak"]
-    [line], [single] = ([row for row in each["rows"] if row["system"] == "plain"] for each in (joined, alone))
-    assert leak["system"] == "plain" and leak["samples"] == 40 and leak["groups"] == joined["groups"]["groups"]
+    [line], [single] = ([row for row in each["rows"] if row["evaluator"] == "plain"] for each in (joined, alone))
+    assert leak["evaluator"] == "plain" and leak["samples"] == 40 and leak["groups"] == joined["groups"]["groups"]
     assert leak["honest_rmse"] == line["rmse"]
     assert leak["rmse"] == pytest.approx(single["rmse"], rel=0.2), "single conversations were the folds there"
     assert (leak["said"] in joined["remarks"]) == leak["is_large"]

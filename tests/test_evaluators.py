@@ -357,10 +357,10 @@ def test_compare_ranks_the_better_method_first_with_intervals() -> None:
     assert all(i.low <= i.high < 0.2 for i in best.smece)  # type: ignore[operator]
     ours = {d.against: d for d in found.differences if d.statistic == "rmse"}
     assert all(is_better(d) and d.p_holm < 0.05 for d in ours.values())
-    assert {line.system for line in found.results} == {
+    assert {line.evaluator for line in found.results} == {
         "calibration", "constant", "annotator-mean", "random", "best-column", "judge-argmax", "judge-expected",
     }  # fmt: skip
-    assert found.people is not None and found.people.system == "other people"
+    assert found.people is not None and found.people.evaluator == "other people"
     rows = found.to_json()["rows"]
     assert {"rmse", "rmse_low", "rmse_high", "pearson", "spearman", "kendall", "log_loss", "smece"} <= rows[0].keys()
     with pytest.raises(UnknownName, match="unknown system"):

@@ -583,7 +583,7 @@ def test_imported_annotations_are_learned_from(project: None) -> None:
     said = printed("import", "gpt4.jsonl")
     assert "120 assessments of turns imported" in said and "0 conversations imported" in said
     fitted = accord_json("fit", "issues")
-    systems = {row["system"]: row["rmse"] for row in fitted["comparison"]["rows"]}
+    systems = {row["evaluator"]: row["rmse"] for row in fitted["comparison"]["rows"]}
     assert systems["issues"] < systems["lowest-turn"] < systems["constant"] and "mean-turn" in systems
     assert {row["issue"] for row in fitted["labels"]} == {"Coherence", "Engagement", MACRO, ABOVE_CHANCE}
     assert "no source of the project asks a model" in refused("judge", "--source", "issues")

@@ -797,7 +797,7 @@ def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(
     printed("judge", "--source", "rubric")
     found = accord_json("fit", "calibration")["comparison"]
     assert found["seen"] == found["conversations"] == 30, "training conversations of the rubric are never tested on"
-    rmse = {row["system"]: row["rmse"] for row in found["rows"]}
+    rmse = {row["evaluator"]: row["rmse"] for row in found["rows"]}
     assert rmse["calibration"] < rmse["constant"] - 0.1
     assert "sat-01" in Path("evaluators/calibration/evaluator.json").read_text()
     compared = printed("compare", "--only", "calibration")

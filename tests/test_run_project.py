@@ -78,7 +78,7 @@ def test_run_leaves_a_project_that_other_commands_use(folder: Path, monkeypatch:
     assert f"evaluator: evaluators/{settings['evaluator']}" in scored.stderr
     assert {row["signature"] for row in read_rows("x.jsonl")} == {str(used.head.signature())}
     compared = accord_json("compare", "--only", settings["evaluator"])
-    assert compared["rows"][0]["system"] == settings["evaluator"]
+    assert compared["rows"][0]["evaluator"] == settings["evaluator"]
     assert f"evaluator: {settings['evaluator']}" in invoke("report").stderr
 
 
@@ -179,7 +179,7 @@ def test_run_and_single_steps_use_the_same_recorded_judges(folder: Path) -> None
     assert any("evidence of other recorded models: far" in line for line in whole["notes"])
     compared = accord_json("compare")
     assert [row for row in compared["rows"]] == [row for row in whole["comparison"]["rows"]]
-    by_name = {row["system"]: row for row in compared["rows"]}
+    by_name = {row["evaluator"]: row for row in compared["rows"]}
     assert by_name["judge-expected"]["n"] == 24 and by_name["judge-expected"]["pearson"] > 0.99
     assert "are the judge in accord.yaml already" in invoke("import", "data", "--labels", "rating").stderr
     printed("fit", "--best")
@@ -221,7 +221,7 @@ def test_judge_is_the_recorded_model_of_rated_questions(folder: Path) -> None:
     named = ["--recorded-model", "elsewhere", "--evaluator", "calibration"]
     other = accord_json("run", "data", "--out", "named", *QUICK, *named)
     assert any("the judge is the recorded 'elsewhere'" in line for line in other["notes"])
-    rows = {row["system"]: row for row in other["comparison"]["rows"]}
+    rows = {row["evaluator"]: row for row in other["comparison"]["rows"]}
     assert rows["calibration"]["pearson"] > 0.3, "answers of the other recorded model are evidence too"
 
 

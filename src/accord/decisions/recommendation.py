@@ -87,7 +87,7 @@ class Decision:
             "default": self.default,
             "rmse_new_annotator": dict(self.rmse),
             "tests": [
-                {"system": self.evaluator, "against": name, "difference": test.difference, "low": test.low,
+                {"evaluator": self.evaluator, "against": name, "difference": test.difference, "low": test.low,
                  "high": test.high, "p": test.p}
                 for name, test in self.tests.items()
             ],
