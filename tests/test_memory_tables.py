@@ -114,7 +114,7 @@ def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Evaluator:
     with pytest.MonkeyPatch.context() as environment, opened() as project:
         environment.chdir(tmp_path_factory.mktemp("fitted"))
         project.import_([CHATS, RATINGS])
-        return project.fit("calibration").evaluator
+        return project.fit("default").evaluator
 
 
 # --- import ---------------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_fitted_and_compared_are_tables_without_arrays() -> None:
     labels = [{**row, "conversation": f"{EVIL} {row['conversation']}"} for row in LABELS]
     with opened() as project:
         project.import_([chats, labels])
-        fitted = project.fit("calibration")
+        fitted = project.fit("default")
         estimated = project.estimate()
     compared = fitted.held_out
     for result in (fitted, compared, fitted.comparison, estimated):

@@ -190,7 +190,7 @@ class _Fit:
         if learning is not None:
             raise BadInput(
                 f"the source {learning!r} learns for one question, so its evidence is not the same for all; fit "
-                "another evaluator (accord fit calibration --every-question), or each question with --question"
+                "another evaluator (accord fit default --every-question), or each question with --question"
             )
         main = self._fit_one()
         others, cautions = [], list(main.cautions)

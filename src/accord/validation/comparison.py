@@ -244,7 +244,7 @@ def compare(
     evidence: EvidenceTable,
     labels: Labels,
     question: Question,
-    methods: Sequence[str] = ("calibration",),
+    methods: Sequence[str] = ("default",),
     folds: int = FOLDS,
     seed: int = 0,
     draws: int = DRAWS,
