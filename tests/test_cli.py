@@ -118,7 +118,7 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> No
 def test_demo_and_real_data_are_one_command(data: Path) -> None:
     result = invoke("demo")
     first, *rest = result.stdout.split("\n\n")
-    assert first.startswith("Ready for comparing systems: scores typically miss a person's rating by 0.")
+    assert first.startswith("Ready for comparing assistant versions: scores typically miss a person's rating by 0.")
     about = next(part for part in rest if part.startswith("Demo: the conversations"))
     assert "a script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
     assert "507 ratings of 150 conversations by 4 annotators" in result.stdout
@@ -963,7 +963,7 @@ def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(
     assert fitted.stderr.splitlines()[: len(stages)] == stages
     compared = invoke("compare", "--only", "plain", "--set", "draws=40")
     assert "plain (cached: nothing has changed) ..." in compared.stderr
-    assert "r within annotators" in compared.stdout and "r within systems" in compared.stdout
+    assert "r within annotators" in compared.stdout and "r within assistant versions" in compared.stdout
     [constant, *_] = [line.split() for line in compared.stdout.splitlines() if line.startswith("constant")]
     assert constant[:2] == ["constant", "127"] and constant.count("–") == 3, "r, ρ and τ of the constant are dashes"
     printed("report", "--set", "draws=40")

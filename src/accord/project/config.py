@@ -88,7 +88,7 @@ class WatchConfig(_Strict):
         description="URL for alarms as JSON; keep it in an environment variable: ${VARIABLE}.",
     )
     false_alarm_rate: float = Field(
-        default=SURE, gt=0, lt=1, description="Probability of a false alarm per system and day."
+        default=SURE, gt=0, lt=1, description="Probability of a false alarm per assistant version and day."
     )
 
     @field_validator("webhook")

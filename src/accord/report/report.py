@@ -40,7 +40,7 @@ DETAILS = ("spearman", "kendall", "weighted_kappa", "log_loss")
 """Columns that are hidden at first."""
 SYSTEMS = {
     CONSTANT: "constant guess", "annotator-mean": "mean of each annotator", "random": "random draw",
-    BEST_COLUMN: "best single column", JUDGE_ALONE: "raw judge, mean answer", "judge-argmax": "raw judge, top answer",
+    BEST_COLUMN: "best single feature", JUDGE_ALONE: "raw judge, mean answer", "judge-argmax": "raw judge, top answer",
 }  # fmt: skip
 """Names of baselines in the report."""
 OBSERVED, PREDICTED, JUDGE = "observed", "predicted", "judge's raw answer"
@@ -148,7 +148,7 @@ def content(
 
 
 def _data(tried: Compared, rubric: Rubric | None) -> Values:
-    """Count the rated data, its systems, and the columns of evidence by source."""
+    """Count the rated data, its assistant versions, and the features of evidence by source."""
     rated, samples = tried.comparison.ratings, tried.train.rated().samples
     makers = Counter(column.signature.split("|name:")[0].split("|question:")[0] for column in tried.evidence.columns)
     systems = Counter(sample.conversation.system or "unknown" for sample in samples)
