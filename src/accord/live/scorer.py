@@ -157,8 +157,7 @@ class LiveScorer:
                 f"live scoring needs room for a conversation and a time above 0 s, got {conversations} and {seconds} s"
             )
         check_live(evaluator, asks=models is not None)
-        self.limits = limits or LiveConfig()
-        self.conversations, self.seconds = conversations, seconds
+        self.limits, self.conversations, self.seconds = limits or LiveConfig(), conversations, seconds
         self._annotator, self._given, self._models = annotator, models, models or memory_models()
         self._took_over: Signature | None = None
         self._use(evaluator)
@@ -175,9 +174,8 @@ class LiveScorer:
         options = ScoreOptions(agree=self.limits.agree, good=self.limits.good)
         self.scorer = Scorer(evaluator if is_checked else self.evaluator, Perspective(self._annotator), options)
         self.speaker, self.signature = self.scorer.speaker, self.evaluator.signature()
-        self.asks = (is_checked and evaluator.plausibility is not None) or not all(
-            source.is_live for source in evaluator.all_sources
-        )
+        is_live = all(source.is_live for source in evaluator.all_sources)
+        self.asks = not is_live or (is_checked and evaluator.plausibility is not None)
         for role in self.scorer.evaluator.roles:
             self._models.role(role)  # a missing model is reported now; it is opened at the first request
         self.columns = self._columns()
@@ -185,11 +183,10 @@ class LiveScorer:
     @property
     def plausibility_text(self) -> str:
         """A sentence on the plausibility check, or on its absence."""
-        scored = self.scorer.evaluator
+        scored, text = self.scorer.evaluator, self.scorer.evaluator.plausibility_text
         if scored.plausibility is None:
-            is_off = self._is_check_left_out
-            return "the plausibility check is off: start with --ask" if is_off else scored.plausibility_text
-        return f"{scored.plausibility_text} on {self.limits.plausibility_share:.0%} of replies"
+            return "the plausibility check is off: start with --ask" if self._is_check_left_out else text
+        return f"{text} on {self.limits.plausibility_share:.0%} of replies"
 
     @property
     def level_notes(self) -> list[str]:

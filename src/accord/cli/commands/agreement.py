@@ -214,7 +214,7 @@ def issues(
     options: StatisticsOptions,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), ISSUES_PAGE] = Path("issues.html"),
 ) -> None:
-    """Summarize the issues found in turns: kinds, scores, dialogues, assistant versions, lowest turns, validation by people."""
+    """Summarize the issues found in turns: kinds, scores, dialogues, assistant versions, lowest turns, validation."""
     from accord.project import corrected_pairs, issues_of
     from accord.report import write_issues_page
     from accord.studies import load_outcomes
