@@ -65,7 +65,7 @@ with open_project(out / "accord.yaml") as project:
 rows = []
 for seed in range(0, int(sys.argv[4]) * 100, 100):
     with Project(config.model_copy(update={"seed": seed, "draws": 1000})) as project:
-        verdict = project.fit_offline("calibration").held_out.verdict
+        verdict = project.fit_offline("default").held_out.verdict
     figures, is_borderline = verdict.figures, getattr(verdict, "borderline", "") != ""
     rows.append([verdict.state, figures.decided, figures.error, is_borderline])
 print(json.dumps(rows))

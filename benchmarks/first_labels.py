@@ -3,7 +3,7 @@
     python benchmarks/first_labels.py --data ../shared/data --json OUT [--only topical_usr,...] [--quick]
 
 Each split (0 to 4) holds out a random 30% of the groups (dialogues, or replies with identical context). The evaluator
-`calibration` and the simple models learn from the ratings of 10, 20, 40, 80 or all other conversations and predict the
+`default` and the simple models learn from the ratings of 10, 20, 40, 80 or all other conversations and predict the
 held-out ratings for a new annotator. Rows hold, per data set and size, means over the splits with 95% t-intervals:
 
 ratio-to-constant   RMSE over that of the mean rating
@@ -83,7 +83,7 @@ def load(folder: Path, question: str) -> DataSet:
 
 
 def _measured(project: Project, name: str) -> DataSet:
-    evaluator = project.evaluator("calibration")
+    evaluator = project.evaluator("default")
     train, _ = project.training(evaluator)
     evidence = project.measure(evaluator.sources, train.samples)
     answers = evidence.expected()

@@ -156,8 +156,8 @@ def dialogue_rows(seeds: int) -> list[Row]:
         evidence = issue_table([Sample(c) for c in made], assessed(assessments), taxonomy, "planted")
         for result in compare(evidence, labels, question, ("issues",), seed=seed, draws=2).results:
             rmse, r = result.values["rmse"], result.values["pearson"]
-            if result.system in {"issues", "mean-turn", "lowest-turn", "annotator-mean"}:
-                found.setdefault(result.system, []).append((rmse or 0.0, r or 0.0))
+            if result.evaluator in {"issues", "mean-turn", "lowest-turn", "annotator-mean"}:
+                found.setdefault(result.evaluator, []).append((rmse or 0.0, r or 0.0))
     return [
         {
             "part": "dialogues", "system": "accord" if name == "issues" else name,

@@ -5,10 +5,10 @@ spaceless-overall|uses   Spearman of CIU with "Overall" and "Uses Knowledge" on 
 unrelated-share          by language: CIU of a reply with another fact, as a share of that with its own, over fifty
                          pairs written by hand (tests/data/language_pairs.tsv).
 shuffled|foreign|random-gap  what fakes (words shuffled, a reply of another context, random words) score below the
-                         replies themselves: a mixture of the lexical bank with its gate, learned on one half of
-                         Topical-USR's contexts and tried on the other, both ways; `ungated-` without the gate, `gated-`
-                         Spearman with people, by question. Needs `accord models pull smollm2-135m`; what the model read
-                         is kept in the folder for temporary files.
+                         replies themselves: a mixture of the lexical bank with its check, learned on one half of
+                         Topical-USR's contexts and tried on the other, both ways; `ungated-` without the check,
+                         `gated-` Spearman with people, by question. Needs `accord models pull smollm2-135m`;
+                         what the model read is kept in the folder for temporary files.
 turn-score-round-trip    Topical-USR imported as it is, a mixture fitted on it, and `score` on the same file: Spearman
                          of the scores of the rated replies with people's mean, which were learned from.
 """
@@ -27,7 +27,7 @@ from harness import Row
 
 from accord.evidence import MetricSession, measure, turn_metrics
 from accord.formats import read
-from accord.papers.ciu.gate import AGREEMENT, REAL, gate_of_data
+from accord.papers.ciu.plausibility import AGREEMENT, REAL, check_of_data
 from accord.project import Config, Project
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Clusters, Paired, bootstrap
@@ -91,12 +91,12 @@ def _ciu(fact: str, reply: str) -> float:
 
 
 def plausibility(data: Path, draws: int) -> list[Row]:
-    """Measure the effect of the gate on fakes and on replies out of context."""
+    """Measure the effect of the plausibility check on fakes and on replies out of context."""
     store = Store(f"sqlite:///{Path(gettempdir()) / 'accord-true-numbers.db'}")
     rows: list[Row] = []
-    for found in gate_of_data(data / "topical_usr", store):
+    for found in check_of_data(data / "topical_usr", store):
         for which in ("gated", "ungated"):
-            of = "with_gate" if which == "gated" else "without_gate"
+            of = "with_check" if which == "gated" else "without_check"
             figures = {"value": found[of], "low": found[f"{of}_low"], "high": found[f"{of}_high"]}
             if found["measure"] == AGREEMENT:
                 rows.append({"what": f"{which}-{found['question']}", **figures})

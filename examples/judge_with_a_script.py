@@ -24,5 +24,5 @@ config = Config(store="sqlite:///:memory:", metrics=[], draws=200)
 with Project(config, given={"judge": ScriptedJudge(by_length, name="by-length")}) as project:
     project.import_(sources())
     project.judge()
-    for result in project.compare(only=["calibration"]).comparison.results:
-        print(f"{result.system:16} RMSE {result.values['rmse']:.3f}")
+    for result in project.compare(only=["default"]).comparison.results:
+        print(f"{result.evaluator:16} RMSE {result.values['rmse']:.3f}")

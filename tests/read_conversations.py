@@ -115,7 +115,7 @@ def reading_project(folder: Path, monkeypatch: pytest.MonkeyPatch, fits: bool = 
     study = {"title": "First look", "annotators": sorted(PEOPLE)}
     content = {
         "store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "draws": 50, "studies": {"look": study},
-        "evaluators": {"calibration": {"head": head}},
+        "evaluators": {"default": {"head": head}},
     }  # fmt: skip
     rng = np.random.default_rng(3)
     lengths = rng.integers(1, 25, 30).tolist()

@@ -127,7 +127,7 @@ def test_the_audit_has_a_command_and_a_report_section(
     with ChatServer(answer_any) as server:
         Path("accord.yaml").write_text(
             f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\nfolds: 2\n"
-            "metrics: [words]\ndraws: 20\nevaluators: {calibration: {head: mixed}}\n",
+            "metrics: [words]\ndraws: 20\nevaluators: {default: {head: mixed}}\n",
             encoding="utf-8",
         )
         invoke("import", *map(str, sources()))

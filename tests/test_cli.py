@@ -41,7 +41,7 @@ from accord.testing import ChatServer, completion, tokens_in
 
 CHATS, RATINGS = map(str, sources())
 pytestmark = pytest.mark.usefixtures("working_folder")
-PLAIN = "folds: 3\ndraws: 50\nevaluators: {calibration: {head: mixed}}\n"
+PLAIN = "folds: 3\ndraws: 50\nevaluators: {default: {head: mixed}}\n"
 """For what is no matter of which head is fitted, or of how wide its intervals are."""
 
 
@@ -76,10 +76,12 @@ def test_the_whole_way_by_single_steps() -> None:
     assert "40 conversations imported" in printed("import", CHATS, RATINGS)
     again = accord_json("import", RATINGS, CHATS)
     assert again["conversations"] == {"new": 0, "known": 40} and again["labels"]["new"] == 0
-    fitted, compared = accord_json("fit", "calibration"), accord_json("compare")
-    rows = {row["system"]: row for row in compared["rows"]}
+    fitted, compared = accord_json("fit", "default"), accord_json("compare")
+    rows = {row["evaluator"]: row for row in compared["rows"]}
     assert len(fitted["comparison"]["rows"]) > 2 and "mixture" in rows
-    assert all(row == rows[row["system"]] for row in fitted["comparison"]["rows"]), "the same seed gives the same table"
+    assert all(row == rows[row["evaluator"]] for row in fitted["comparison"]["rows"]), (
+        "the same seed gives the same table"
+    )
     printed("score", CHATS, "--out", "scores.jsonl", "--panel", "amira", "--panel", "bruno", "--rule", "min")
     assert {row["annotator"] for row in read_rows("scores.jsonl")} == {"min"}
     assert "learned from every conversation" in refused("gate", "--min-mean", "1")
@@ -102,7 +104,7 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> No
     ratings = Path(RATINGS).read_text().replace("amira", '"<img src=x onerror=alert(2)>"')
     Path("ratings.csv").write_text(ratings)
     write("accord.yaml", "metrics: [words]\n" + PLAIN)
-    printed("run", "evil.jsonl", "ratings.csv", "--out", "out", "--evaluator", "calibration")
+    printed("run", "evil.jsonl", "ratings.csv", "--out", "out", "--evaluator", "default")
     page = Path("out/report.html").read_text()
     assert (
         "<script" not in page and "onerror=alert(2)>" not in page and "49" not in page.split("&lt;script&gt;")[1][:60]
@@ -116,7 +118,7 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> No
 def test_demo_and_real_data_are_one_command(data: Path) -> None:
     result = invoke("demo")
     first, *rest = result.stdout.split("\n\n")
-    assert first.startswith("Ready for comparing systems: scores typically miss a person's rating by 0.")
+    assert first.startswith("Ready for comparing assistant versions: scores typically miss a person's rating by 0.")
     about = next(part for part in rest if part.startswith("Demo: the conversations"))
     assert "a script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
     assert "507 ratings of 150 conversations by 4 annotators" in result.stdout
@@ -126,13 +128,13 @@ def test_demo_and_real_data_are_one_command(data: Path) -> None:
         "scores.jsonl",
     ]  # fmt: skip
     # The network has tests of its own, and so have intervals.
-    write("accord.yaml", "draws: 20\nevaluators: {calibration: {head: mixed}}\n")
+    write("accord.yaml", "draws: 20\nevaluators: {default: {head: mixed}}\n")
     synth = str(data / "llm_rubric_synth")
-    named = ["--evaluator", "calibration"]  # all that can be made are compared in the demo
+    named = ["--evaluator", "default"]  # all that can be made are compared in the demo
     result = json.loads(printed("run", synth, "--recorded", synth, "--out", "real", "--json", *named))
-    rows = {row["system"]: row for row in result["comparison"]["rows"]}
-    assert rows["calibration"]["n"] == 662
-    assert rows["calibration"]["rmse"] < 0.73 and rows["calibration"]["pearson"] > 0.46
+    rows = {row["evaluator"]: row for row in result["comparison"]["rows"]}
+    assert rows["default"]["n"] == 662
+    assert rows["default"]["rmse"] < 0.73 and rows["default"]["pearson"] > 0.46
 
 
 @pytest.mark.slow
@@ -182,7 +184,7 @@ def test_fewer_questions_more_labels_groups_and_estimates(monkeypatch: pytest.Mo
     rows = pl.read_csv("queue.csv").rows(named=True)
     assert len(rows) == 3 and {row["question"] for row in rows} == {"Q0"}
     assert "unknown annotator 'nobody'" in refused("label", "next", "--annotator", "nobody")
-    groups = accord_json("compare", "--only", "calibration", "--by", "annotator")["groups_by"]
+    groups = accord_json("compare", "--only", "default", "--by", "annotator")["groups_by"]
     assert {group["group"] for group in groups} == set(pl.read_csv(RATINGS)["annotator"])
     assert "worth" in printed("estimate")
 
@@ -192,7 +194,7 @@ def test_settings_are_chosen_inside_the_training_folds() -> None:
     choose = "{own_slopes: [false, true], threshold_spread: [0.1, 0.3]}"
     write(
         "accord.yaml",
-        f"metrics: [words]\nevaluators: {{calibration: {{head: mixed, tune: {choose}}}}}\nfolds: 2\ndraws: 20\n",
+        f"metrics: [words]\nevaluators: {{default: {{head: mixed, tune: {choose}}}}}\nfolds: 2\ndraws: 20\n",
     )
     imported("Q0")
     fitted = accord_json("fit")
@@ -220,7 +222,8 @@ def test_scores_say_what_is_missing_and_end_with_5() -> None:
         (["import", "nowhere.jsonl"], "no file nowhere.jsonl"),
         (["import", CHATS, "--format", "sharegtp"], "unknown format 'sharegtp'. Did you mean 'sharegpt'?"),
         (["import", CHATS, "--columns", "role"], "--columns takes OURS=THEIRS, got 'role'"),
-        (["fit", "calibratoin"], "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
+        (["fit", "defualt"], "unknown evaluator 'defualt'. Did you mean 'default'?"),
+        (["fit", "calibration"], "unknown evaluator 'calibration'. It is now called 'default': write default."),
         (["fit"], "no label on the main question 'Q0': the store sqlite:///accord.db does not exist"),
         (["fit", "label-free"], "no conversations to learn from"),
         (["models", "pull", "smollm2"], "unknown embedded model 'smollm2'. Did you mean 'smollm2-135m'?"),
@@ -231,13 +234,13 @@ def test_scores_say_what_is_missing_and_end_with_5() -> None:
         (["judge", "--source", "metrics"], "no source of the project asks a model"),
         (["judge", "--batch"], "batches need a judge. Add one to accord.yaml"),
         (["models", "audit"], "no judge to audit. Add one to accord.yaml: models: {judge:"),
-        (["compare", "--only", "calibratoin"], "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
-        (["report", "calibratoin"], "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
+        (["compare", "--only", "defualt"], "unknown evaluator 'defualt'. Did you mean 'default'?"),
+        (["report", "defualt"], "unknown evaluator 'defualt'. Did you mean 'default'?"),
         (["report"], "no label on the main question 'Q0'"),
         (["fit", "--question", "Q44"], "unknown question 'Q44'"),
-        (["fit", "calibration", "--best"], "--best finds the evaluator to fit; leave out its name"),
+        (["fit", "default", "--best"], "--best finds the evaluator to fit; leave out its name"),
         (
-            ["fit", "calibration", "mixture", "--out", "one"],
+            ["fit", "default", "mixture", "--out", "one"],
             "--out names one folder, and 2 evaluators are to be fitted",
         ),
         (["fit", "--set", "folds"], "--set takes KEY=VALUE, got 'folds'; for example sources."),
@@ -324,7 +327,8 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
         ("store: mysql://x/y\n", "a store is SQLite or PostgreSQL, got mysql"),
         ("store: '${NOT_SET_ANYWHERE}'\n", "store: an environment variable that it names as ${...} is not set"),
         ("metrics: [lenght]\n", "unknown metric 'lenght'"),
-        ("evaluator: calibratoin\n", "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
+        ("evaluator: defualt\n", "unknown evaluator 'defualt'. Did you mean 'default'?"),
+        ("evaluator: calibration\n", "unknown evaluator 'calibration'. It is now called 'default'"),
         ("evaluators: {mine: {heda: mixed}}\n", "unknown key 'heda'. Did you mean 'head'?"),
         ("evaluators: {mine: {head: mixd}}\n", "unknown head 'mixd'. Did you mean 'mixed'?"),
         ("evaluators: {mine: {sources: [rubrik]}}\n", "unknown source 'rubrik'. Did you mean 'rubric'?"),
@@ -348,7 +352,7 @@ def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ("evaluator: {method: mixture}\n", "`evaluator` is a name, such as calibration; its settings are under"),
+        ("evaluator: {method: mixture}\n", "`evaluator` is a name, such as default; its settings are under"),
     ],
 )  # fmt: skip
 def test_the_keys_of_the_first_version_are_refused_with_what_is_written_instead(config: str, says: str) -> None:
@@ -440,7 +444,7 @@ def test_plugins_and_schema() -> None:
     }  # fmt: skip
     assert {"correctness", "all"} <= set(listed["selection policies"])
     assert set(listed["presets"]) == {
-        "calibration", "mixture", "svr", "issues", "learned-rubric", "in-context", "label-free",
+        "default", "mixture", "svr", "issues", "learned-rubric", "in-context", "label-free",
     }  # fmt: skip
     assert all(says.strip() for found in listed.values() for says in found.values())
     schema: dict[str, Any] = json.loads(printed("schema"))
@@ -574,7 +578,7 @@ def test_several_evaluators_are_fitted_one_after_the_other() -> None:
     assert sorted(path.name for path in Path("evaluators").iterdir()) == ["curved", "plain"]
     told = accord_json("fit", "plain", "curved")
     assert [one["folder"] for one in told] == ["evaluators/plain", "evaluators/curved"]
-    assert [one["comparison"]["rows"][0]["system"] for one in told] == ["plain", "curved"]
+    assert [one["comparison"]["rows"][0]["evaluator"] for one in told] == ["plain", "curved"]
     curved = ["--evaluator", "evaluators/curved"]
     assert "40 conversations scored" in printed("score", CHATS, "--out", "s.jsonl", *curved)
     assert "needs a calibration" in refused("score", CHATS, "--out", "s.csv", "--ask", "2", *curved)
@@ -596,7 +600,7 @@ def test_fit_best_learns_the_evaluator_that_compare_decides_for() -> None:
     compared = accord_json("compare")
     decision = compared["decision"]
     best = decision["evaluator"]
-    assert decision["status"] == "not enough labels" and best == "calibration"
+    assert decision["status"] == "not enough labels" and best == "default"
     assert decision["text"] in printed("compare")
     assert f"saved in evaluators/{best}" in printed("fit", "--best")
     assert [path.name for path in Path("evaluators").iterdir()] == [best]
@@ -643,8 +647,8 @@ def test_evaluators_are_compared_in_processes_of_their_own() -> None:
     one, two = (accord_json("compare", "--only", "plain", "--only", "curved", "--jobs", jobs)
                 for jobs in "12")  # fmt: skip
     assert one == two
-    systems = [row["system"] for row in one["rows"]]
-    assert {"plain", "curved"} < set(systems) and not {"calibration", "mixture"} & set(systems)
+    systems = [row["evaluator"] for row in one["rows"]]
+    assert {"plain", "curved"} < set(systems) and not {"default", "mixture"} & set(systems)
     alone = printed("compare", "--only", "curved")
     assert "\ncurved " in alone and "\nplain " not in alone and "not enough labels: on 127 ratings" in alone
     everything = printed("compare")
@@ -789,7 +793,7 @@ def test_training_conversations_are_known_with_and_without_their_mapped_roles() 
     name = write_rows("roles.jsonl", rows)
     ratings = "".join(f"{row['id']},{by},Q0,{place % 4 + 1}\n" for place, row in enumerate(rows) for by in "ab")
     printed("import", name, write("l.csv", "id,annotator,question,value\n" + ratings), "--role", "agnt=assistant")
-    printed("fit", "calibration", "--set", "draws=20", "--set", "folds=2", "--set", "metrics=[words]")
+    printed("fit", "default", "--set", "draws=20", "--set", "folds=2", "--set", "metrics=[words]")
 
     def scored(*more: str) -> tuple[dict[str, Any], str]:
         result = invoke("score", name, "--out", "s.jsonl", *more)
@@ -959,7 +963,7 @@ def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(
     assert fitted.stderr.splitlines()[: len(stages)] == stages
     compared = invoke("compare", "--only", "plain", "--set", "draws=40")
     assert "plain (cached: nothing has changed) ..." in compared.stderr
-    assert "r within annotators" in compared.stdout and "r within systems" in compared.stdout
+    assert "r within annotators" in compared.stdout and "r within assistant versions" in compared.stdout
     [constant, *_] = [line.split() for line in compared.stdout.splitlines() if line.startswith("constant")]
     assert constant[:2] == ["constant", "127"] and constant.count("–") == 3, "r, ρ and τ of the constant are dashes"
     printed("report", "--set", "draws=40")
@@ -973,8 +977,8 @@ def test_what_a_leak_would_have_gained_is_told_where_groups_join_samples() -> No
     assert alone["leak"] is None and alone["common"] == 127 and alone["draws"] == 50
     joined = accord_json("compare", "--only", "plain", "--set", "group_by=[system]")
     leak = joined["leak"]
-    [line], [single] = ([row for row in each["rows"] if row["system"] == "plain"] for each in (joined, alone))
-    assert leak["system"] == "plain" and leak["samples"] == 40 and leak["groups"] == joined["groups"]["groups"]
+    [line], [single] = ([row for row in each["rows"] if row["evaluator"] == "plain"] for each in (joined, alone))
+    assert leak["evaluator"] == "plain" and leak["samples"] == 40 and leak["groups"] == joined["groups"]["groups"]
     assert leak["honest_rmse"] == line["rmse"]
     assert leak["rmse"] == pytest.approx(single["rmse"], rel=0.2), "single conversations were the folds there"
     assert (leak["said"] in joined["remarks"]) == leak["is_large"]

@@ -65,7 +65,7 @@ def config(folder, url, **more):
     mine = {"sources": ["politeness", "metrics"], "head": "mixed"}
     return config_from({
         "store": f"sqlite:///{folder}/accord.db", "models": {"scorer": scorer},
-        "evaluators": {"mine": mine, "calibration": {"head": "mixed"}}, "evaluator": "mine", "folds": FOLDS, "draws": 20, **more,
+        "evaluators": {"mine": mine, "default": {"head": "mixed"}}, "evaluator": "mine", "folds": FOLDS, "draws": 20, **more,
     })  # fmt: skip
 
 

@@ -237,12 +237,12 @@ def test_drift_counts_replies_to_the_same_turns_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_turns_and_conversations_are_not_pooled(tmp_path: Path) -> None:
     named = {level: {"head": "mixed", "level": level} for level in ("turn", "conversation")}
-    made = {**named, "calibration": {"head": "mixed"}}
+    made = {**named, "default": {"head": "mixed"}}
     with rated(tmp_path, "turn", metrics=["bank"], evaluators=made) as project:
         whole = [Label(Target(c.id), "main", "cy", 1 + i % 4) for i, c in enumerate(project.store.conversations())]
         project.store.add_labels(whole)
         with pytest.raises(BadInput, match="level: turn or level: conversation"):
-            project.fit("calibration", tmp_path / "e")
+            project.fit("default", tmp_path / "e")
         found = {level: project.fit(level, tmp_path / level).evaluator for level in named}
     assert {level: fitted.level for level, fitted in found.items()} == {level: level for level in named}
     assert found["turn"].annotators == ["ann", "bo"] and found["conversation"].annotators == ["cy"]
@@ -348,7 +348,7 @@ def test_judge_baselines_need_answers() -> None:
 def test_compare_ranks_the_better_method_first_with_intervals() -> None:
     corpus = planted(conversations=150)
     found = compare(judged(corpus), corpus.labels, corpus.question, draws=400)
-    best = found["calibration"]
+    best = found["default"]
     for line in found.results[1:]:
         assert best.values["rmse"] < line.values["rmse"]  # type: ignore[operator]
     assert best.estimates["rmse"].low < best.values["rmse"] < best.estimates["rmse"].high  # type: ignore[operator]
@@ -357,14 +357,14 @@ def test_compare_ranks_the_better_method_first_with_intervals() -> None:
     assert all(i.low <= i.high < 0.2 for i in best.smece)  # type: ignore[operator]
     ours = {d.against: d for d in found.differences if d.statistic == "rmse"}
     assert all(is_better(d) and d.p_holm < 0.05 for d in ours.values())
-    assert {line.system for line in found.results} == {
-        "calibration", "constant", "annotator-mean", "random", "best-column", "judge-argmax", "judge-expected",
+    assert {line.evaluator for line in found.results} == {
+        "default", "constant", "annotator-mean", "random", "best-column", "judge-argmax", "judge-expected",
     }  # fmt: skip
-    assert found.people is not None and found.people.system == "other people"
+    assert found.people is not None and found.people.evaluator == "other people"
     rows = found.to_json()["rows"]
     assert {"rmse", "rmse_low", "rmse_high", "pearson", "spearman", "kendall", "log_loss", "smece"} <= rows[0].keys()
     with pytest.raises(UnknownName, match="unknown system"):
-        found["calibratoin"]
+        found["defualt"]
 
 
 @pytest.mark.slow
@@ -374,15 +374,15 @@ def test_compare_never_learns_from_tested_conversations() -> None:
     rng = np.random.default_rng(0)
     labels = Labels(Label(label.target, "main", label.annotator, int(rng.integers(1, 5))) for label in corpus.labels)
     found = compare(corpus.evidence, labels, corpus.question, draws=100)
-    assert abs(found["calibration"].values["pearson"] or 0) < 0.25, "labels without a pattern cannot be predicted"
+    assert abs(found["default"].values["pearson"] or 0) < 0.25, "labels without a pattern cannot be predicted"
 
 
 def test_compare_lists_a_method_that_cannot_learn() -> None:
     corpus = planted(conversations=12, annotators=1, share=1.0)
     few = Labels(list(corpus.labels)[:6])
     found = compare(corpus.evidence, few, corpus.question, folds=3, draws=20)
-    assert found["calibration"].n == 0 and found["calibration"].unscored == 6
-    assert "at least 8 labels are needed" in next(iter(found["calibration"].reasons))
+    assert found["default"].n == 0 and found["default"].unscored == 6
+    assert "at least 8 labels are needed" in next(iter(found["default"].reasons))
     assert found["constant"].n == 6
 
 
@@ -411,12 +411,12 @@ def test_labels_outside_the_scale_are_rejected() -> None:
 @pytest.mark.slow
 def test_predictions_do_not_depend_on_the_unit_of_the_scale() -> None:
     corpus = planted(conversations=80)
-    plain = compare(corpus.evidence, corpus.labels, corpus.question, folds=2, draws=20)["calibration"].values
+    plain = compare(corpus.evidence, corpus.labels, corpus.question, folds=2, draws=20)["default"].values
     for factor in (0.01, 10, 1000):
         options = tuple(factor * option for option in range(1, 5))
         question = Question(id="main", text="?", scale=Scale(options=options))
         labels = Labels(Label(x.target, "main", x.annotator, factor * x.value) for x in corpus.labels)  # type: ignore[operator]
-        scaled = compare(corpus.evidence, labels, question, folds=2, draws=20)["calibration"].values
+        scaled = compare(corpus.evidence, labels, question, folds=2, draws=20)["default"].values
         for name, value in plain.items():
             times = factor if name in {"rmse", "rmse_new_annotator", "mae", "width"} else 1
             assert scaled[name] == pytest.approx(value * times, rel=1e-3), (factor, name)  # type: ignore[operator]

@@ -30,7 +30,7 @@ from accord.studies.retrain import candidate_folder, retrain
 from accord.testing import check_batch_scorer
 from accord.values import Label, Sample, Score, Target
 
-HEAD = {"calibration": {"head": "mixed"}}
+HEAD = {"default": {"head": "mixed"}}
 
 
 @contextmanager

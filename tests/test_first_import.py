@@ -203,7 +203,7 @@ def test_columns_named_after_people_are_raters_of_one_question(
         assert set(asked) <= set(columns) and set(labels.annotators) <= {"unnamed"}
         return
     assert asked == ["rating"] and labels.annotators == raters and len(labels) == 24 * len(columns)
-    assert f"columns {', '.join(columns)} are read as {len(columns)} raters of one question, 'rating'" in output
+    assert f"columns {', '.join(columns)} are read as {len(columns)} annotators of one question, 'rating'" in output
     assert f"--labels {columns[0]}" in output
 
 
@@ -220,7 +220,7 @@ def test_options_override_raters_and_questions() -> None:
 def test_columns_of_people_on_different_scales_are_not_raters() -> None:
     name = exchanges(nora=lambda i: i % 5 + 1, sam=lambda i: 20 * (i % 5) + 20)
     output = accord("init", "--from", name)
-    assert "columns nora, sam look like raters, but their values share no scale" in output
+    assert "columns nora, sam look like annotators, but their values share no scale" in output
     result = json.loads(accord("init", "--from", name, "--labels", "nora", "--labels", "sam", "--json"))
     assert [row["question"] for row in result["questions"]] == ["nora", "sam"]
 

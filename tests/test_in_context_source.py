@@ -148,7 +148,7 @@ def figures(found: Study, labels: Labels | None = None) -> Comparison:
 
 
 def rows_of(shown: Comparison) -> dict[str, dict[str, Any]]:
-    return {row["system"]: row for row in (result.to_json() for result in shown.results)}
+    return {row["evaluator"]: row for row in (result.to_json() for result in shown.results)}
 
 
 def answers(request: Mapping[str, Any], script: Any) -> Wire:
@@ -403,7 +403,7 @@ def test_configured_rivals_are_asked(asked: Asked) -> None:
     bare = [text for text in texts_of(own) if text.startswith("Rate the")]
     assert len(bare) == told.tested and not any("overall score: " in text for text in bare)
     baselines = ["constant", "annotator-mean", "random", "best-column", "judge-argmax", "judge-expected"]
-    assert sorted(result.system for result in figures(found).results) == sorted([IN_CONTEXT, *names, *baselines])
+    assert sorted(result.evaluator for result in figures(found).results) == sorted([IN_CONTEXT, *names, *baselines])
     with pytest.raises(UnknownName, match="unknown rival 'magic'"):
         run(source(rivals=["magic"]).learn(training()), models)
 

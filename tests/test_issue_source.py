@@ -453,7 +453,7 @@ def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path,
 
 # --- the commands -------------------------------------------------------------------------------------------------
 
-PLAIN = "rubric: rubric.yaml\nmetrics: []\ndraws: 50\nfolds: 3\nevaluators: {calibration: {head: mixed}}\n"
+PLAIN = "rubric: rubric.yaml\nmetrics: []\ndraws: 50\nfolds: 3\nevaluators: {default: {head: mixed}}\n"
 FINDER = "models: {finder: {model: m}}"
 BY_JUDGE = "sources: {issues: {by: judge}}"
 MADE = dialogues(40, rate=0.25)
@@ -583,7 +583,7 @@ def test_imported_annotations_are_learned_from(project: None) -> None:
     said = printed("import", "gpt4.jsonl")
     assert "120 assessments of turns imported" in said and "0 conversations imported" in said
     fitted = accord_json("fit", "issues")
-    systems = {row["system"]: row["rmse"] for row in fitted["comparison"]["rows"]}
+    systems = {row["evaluator"]: row["rmse"] for row in fitted["comparison"]["rows"]}
     assert systems["issues"] < systems["lowest-turn"] < systems["constant"] and "mean-turn" in systems
     assert {row["issue"] for row in fitted["labels"]} == {"Coherence", "Engagement", MACRO, ABOVE_CHANCE}
     assert "no source of the project asks a model" in refused("judge", "--source", "issues")
@@ -687,7 +687,7 @@ def test_decisions_judge_finds_issues_beside_an_adaptive_rubric(project: None, m
         printed("judge", "--source", "issues")
         assert finder.asked == ["decisions"] * 120  # all kinds of one turn in one request
         printed("judge")
-        printed("fit", "calibration")
+        printed("fit", "default")
         printed("score", "chats.jsonl", "--out", "s.jsonl", "--ask", "1")
         before = len(server.requests)
         assert accord_json("judge", "--source", "issues")["known"]["issues"] == 40 and len(server.requests) == before

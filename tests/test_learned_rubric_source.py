@@ -795,10 +795,10 @@ def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(
     write("accord.yaml", f"rubric: learned.yaml\nmetrics: []\ndraws: 50\nmodels: {{{judge}}}\n")
     printed("import", "chats.jsonl", "labels.csv")
     printed("judge", "--source", "rubric")
-    found = accord_json("fit", "calibration")["comparison"]
+    found = accord_json("fit", "default")["comparison"]
     assert found["seen"] == found["conversations"] == 30, "training conversations of the rubric are never tested on"
-    rmse = {row["system"]: row["rmse"] for row in found["rows"]}
-    assert rmse["calibration"] < rmse["constant"] - 0.1
-    assert "sat-01" in Path("evaluators/calibration/evaluator.json").read_text()
-    compared = printed("compare", "--only", "calibration")
+    rmse = {row["evaluator"]: row["rmse"] for row in found["rows"]}
+    assert rmse["default"] < rmse["constant"] - 0.1
+    assert "sat-01" in Path("evaluators/default/evaluator.json").read_text()
+    compared = printed("compare", "--only", "default")
     assert "30 conversations from which the rubric was learned are used for training only" in compared

@@ -551,16 +551,16 @@ def test_default_evaluator_scores_live_as_in_a_batch(
     write(Path("log.jsonl"), messages(few))
     accord("init")
     config = Path("accord.yaml").read_text()
-    assert "metrics: [lexical]" in config and "evaluator: calibration" in config
+    assert "metrics: [lexical]" in config and "evaluator: default" in config
     Path("accord.yaml").write_text(config.replace("folds: 5", "folds: 2\ndraws: 10"))
     accord("import", "chats.jsonl", "labels.csv")
-    accord("fit", "calibration")
+    accord("fit", "default")
     accord("follow", "log.jsonl", "--out", "live.jsonl", "--once")
     if level == "turn":
         accord("score", "chats.jsonl", "--out", "batch.jsonl")
         batch = list(map(json.loads, Path("batch.jsonl").read_text().splitlines()))
     else:
-        scores = predicted(load_evaluator(Path("evaluators/calibration")), replies(*few))
+        scores = predicted(load_evaluator(Path("evaluators/default")), replies(*few))
         batch = [score.to_json() for score in scores]
     live = list(map(json.loads, Path("live.jsonl").read_text().splitlines()))
     names = ("conversation", "turn", "value", "low", "high", "distribution", "unscored")

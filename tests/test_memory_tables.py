@@ -114,7 +114,7 @@ def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Evaluator:
     with pytest.MonkeyPatch.context() as environment, opened() as project:
         environment.chdir(tmp_path_factory.mktemp("fitted"))
         project.import_([CHATS, RATINGS])
-        return project.fit("calibration").evaluator
+        return project.fit("default").evaluator
 
 
 # --- import ---------------------------------------------------------------------------------------------------------
@@ -282,14 +282,14 @@ def test_fitted_and_compared_are_tables_without_arrays() -> None:
     labels = [{**row, "conversation": f"{EVIL} {row['conversation']}"} for row in LABELS]
     with opened() as project:
         project.import_([chats, labels])
-        fitted = project.fit("calibration")
+        fitted = project.fit("default")
         estimated = project.estimate()
     compared = fitted.held_out
     for result in (fitted, compared, fitted.comparison, estimated):
         assert len(repr(result)) < 300 and "array" not in repr(result) and "<img" not in result._repr_html_()
     assert "<th>RMSE</th>" in fitted._repr_html_()
     table = compared.to_polars()
-    assert table["system"].to_list() == [row["system"] for row in compared] and len(compared) == len(table)
+    assert table["evaluator"].to_list() == [row["evaluator"] for row in compared] and len(compared) == len(table)
     assert pa.table(compared).num_rows == len(table)
     assert pl.DataFrame(list(estimated)).height == len(estimated)
 

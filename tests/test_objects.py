@@ -115,7 +115,7 @@ def test_the_command_takes_a_url(chats, bucket, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     new_project()
     monkeypatch.delenv("ACCORD_STORE", raising=False)
-    scaled.saved(tmp_path / "evaluators/calibration")
+    scaled.saved(tmp_path / "evaluators/default")
     arguments = ["score", f"{chats}/*.parquet", "--out", f"{bucket}/s", "--workers", "1", "--json"]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output

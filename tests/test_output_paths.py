@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("prices.yaml", ".env", "answers.jsonl"):
         Path(name).write_text("# mine\n")
     Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    for holder, card in (("evaluators/calibration", "evaluator.json"), ("accord.db.scores", "base.parquet")):
+    for holder, card in (("evaluators/default", "evaluator.json"), ("accord.db.scores", "base.parquet")):
         Path(holder).mkdir(parents=True)
         (Path(holder) / card).write_text("{}")
     store = Store("sqlite:///accord.db")
@@ -83,7 +83,7 @@ def call(words: tuple[str, ...], output: str, path: str, *more: str) -> Any:
 
 PROTECTED = [
     "accord.db", "accord.db-wal", "hard.db", "accord.yaml", "./evaluators/../accord.yaml", "rubric.yaml",
-    "prices.yaml", ".env", "answers.jsonl", "evaluators/calibration/evaluator.json", "evaluators/calibration/new.jsonl",
+    "prices.yaml", ".env", "answers.jsonl", "evaluators/default/evaluator.json", "evaluators/default/new.jsonl",
     "accord.db.scores/new.jsonl",
 ]  # fmt: skip
 

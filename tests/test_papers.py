@@ -194,7 +194,7 @@ def test_ciu_of_a_project_compares_its_metrics_and_states_what_is_missing(tmp_pa
     Path("accord.yaml").write_text("metrics: [lexical, {ciu: {frequency: false}}]\n", encoding="utf-8")
     accord("import", *map(str, sources()))
     monkeypatch.setattr(parts, "METRICS", ("bleu", "ciu-paper"))
-    given = ["paper", "ciu", "--project", "accord.yaml", "--repeats", "1", "--only", "table-1,ratios,ours,gate"]
+    given = ["paper", "ciu", "--project", "accord.yaml", "--repeats", "1", "--only", "table-1,ratios,ours,plausibility"]
     found = {part["part"]: part for part in accord_json(*given)["parts"]}
     assert {part["status"] for name, part in found.items() if name in {"table-1", "ratios"}} == {"partial"}
     single_rows = {(row["question"], row["system"]): row for row in found["table-1"]["rows"]}
@@ -202,14 +202,14 @@ def test_ciu_of_a_project_compares_its_metrics_and_states_what_is_missing(tmp_pa
     assert {"turns", "ciu", "ciu-no-freq", "bleu", "one annotator"} <= {system for _, system in single_rows}
     assert "ciu@frequency=false" in {row["metric"] for row in found["ratios"]["rows"]}
     assert {row["system"] for row in found["ours"]["rows"]} == {"mixture", "ridge"}
-    assert found["gate"]["status"] == "skipped" and "no likelihood model" in found["gate"]["reason"]
+    assert found["plausibility"]["status"] == "skipped" and "no likelihood model" in found["plausibility"]["reason"]
 
 
 @needs_data
-def test_the_gate_is_skipped_without_its_model(monkeypatch, tmp_path):
+def test_the_plausibility_check_is_skipped_without_its_model(monkeypatch, tmp_path):
     monkeypatch.setenv("ACCORD_MODELS", str(tmp_path))
     open_language_model.cache_clear()
-    [result] = run_parts(open_paper("ciu").parts, StudyInput(Path(DATA)), ["gate"])
+    [result] = run_parts(open_paper("ciu").parts, StudyInput(Path(DATA)), ["plausibility"])
     assert result.status == "skipped" and "accord models pull smollm2-135m" in result.reason
 
 

@@ -1,4 +1,4 @@
-"""Plausibility gate: fakes lose their score in a batch, live, as a reward, and after saving."""
+"""Plausibility check: fakes lose their score in a batch, live, as a reward, and after saving."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from accord.evidence import BANK, SourceContext, Training
 from accord.learning import Evaluator, EvaluatorSettings, Plausibility, fakes, load_evaluator, make_evaluator
 from accord.live import LiveScorer
 from accord.models import Likelihood, LikelihoodRequest, LikelihoodResult, Models, memory_models, run
-from accord.papers.ciu import gate
+from accord.papers.ciu import plausibility
 from accord.project import LiveConfig, Project, config_from
 from accord.values import Sample, Score, Target, Unscored
 
+CHECK = "plausibility check"
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4, 5)))
 SENTENCE = [
     "well",
@@ -85,7 +86,7 @@ def evaluator() -> Evaluator:
     train = Training(samples, labels, QUESTION)
     fitted = run(bare.fit(train), memory_models())
     assert fitted.roles == ("likelihood",) and fitted.plausibility is None
-    return run(fitted.with_gate(train), asking(Grammar()))
+    return run(fitted.with_plausibility(train), asking(Grammar()))
 
 
 def faked(kind: str) -> list[Sample]:
@@ -99,34 +100,34 @@ def scored(evaluator: Evaluator, samples: Sequence[Sample], models: Models | Non
     return [each for each in found if isinstance(each, Score)]
 
 
-def test_gate_lowers_fakes_and_keeps_genuine_replies(evaluator: Evaluator) -> None:
+def test_check_lowers_fakes_and_keeps_genuine_replies(evaluator: Evaluator) -> None:
     samples = [Sample(chat, 1) for chat in chats()]
-    before, after = scored(evaluator.without_gate(), samples, memory_models()), scored(evaluator, samples)
+    before, after = scored(evaluator.without_plausibility(), samples, memory_models()), scored(evaluator, samples)
     kept = fmean(each.value - 1 for each in after) / fmean(each.value - 1 for each in before)
     assert 0.9 < kept <= 1
     for kind, like in (("shuffled", "out of their order"), ("foreign", "something else"), ("random", "at random")):
         fake = scored(evaluator, faked(kind))
-        ungated = scored(evaluator.without_gate(), faked(kind), memory_models())
+        unlowered = scored(evaluator.without_plausibility(), faked(kind), memory_models())
         if kind == "shuffled":
-            assert fmean(each.value for each in ungated) > fmean(each.value for each in before) - 0.3
+            assert fmean(each.value for each in unlowered) > fmean(each.value for each in before) - 0.3
         assert fmean(each.value for each in fake) < fmean(each.value for each in after) - 0.8
         said = [each.warning for each in fake if each.warning and "it reads like" in each.warning]
         assert len(said) > 40
         if kind == "foreign":
             assert sum(like in each for each in said) > len(said) / 2
-        for gated, bare in zip(fake, ungated, strict=True):
-            p = gated.notes["plausibility"]
-            assert sum(gated.probabilities) == pytest.approx(1)
-            assert gated.value == pytest.approx(p * bare.value + (1 - p) * 1.0, abs=1e-3)
-            assert dict(gated.attributions)["plausibility"] == pytest.approx(gated.value - bare.value)
+        for checked, bare in zip(fake, unlowered, strict=True):
+            p = checked.notes["plausibility"]
+            assert sum(checked.probabilities) == pytest.approx(1)
+            assert checked.value == pytest.approx(p * bare.value + (1 - p) * 1.0, abs=1e-3)
+            assert dict(checked.attributions)["plausibility"] == pytest.approx(checked.value - bare.value)
     assert "plausibility:grammar" in str(after[0].signature) and "plausibility:grammar" in str(evaluator.signature())
 
 
-def test_gate_is_saved_and_a_damaged_one_is_rejected(evaluator: Evaluator, tmp_path: Path) -> None:
+def test_check_is_saved_and_a_damaged_one_is_rejected(evaluator: Evaluator, tmp_path: Path) -> None:
     evaluator.save(tmp_path)
     again = load_evaluator(tmp_path)
     assert scored(again, faked("shuffled")) == scored(evaluator, faked("shuffled"))
-    assert again.digest() == evaluator.digest() != evaluator.without_gate().digest()
+    assert again.digest() == evaluator.digest() != evaluator.without_plausibility().digest()
     card = json.loads((tmp_path / "evaluator.json").read_text())
     (tmp_path / "evaluator.json").write_text(json.dumps({**card, "plausibility": {"model": "x", "mean": [1]}}))
     with pytest.raises(BadInput, match="damaged evaluator"):
@@ -157,7 +158,7 @@ def test_live_scoring_checks_a_share_of_replies(evaluator: Evaluator) -> None:
             found.append(scorer.message(sample.conversation.id, "assistant", sample.conversation.turns[1].content))
         return found
 
-    batch, bare = scored(evaluator, faked("shuffled")), scored(evaluator.without_gate(), faked("shuffled"))
+    batch, bare = scored(evaluator, faked("shuffled")), scored(evaluator.without_plausibility(), faked("shuffled"))
     assert live(LiveScorer(evaluator)) == bare
     assert live(LiveScorer(evaluator, models=asking(Grammar()), limits=LiveConfig(plausibility_share=1))) == batch
     some = live(LiveScorer(evaluator, models=asking(Grammar()), limits=LiveConfig(plausibility_share=0.3)))
@@ -168,7 +169,7 @@ def test_live_scoring_checks_a_share_of_replies(evaluator: Evaluator) -> None:
 
 def test_unmeasured_replies_warn(evaluator: Evaluator) -> None:
     [score] = scored(evaluator, [Sample(chats(1)[0], 1)], asking(Grammar(fail="too long")))
-    [bare] = scored(evaluator.without_gate(), [Sample(chats(1)[0], 1)], memory_models())
+    [bare] = scored(evaluator.without_plausibility(), [Sample(chats(1)[0], 1)], memory_models())
     assert score.value == bare.value and "plausibility unknown" in str(score.warning)
 
 
@@ -186,13 +187,13 @@ def test_too_few_replies_are_rejected() -> None:
 def test_the_study_shows_that_planted_replies_lose_their_score() -> None:
     samples = [Sample(chat, 1) for chat in chats(80)]
     labels = Labels(Label(s.target, "useful", "ann", 2 + len(s.conversation.turns[1].content) % 4) for s in samples)
-    rows = gate.gate_rows(samples, labels, QUESTION, asking(Grammar()))
-    drop = {row["replies"]: row for row in rows if row["measure"] == gate.DROP}
+    rows = plausibility.check_rows(samples, labels, QUESTION, asking(Grammar()))
+    drop = {row["replies"]: row for row in rows if row["measure"] == plausibility.DROP}
     for kind in ("shuffled", "foreign", "random"):
-        assert drop[kind]["with_gate_low"] > drop[kind]["without_gate_high"], kind
-    assert drop["real"]["without_gate"] == 0 and drop["real"]["with_gate"] < 0.3
-    [agreement] = [row for row in rows if row["measure"] == gate.AGREEMENT]
-    assert agreement["with_gate_low"] <= agreement["with_gate"] <= agreement["with_gate_high"]
+        assert drop[kind]["with_check_low"] > drop[kind]["without_check_high"], kind
+    assert drop["real"]["without_check"] == 0 and drop["real"]["with_check"] < 0.3
+    [agreement] = [row for row in rows if row["measure"] == plausibility.AGREEMENT]
+    assert agreement["with_check_low"] <= agreement["with_check"] <= agreement["with_check_high"]
 
 
 NEW = [{"id": "n", "messages": [{"role": "user", "content": "what of topic1"},
@@ -216,38 +217,38 @@ def project(replies: int, given: dict[str, Grammar] | None = None, **settings: o
     return opened
 
 
-def test_a_configured_likelihood_model_turns_the_gate_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_likelihood_model_turns_the_check_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with project(40) as gated:
-        fitted = gated.fit("m", "gated")
-        assert fitted.evaluator.plausibility is not None and not any("gate" in line for line in fitted.cautions)
-        assert fitted.evaluator.gate_text == "plausibility gate by grammar"
-        assert gated.score(NEW, evaluator=fitted.evaluator).gate == fitted.evaluator.gate_text
-        assert gated.plan_fit("m").requests == 0, "all answers are stored"
+    with project(40) as checked:
+        fitted = checked.fit("m", "checked")
+        assert fitted.evaluator.plausibility is not None and not any(CHECK in line for line in fitted.cautions)
+        assert fitted.evaluator.plausibility_text == "plausibility check by grammar"
+        assert checked.score(NEW, evaluator=fitted.evaluator).plausibility == fitted.evaluator.plausibility_text
+        assert checked.plan_fit("m").requests == 0, "all answers are stored"
         live = LiveScorer(fitted.evaluator)
-        assert live.gate_text == "the plausibility gate is off: start with --ask"
-        live = LiveScorer(fitted.evaluator, models=gated.models)
-        assert live.gate_text == "plausibility gate by grammar on 10% of replies"
+        assert live.plausibility_text == "the plausibility check is off: start with --ask"
+        live = LiveScorer(fitted.evaluator, models=checked.models)
+        assert live.plausibility_text == "plausibility check by grammar on 10% of replies"
 
 
-def test_the_plan_of_a_fit_counts_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_of_a_fit_counts_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    with project(40, given={}) as gated, project(40, given={}, plausibility=False) as plain:
-        assert gated.plan_fit("m").requests >= 40 * 4 and plain.plan_fit("m").requests == 0
+    with project(40, given={}) as checked, project(40, given={}, plausibility=False) as plain:
+        assert checked.plan_fit("m").requests >= 40 * 4 and plain.plan_fit("m").requests == 0
 
 
-def test_the_gate_is_left_out_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_is_left_out_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with project(40, plausibility=False) as off:
         fitted = off.fit("m", "off")
-        assert fitted.evaluator.plausibility is None and not any("gate" in line for line in fitted.cautions)
-        assert "no plausibility gate" in off.score(NEW, evaluator=fitted.evaluator).gate
-        assert "no plausibility gate" in LiveScorer(fitted.evaluator).gate_text
+        assert fitted.evaluator.plausibility is None and not any(CHECK in line for line in fitted.cautions)
+        assert "no plausibility check" in off.score(NEW, evaluator=fitted.evaluator).plausibility
+        assert "no plausibility check" in LiveScorer(fitted.evaluator).plausibility_text
     with project(16) as few:
         fitted = few.fit("m", "few")
-        [caution] = [line for line in fitted.cautions if "gate" in line]
-        assert "no plausibility gate: plausibility needs at least 20 replies" in caution
+        [caution] = [line for line in fitted.cautions if CHECK in line]
+        assert "no plausibility check: plausibility needs at least 20 replies" in caution
         assert fitted.evaluator.plausibility is None and fitted.evaluator.roles == ()
     with project(16, plausibility=True) as strict, pytest.raises(BadInput, match="at least 20 replies"):
         strict.fit("m", "strict")

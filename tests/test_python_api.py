@@ -19,7 +19,7 @@ QUICK: dict[str, Any] = {
     "draws": 20,
     "folds": 2,
     "metrics": ["words"],
-    "evaluators": {"calibration": {"head": "mixed"}},
+    "evaluators": {"default": {"head": "mixed"}},
 }
 CHATS = [
     {"id": f"c{n}", "messages": [{"role": "user", "content": f"Question {n}?"},
@@ -61,7 +61,7 @@ def test_import_makes_the_rubric_from_own_labels(
     assert {each.id for each in project.rubric.questions} == {"helpful", "polite"}
     assert project.question.id == project.rubric.main and project.question.scale.options == (1, 2, 3, 4, 5)
     assert any("questions from the labels: helpful" in each for each in caplog.messages)
-    fitted = project.fit("calibration")
+    fitted = project.fit("default")
     assert fitted.comparison is not None and fitted.evaluator.question.id == project.question.id
 
 
@@ -104,7 +104,7 @@ def test_rubric_whose_main_question_is_answered_stays(opened: Callable[..., Proj
 def test_report_and_gate_of_a_project_in_memory(opened: Callable[..., Project], tmp_path: Path) -> None:
     project = opened()
     project.import_([CHATS, labels("helpful")])
-    fitted = project.fit("calibration")
+    fitted = project.fit("default")
     page = project.report(tmp_path / "report.html", fitted)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     project.score(CHATS, evaluator=fitted.evaluator)
@@ -129,7 +129,7 @@ def test_run_makes_a_project_of_its_own(opened: Callable[..., Project], tmp_path
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda project: project.fit("calibration"), r"project\.import_\(\['chats\.jsonl', 'labels\.csv'\]\)"),
+        (lambda project: project.fit("default"), r"project\.import_\(\['chats\.jsonl', 'labels\.csv'\]\)"),
         (lambda project: project.import_(labels("Q0")), r"project\.import_\(\[chats, labels\]\)"),
         (lambda project: project.gate(min_agreement=0.1), r"project\.compare\(\)"),
         (lambda project: project.gate(), r"pass min_agreement=\.\.\."),
@@ -153,8 +153,8 @@ def test_errors_name_the_cause_and_the_python_call(
     [
         ("fit it: accord fit mixture.", "fit it: project.fit('mixture')."),
         (
-            "run `accord fit calibration --every-question` first",
-            "run project.fit('calibration', every_question=True) first",
+            "run `accord fit default --every-question` first",
+            "run project.fit('default', every_question=True) first",
         ),
         ("accord fit --question helpful", "Project(config, question='helpful').fit()"),
         ("accord init --from FILE --main good", "project.import_(file, main='good')"),

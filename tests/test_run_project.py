@@ -78,7 +78,7 @@ def test_run_leaves_a_project_that_other_commands_use(folder: Path, monkeypatch:
     assert f"evaluator: evaluators/{settings['evaluator']}" in scored.stderr
     assert {row["signature"] for row in read_rows("x.jsonl")} == {str(used.head.signature())}
     compared = accord_json("compare", "--only", settings["evaluator"])
-    assert compared["rows"][0]["system"] == settings["evaluator"]
+    assert compared["rows"][0]["evaluator"] == settings["evaluator"]
     assert f"evaluator: {settings['evaluator']}" in invoke("report").stderr
 
 
@@ -134,7 +134,7 @@ def test_run_writes_no_secret_of_a_variable(folder: Path, monkeypatch: pytest.Mo
 def test_commands_use_the_evaluator_that_was_fitted_last(folder: Path) -> None:
     write(
         "accord.yaml",
-        "metrics: [words]\ndraws: 20\nfolds: 2\nevaluators: {calibration: {head: mixed}}\nrubric: r.yaml\n",
+        "metrics: [words]\ndraws: 20\nfolds: 2\nevaluators: {default: {head: mixed}}\nrubric: r.yaml\n",
     )
     write("r.yaml", "name: r\nmain: rating\nquestions:\n- {id: rating, text: Good, options: [1, 2, 3, 4, 5]}\n"
           "- {id: other, text: Other, options: [1, 2, 3, 4, 5]}\n")  # fmt: skip
@@ -147,13 +147,13 @@ def test_commands_use_the_evaluator_that_was_fitted_last(folder: Path) -> None:
     with open_project() as project:
         assert project.evaluator_in_use == "mixture" and project.load().name == "mixture"
     printed("fit")
-    assert "evaluator: evaluators/calibration" in invoke("score", name, "--out", "x.jsonl").stderr
+    assert "evaluator: evaluators/default" in invoke("score", name, "--out", "x.jsonl").stderr
     printed("fit", "mixture", "--out", "elsewhere/mine")
     assert f"evaluator: {folder.resolve() / 'elsewhere/mine'}" in invoke("score", name, "--out", "x.jsonl").stderr
-    explicit = invoke("score", name, "--out", "x.jsonl", "--evaluator", "evaluators/calibration").stderr
-    assert "evaluator: evaluators/calibration" in explicit
+    explicit = invoke("score", name, "--out", "x.jsonl", "--evaluator", "evaluators/default").stderr
+    assert "evaluator: evaluators/default" in explicit
     shutil.rmtree("elsewhere")  # an evaluator that is gone is not in use
-    assert "evaluator: evaluators/calibration" in invoke("score", name, "--out", "x.jsonl").stderr
+    assert "evaluator: evaluators/default" in invoke("score", name, "--out", "x.jsonl").stderr
 
 
 # --- recorded judges ------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_run_and_single_steps_use_the_same_recorded_judges(folder: Path) -> None
     assert any("evidence of other recorded models: far" in line for line in whole["notes"])
     compared = accord_json("compare")
     assert [row for row in compared["rows"]] == [row for row in whole["comparison"]["rows"]]
-    by_name = {row["system"]: row for row in compared["rows"]}
+    by_name = {row["evaluator"]: row for row in compared["rows"]}
     assert by_name["judge-expected"]["n"] == 24 and by_name["judge-expected"]["pearson"] > 0.99
     assert "are the judge in accord.yaml already" in invoke("import", "data", "--labels", "rating").stderr
     printed("fit", "--best")
@@ -216,13 +216,13 @@ def test_judge_is_the_recorded_model_of_rated_questions(folder: Path) -> None:
     elsewhere = judgements({"elsewhere": lambda i: i % 5 + 1}, 60, prefix="dialogue")
     here = judgements({"here": lambda i: i % 5 + 1}, 20, prefix="t")
     write_rows("data/judge.jsonl", [{**row, "question": "good"} for row in (*elsewhere, *here)])
-    done = accord_json("run", "data", "--out", "out", *QUICK, "--evaluator", "calibration")
+    done = accord_json("run", "data", "--out", "out", *QUICK, "--evaluator", "default")
     assert any("the judge is the recorded 'here'" in line for line in done["notes"])
-    named = ["--recorded-model", "elsewhere", "--evaluator", "calibration"]
+    named = ["--recorded-model", "elsewhere", "--evaluator", "default"]
     other = accord_json("run", "data", "--out", "named", *QUICK, *named)
     assert any("the judge is the recorded 'elsewhere'" in line for line in other["notes"])
-    rows = {row["system"]: row for row in other["comparison"]["rows"]}
-    assert rows["calibration"]["pearson"] > 0.3, "answers of the other recorded model are evidence too"
+    rows = {row["evaluator"]: row for row in other["comparison"]["rows"]}
+    assert rows["default"]["pearson"] > 0.3, "answers of the other recorded model are evidence too"
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_every_conversation_has_a_row(folder: Path, without_texts: bool) -> None
             {**row, "question": "good"} for row in judgements({"m": lambda i: i % 5 + 1}, 36, prefix="t")
         ])  # fmt: skip
     write_rows("data/items.jsonl", rows)
-    named = ["--evaluator", "calibration" if without_texts else "mixture"]
+    named = ["--evaluator", "default" if without_texts else "mixture"]
     printed("run", "data", "--out", "out", *QUICK, *named)
     scored = read_rows("out/scores.jsonl")
     assert sorted(row["conversation"] for row in scored) == sorted(row["id"] for row in rows)
@@ -326,7 +326,7 @@ def test_conversations_that_a_recording_lacks_get_the_distribution_of_all_rating
     rated_chats()
     rows = [row for row in judgements({"m": lambda i: i % 5 + 1}) if row["item_id"] not in ("c3", "c4")]
     write_rows("data/judge.jsonl", rows)
-    printed("run", "data", "--out", "out", *QUICK, "--set", "metrics=[]", "--evaluator", "calibration")
+    printed("run", "data", "--out", "out", *QUICK, "--set", "metrics=[]", "--evaluator", "default")
     found = {row["conversation"]: row for row in read_rows("out/scores.jsonl")}
     lacking = [row for row in found.values() if (row["warning"] or "").startswith("no evidence (not recorded)")]
     assert [row["conversation"] for row in lacking] == ["c3", "c4"]

@@ -47,11 +47,11 @@ def test_long_scale_is_learned_predicted_saved_and_compared(question: Question, 
     Evaluator(question, (), evaluator, head_name="mixed").save(tmp_path / "e")
     again = load_evaluator(tmp_path / "e").head.predict(evidence, "p1")
     assert [score.to_json() for score in again] == [score.to_json() for score in scores]
-    found = compare(evidence, labels, question, draws=40, factories={"calibration": lambda q: Calibration(q, "mixed")})
-    assert (found["calibration"].values["pearson"] or 0) > 0.8 > (found["constant"].values["pearson"] or 0)
-    assert (found["calibration"].values["log_loss"] or 9) < (found["constant"].values["log_loss"] or 0) - 0.3
-    assert 0.8 < (found["calibration"].values["coverage"] or 0) <= 1
-    assert len(found["calibration"].smece) == 5
+    found = compare(evidence, labels, question, draws=40, factories={"default": lambda q: Calibration(q, "mixed")})
+    assert (found["default"].values["pearson"] or 0) > 0.8 > (found["constant"].values["pearson"] or 0)
+    assert (found["default"].values["log_loss"] or 9) < (found["constant"].values["log_loss"] or 0) - 0.3
+    assert 0.8 < (found["default"].values["coverage"] or 0) <= 1
+    assert len(found["default"].smece) == 5
 
 
 @pytest.mark.slow
@@ -171,8 +171,8 @@ def test_comparisons_are_learned_and_single_conversations_scored_against_the_ave
     evidence, labels, quality = compared()
     table, said = in_pairs(evidence, labels, BETTER)
     assert len(table) == 150 and len(said) == 600
-    found = compare(table, said, BETTER, draws=40, factories={"calibration": lambda q: Calibration(q, "mixed")})
-    assert (found["calibration"].values["accuracy"] or 0) > 0.8
+    found = compare(table, said, BETTER, draws=40, factories={"default": lambda q: Calibration(q, "mixed")})
+    assert (found["default"].values["accuracy"] or 0) > 0.8
     evaluator = Calibration(BETTER, "mixed").fit(table, said)
     values = np.array([score.value for score in evaluator.predict(evidence) if isinstance(score, Score)])
     assert (pearson(quality, values) or 0) > 0.9 and abs(np.median(values) - 0.5) < 0.1
@@ -245,7 +245,7 @@ def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
     names = [json.loads(line)["id"] for line in Path(str(chats)).read_text(encoding="utf-8").splitlines()]
     printed("init")
     write("rubric.yaml", RUBRIC)
-    write("accord.yaml", "rubric: rubric.yaml\ndraws: 20\nfolds: 3\nevaluators: {calibration: {head: mixed}}\n")
+    write("accord.yaml", "rubric: rubric.yaml\ndraws: 20\nfolds: 3\nevaluators: {default: {head: mixed}}\n")
     rng = np.random.default_rng(0)
     rows = [
         {"conversation": a, "against": b, "annotator": who, "value": said}
@@ -255,7 +255,7 @@ def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
     ]
     write_rows("labels.jsonl", rows)
     printed("import", str(chats), "labels.jsonl")
-    printed("fit", "calibration")
+    printed("fit", "default")
     shown = accord_json("compare")
     assert shown["ratings"] == len(rows) and shown["question"] == "better"
     printed("score", str(chats), "--out", "scores.jsonl")

@@ -491,7 +491,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     new_project()
     monkeypatch.delenv("ACCORD_STORE", raising=False)
-    scaled.saved(tmp_path / "evaluators/calibration")
+    scaled.saved(tmp_path / "evaluators/default")
     rows = scaled.drawn(20)
     scaled.jsonl(tmp_path / "in/a.jsonl", rows[:10])
     scaled.jsonl(tmp_path / "in/b.jsonl", rows[10:])

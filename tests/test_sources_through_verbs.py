@@ -269,7 +269,7 @@ def test_compare_score_report_and_gate_need_no_key_for_stored_answers(
     monkeypatch.delenv("OPENAI_API_KEY")
     sent = len(place.server.requests)
     compared = accord_json("compare", "--only", "mine")
-    assert {"mine", "constant"} <= {row["system"] for row in compared["rows"]}
+    assert {"mine", "constant"} <= {row["evaluator"] for row in compared["rows"]}
     for ending in ("jsonl", "csv", "parquet"):
         assert "32 conversations scored" in printed("score", "chats.jsonl", "--out", f"scores.{ending}")
     values = [row["value"] for row in read_rows("scores.jsonl")]

@@ -56,7 +56,7 @@ def low(value: float) -> Estimate:
         ({"alpha": Estimate(-0.02, -0.2, 0.1)}, "triage", "people hardly agree with each other (α −0.02, at least −0.20)"),
         ({"rests_on": ("words-per-reply", 0.97)}, "triage", "it predicts from length (words-per-reply) alone (correlation 0.97)"),
         ({"rests_on": ("apology-rate", -0.95)}, "triage", "it predicts from apology-rate alone (correlation −0.95)"),
-        ({"tests": GOOD.tests | {"best-column": LOST}}, "triage", "the best single column has a smaller error (1.00)"),
+        ({"tests": GOOD.tests | {"best-column": LOST}}, "triage", "the best single feature has a smaller error (1.00)"),
         ({"tests": GOOD.tests | {"judge-expected": LOST}}, "triage", "the raw judge has a smaller error (0.75)"),
         ({"tests": {"constant": TIED}}, "not yet", "the error is not shown to be below that of a constant guess (p = 0.4"),
         ({"tests": {}, "constant": None}, "not yet", "not shown to be below that of a constant guess (untested)"),

@@ -400,7 +400,7 @@ def led(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Proje
     study = {"title": "First look", "annotators_per_item": 2, "annotators": sorted(LEVELS), **settings}
     content = {
         "store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "draws": 50, "folds": 3,
-        "evaluators": {"calibration": {"head": "mixed"}}, "studies": {"look": study},
+        "evaluators": {"default": {"head": "mixed"}}, "studies": {"look": study},
     }  # fmt: skip
     opened = Project(Config.model_validate(content))
     lengths = np.random.default_rng(3).integers(1, 25, 30)
@@ -710,7 +710,7 @@ def test_pairs_names_a_damaged_evaluator_and_a_study_without_items_have_their_pa
         '  - {id: "Q/1 &", text: "Which is better?", applies: pairs, scale: ordinal, options: [-1, 0, 1]}\n'
     )
     (tmp_path / "both.yaml").write_text(rubric)
-    damaged = tmp_path / "evaluators" / "calibration"
+    damaged = tmp_path / "evaluators" / "default"
     damaged.mkdir(parents=True)
     (damaged / "evaluator.json").write_text("{")
     people = {"annotators": ["ann", "bob"], "annotators_per_item": 2}

@@ -128,7 +128,7 @@ def test_training_data_is_marked_in_the_transcript_and_the_list(
     def is_marked(name: str) -> bool:
         row = read(browser, f"/conversation/{name}.json")["whole"]["questions"][0]["prediction"]
         page = browser.get(f"/conversation/{name}")
-        mark = "<b>Training data:</b> calibration learned from this conversation, so its scores of it look better"
+        mark = "<b>Training data:</b> default learned from this conversation, so its scores of it look better"
         assert (mark in page) == row["in_training"]
         return mark in page
 
@@ -150,7 +150,7 @@ def test_synthetic_conversation_is_marked(
     assert "Synthetic conversation." in page and "DS1" in page and "model-a" in page
     predictions = data["predictions"]
     assert data["synthetic"] and predictions["state"] == "none"
-    assert "accord fit calibration" in predictions["reason"] and predictions["metrics"]["1"]["turns"] == 2
+    assert "accord fit default" in predictions["reason"] and predictions["metrics"]["1"]["turns"] == 2
 
 
 def test_only_leads_read_conversations_and_unknown_ids_are_404(workbench: StartWorkbench) -> None:
@@ -282,12 +282,12 @@ def test_new_evaluator_changes_predictions_without_model_requests(
         assert first.to_json() == predict_conversation(opened, opened.load(), rich()).to_json()
         with Project(opened.config, question="Q1") as other:
             other.fit(out=folder / "other")
-        (folder / "calibration").rename(folder / "before")
+        (folder / "default").rename(folder / "before")
         assert predicted().state == "none"
-        (folder / "other").rename(folder / "calibration")
+        (folder / "other").rename(folder / "default")
         second = predicted()
         assert (first.question, second.question) == ("Q0", "Q1") and first.evaluator != second.evaluator
-        (folder / "calibration" / "evaluator.json").write_text("{")
+        (folder / "default" / "evaluator.json").write_text("{")
         assert "damaged" in predicted().reason
         service.jobs.close()
 

@@ -201,7 +201,7 @@ store: sqlite:///accord.db
 studies:   # of people
     first:
         title: First     # keep
-evaluator: calibration
+evaluator: default
 """
 
 
@@ -267,12 +267,10 @@ def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
     folder = bench.project.folder()
     fitted = bench.project.fit(out=folder)
     verdict = verdict_in_use(bench.project, folder)
-    assert fitted.evaluator.name == "calibration" and (verdict is None or verdict["sentence"])
-    bench.store.finish_run(
-        bench.store.start_run("compare", {}), "done", {"decision": {"text": "use <b>calibration</b>"}}
-    )
+    assert fitted.evaluator.name == "default" and (verdict is None or verdict["sentence"])
+    bench.store.finish_run(bench.store.start_run("compare", {}), "done", {"decision": {"text": "use <b>default</b>"}})
     page = browser.get("/")
-    assert "calibration" in page and "<b>calibration</b> predicts the main question" in page and "use <b>" not in page
+    assert "default" in page and "<b>default</b> predicts the main question" in page and "use <b>" not in page
     assert not strange(page)
 
 
@@ -483,31 +481,31 @@ def test_lead_chooses_the_evaluator_in_use_and_restores_an_earlier_version(start
     project.store.add_labels(
         Label(Target(f"gpt-9-{place}"), "Q0", name, 1 + place % 4) for place in range(6) for name in ("ann", "bob")
     )
-    for name in ("calibration", "constant"):
+    for name in ("default", "constant"):
         project.fit(name)
     browser = started.browser()
     page = browser.get("/evaluators")
     data = json.loads(browser.get("/evaluators.json"))["evaluators"]
-    assert [(each["name"], each["is_in_use"]) for each in data] == [("constant", True), ("calibration", False)]
+    assert [(each["name"], each["is_in_use"]) for each in data] == [("constant", True), ("default", False)]
     form = token(page)
-    assert browser.post("/evaluators/use", form=form, name="calibration")[0] == 303
-    assert project.folder().name == "calibration" and project.evaluator_in_use == "calibration"
+    assert browser.post("/evaluators/use", form=form, name="default")[0] == 303
+    assert project.folder().name == "default" and project.evaluator_in_use == "default"
     assert "Use constant" in browser.get("/evaluators")
     folder = project.folder()
-    shutil.copytree(folder, folder.with_name("calibration.before-20260101T000000000000"))
+    shutil.copytree(folder, folder.with_name("default.before-20260101T000000000000"))
     (folder / "evaluator.json").write_text((folder / "evaluator.json").read_text() + " ")
     page = browser.get("/evaluators")
     assert "Restore this version" in page and not strange(page)
-    assert browser.post("/evaluators/use", form=form, name="calibration.before-20260101T000000000000")[0] == 303
+    assert browser.post("/evaluators/use", form=form, name="default.before-20260101T000000000000")[0] == 303
     assert not (folder / "evaluator.json").read_text().endswith(" ")
     names = [each["name"] for each in json.loads(browser.get("/evaluators.json"))["evaluators"]]
-    assert len(names) == 3 and any(name.startswith("calibration.before-2026") for name in names)
-    for name in ("../x", "calibration.before-../../x", "unheard", ""):
+    assert len(names) == 3 and any(name.startswith("default.before-2026") for name in names)
+    for name in ("../x", "default.before-../../x", "unheard", ""):
         assert browser.post("/evaluators/use", form=form, name=name)[0] == 422
-    assert project.folder().name == "calibration"
+    assert project.folder().name == "default"
 
 
 def test_interrupted_restoration_is_undone(tmp_path: Path) -> None:
-    folder = tmp_path / "calibration.before-20260101T000000000000"
+    folder = tmp_path / "default.before-20260101T000000000000"
     folder.mkdir()
-    assert recover_promotion(tmp_path / "calibration") and (tmp_path / "calibration").is_dir() and not folder.exists()
+    assert recover_promotion(tmp_path / "default") and (tmp_path / "default").is_dir() and not folder.exists()

@@ -296,7 +296,7 @@ def powered(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) ->
         )
         for each in (estimate_systems(given) if given else [])
     ]  # fmt: skip
-    few = "" if rows else f"; no system has {MIN_LABELED} labeled conversations yet"
+    few = "" if rows else f"; no assistant version has {MIN_LABELED} labeled conversations yet"
     return rows, f"{len(fresh):,} labels given after the texts were scored{few}"
 
 

@@ -27,7 +27,7 @@ Format = Annotated[
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--columns", metavar="OURS=THEIRS", help="Map a column, e.g. annotator=rater; repeatable."),
+    typer.Option("--columns", metavar="OURS=THEIRS", help="Map a column, e.g. annotator=person; repeatable."),
 ]
 RowsOut = Annotated[Path, typer.Option("--out", "-o", help="Append one JSON line per reply to this file."), LIVE_ROWS]
 RowsOutIfNamed = Annotated[
@@ -364,7 +364,7 @@ def column_map(pairs: list[str] | None, rubric: Rubric | None = None) -> dict[st
 
     for pair in pairs:
         if "=" not in pair:
-            raise BadInput(f"--columns takes OURS=THEIRS, got {pair!r}; for example annotator=rater_id")
+            raise BadInput(f"--columns takes OURS=THEIRS, got {pair!r}; for example annotator=person_id")
     columns = dict(pair.split("=", 1) for pair in pairs)
     check_column_names(columns, () if rubric is None else (question.id for question in rubric.questions))
     return columns

@@ -81,7 +81,7 @@ def spent_text(spent: Mapping[str, Any]) -> str:
 
 
 def comparison_text(result: Mapping[str, Any]) -> str:
-    """Format a comparison: statistics of each system with intervals."""
+    """Format a comparison: statistics of each evaluator with intervals."""
     lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
     alpha = "–" if result["alpha"] is None else f"{result['alpha']:.2f}"
     about = (
@@ -98,30 +98,31 @@ def comparison_text(result: Mapping[str, Any]) -> str:
 
 
 def _band_lines(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence on the bands of the first system with some: share of ratings inside, and mean width."""
+    """Return a sentence on the bands of the first evaluator with some: share of ratings inside, and mean width."""
     first = next((line for line in lines if line.get("coverage_new_annotator") is not None), None)
     if first is None:
         return []
     return [
-        f"Bands of {first['system']}: {_cell(first, 'coverage_new_annotator')} of the ratings are inside; mean "
+        f"Bands of {first['evaluator']}: {_cell(first, 'coverage_new_annotator')} of the ratings are inside; mean "
         f"{_cell(first, 'width_new_annotator')} units of the scale"
     ]
 
 
-_BY = ("annotators", "systems")
+_BY = {"annotators": "annotators", "systems": "assistant versions"}
 
 
 def within_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Format agreement within annotators and within systems; empty if there is one of each."""
+    """Format agreement within annotators and within assistant versions; empty if there is one of each."""
     there = [by for by in _BY if any(f"groups_within_{by}" in line for line in lines)]
     if not there:
         return ""
-    header = ["system", *(f"{sign} within {by}" for by in there for sign in ("r", "τ"))]
+    header = ["evaluator", *(f"{sign} within {_BY[by]}" for by in there for sign in ("r", "τ"))]
     rows = [
-        [line["system"], *(_cell(line, f"{name}_within_{by}") for by in there for name in ("pearson", "kendall"))]
+        [line["evaluator"], *(_cell(line, f"{name}_within_{by}") for by in there for name in ("pearson", "kendall"))]
         for line in lines
     ]
-    text = f"Pooled r also reflects differences between annotators; r within {' and within '.join(there)} does not"
+    within = " and within ".join(_BY[by] for by in there)
+    text = f"Pooled r also reflects differences between annotators; r within {within} does not"
     return f"{text}\n\n{table(header, rows)}"
 
 
@@ -129,9 +130,9 @@ def two_valued_text(lines: Sequence[Mapping[str, Any]]) -> str:
     """Format κ, TPR and TNR for a scale of two options; empty for other scales."""
     if not lines or "tpr" not in lines[0]:
         return ""
-    rows = [[line["system"], *(_cell(line, name) for name in ("kappa", "tpr", "tnr"))] for line in lines]
+    rows = [[line["evaluator"], *(_cell(line, name) for name in ("kappa", "tpr", "tnr"))] for line in lines]
     rate = figure_text(lines[0]["base_rate"], lines[0]["base_rate_low"], lines[0]["base_rate_high"], 3)
-    return f"Two options; {rate} of the ratings are the upper one\n\n{table(['system', 'κ', 'TPR', 'TNR'], rows)}"
+    return f"Two options; {rate} of the ratings are the upper one\n\n{table(['evaluator', 'κ', 'TPR', 'TNR'], rows)}"
 
 
 def _folds(result: Mapping[str, Any]) -> str:
@@ -141,7 +142,7 @@ def _folds(result: Mapping[str, Any]) -> str:
 
 
 def rows_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Format a row per system, and the reasons for ratings without a score."""
+    """Format a row per evaluator, and the reasons for ratings without a score."""
     from accord.evidence import comparison_table
 
     return "\n".join([table(*comparison_table(lines)), *_notes(lines)])
@@ -171,7 +172,7 @@ def groups_text(groups: Iterable[Mapping[str, Any]]) -> str:
 
 def _notes(lines: Iterable[Mapping[str, Any]]) -> list[str]:
     notes = [
-        f"{line['system']}: {line['unscored']} unscored ({_reasons(line['reasons'])})"
+        f"{line['evaluator']}: {line['unscored']} unscored ({_reasons(line['reasons'])})"
         for line in lines
         if line["unscored"]
     ]

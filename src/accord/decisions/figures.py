@@ -73,11 +73,11 @@ class Figures:
         alpha: Krippendorff's ordinal α of the annotators, with its interval over groups.
         r: Correlation with people, within annotators (`is_within`), or of the single annotator's ratings.
         people_r: The same of other people.
-        tests: Paired tests of `error` against the constant, the best column and the raw judge.
+        tests: Paired tests of `error` against the constant, the best feature and the raw judge.
         rivals: Errors of these systems by name.
         band: Mean width of the bands, as a share of the scale.
         decided: Share of ratings that can be called good or bad with an agreement of `AGREE`; None if unknown.
-        biased: Systems whose mean error differs from that of the others; None with fewer than two systems.
+        biased: Assistant versions whose mean error differs from that of the others; None with fewer than two.
         labels_needed: Further ratings needed for a significant difference from the constant, if they can be estimated.
         rests_on: Count on which the predictions rest, with its correlation; None if they use more than one count.
         doubled: Change of a score if every reply is written twice, in units of the scale; None if it was not measured.
@@ -128,7 +128,7 @@ def figures_of(
 
     Args:
         found: The comparison.
-        speakers: (n,) chat system that each rating is about, if known.
+        speakers: (n,) assistant version that each rating is about, if known.
         decision: The decision that led to the system; its number of labels is used.
         rests: Count on which the predictions rest (`rests_on`).
         doubled: Change of a score if every reply is written twice.
@@ -241,7 +241,7 @@ class _Measured:
         return PairedTest(difference.mean, None, None, difference.p)
 
     def _biased(self) -> list[str] | None:
-        """Return the chat systems whose mean error differs significantly from that of the others."""
+        """Return the assistant versions whose mean error differs significantly from that of the others."""
         if self.speakers is None:
             return None
         error = np.mean([each.new_value for each in self.ours], axis=0) - self.rated.value

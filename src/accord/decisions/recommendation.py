@@ -2,7 +2,7 @@
 
 The decision is about the prediction that `accord score` makes by default, that for a new annotator. All figures are
 averaged over the repetitions of the cross-validation. An evaluator can be recommended if its scores have bands; the
-constant, a single column and the raw judge are baselines and never recommended.
+constant, a single feature and the raw judge are baselines and never recommended.
 
 1. The default evaluator is chosen, unless another one has a smaller error by a paired permutation test over groups at
    the level `SURE`, with Holm's correction for the number of others. Among these the one with the smallest error is
@@ -54,7 +54,7 @@ class Decision:
         default: The project's default evaluator; None if it was not compared.
         is_supported: True if the evaluator predicts a new annotator better than the constant does, beyond chance.
         rmse: RMSE for a new annotator by system, on the ratings that the system scored, in units of the scale.
-        tests: Paired tests of the RMSE for a new annotator: the evaluator against the constant, the best column, the
+        tests: Paired tests of the RMSE for a new annotator: the evaluator against the constant, the best feature, the
             judge, and the default if it was not chosen. The last p has Holm's correction.
         labels: Number of ratings.
         repeats: Number of repetitions of the cross-validation.
@@ -87,7 +87,7 @@ class Decision:
             "default": self.default,
             "rmse_new_annotator": dict(self.rmse),
             "tests": [
-                {"system": self.evaluator, "against": name, "difference": test.difference, "low": test.low,
+                {"evaluator": self.evaluator, "against": name, "difference": test.difference, "low": test.low,
                  "high": test.high, "p": test.p}
                 for name, test in self.tests.items()
             ],
@@ -217,7 +217,7 @@ def decide(
 
     Args:
         systems: Predictions in each repetition of the cross-validation, by name: of the evaluators, the constant and,
-            if they are known, the raw judge and the best column.
+            if they are known, the raw judge and the best feature.
         names: Names of the evaluators; at least one.
         rated: The ratings that were predicted.
         default: Name of the default evaluator; if it was not compared, the first of `names` takes its place.

@@ -5,7 +5,7 @@ values are the rows of `Verdict.checks`, so that the sentence cannot disagree wi
 
 - not yet: the rule of triage is not met.
 - triage: error below that of the constant (p < `SURE`).
-- systems: lower bound of r at least `R_SYSTEMS`; neither the best column nor the raw judge is better; no biased system;
+- systems: lower bound of r at least `R_SYSTEMS`; neither the best feature nor raw judge is better; no biased version;
   people agree beyond chance; the predictions do not rest on a single count.
 - single: error at most `NEAR_PEOPLE` times that of other people; lower bound of r at least `R_SINGLE`; bands at most
   `WIDEST_BAND` of the scale; some conversations can be called good or bad.
@@ -31,7 +31,7 @@ State = Literal["not yet", "triage", "systems", "single"]
 STATES: tuple[State, ...] = ("not yet", "triage", "systems", "single")
 """The states, the least useful first."""
 R_SYSTEMS, R_SINGLE = 0.3, 0.5
-"""Lower bounds of r within annotators that the comparison of systems and single scores need."""
+"""Lower bounds of r within annotators that the comparison of assistant versions and single scores need."""
 NEAR_PEOPLE = 1.1
 """Largest error as a multiple of that of other people."""
 WIDEST_BAND = 0.5
@@ -43,7 +43,7 @@ CLEAR = 0.8
 APART = 0.1
 """Difference of the shares of sure calls between repetitions from which the verdict names it."""
 ACTIONS_SHOWN = 3
-TITLES = {"single": "Ready for single conversations", "systems": "Ready for comparing systems",
+TITLES = {"single": "Ready for single conversations", "systems": "Ready for comparing assistant versions",
           "triage": "Useful for triage"}  # fmt: skip
 UNKNOWN = "unknown"
 
@@ -194,7 +194,7 @@ def _rules(known: Figures) -> list[Rule]:
              f"the error is not shown to be below that of a constant guess ({p})", label),
         bound("systems", R_SYSTEMS),
     ]  # fmt: skip
-    for name, shown in ((BEST_COLUMN, "the best single column"), (JUDGE_ALONE, "the raw judge")):
+    for name, shown in ((BEST_COLUMN, "the best single feature"), (JUDGE_ALONE, "the raw judge")):
         test, error = known.tests.get(name), known.rivals.get(name)
         if test is not None:
             is_worse = bool(test.difference > 0 and test.p < SIGNIFICANT)
@@ -208,7 +208,7 @@ def _rules(known: Figures) -> list[Rule]:
 def _people_rules(known: Figures, label: tuple[str, str]) -> list[Rule]:
     """Return the rules on biased systems, on the agreement of people, and on single counts."""
     named = ", ".join(known.biased or [])
-    biased = "untested: fewer than two systems" if known.biased is None else named or "none"
+    biased = "untested: fewer than two assistant versions" if known.biased is None else named or "none"
     alpha = known.alpha
     agree = None if alpha.value is None else bool((alpha.value if alpha.low is None else alpha.low) > 0)
     chance = f"α {points(alpha.value)}" + ("" if alpha.low is None else f", at least {points(alpha.low)}")
@@ -216,9 +216,9 @@ def _people_rules(known: Figures, label: tuple[str, str]) -> list[Rule]:
     rests = "" if count is None else f"{count_name(count[0])} alone (correlation {points(count[1])})"
     doubled = "" if known.doubled is None else f": writing every reply twice changes a score by {signed(known.doubled)}"
     return [
-        Rule("systems", "no system is scored too high or too low", biased, "none",
+        Rule("systems", "no assistant version is scored too high or too low", biased, "none",
              None if known.biased is None else not known.biased, f"scores are too high or too low for {named}",
-             ("Label more conversations of these systems, then learn again", "accord label next")),
+             ("Label more conversations of these assistant versions, then learn again", "accord label next")),
         Rule("systems", "people agree beyond chance", UNKNOWN if agree is None else chance, "α above 0", agree,
              f"people hardly agree with each other ({chance})",
              ("Make the question's wording clearer, and let people rate again", "accord serve")),
@@ -282,7 +282,9 @@ _USES = {
     "systems": " Means over many conversations can be compared.",
     "single": " A single score is about as close to a person's rating as that of another person.",
 }
-_TARGETS = {"not yet": "for triage", "triage": "for comparing systems", "systems": "for single conversations"}
+_TARGETS = {
+    "not yet": "for triage", "triage": "for comparing assistant versions", "systems": "for single conversations",
+}  # fmt: skip
 
 
 def _sentence(known: Figures, state: State, missed: Sequence[Rule], borderline: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -62,11 +62,17 @@ class BadRow(BadInput):
 
 
 class UnknownName(BadInput):
-    """A name that a registry, rubric or file does not have; the message lists the available names."""
+    """A name that a registry, rubric or file does not have; the message lists the available names.
 
-    def __init__(self, kind: str, got: str, available: Iterable[str]) -> None:
+    `renamed` holds the present name of each former one.
+    """
+
+    def __init__(self, kind: str, got: str, available: Iterable[str], renamed: Mapping[str, str] = {}) -> None:
         names = sorted(available)
         anagrams = [name for name in names if sorted(name) == sorted(got)]
+        if got in renamed:
+            super().__init__(f"unknown {kind} {got!r}. It is now called {renamed[got]!r}: write {renamed[got]}.")
+            return
         close = anagrams or difflib.get_close_matches(got, names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         listed = ", ".join(names[:24]) + (f", and {len(names) - 24} more" if len(names) > 24 else "")

@@ -91,9 +91,10 @@ STATISTICS_SHOWN = {
 
 
 def comparison_table(lines: Rows) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the cells of a comparison, a line per system, each statistic with its 95% interval."""
-    header = ["system", "n", *STATISTICS_SHOWN.values()]
-    return header, [[line["system"], str(line["n"]), *(statistic(line, s) for s in STATISTICS_SHOWN)] for line in lines]
+    """Return the header and the cells of a comparison, a line per evaluator, each statistic with its 95% interval."""
+    header = ["evaluator", "n", *STATISTICS_SHOWN.values()]
+    names = list(STATISTICS_SHOWN)
+    return header, [[line["evaluator"], str(line["n"]), *(statistic(line, name) for name in names)] for line in lines]
 
 
 def statistic(line: Mapping[str, Any], name: str) -> str:

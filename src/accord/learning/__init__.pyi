@@ -42,8 +42,9 @@ from .network_answers import answers_to as answers_to, NetworkAnswers as Network
 from .network_answers import NetworkSettings as NetworkSettings, PAPER as PAPER, sheets_beyond as sheets_beyond
 from .ordinal import OrdinalLink as OrdinalLink
 from .panel import predict_panel as predict_panel, RULES as RULES
-from .plausibility_gate import fakes as fakes, KINDS as KINDS, Plausibility as Plausibility
+from .plausibility_check import fakes as fakes, KINDS as KINDS, Plausibility as Plausibility
 from .presets import EvaluatorSettings as EvaluatorSettings, EVIDENCE as EVIDENCE, Level as Level, PRESETS as PRESETS
+from .presets import RENAMED as RENAMED
 from .presets import SIMPLE as SIMPLE, SIMPLE_HEADS as SIMPLE_HEADS
 from .rating_layout import GROUP as GROUP, OFFSET as OFFSET, OWN_SLOPE as OWN_SLOPE, RatingLayout as RatingLayout
 from .rating_layout import SLOPE as SLOPE, TEXT as TEXT

@@ -329,7 +329,7 @@ class BestColumn(_LabelsAlone):
         answers = evidence.expected()
         result = _closest_column(answers, ratings(evidence, labels, self.question), range(len(answers.columns)))
         if result is None:
-            raise BadInput(f"no column of the evidence varies with the ratings of {self.question.id!r}")
+            raise BadInput(f"no feature varies with the ratings of {self.question.id!r}")
         chosen = answers.columns[result.place]
         self.columns_ = tuple(
             column for column in evidence.columns if chosen.name in (column.name, column.option and column.question)

@@ -28,7 +28,7 @@ from accord.learning.evaluator_files import (
     write_folder,
 )
 from accord.learning.head import Head
-from accord.learning.plausibility_gate import Plausibility
+from accord.learning.plausibility_check import Plausibility
 from accord.learning.presets import Level
 from accord.learning.training_set import TrainingSet
 from accord.models import LIKELIHOOD, NOT_RECORDED, Flow, ModelSettings
@@ -61,9 +61,9 @@ class Evaluator:
         held_out: Out-of-fold predictions of the training ratings; None if there are none.
         training_set: Rated conversations at the time of learning; None if nothing was rated.
         languages: Languages of the training texts, if a source detects them. A score in another one has a warning.
-        checks_plausibility: True if learning includes a gate against replies that a language model finds implausible;
+        checks_plausibility: True if learning includes a check of replies that a language model finds implausible;
             None if it does where possible.
-        plausibility: The gate; None without one.
+        plausibility: The check; None without one.
     """
 
     question: Question
@@ -185,24 +185,24 @@ class Evaluator:
         languages = tuple(sorted(found)) if any(source.detects_languages for source in kept) else ()
         return replace(self, head=head, sources=kept, level=level_of(rated), languages=languages)
 
-    def with_gate(self, train: Training) -> Flow[Evaluator]:
-        """Return the evaluator with its plausibility gate learned, if it has one; asks the likelihood model.
+    def with_plausibility(self, train: Training) -> Flow[Evaluator]:
+        """Return the evaluator with its plausibility check learned, if it has one; asks the likelihood model.
 
         Raises:
-            BadInput: There are too few replies to learn the gate from.
+            BadInput: There are too few replies to learn the check from.
         """
         if self.checks_plausibility is False:
             return self
-        gate = yield from Plausibility.learn(train.samples, train.group_of, self.seed)
-        return replace(self, plausibility=gate)
+        check = yield from Plausibility.learn(train.samples, train.group_of, self.seed)
+        return replace(self, plausibility=check)
 
     @property
-    def gate_text(self) -> str:
-        """A sentence on the plausibility gate, or on its absence."""
-        return NO_GATE if self.plausibility is None else f"plausibility gate by {self.plausibility.model}"
+    def plausibility_text(self) -> str:
+        """A sentence on the plausibility check, or on its absence."""
+        return NO_CHECK if self.plausibility is None else f"plausibility check by {self.plausibility.model}"
 
-    def without_gate(self) -> Evaluator:
-        """Return the evaluator without its plausibility gate, to score without asking a model."""
+    def without_plausibility(self) -> Evaluator:
+        """Return the evaluator without its plausibility check, to score without asking a model."""
         return replace(self, checks_plausibility=False, plausibility=None)
 
     def cross_predict(self, train: Training, experiment: Experiment) -> Flow[Predictions]:
@@ -268,9 +268,9 @@ class Evaluator:
         samples: Sequence[Sample],
         evidence: EvidenceTable,
         predict: Callable[[Head], Sequence[Score | Unscored]],
-        is_gated: Callable[[Sample], bool] | None = None,
+        is_checked: Callable[[Sample], bool] | None = None,
     ) -> Flow[list[Score | Unscored]]:
-        """Complete the predictions of the head: base rate, notes, other questions, plausibility gate.
+        """Complete the predictions of the head: base rate, notes, other questions, plausibility check.
 
         All scores go through this method: files, batches, live replies and pages.
 
@@ -278,14 +278,14 @@ class Evaluator:
             samples: The samples.
             evidence: A row per sample.
             predict: Scores of a head, of this evaluator or of another question, from the evidence.
-            is_gated: Samples whose plausibility is checked; all by default.
+            is_checked: Samples whose plausibility is checked; all by default.
 
         Raises:
             NotFitted: The evaluator is not fitted.
         """
         self.head.check_fitted()
         scores = self._with_languages(with_notes(self.with_base_rate(predict(self.head)), evidence), evidence)
-        return (yield from self.with_others(samples, self.with_questions(scores, predict), is_gated))
+        return (yield from self.with_others(samples, self.with_questions(scores, predict), is_checked))
 
     def _with_languages(self, scores: list[Score | Unscored], evidence: EvidenceTable) -> list[Score | Unscored]:
         """Return the scores with a warning for languages that the training texts lack."""
@@ -329,15 +329,15 @@ class Evaluator:
         self,
         samples: Sequence[Sample],
         scores: list[Score | Unscored],
-        is_gated: Callable[[Sample], bool] | None = None,
+        is_checked: Callable[[Sample], bool] | None = None,
     ) -> Flow[list[Score | Unscored]]:
-        """Apply the gate, and add the predictions of separate evaluators for the turns of the samples."""
+        """Check plausibility, and add the predictions of separate evaluators for the turns of the samples."""
         if self.plausibility is not None:
-            gated = {sample.target: sample for sample in samples if is_gated is None or is_gated(sample)}
-            places = [place for place, score in enumerate(scores) if score.target in gated]
+            checked = {sample.target: sample for sample in samples if is_checked is None or is_checked(sample)}
+            places = [place for place, score in enumerate(scores) if score.target in checked]
             if places:
-                ungated = [scores[place] for place in places]
-                lowered = yield from self.plausibility.gated([gated[score.target] for score in ungated], ungated)
+                unlowered = [scores[place] for place in places]
+                lowered = yield from self.plausibility.lower([checked[score.target] for score in unlowered], unlowered)
                 by_place = dict(zip(places, lowered, strict=True))
                 scores = [by_place.get(place, score) for place, score in enumerate(scores)]
         if not self._separate:
@@ -436,8 +436,8 @@ class Evaluator:
             other.save(Path(folder) / OTHER_QUESTIONS / str(place))
 
 
-NO_GATE = (
-    "no plausibility gate: implausible replies, such as shuffled words, keep their score. Configure a model for the "
+NO_CHECK = (
+    "no plausibility check: implausible replies, such as shuffled words, keep their score. Configure a model for the "
     "role likelihood and fit again"
 )
 

@@ -27,7 +27,7 @@ from accord.learning.evaluator_files import (
     saved_as,
 )
 from accord.learning.head import Head, make_head
-from accord.learning.plausibility_gate import Plausibility
+from accord.learning.plausibility_check import Plausibility
 from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
 from accord.learning.training_set import TrainingSet
 from accord.models import LIKELIHOOD, ModelSettings
@@ -121,7 +121,7 @@ def _loaded(folder: str | Path, depth: int, project: Path) -> Evaluator:
         rated = part_arrays(TRAINING_SET, arrays)
         training_set = TrainingSet.restored(rated) if rated else None
         learned = about["plausibility"]
-        gate = None if learned is None else Plausibility.from_json(learned)
+        check = None if learned is None else Plausibility.from_json(learned)
     except FileNotFoundError as error:
         raise BadInput(f"{folder} holds no evaluator: {Path(str(error.filename)).name} is missing") from None
     except DAMAGED as error:
@@ -129,7 +129,7 @@ def _loaded(folder: str | Path, depth: int, project: Path) -> Evaluator:
     return Evaluator(
         question, parts, head, about["name"], about["head"]["name"], about["level"], models, others,
         about["shares_evidence"], held_out=held_out, training_set=training_set,
-        languages=tuple(about.get("languages", ())), checks_plausibility=gate is not None, plausibility=gate,
+        languages=tuple(about.get("languages", ())), checks_plausibility=check is not None, plausibility=check,
     )  # fmt: skip
 
 

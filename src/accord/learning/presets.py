@@ -38,7 +38,7 @@ class EvaluatorSettings(BaseModel):
 
 
 PRESETS: Mapping[str, EvaluatorSettings] = {
-    "calibration": EvaluatorSettings(),
+    "default": EvaluatorSettings(),
     "mixture": EvaluatorSettings(head="curves"),
     "svr": EvaluatorSettings(head="svr"),
     "issues": EvaluatorSettings(sources=("issues",), head="mixed"),
@@ -47,6 +47,9 @@ PRESETS: Mapping[str, EvaluatorSettings] = {
     "label-free": EvaluatorSettings(sources=("likelihood",), head="label-free"),
 }
 """LLM-RUBRIC, MoE-CIU and its SVR, SODA-EVAL, RUBICON, ADOROR as sources with a head; and a score without labels."""
+
+RENAMED: Mapping[str, str] = {"calibration": "default"}
+"""Present names of presets that had others."""
 
 SIMPLE_HEADS = ("judge-mean", "ridge-judge", "ridge", "least-squares", "pls", "trees", "boosting")
 """Heads with a simple answer model, in the order of `compare`."""

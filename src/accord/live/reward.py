@@ -24,7 +24,7 @@ class Reward:
     """Expected rating of each reply by a new annotator, in units of the scale.
 
     A reply without a score (empty, without words, or without evidence) gets the lowest value of the scale, so that it
-    is never better than a bad reply. An evaluator with a plausibility gate (`plausibility: true`) asks its likelihood
+    is never better than a bad reply. An evaluator with a plausibility check (`plausibility: true`) asks its likelihood
     model about every reply, since training exploits every reward: shuffled words and unrelated replies get low rewards.
 
     Args:
@@ -45,8 +45,8 @@ class Reward:
         check_live(evaluator, asks=models is not None)
         self.evaluator = evaluator
         self.missing = float(min(evaluator.question.scale.numbers)) if missing is None else missing
-        gate = {LIKELIHOOD: evaluator.models[LIKELIHOOD]} if LIKELIHOOD in evaluator.models else {}
-        self._models = models or memory_models(gate)
+        check = {LIKELIHOOD: evaluator.models[LIKELIHOOD]} if LIKELIHOOD in evaluator.models else {}
+        self._models = models or memory_models(check)
 
     def one(self, prompt: Prompt, response: Prompt, documents: Sequence[str] = ()) -> float:
         """Return the reward of one reply."""

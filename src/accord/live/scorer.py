@@ -142,7 +142,7 @@ class LiveScorer:
             seconds: Seconds that a conversation is remembered after its last message.
             clock: Monotonic clock in seconds.
             models: Models for sources that are not live, which read the whole conversation and send requests for every
-                reply, and for the plausibility gate, which checks a share of the replies (`limits`). None sends no
+                reply, and for the plausibility check, which checks a share of the replies (`limits`). None sends no
                 requests.
             limits: Limits on words per message and on memory.
 
@@ -156,8 +156,7 @@ class LiveScorer:
                 f"live scoring needs room for a conversation and a time above 0 s, got {conversations} and {seconds} s"
             )
         check_live(evaluator, asks=models is not None)
-        self.limits = limits or LiveConfig()
-        self.conversations, self.seconds = conversations, seconds
+        self.limits, self.conversations, self.seconds = limits or LiveConfig(), conversations, seconds
         self._annotator, self._given, self._models = annotator, models, models or memory_models()
         self._took_over: Signature | None = None
         self._use(evaluator)
@@ -168,26 +167,25 @@ class LiveScorer:
 
     def _use(self, evaluator: Evaluator) -> None:
         """Switch to an evaluator."""
-        is_gated = self._given is not None and self.limits.plausibility_share > 0
-        self.evaluator = evaluator.without_gate()
-        self._is_gate_left_out = evaluator.plausibility is not None and not is_gated
+        is_checked = self._given is not None and self.limits.plausibility_share > 0
+        self.evaluator = evaluator.without_plausibility()
+        self._is_check_left_out = evaluator.plausibility is not None and not is_checked
         options = ScoreOptions(agree=self.limits.agree, good=self.limits.good)
-        self.scorer = Scorer(evaluator if is_gated else self.evaluator, Perspective(self._annotator), options)
+        self.scorer = Scorer(evaluator if is_checked else self.evaluator, Perspective(self._annotator), options)
         self.speaker, self.signature = self.scorer.speaker, self.evaluator.signature()
-        self.asks = (is_gated and evaluator.plausibility is not None) or not all(
-            source.is_live for source in evaluator.all_sources
-        )
+        is_live = all(source.is_live for source in evaluator.all_sources)
+        self.asks = not is_live or (is_checked and evaluator.plausibility is not None)
         for role in self.scorer.evaluator.roles:
             self._models.role(role)  # a missing model is reported now; it is opened at the first request
         self.columns = self._columns()
 
     @property
-    def gate_text(self) -> str:
-        """A sentence on the plausibility gate, or on its absence."""
-        scored = self.scorer.evaluator
+    def plausibility_text(self) -> str:
+        """A sentence on the plausibility check, or on its absence."""
+        scored, text = self.scorer.evaluator, self.scorer.evaluator.plausibility_text
         if scored.plausibility is None:
-            return "the plausibility gate is off: start with --ask" if self._is_gate_left_out else scored.gate_text
-        return f"{scored.gate_text} on {self.limits.plausibility_share:.0%} of replies"
+            return "the plausibility check is off: start with --ask" if self._is_check_left_out else text
+        return f"{text} on {self.limits.plausibility_share:.0%} of replies"
 
     @property
     def level_notes(self) -> list[str]:

@@ -22,7 +22,7 @@ from accord.edges import (
     strip_url_secrets,
     validate,
 )
-from accord.learning import PRESETS, SIMPLE, EvaluatorSettings
+from accord.learning import PRESETS, RENAMED, SIMPLE, EvaluatorSettings
 from accord.models import (
     ASSISTANT,
     DEFAULT_URL,
@@ -88,7 +88,7 @@ class WatchConfig(_Strict):
         description="URL for alarms as JSON; keep it in an environment variable: ${VARIABLE}.",
     )
     false_alarm_rate: float = Field(
-        default=SURE, gt=0, lt=1, description="Probability of a false alarm per system and day."
+        default=SURE, gt=0, lt=1, description="Probability of a false alarm per assistant version and day."
     )
 
     @field_validator("webhook")
@@ -180,7 +180,7 @@ class Config(_Strict):
         default_factory=dict, description="Evaluators by name, in addition to the presets: sources and a head."
     )
     evaluator: str = Field(
-        default="calibration",
+        default="default",
         description="Evaluator that `accord fit` fits by default. Other commands use the evaluator fitted last.",
     )
     studies: dict[StudyName, StudySettings | SkipJsonSchema[InvalidStudy]] = Field(
@@ -275,7 +275,7 @@ class Config(_Strict):
         """
         presets = {**SIMPLE, **PRESETS}
         if evaluator not in {**presets, **self.evaluators}:
-            raise UnknownName("evaluator", evaluator, [*self.evaluators, *presets])
+            raise UnknownName("evaluator", evaluator, [*self.evaluators, *presets], RENAMED)
         preset, own = presets.get(evaluator), self.evaluators.get(evaluator)
         if preset is None or own is None:
             return own or presets[evaluator]
@@ -400,7 +400,7 @@ def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) 
     """
     if isinstance(content, dict) and isinstance(content.get("evaluator"), dict):
         raise BadInput(
-            f"{where}: `evaluator` is a name, such as calibration; its settings are under "
+            f"{where}: `evaluator` is a name, such as default; its settings are under "
             "evaluators: {NAME: {sources: [...], head: ..., settings: {...}}}"
         )
     config = validate(Config, _with_studies(content), where)

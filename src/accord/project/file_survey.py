@@ -125,8 +125,9 @@ class FileSurvey:
         notes = []
         if self.raters and self.raters_are_guessed:
             notes.append(
-                f"columns {', '.join(self.raters)} are read as {len(self.raters)} raters of one question, {RATING!r} "
-                f"(a guess from names and values). If each is a question: {_options('--labels', self.raters)}"
+                f"columns {', '.join(self.raters)} are read as {len(self.raters)} annotators of one question, "
+                f"{RATING!r} (a guess from names and values). If each is a question: "
+                f"{_options('--labels', self.raters)}"
             )
         if self.possible_raters:
             notes.append(
@@ -135,7 +136,7 @@ class FileSurvey:
             )
         if self.mismatched_raters:
             notes.append(
-                f"columns {', '.join(self.mismatched_raters)} look like raters, but their values share no scale. "
+                f"columns {', '.join(self.mismatched_raters)} look like annotators, but their values share no scale. "
                 f"Convert them to one scale; if each is a question: {_options('--labels', self.mismatched_raters)}"
             )
         return notes

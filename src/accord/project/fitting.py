@@ -134,7 +134,7 @@ def plan_fit(project: Project, name: str | None) -> Plan:
     def flow() -> Any:
         own = train if side is None else train.only(side.train)
         with suppress(BadInput):  # too few replies
-            yield from evaluator.with_gate(own)
+            yield from evaluator.with_plausibility(own)
         for source in evaluator.sources:
             if not learns(source):
                 continue
@@ -190,7 +190,7 @@ class _Fit:
         if learning is not None:
             raise BadInput(
                 f"the source {learning!r} learns for one question, so its evidence is not the same for all; fit "
-                "another evaluator (accord fit calibration --every-question), or each question with --question"
+                "another evaluator (accord fit default --every-question), or each question with --question"
             )
         main = self._fit_one()
         others, cautions = [], list(main.cautions)
@@ -268,7 +268,7 @@ class _Fit:
                 fitted, found = self._tested_on_side(train, known, side)
         others, rows = issues or ([], [])
         own = train if side is None else train.only(side.train)
-        fitted, without_gate = self._gated(fitted, own)
+        fitted, without_check = self._checked(fitted, own)
         fitted = replace(
             fitted,
             other_questions=tuple(others),
@@ -278,20 +278,20 @@ class _Fit:
         findings = {source.name: finding for source in fitted.sources if (finding := source.findings())}
         cautions = [line for finding in findings.values() for line in finding.cautions]
         cautions += _better_rivals(found.comparison) if side is not None else []
-        cautions += without_gate
+        cautions += without_check
         comparison = replace(found.comparison, groups=groups, synthetic=synthetic_in(train))
         return Fitted(
             fitted, replace(found, comparison=comparison), 0, rows, findings, [*cautions, *_without_evidence(known)]
         )
 
-    def _gated(self, fitted: Evaluator, train: Training) -> tuple[Evaluator, list[str]]:
-        """Return the evaluator with its plausibility gate; without it and with the reason if it is optional."""
+    def _checked(self, fitted: Evaluator, train: Training) -> tuple[Evaluator, list[str]]:
+        """Return the evaluator with its plausibility check; without it and with the reason if it is optional."""
         try:
-            return self.run(fitted.with_gate(train)), []
+            return self.run(fitted.with_plausibility(train)), []
         except BadInput as error:
             if fitted.checks_plausibility:
                 raise
-            return fitted.without_gate(), [f"no plausibility gate: {error}"]
+            return fitted.without_plausibility(), [f"no plausibility check: {error}"]
 
     def _cross_validated(self, train: Training, known: EvidenceTable) -> tuple[Evaluator, Compared]:
         """Predict out of fold, then fit on everything."""

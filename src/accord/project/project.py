@@ -458,7 +458,7 @@ class Project(ResultVerbs):
         return steps.label_suggestions.label_next(self, count, annotators)
 
     def estimate(self) -> Estimates:
-        """Estimate the mean rating of each system from few labels and many scores, and all differences."""
+        """Estimate the mean rating of each assistant version from few labels and many scores, and all differences."""
         with self.store.run("estimate", self.config.shown()) as record:
             estimates = steps.label_suggestions.estimate(self)
             record.results.update(estimates.to_json())

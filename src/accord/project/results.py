@@ -86,7 +86,7 @@ class JudgeRun(Readable):
 
 
 def speakers_of(rated: Ratings, samples: Sequence[Sample]) -> NDArray[np.object_] | None:
-    """Return (n,) the chat system that each rating is about; None if no conversation names one."""
+    """Return (n,) the assistant version that each rating is about; None if no conversation names one."""
     named = {sample.conversation.id: sample.conversation.shown_system for sample in samples}
     conversations = [named.get(name) for name in rated.conversation]
     return np.array([name or "" for name in conversations], dtype=object) if any(conversations) else None
@@ -102,7 +102,7 @@ class Compared(Tabular):
         train: Rated samples.
         decision: Evaluator to use, and whether the labels support it; None if a single evaluator was tested.
         judge: State of the judge's answers.
-        rests_on: Count on which the first system's predictions rest, with its correlation.
+        rests_on: Count on which the first evaluator's predictions rest, with its correlation.
         doubled: Change of its score if every reply is written twice, if they rest on a count.
         groups: Agreement of the first system by group, if requested.
     """
@@ -123,21 +123,21 @@ class Compared(Tabular):
 
     @cached_property
     def verdict(self) -> Verdict:
-        """State of the first system: ready for single conversations or for comparing systems, triage, or not yet."""
+        """State of the first evaluator: ready for single conversations or comparing versions, triage, not yet."""
         found = self.comparison
         speakers = speakers_of(found.ratings, self.train.samples)
         return verdict_of(figures_of(found, speakers, self.decision, self.rests_on, self.doubled, self.judge))
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a flat row per system, the best first."""
+        """Return a flat row per evaluator, the best first."""
         return self.comparison.records()
 
     def summary(self) -> dict[str, Any]:
-        """Return the question, the number of ratings and the best system."""
+        """Return the question, the number of ratings and the best evaluator."""
         return self.comparison.summary()
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """Return the statistics of each system with their intervals."""
+        """Return the statistics of each evaluator with their intervals."""
         return self.comparison.shown_rows()
 
     def to_json(self) -> dict[str, Any]:
@@ -275,11 +275,11 @@ class Estimates(Tabular):
         return sum(each.scored for each in self.systems)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a flat row per system."""
+        """Return a flat row per assistant version."""
         return [each.to_json() for each in self.systems]
 
     def summary(self) -> dict[str, Any]:
-        """Return the question, the unit, and the numbers of systems and scores."""
+        """Return the question, the unit, and the numbers of assistant versions and scores."""
         return {"question": self.question, "level": self.level, "systems": len(self.systems), "scores": self.scores}
 
     def to_json(self) -> dict[str, Any]:

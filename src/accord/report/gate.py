@@ -55,7 +55,7 @@ def check_gate(
 
     Args:
         project: Project with the runs and scores.
-        min_agreement: Minimum of the lower bound of the 95% interval of r with people, for the first system of the
+        min_agreement: Minimum of the lower bound of the 95% interval of r with people, for the first evaluator of the
             latest `compare`, `fit` or `run`; from -1 to 1.
         min_mean: Minimum of the lower bound of the 95% interval of the mean of the latest `score`, over conversations;
             within the scale.
@@ -77,11 +77,11 @@ def check_gate(
         raise BadInput("no condition given: pass --min-agreement, --min-within, --min-mean, or several of them")
     checks = []
     if min_agreement is not None or min_within is not None:
-        system, low, low_within = _latest_agreement(project.store, synthetic)
+        name, low, low_within = _latest_agreement(project.store, synthetic)
         if min_agreement is not None:
-            checks.append(Check(f"r of {system} with people, lower bound", min_agreement, low))
+            checks.append(Check(f"r of {name} with people, lower bound", min_agreement, low))
         if min_within is not None:
-            checks.append(Check(f"r of {system} with people within annotators, lower bound", min_within, low_within))
+            checks.append(Check(f"r of {name} with people within annotators, lower bound", min_within, low_within))
     if min_mean is not None:
         rows = latest_scores(project.store, project.mart, synthetic)
         if not rows:
@@ -124,7 +124,7 @@ def _check_range(name: str, value: float | None, low: float, high: float, reason
 
 
 def _latest_agreement(store: Store, synthetic: Synthetic) -> tuple[str, float | None, float | None]:
-    """Return the first system of the latest comparison and the lower bounds of its r: pooled, within annotators.
+    """Return the first evaluator of the latest comparison and the lower bounds of its r: pooled, within annotators.
 
     Raises:
         BadInput: No comparison was run yet.
@@ -133,6 +133,6 @@ def _latest_agreement(store: Store, synthetic: Synthetic) -> tuple[str, float | 
         if run["status"] == "done" and run["command"] in {"compare", "fit"} and counted(run) == synthetic:
             found = run["results"]
             rows = (found["comparison"] or {}).get("rows") if "comparison" in found else found["rows"]
-            if rows:
-                return rows[0]["system"], rows[0]["pearson_low"], rows[0].get("r_new_annotator_low")
+            if rows and "evaluator" in rows[0]:
+                return rows[0]["evaluator"], rows[0]["pearson_low"], rows[0].get("r_new_annotator_low")
     raise BadInput("nothing was compared yet; run: accord compare")

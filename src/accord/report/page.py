@@ -14,20 +14,21 @@ from accord.values import Histogram, Points, number, percent
 
 TERMS = {
     "evaluator": "What Accord learned from the ratings: it scores conversations as people would.",
-    "assistant": "The chat system whose conversations are judged.",
-    "system": "A version of the assistant; systems are compared by their mean scores.",
+    "assistant": "The chat assistant whose conversations are judged.",
+    "assistant version": "One version of the assistant; versions are compared by their mean scores.",
+    "feature": "One measurement of a text: a judge's answer to a question, or a metric.",
     "annotator": "A person who rated conversations.",
     "RMSE": "Root mean squared error: the typical distance between a score and a rating, in points of the scale.",
     "new annotator": "A person whose ratings the evaluator has not seen. Scores are predictions for a new annotator "
     "unless one is named.",
     "constant guess": "The same answer for every conversation. It is the error of knowing nothing about them.",
     "other people": "The mean rating of the other people who rated the same conversation, as a prediction.",
-    "best single column": "The one column of the evidence that predicts the ratings best.",
+    "best single feature": "The one feature that predicts the ratings best.",
     "raw judge": "The answers of the judge model, without learning from the ratings.",
     "r": "Pearson's correlation of scores and ratings, from −1 to 1; 0 is chance.",
     "within annotators": "After subtracting each annotator's mean from scores and ratings, so that knowing who is "
     "strict does not count as agreement.",
-    "within systems": "After subtracting the mean of each system from scores and ratings.",
+    "within assistant versions": "After subtracting the mean of each assistant version from scores and ratings.",
     "within 1": "Share of scores at most one step of the scale from the rating.",
     "ρ": "Spearman's rank correlation.",
     "τ": "Kendall's rank correlation, τ-b.",

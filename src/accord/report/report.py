@@ -21,7 +21,7 @@ from accord.report.page import render_page
 from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import SIGNIFICANT, STATISTICS, Diagram, range_names
 from accord.store import Imports
-from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, NEW, R_NEW, Comparison, SystemMetrics
+from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, NEW, R_NEW, Comparison, EvaluatorMetrics
 from accord.values import Conversation, Estimate, Rubric, Target
 from accord.version import __version__
 
@@ -40,7 +40,7 @@ DETAILS = ("spearman", "kendall", "weighted_kappa", "log_loss")
 """Columns that are hidden at first."""
 SYSTEMS = {
     CONSTANT: "constant guess", "annotator-mean": "mean of each annotator", "random": "random draw",
-    BEST_COLUMN: "best single column", JUDGE_ALONE: "raw judge, mean answer", "judge-argmax": "raw judge, top answer",
+    BEST_COLUMN: "best single feature", JUDGE_ALONE: "raw judge, mean answer", "judge-argmax": "raw judge, top answer",
 }  # fmt: skip
 """Names of baselines in the report."""
 OBSERVED, PREDICTED, JUDGE = "observed", "predicted", "judge's raw answer"
@@ -148,7 +148,7 @@ def content(
 
 
 def _data(tried: Compared, rubric: Rubric | None) -> Values:
-    """Count the rated data, its systems, and the columns of evidence by source."""
+    """Count the rated data, its assistant versions, and the features of evidence by source."""
     rated, samples = tried.comparison.ratings, tried.train.rated().samples
     makers = Counter(column.signature.split("|name:")[0].split("|question:")[0] for column in tried.evidence.columns)
     systems = Counter(sample.conversation.system or "unknown" for sample in samples)
@@ -177,7 +177,7 @@ def shown_name(system: str, place: int) -> str:
 
 
 def _error_chart(tried: Compared) -> Markup:
-    """Draw the error of each system, with the constant and other people as lines."""
+    """Draw the error of each evaluator, with the constant and other people as lines."""
     found, figures = tried.comparison, tried.verdict.figures
     statistic = NEW if found.results[0].values.get(NEW) is not None else "rmse"
     lines = [("other people", figures.people), ("constant guess", figures.constant)]
@@ -185,12 +185,12 @@ def _error_chart(tried: Compared) -> Markup:
 
 
 def _correlation_chart(tried: Compared) -> Markup:
-    """Draw the correlation of each system with people, with chance and other people as lines."""
+    """Draw the correlation of each evaluator with people, with chance and other people as lines."""
     figures = tried.verdict.figures
     within = " within annotators" if figures.is_within else ""
     lines = [("chance", 0.0), ("other people", figures.people_r.value)]
 
-    def r_of(row: SystemMetrics) -> Estimate:
+    def r_of(row: EvaluatorMetrics) -> Estimate:
         return row.estimates[R_NEW]
 
     return _dots(tried.comparison, r_of, lines, f"r{within} (higher is better)")
@@ -198,14 +198,14 @@ def _correlation_chart(tried: Compared) -> Markup:
 
 def _dots(
     found: Comparison,
-    estimate_of: Callable[[SystemMetrics], Estimate],
+    estimate_of: Callable[[EvaluatorMetrics], Estimate],
     lines: Sequence[tuple[str, float | None]],
     title: str,
 ) -> Markup:
     rows = [
-        ChartRow(shown_name(line.system, place), estimate, "neutral" if place else "model")
+        ChartRow(shown_name(line.evaluator, place), estimate, "neutral" if place else "model")
         for place, line in enumerate(found.results)
-        if (line.system not in (CONSTANT, "random") or place == 0)
+        if (line.evaluator not in (CONSTANT, "random") or place == 0)
         and (estimate := estimate_of(line)).value is not None and estimate.low is not None
     ]  # fmt: skip
     guides = [Guide(at, f"{name} {at:.2f}" if at else name) for name, at in lines if at is not None]

@@ -252,7 +252,7 @@ def score(
             drift_said=drift_summary(moved, unlike, count) if moved or unlike else None,
             selection=None if scorer.selection is None else scorer.selection.to_json(),
             certificate=None if certificate is None else certificate.to_json(),
-            left_out=0 if given is None else len(given.left_out), gate=evaluator.gate_text, scores=rows,
+            left_out=0 if given is None else len(given.left_out), plausibility=evaluator.plausibility_text, scores=rows,
         )  # fmt: skip
         record.results.update(result.to_json())
     return result

@@ -158,7 +158,7 @@ def score_parts(
     return PartsRun(
         display_path(job.out), len(pieces), len(made) - existing, existing,
         sum(piece.key not in keys for piece in pieces), sum_counts(part.counts for part in parts), failed,
-        scorer.signature, level, scorer.evaluator.gate_text,
+        scorer.signature, level, scorer.evaluator.plausibility_text,
     )  # fmt: skip
 
 

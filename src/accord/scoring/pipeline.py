@@ -262,18 +262,18 @@ class Scorer:
         return head.predict_each(evidence, [speaker] * len(evidence))
 
     def flow(
-        self, samples: Sequence[Sample], is_gated: Callable[[Sample], bool] | None = None
+        self, samples: Sequence[Sample], is_checked: Callable[[Sample], bool] | None = None
     ) -> Flow[tuple[EvidenceTable, Scores]]:
-        """Measure samples and score them; `is_gated` selects the samples whose plausibility is checked."""
+        """Measure samples and score them; `is_checked` selects the samples whose plausibility is checked."""
         evidence = yield from self.evaluator.evidence(samples)
-        return evidence, (yield from self.score(samples, evidence, is_gated=is_gated))
+        return evidence, (yield from self.score(samples, evidence, is_checked=is_checked))
 
     def score(
         self,
         samples: Sequence[Sample],
         evidence: EvidenceTable,
         predict: Callable[[EvidenceTable], Sequence[Score | Unscored]] | None = None,
-        is_gated: Callable[[Sample], bool] | None = None,
+        is_checked: Callable[[Sample], bool] | None = None,
     ) -> Flow[Scores]:
         """Score measured samples.
 
@@ -281,14 +281,14 @@ class Scorer:
             samples: Samples with distinct targets.
             evidence: A row per sample.
             predict: Predictions of the main question, in place of the perspective's.
-            is_gated: Samples whose plausibility is checked; all by default.
+            is_checked: Samples whose plausibility is checked; all by default.
         """
 
         def predicted(head: Head) -> Sequence[Score | Unscored]:
             is_main = head is self.evaluator.head
             return predict(evidence) if predict is not None and is_main else self.predict(head, evidence)
 
-        return (yield from self.evaluator.scores(samples, evidence, predicted, is_gated))
+        return (yield from self.evaluator.scores(samples, evidence, predicted, is_checked))
 
     def scores(self, samples: Sequence[Sample], models: Models) -> Scores:
         """Return a finished score per sample."""

@@ -103,7 +103,7 @@ class ScoreRun(Tabular):
         selection: Guarantee of selective scores and its evidence (`Selection.to_json`).
         certificate: Test of the bands in a new domain on fresh labels (`Certificate.to_json`).
         left_out: Conversations that the setting `synthetic` excludes.
-        gate: Sentence on the plausibility gate of the evaluator.
+        plausibility: Sentence on the plausibility check of the evaluator.
         role_notes: Sentences on mapped roles that no conversation has, and on conversations without an assistant.
         scores: Rows of scores if there is no file.
     """
@@ -121,7 +121,7 @@ class ScoreRun(Tabular):
     selection: Mapping[str, Any] | None = None
     certificate: Mapping[str, Any] | None = None
     left_out: int = 0
-    gate: str = ""
+    plausibility: str = ""
     role_notes: Sequence[str] = ()
     scores: Sequence[ScoreRow] = field(default=(), compare=False)
 
@@ -180,7 +180,7 @@ class PartsRun(Readable):
         failed: Reason of each failed part, by input.
         signature: Signature of the scores.
         level: Level of the samples: `turn` or `conversation`.
-        gate: Sentence on the plausibility gate of the evaluator.
+        plausibility: Sentence on the plausibility check of the evaluator.
     """
 
     out: str
@@ -192,7 +192,7 @@ class PartsRun(Readable):
     failed: dict[str, str] = field(default_factory=dict)
     signature: str = ""
     level: str = "conversation"
-    gate: str = ""
+    plausibility: str = ""
 
     def summary(self) -> dict[str, Any]:
         """Return the folder and the counts of its parts and scores."""

@@ -23,7 +23,7 @@ ALIKE = 0.8
 FEWEST_WORDS = 12
 """Minimum number of words of a shared opening. Shorter ones are greetings and do not join conversations."""
 OPENING, TEXT = "the same turns before the reply", "the same text"
-INPUT = "the same first message to several systems"
+INPUT = "the same first message to several assistant versions"
 _WORD = re.compile(r"\w+")
 _GRAM, _BANDS, _ROWS = 5, 16, 4
 _PRIME = (1 << 61) - 1

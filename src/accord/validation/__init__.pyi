@@ -1,6 +1,10 @@
 from .comparison import baseline as baseline, BASELINES as BASELINES, baselines as baselines, compare as compare
 from .comparison import compare_held_out as compare_held_out, compared as compared, Comparison as Comparison
-from .comparison import differences_of as differences_of, is_better as is_better, SystemDifference as SystemDifference
+from .comparison import (
+    differences_of as differences_of,
+    is_better as is_better,
+    EvaluatorDifference as EvaluatorDifference,
+)
 from .comparison import BEST_COLUMN as BEST_COLUMN, CONSTANT as CONSTANT, JUDGE_ALONE as JUDGE_ALONE
 from .comparison import Repeats as Repeats, TESTED as TESTED
 from .drift import drift_summary as drift_summary, ks_p_value as ks_p_value
@@ -24,5 +28,5 @@ from .learning_curve import gain_curve as gain_curve, learning_curve as learning
 from .metrics_table import Leak as Leak, MetricsTable as MetricsTable, NEW as NEW, other_people as other_people
 from .labels_needed import FEWEST_MORE as FEWEST_MORE, Gain as Gain, gain_over as gain_over
 from .labels_needed import labels_needed as labels_needed
-from .metrics_table import people_alpha as people_alpha, R_NEW as R_NEW, SystemMetrics as SystemMetrics
+from .metrics_table import people_alpha as people_alpha, R_NEW as R_NEW, EvaluatorMetrics as EvaluatorMetrics
 from .metrics_table import WIDTH_NEW as WIDTH_NEW, Within as Within

@@ -39,9 +39,9 @@ from accord.statistics import (
 )
 from accord.validation.metrics_table import (
     CORRELATIONS,
+    EvaluatorMetrics,
     Leak,
     MetricsTable,
-    SystemMetrics,
     other_people,
     people_alpha,
 )
@@ -54,24 +54,24 @@ BASELINES = (
 )  # fmt: skip
 TESTED = ("rmse", "pearson", "log_loss")
 Repeats = Sequence[Predictions]
-"""Predictions of one system in each repetition of the cross-validation, the first one with the comparison's seed."""
-MapSystems = Callable[[Callable[[Repeats], SystemMetrics], Sequence[Repeats]], list[SystemMetrics]]
-"""Function that computes the metrics of each system, possibly in several processes."""
+"""Predictions of one evaluator in each repetition of the cross-validation, the first one with the comparison's seed."""
+MapSystems = Callable[[Callable[[Repeats], EvaluatorMetrics], Sequence[Repeats]], list[EvaluatorMetrics]]
+"""Function that computes the metrics of each evaluator, possibly in several processes."""
 
 
 @dataclass(frozen=True)
-class SystemDifference:
-    """Paired test of the first system against another on one statistic.
+class EvaluatorDifference:
+    """Paired test of the first evaluator against another on one statistic.
 
     Attributes:
-        system: Name of the first system.
-        against: Name of the other system.
+        evaluator: Name of the first evaluator.
+        against: Name of the other one.
         statistic: Name of the statistic.
-        test: The test; its difference is the first system's statistic minus the other's.
+        test: The test; its difference is the first evaluator's statistic minus the other's.
         p_holm: p of the test, corrected by Holm's method.
     """
 
-    system: str
+    evaluator: str
     against: str
     statistic: str
     test: PairedTest
@@ -81,7 +81,7 @@ class SystemDifference:
         """Return a flat row."""
         test = self.test
         return {
-            "system": self.system,
+            "evaluator": self.evaluator,
             "against": self.against,
             "statistic": self.statistic,
             "difference": test.difference,
@@ -94,14 +94,14 @@ class SystemDifference:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Tabular):
-    """Metrics of several systems on the same ratings, with tests of the first system against each other one.
+    """Metrics of several evaluators on the same ratings, with tests of the first one against each other one.
 
     Attributes:
         question: Question that is predicted.
         ratings: Ratings that were predicted.
-        systems: Predictions of each system.
-        results: Metrics of each system, on the ratings that every system scored (`MetricsTable.common`).
-        differences: Tests of the first system against each other one.
+        systems: Predictions of each evaluator.
+        results: Metrics of each evaluator, on the ratings that every evaluator scored (`MetricsTable.common`).
+        differences: Tests of the first evaluator against each other one.
         people: Metrics of the other annotators as predictors of each rating; None if no target has two annotators.
         alpha: Krippendorff's ordinal α of the annotators.
         folds: Number of folds; 1 if one side was held out.
@@ -113,15 +113,15 @@ class Comparison(Tabular):
         draws: Number of bootstrap samples and permutations.
         leak: Metrics under folds of single samples, if groups join samples.
         synthetic: Number of rated synthetic conversations.
-        others: Predictions of some systems in further repetitions of the cross-validation, by name.
+        others: Predictions of some evaluators in further repetitions of the cross-validation, by name.
     """
 
     question: Question
     ratings: Ratings
     systems: Sequence[Predictions]
-    results: Sequence[SystemMetrics]
-    differences: Sequence[SystemDifference]
-    people: SystemMetrics | None
+    results: Sequence[EvaluatorMetrics]
+    differences: Sequence[EvaluatorDifference]
+    people: EvaluatorMetrics | None
     alpha: float | None
     folds: int
     seed: int
@@ -135,14 +135,14 @@ class Comparison(Tabular):
     others: Mapping[str, Repeats] = field(default_factory=dict)
 
     def repeats(self, system: str) -> list[Predictions]:
-        """Return a system's predictions in each repetition of the cross-validation.
+        """Return an evaluator's predictions in each repetition of the cross-validation.
 
         Raises:
-            UnknownName: There is no such system.
+            UnknownName: There is no such evaluator.
         """
         first = next((each for each in self.systems if each.name == system), None)
         if first is None:
-            raise UnknownName("system", system, (each.name for each in self.systems))
+            raise UnknownName("evaluator", system, (each.name for each in self.systems))
         return [first, *self.others.get(system, ())]
 
     @property
@@ -154,15 +154,15 @@ class Comparison(Tabular):
             remarks.append(f"{self.synthetic} of {count} rated conversations are synthetic")
         if self.common < len(self.ratings):
             remarks.append(
-                f"compared on the {self.common} of {len(self.ratings)} ratings that every system scored; a system with "
-                "a smaller n scored only a part of these, and paired tests use the ratings that both systems scored"
+                f"compared on the {self.common} of {len(self.ratings)} ratings that every evaluator scored; one with "
+                "a smaller n scored only a part of these, and paired tests use the ratings that both scored"
             )
         remarks += [
-            f"{row.system}: log loss {loss:.3f} is worse than the constant's {constant:.3f}: its probabilities are "
+            f"{row.evaluator}: log loss {loss:.3f} is worse than the constant's {constant:.3f}: its probabilities are "
             "less informative than the frequency of each answer"
             for row in self.results
-            if row.system in self.worse_than_constant
-            for loss, constant in [self.worse_than_constant[row.system]]
+            if row.evaluator in self.worse_than_constant
+            for loss, constant in [self.worse_than_constant[row.evaluator]]
         ]
         if self.leak is not None and self.leak.is_large:
             remarks.append(str(self.leak))
@@ -170,7 +170,7 @@ class Comparison(Tabular):
 
     @property
     def choices(self) -> list[str]:
-        """Lines on systems that chose something inside the folds, such as the column of `best-column`."""
+        """Lines on evaluators that chose something inside the folds, such as the column of `best-column`."""
         lines = []
         for system in self.systems:
             chosen = [
@@ -183,34 +183,35 @@ class Comparison(Tabular):
     @property
     def worse_than_constant(self) -> dict[str, tuple[float, float]]:
         """Log losses of evaluators that are worse than the constant on the same ratings, each with the constant's."""
-        constant = next((row for row in self.results if row.system == CONSTANT), None)
+        constant = next((row for row in self.results if row.evaluator == CONSTANT), None)
         least = None if constant is None else constant.values["log_loss"]
         if constant is None or least is None:
             return {}
         losses = {
-            row.system: row.values["log_loss"]
+            row.evaluator: row.values["log_loss"]
             for row in self.results
-            if row.system not in BASELINES and row.n == constant.n
+            if row.evaluator not in BASELINES and row.n == constant.n
         }
         return {name: (loss, least) for name, loss in losses.items() if loss is not None and loss > least}
 
-    def __getitem__(self, system: str) -> SystemMetrics:
+    def __getitem__(self, system: str) -> EvaluatorMetrics:
         try:
-            return next(result for result in self.results if result.system == system)
+            return next(result for result in self.results if result.evaluator == system)
         except StopIteration:
-            raise UnknownName("system", system, (result.system for result in self.results)) from None
+            raise UnknownName("evaluator", system, (result.evaluator for result in self.results)) from None
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a flat row per system, the best first."""
+        """Return a flat row per evaluator, the best first."""
         return [result.to_json() for result in self.results]
 
     def summary(self) -> dict[str, Any]:
-        """Return the question, the number of ratings and the best system."""
-        best = self.results[0].system if self.results else None
-        return {"question": self.question.id, "ratings": len(self.ratings), "systems": len(self.results), "best": best}
+        """Return the question, the number of ratings and the best evaluator."""
+        best = self.results[0].evaluator if self.results else None
+        counts = {"ratings": len(self.ratings), "evaluators": len(self.results)}
+        return {"question": self.question.id, **counts, "best": best}
 
     def shown_rows(self) -> list[dict[str, Any]]:
-        """Return the statistics of each system with their intervals."""
+        """Return the statistics of each evaluator with their intervals."""
         header, rows = comparison_table(self.records())
         return [dict(zip(header, row, strict=True)) for row in rows]
 
@@ -243,7 +244,7 @@ def compare(
     evidence: EvidenceTable,
     labels: Labels,
     question: Question,
-    methods: Sequence[str] = ("calibration",),
+    methods: Sequence[str] = ("default",),
     folds: int = FOLDS,
     seed: int = 0,
     draws: int = DRAWS,
@@ -295,7 +296,7 @@ def baseline(experiment: Experiment, name: str) -> Predictions:
     return experiment.run(name, make, ["baseline", name, experiment.seed])
 
 
-def _one_by_one(metrics: Callable[[Repeats], SystemMetrics], systems: Sequence[Repeats]) -> list[SystemMetrics]:
+def _one_by_one(metrics: Callable[[Repeats], EvaluatorMetrics], systems: Sequence[Repeats]) -> list[EvaluatorMetrics]:
     return [metrics(system) for system in systems]
 
 
@@ -311,11 +312,11 @@ def compared(
 
     Args:
         experiment: Ratings and folds.
-        systems: Predictions of each system.
+        systems: Predictions of each evaluator.
         draws: Number of bootstrap samples and permutations.
         speakers: (n,) chat system that each rating is about, for agreement within systems.
-        map_systems: Computes the metrics of each system, possibly in several processes.
-        others: Predictions of some systems in further repetitions of the cross-validation, by name.
+        map_systems: Computes the metrics of each evaluator, possibly in several processes.
+        others: Predictions of some evaluators in further repetitions of the cross-validation, by name.
     """
     rated = experiment.ratings
     table = MetricsTable(rated, experiment.folds, experiment.seed, draws, speakers)
@@ -397,7 +398,7 @@ def _possible(evidence: EvidenceTable, question: Question) -> list[str]:
 
 def differences_of(
     systems: Sequence[Repeats], table: MetricsTable, common: NDArray[np.bool_] | None = None
-) -> list[SystemDifference]:
+) -> list[EvaluatorDifference]:
     """Test the first system against each other one on the common ratings that both scored; Holm over all tests.
 
     Differences are averaged over the repetitions that both systems have. Correlations are not tested if one of the two
@@ -424,11 +425,11 @@ def differences_of(
                 tests.append((other.name, name, test))
     corrected = holm([test.p for _, _, test in tests])
     return [
-        SystemDifference(first.name, against, statistic, test, p)
+        EvaluatorDifference(first.name, against, statistic, test, p)
         for (against, statistic, test), p in zip(tests, corrected, strict=True)
     ]
 
 
-def is_better(difference: SystemDifference) -> bool:
-    """Return True if the first system's statistic is the better one."""
+def is_better(difference: EvaluatorDifference) -> bool:
+    """Return True if the first evaluator's statistic is the better one."""
     return (difference.test.difference < 0) == (difference.statistic in LOWER_IS_BETTER)

@@ -111,7 +111,9 @@ class IssueStatistics:
             f"{self.turns} turns of {self.dialogues} dialogues; {self.without_issues:.1%} without an issue",
             text_table(["kind", "turns", "share", "mean score", ""], kinds) if kinds else "",
             text_table(["score", "turns", "dialogues by mean", "by lowest"], scores),
-            text_table(["system", "turns", "mean score", "with issues"], systems) if len(systems) > 1 else "",
+            text_table(["assistant version", "turns", "mean score", "with issues"], systems)
+            if len(systems) > 1
+            else "",
             f"{self.quotes_made_up} of {self.quotes} quotes are not in their turn" if self.quotes_made_up else "",
         ]
         return [part for part in parts if part]

@@ -1,7 +1,7 @@
-"""Metrics of one system with intervals: pooled, within annotators and within chat systems.
+"""Metrics of an evaluator with intervals: pooled, within annotators and within assistant versions.
 
-A pooled correlation also rewards knowing the annotator and the chat system. Within annotators, each annotator's mean is
-subtracted from both sides and only pairs of one annotator are ordered; within systems likewise. These correlations are
+A pooled correlation also rewards knowing the annotator and the assistant version. Within annotators, each annotator's
+mean is subtracted from both sides and only pairs of one annotator are ordered; within versions likewise. These are
 about the predictions for a new annotator, which `accord score` makes by default.
 """
 
@@ -45,7 +45,7 @@ within annotators, and coverage and mean width of the bands."""
 
 @dataclass(frozen=True)
 class Within:
-    """Agreement inside groups of ratings: of one annotator each, or about one chat system each.
+    """Agreement inside groups of ratings: of one annotator each, or about one assistant version each.
 
     Attributes:
         groups: Number of groups.
@@ -67,12 +67,12 @@ class Within:
 
 
 @dataclass(frozen=True)
-class SystemMetrics:
-    """Metrics of one system on `n` ratings.
+class EvaluatorMetrics:
+    """Metrics of an evaluator or baseline on `n` ratings.
 
     Attributes:
-        system: Name of the system.
-        n: Number of ratings: those common to the table that the system scored.
+        evaluator: Name of the evaluator or baseline.
+        n: Number of ratings: those common to the table that it scored.
         unscored: Number of all ratings without a score; `reasons` explains them.
         estimates: Statistics by name, with intervals over conversations; for a scale of two options also `kappa`,
             `tpr`, `tnr` and `base_rate`. All are about the prediction for the rating's own annotator, except those of
@@ -82,7 +82,7 @@ class SystemMetrics:
         within: Agreement inside groups, by `annotators` and by `systems` if there are several.
     """
 
-    system: str
+    evaluator: str
     n: int
     unscored: int
     estimates: Mapping[str, Estimate]
@@ -97,7 +97,7 @@ class SystemMetrics:
 
     def to_json(self) -> dict[str, Any]:
         """Return a flat row under the names that every benchmark uses."""
-        row: dict[str, Any] = {"system": self.system, "n": self.n, "unscored": self.unscored}
+        row: dict[str, Any] = {"evaluator": self.evaluator, "n": self.n, "unscored": self.unscored}
         for name, estimate in self.estimates.items():
             row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
         for by, result in self.within.items():
@@ -108,10 +108,10 @@ class SystemMetrics:
 
 @dataclass(frozen=True)
 class Leak:
-    """Metrics of the first system under folds of single samples, which leak, and under folds of groups.
+    """Metrics of the first evaluator under folds of single samples, which leak, and under folds of groups.
 
     Attributes:
-        system: Evaluator that was tested both ways.
+        evaluator: Evaluator that was tested both ways.
         groups: Number of groups in the honest folds.
         samples: Number of rated samples in them.
         pearson: r with folds of single samples, -1 to 1.
@@ -121,7 +121,7 @@ class Leak:
         is_large: True if r or RMSE is better than the table's interval.
     """
 
-    system: str
+    evaluator: str
     groups: int
     samples: int
     pearson: float | None
@@ -131,7 +131,7 @@ class Leak:
     is_large: bool
 
     @classmethod
-    def of(cls, leaking: Predictions, line: SystemMetrics, rated: Ratings, groups: int) -> Leak:
+    def of(cls, leaking: Predictions, line: EvaluatorMetrics, rated: Ratings, groups: int) -> Leak:
         """Return the metrics of leaking predictions, compared with the honest row."""
         paired = leaking.paired(rated).take(np.flatnonzero(leaking.scored))
         r, rmse = STATISTICS["pearson"](paired), STATISTICS["rmse"](paired)
@@ -140,7 +140,7 @@ class Leak:
             rmse is not None and lowest is not None and rmse < lowest
         )
         samples = len(set(rated.target))
-        return cls(line.system, groups, samples, r, rmse, line.values["pearson"], line.values["rmse"], is_large)
+        return cls(line.evaluator, groups, samples, r, rmse, line.values["pearson"], line.values["rmse"], is_large)
 
     def to_json(self) -> dict[str, Any]:
         """Return a flat row with a summary sentence."""
@@ -152,8 +152,8 @@ class Leak:
 
         return (
             f"folds of single samples would give r = {shown(self.pearson)} (RMSE {shown(self.rmse)}) for "
-            f"{self.system} instead of {shown(self.honest_pearson)} (RMSE {shown(self.honest_rmse)}); folds keep the "
-            f"{self.groups} groups of {self.samples} samples together"
+            f"{self.evaluator} instead of {shown(self.honest_pearson)} (RMSE {shown(self.honest_rmse)}); folds keep "
+            f"the {self.groups} groups of {self.samples} samples together"
         )
 
 
@@ -166,7 +166,7 @@ class MetricsTable:
         folds: Number of folds; 1 if one side was held out.
         seed: Random seed of the folds and the draws.
         draws: Number of bootstrap samples and permutations.
-        speakers: (n,) chat system that each rating is about; None if unknown.
+        speakers: (n,) assistant version that each rating is about; None if unknown.
     """
 
     rated: Ratings
@@ -183,7 +183,7 @@ class MetricsTable:
 
     @cached_property
     def groupings(self) -> dict[str, NDArray[np.object_]]:
-        """(n,) groups for agreement inside groups: annotators, and chat systems, if there are several."""
+        """(n,) groups for agreement inside groups: annotators, and assistant versions, if there are several."""
         result = {"annotators": self.rated.annotator.astype(object)}
         if self.speakers is not None:
             result["systems"] = self.speakers
@@ -213,7 +213,7 @@ class MetricsTable:
         """Return True if a system's predictions of some ratings differ inside a fold."""
         return _varies(system.value[rows], [self.fold[rows]])
 
-    def row(self, repeats: Sequence[Predictions], among: NDArray[np.bool_] | None = None) -> SystemMetrics:
+    def row(self, repeats: Sequence[Predictions], among: NDArray[np.bool_] | None = None) -> EvaluatorMetrics:
         """Return a system's metrics, on those of some ratings that it scored.
 
         Args:
@@ -233,8 +233,8 @@ class MetricsTable:
         pairs = [each.paired(rated).take(rows) for each in repeats]
         estimates = bootstrap_all(clusters, means, pairs, self.draws, self.seed)
         estimates |= bootstrap_all(clusters, others, pairs[:1], self.draws, self.seed)
-        return SystemMetrics(
-            system=system.name,
+        return EvaluatorMetrics(
+            evaluator=system.name,
             n=len(rows),
             unscored=len(rated) - int(system.scored.sum()),
             estimates={name: estimates.get(name, Estimate()) for name in statistics} | self.served(repeats, rows),

@@ -101,7 +101,7 @@ def _label_text(result: Mapping[str, Any]) -> str:
 
 @command("estimate")
 def estimate(options: StatisticsOptions) -> None:
-    """Each system's mean rating with a valid interval, and the differences between systems."""
+    """Each assistant version's mean rating with a valid interval, and their differences."""
     with options.open_counted() as project:
         options.show(project.estimate().to_json(), _estimate_text)
 
@@ -113,7 +113,7 @@ def _estimate_text(result: Mapping[str, Any]) -> str:
          "–" if row["worth"] is None else f"{row['worth']:.2f}"]
         for row in result["systems"]
     ]  # fmt: skip
-    lines = [table(["system", "labeled", "scored", "labels and scores", "labels alone", "worth"], rows)]
+    lines = [table(["assistant version", "labeled", "scored", "labels and scores", "labels alone", "worth"], rows)]
     lines += [f"{row['system']}: {row['reason']}" for row in result["systems"] if row["reason"]]
     lines += [_gap_text(gap) for gap in result["differences"]]
     unit = "turns" if result["level"] == "turn" else "conversations"
@@ -123,7 +123,7 @@ def _estimate_text(result: Mapping[str, Any]) -> str:
     )
     about = (
         "worth: as many times more labels alone would give as short an interval. Valid where the labeled "
-        f"{unit} are a random part of each system's; 95% intervals over groups of conversations"
+        f"{unit} are a random part of each version's; 95% intervals over groups of conversations"
     )
     return "\n".join([*lines, "", scores, about])
 
@@ -215,7 +215,7 @@ def issues(
     options: StatisticsOptions,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write."), ISSUES_PAGE] = Path("issues.html"),
 ) -> None:
-    """Summarize the issues found in turns: kinds, scores, dialogues, systems, lowest turns, validation by people."""
+    """Summarize the issues found in turns: kinds, scores, dialogues, assistant versions, lowest turns, validation."""
     from accord.project import corrected_pairs, issues_of
     from accord.report import write_issues_page
     from accord.studies import load_outcomes

@@ -119,7 +119,7 @@ def serve(
             )
             scores = make_app(service, token, body, loopback_only=loopback_only)
             scorer = service.ingestor.scorer
-            notes += [f"serving {scorer.signature} at {url}/docs", scorer.gate_text, *scorer.level_notes]
+            notes += [f"serving {scorer.signature} at {url}/docs", scorer.plausibility_text, *scorer.level_notes]
 
         def on_listen() -> None:
             note(*notes)
@@ -209,7 +209,7 @@ def follow(
             limits=project.config.live, mart=project.mart if live.watch else None, follows=log != Path("-"),
         ) as ingestor,
     ):  # fmt: skip
-        note(ingestor.scorer.gate_text, *ingestor.scorer.level_notes)
+        note(ingestor.scorer.plausibility_text, *ingestor.scorer.level_notes)
         follower = LogFollower(log, ingestor, rows, position_path, format, stop_event, note)
         lines = follower.run(once, interval, progress.at)
     say(f"{count_of(lines, 'line')} read; scores in {out}, position in {position_path}")
@@ -224,7 +224,7 @@ def watch(
     labels: Annotated[int, typer.Option("--label-next", min=0, help="Number of replies to suggest for labeling.")] = 5,
     fail: Annotated[bool, typer.Option("--fail-on-alarm", help="Exit with code 3 if there is a new alarm.")] = False,
 ) -> None:
-    """Show mean scores of live replies by system and day, check finished days, and send alarms to the webhook."""
+    """Show mean live scores by assistant version and day, check finished days, and send alarms to the webhook."""
     from accord.live import post_alarms, raise_alarms, report, send_alarms
 
     with options.open() as project:
@@ -256,7 +256,7 @@ def _report_text(report: MonitoringReport) -> str:
         ]
         for row in report["days"]
     ]
-    header = ["system", "day", "evaluator", "replies", "conversations", "mean", "unscored", "warned"]
+    header = ["assistant version", "day", "evaluator", "replies", "conversations", "mean", "unscored", "warned"]
     lines = [table(header, rows), "", *(f"evaluator {number}: {name}" for name, number in numbers.items())]
     for change in report["evaluator_changes"]:
         number = numbers[change["evaluator"]]

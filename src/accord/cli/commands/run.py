@@ -186,7 +186,7 @@ def demo(
     from accord.sample import ABOUT, sources
 
     # `auto` comes to the same here, and takes most of its time to try a network.
-    mixed = {"calibration": EvaluatorSettings(head="mixed")}
+    mixed = {"default": EvaluatorSettings(head="mixed")}
     config = Config(store=f"sqlite:///{out / 'accord.db'}", evaluators=mixed)
     if with_models:
         if not is_ready():

@@ -252,7 +252,7 @@ def _parts_text(result: Mapping[str, Any]) -> str:
     lines += [f"  {count_of(counts['bad_rows'], 'bad row')}"] if counts["bad_rows"] else []
     lines += [f"  {count} with a warning: {warning}" for warning, count in counts["warnings"].items()]
     lines += [f"  {place}: {reason}" for place, reason in result["failed"].items()]
-    return "\n".join([*lines, f"  {result['gate']}"])
+    return "\n".join([*lines, f"  {result['plausibility']}"])
 
 
 def _text(result: Mapping[str, Any]) -> str:
@@ -265,5 +265,5 @@ def _text(result: Mapping[str, Any]) -> str:
     if result["left_out"]:
         lines.append(f"  {result['left_out']} left out by --synthetic, which counts others: without, with or only")
     lines += [f"  {result['drift_said']}"] if result.get("drift_said") else []
-    lines += [f"  {result['gate']}", *(f"  {row}" for row in result["bad_rows"])]
+    lines += [f"  {result['plausibility']}", *(f"  {row}" for row in result["bad_rows"])]
     return "\n".join(lines)

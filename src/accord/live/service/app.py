@@ -419,7 +419,7 @@ def _add_reports(app: FastAPI, service: Service) -> None:
 
     @app.get("/metrics", summary="Prometheus metrics", response_class=Response)
     async def metrics() -> Response:
-        """Requests, messages, latency, scores by system, memory."""
+        """Requests, messages, latency, scores by assistant version, memory."""
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v1/evaluator", summary="Evaluator in use")
@@ -429,7 +429,7 @@ def _add_reports(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/watch", summary="Monitoring report", response_model=dict[str, Any])
     async def watch() -> MonitoringReport:
-        """Mean scores by system and day with intervals, alarms, evaluator changes, and replies to label next."""
+        """Mean scores by assistant version and day with intervals, alarms, evaluator changes, replies to label next."""
         if service.load_report is None:
             raise BadInput("monitoring is off: the service was started with --no-watch")
         return await run_in_threadpool(service.load_report)

@@ -58,7 +58,7 @@ class ServiceMetrics:
             "accord_request_seconds", "Seconds from the arrival of a request to its answer.", registry=registry,
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
         )  # fmt: skip
-        self.scores = Summary("accord_score", "Scores by system.", ["system"], registry=registry)
+        self.scores = Summary("accord_score", "Scores by assistant version.", ["system"], registry=registry)
         self._systems = NameLimit(MAX_SYSTEMS)
         registry.register(ScorerGauges(scorer, waiting))
 

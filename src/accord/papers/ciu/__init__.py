@@ -1,1 +1,1 @@
-"""CIU and MoE-CIU (Choi et al.): single metrics, combinations of metrics, and the plausibility gate."""
+"""CIU and MoE-CIU (Choi et al.): single metrics, combinations of metrics, and the plausibility check."""

@@ -1,4 +1,4 @@
-"""The parts of the study of CIU and MoE-CIU: tables 1 to 4, figure 1, our combinations, transfer and the gate."""
+"""The parts of the study of CIU and MoE-CIU: tables 1 to 4, figure 1, our combinations, transfer, plausibility."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accord.edges import BadInput
 from accord.evidence import BERTSCORE, EMBEDDING
 from accord.models import LIKELIHOOD
 from accord.papers.catalog import Paper
-from accord.papers.ciu import combined, gate, single
+from accord.papers.ciu import combined, plausibility, single
 from accord.papers.ciu.published import LENGTH, METRICS
 from accord.papers.ciu.rated import (
     ALL,
@@ -251,33 +251,35 @@ def transfer(given: StudyInput) -> PartTable:
     return _table(rows, ("dataset", "system", "n"), (*QUESTIONS, "warned"), note)
 
 
-# --- gate -------------------------------------------------------------------------------------------------------------
+# --- plausibility -----------------------------------------------------------------------------------------------------
 
-GATE = (
+PLAUSIBILITY = (
     "Planted replies have the words of a real one out of order (shuffled), are replies to another context (foreign) or "
-    "random words. Drop: score of the real reply minus that of the planted one; for real replies, what the gate "
+    "random words. Drop: score of the real reply minus that of the planted one; for real replies, what the check "
     "takes from them. Intervals over replies, and over groups for correlations."
 )
 
 
-def gate_effect(given: StudyInput) -> PartTable:
-    """The plausibility gate on Topical-USR."""
+def check_effect(given: StudyInput) -> PartTable:
+    """The plausibility check on Topical-USR."""
     with closing(Store("sqlite:///:memory:")) as store:
-        rows = gate.gate_of_data(given.folder(TOPICAL), store)
-    return PartTable(rows, ("question", "replies", "measure"), gate.STATISTICS, GATE)
+        rows = plausibility.check_of_data(given.folder(TOPICAL), store)
+    return PartTable(rows, ("question", "replies", "measure"), plausibility.STATISTICS, PLAUSIBILITY)
 
 
-def gate_of_project(given: StudyInput) -> PartTable:
-    """The plausibility gate on a project with a likelihood model."""
+def check_of_project(given: StudyInput) -> PartTable:
+    """The plausibility check on a project with a likelihood model."""
     project = given.required_project()
     if LIKELIHOOD not in {**project.config.models, **project.given}:
         raise BadInput(
             "no likelihood model in the project. Add one to accord.yaml: "
-            f'models: {{likelihood: {{model: "{gate.SMALL}"}}}}'
+            f'models: {{likelihood: {{model: "{plausibility.SMALL}"}}}}'
         )
     training, _ = project.training(project.evaluator("mixture"))
-    rows = gate.gate_rows(training.samples, training.labels.on(project.question.id), project.question, project.models)
-    return PartTable(rows, ("question", "replies", "measure"), gate.STATISTICS, GATE)
+    rows = plausibility.check_rows(
+        training.samples, training.labels.on(project.question.id), project.question, project.models
+    )
+    return PartTable(rows, ("question", "replies", "measure"), plausibility.STATISTICS, PLAUSIBILITY)
 
 
 PAPER = Paper(
@@ -301,7 +303,7 @@ PAPER = Paper(
              limits="the paper shortens the texts, so that no metric can be computed on them"),
         Part("ours", "Our combination of more metrics", ours, ours_of_project),
         Part("transfer", "Transfer to other data sets", transfer),
-        Part("gate", "Plausibility gate on planted and real replies", gate_effect, gate_of_project),
+        Part("plausibility", "Plausibility check on planted and real replies", check_effect, check_of_project),
     ),
     (TOPICAL, PERSONA, DIALOGUES),
 )  # fmt: skip

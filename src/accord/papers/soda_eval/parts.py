@@ -120,7 +120,7 @@ def _correlations(found: Compared) -> list[Row]:
     """Return Spearman's ρ and Pearson's r of each system of a comparison with single ratings."""
     rows = []
     for result in found.comparison.results:
-        row: Row = {"system": result.system, "n": result.n}
+        row: Row = {"system": result.evaluator, "n": result.n}
         rows.append(_estimates(row, {name: result.estimates[name] for name in ("spearman", "pearson")}))
     return rows
 

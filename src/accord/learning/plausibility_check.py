@@ -1,7 +1,7 @@
-"""Plausibility gate: lowers scores of replies that a language model finds implausible in their context.
+"""Plausibility check: lowers scores of replies that a language model finds implausible in their context.
 
 Word counts ignore the order of words and the relation to the context, so shuffled words, random words and replies to
-something else score like genuine replies. A small language model distinguishes them. The gate learns from unrated
+something else score like genuine replies. A small language model distinguishes them. The check learns from unrated
 replies and fakes made of them, p = P(real | log p per token: alone, given the context), by multinomial logistic
 regression over the kinds of fakes. A score becomes the mixture
 
@@ -32,7 +32,7 @@ KINDS = {
 FEWEST, MOST = 20, 60
 """Smallest and largest number of replies to learn from; each one needs eight passages."""
 MODEST = 0.05
-"""Share of the score of genuine training replies that the gate may remove on average."""
+"""Share of the score of genuine training replies that the check may remove on average."""
 DOUBTED = 0.5
 """A reply is reported as implausible below this probability."""
 _FEATURES = 4
@@ -49,7 +49,7 @@ class Plausibility:
         mean: (4,) mean of the features.
         scale: (4,) standard deviation of the features.
         weights: (4, 4) weights of genuine replies, then of each of `KINDS`.
-        bias: (4,) constants; that of genuine replies is raised until the gate removes `MODEST` of their score.
+        bias: (4,) constants; that of genuine replies is raised until the check removes `MODEST` of their score.
     """
 
     model: str
@@ -86,7 +86,7 @@ class Plausibility:
         return bare._modest(X[kind == 0])
 
     def _modest(self, real: Floats) -> Self:
-        """Return the gate with the constant of genuine replies at which they keep all but `MODEST` of their score."""
+        """Return the check with the constant of genuine replies at which they keep all but `MODEST` of their score."""
         low, high = -20.0, 20.0
         for _ in range(50):
             middle = (low + high) / 2
@@ -107,14 +107,14 @@ class Plausibility:
         ) + self.bias  # row by row, so that batch and live scores are equal
         return np.asarray(softmax(logits, axis=1))
 
-    def gated(self, samples: Sequence[Sample], scores: Sequence[Score | Unscored]) -> Flow[list[Score | Unscored]]:
-        """Return the scores after the gate; asks the likelihood model about each scored reply."""
+    def lower(self, samples: Sequence[Sample], scores: Sequence[Score | Unscored]) -> Flow[list[Score | Unscored]]:
+        """Return the lowered scores; asks the likelihood model about each scored reply."""
         scored = [sample for sample, score in zip(samples, scores, strict=True) if isinstance(score, Score)]
         X, _ = yield from measured(scored)
         shares = dict(zip([each.target for each in scored], self._shares(X), strict=True))
-        return [self._gated(score, shares[score.target]) if isinstance(score, Score) else score for score in scores]
+        return [self._lowered(score, shares[score.target]) if isinstance(score, Score) else score for score in scores]
 
-    def _gated(self, score: Score, shares: Floats) -> Score:
+    def _lowered(self, score: Score, shares: Floats) -> Score:
         signature = score.signature.with_part("plausibility", self.model)
         if np.isnan(shares).any():
             unknown = "plausibility unknown"
@@ -140,7 +140,7 @@ class Plausibility:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
-        """Return the gate from `to_json`.
+        """Return the check from `to_json`.
 
         Raises:
             ValueError: Numbers have a wrong shape or are not finite.
@@ -150,7 +150,7 @@ class Plausibility:
         if shapes != [(_FEATURES,), (_FEATURES,), (len(KINDS) + 1, _FEATURES), (len(KINDS) + 1,)] or not all(
             np.isfinite(each).all() for each in numbers.values()
         ):
-            raise ValueError("invalid plausibility gate")
+            raise ValueError("invalid plausibility check")
         return cls(str(row["model"]), **numbers)
 
 

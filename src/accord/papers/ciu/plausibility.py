@@ -1,4 +1,4 @@
-"""Effect of the plausibility gate on planted implausible replies and on real ones."""
+"""Effect of the plausibility check on planted implausible replies and on real ones."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ FAKED = 30
 """Number of replies of each half that are faked."""
 REAL = "real"
 DROP, AGREEMENT = "drop of the score", "Spearman with the ratings"
-STATISTICS = ("without_gate", "with_gate")
+STATISTICS = ("without_check", "with_check")
 
 
-def gate_rows(samples: Sequence[Sample], labels: Labels, question: Question, models: Models) -> list[Row]:
+def check_rows(samples: Sequence[Sample], labels: Labels, question: Question, models: Models) -> list[Row]:
     """Return the drop of the score for each kind of planted reply, and the correlation of real replies with ratings.
 
-    A mixture of the bank and the gate learn on one half of the groups and are tested on the other, both ways.
+    A mixture of the bank and the check learn on one half of the groups and are tested on the other, both ways.
 
     Args:
         samples: Rated samples.
@@ -46,12 +46,12 @@ def gate_rows(samples: Sequence[Sample], labels: Labels, question: Question, mod
     """
     scores: dict[str, list[Floats]] = {}
     for train, test in _halves(samples, labels.group_of):
-        learned, gate = _gated_mixture(train, labels, question, models)
+        learned, check = _checked_mixture(train, labels, question, models)
         some = [test[place] for place in np.random.default_rng(0).permutation(len(test))[:FAKED]]
         for kind, those in ((REAL, test), ("originals", some), *fakes(some, labels.group_of, 1).items()):
-            ungated = learned(those)
-            gated = run(gate.gated(those, ungated), models)
-            scores.setdefault(kind, []).append(np.array([_values(ungated), _values(gated)]))
+            unlowered = learned(those)
+            lowered = run(check.lower(those, unlowered), models)
+            scores.setdefault(kind, []).append(np.array([_values(unlowered), _values(lowered)]))
     joined = {kind: np.concatenate(parts, axis=1) for kind, parts in scores.items()}
     drop = {"question": question.id, "measure": DROP}
     rows: list[Row] = [{"replies": kind, **drop, **_means(joined["originals"] - joined[kind])} for kind in KINDS]
@@ -62,14 +62,14 @@ def gate_rows(samples: Sequence[Sample], labels: Labels, question: Question, mod
     return rows
 
 
-def gate_of_data(folder: Path, store: Store) -> list[Row]:
-    """Return `gate_rows` of a data set's questions with the small likelihood model; `store` caches its answers."""
+def check_of_data(folder: Path, store: Store) -> list[Row]:
+    """Return `check_rows` of a data set's questions with the small likelihood model; `store` caches its answers."""
     records = [record for record in read(folder) if record.labels and record.conversation.turns]
     samples = [Sample(record.conversation, record.labels[0].target.turn) for record in records]
     data = load(folder, BANK)[ALL]
     labels = data.labels.grouped(dict(zip(data.evidence.targets, data.context.tolist(), strict=True)))
     models = Models({LIKELIHOOD: ModelSettings(model=SMALL)}, store)
-    return [row for name in data.people for row in gate_rows(samples, labels, question_of(data, name), models)]
+    return [row for name in data.people for row in check_rows(samples, labels, question_of(data, name), models)]
 
 
 def _halves(samples: Sequence[Sample], group_of: Callable[[Target], str]) -> list[tuple[list[Sample], list[Sample]]]:
@@ -81,15 +81,15 @@ def _halves(samples: Sequence[Sample], group_of: Callable[[Target], str]) -> lis
     return [(first, second), (second, first)]
 
 
-def _gated_mixture(
+def _checked_mixture(
     samples: Sequence[Sample], labels: Labels, question: Question, models: Models
 ) -> tuple[Callable[[Sequence[Sample]], Sequence[Score | Unscored]], Plausibility]:
-    """Learn a mixture of the bank, and the gate, from the same replies."""
-    gate = run(Plausibility.learn(samples, labels.group_of), models)
+    """Learn a mixture of the bank, and the check, from the same replies."""
+    check = run(Plausibility.learn(samples, labels.group_of), models)
     targets = {sample.target for sample in samples}
     kept = Labels(label for label in labels if label.target in targets)
     head = make_head("curves", question, {}).fit(measure(samples, BANK), kept)
-    return lambda those: head.predict(measure(those, BANK)), gate
+    return lambda those: head.predict(measure(those, BANK)), check
 
 
 def _values(scores: Sequence[Score | Unscored]) -> list[float]:
@@ -97,7 +97,7 @@ def _values(scores: Sequence[Score | Unscored]) -> list[float]:
 
 
 def _means(values: Floats) -> Row:
-    """Return the mean over the replies without and with the gate, with 95% intervals."""
+    """Return the mean over the replies without and with the check, with 95% intervals."""
     row: Row = {}
     for name, of in zip(STATISTICS, values, strict=True):
         known = of[~np.isnan(of)]
