@@ -24,6 +24,11 @@ from .judge_audit import audit_judge as audit_judge, AuditRun as AuditRun, lates
 from .judge_audit import plan_audit as plan_audit
 from .judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches, JudgeSelection as JudgeSelection
 from .label_rubric import adopt_rubric as adopt_rubric, rubric_of_labels as rubric_of_labels
+from .label_scales import check_question as check_question, check_scales as check_scales
+from .label_scales import comparable_labels as comparable_labels, evaluator_text as evaluator_text
+from .label_scales import is_other_scale as is_other_scale, note_wordings as note_wordings
+from .label_scales import other_question as other_question
+from .label_scales import wordings_text as wordings_text
 from .project import ALL as ALL, EVALUATORS as EVALUATORS, open as open, open_project as open_project
 from .project import Project as Project
 from .project_files import new_project as new_project, project_template as project_template

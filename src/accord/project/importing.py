@@ -387,7 +387,7 @@ class _Importer:
             question = self.rubric.get(answer.question)
             try:
                 value = None if answer.value is None else answer_to(question, answer.value, answer.question)
-                answer = replace(answer, value=value, wording=None if question is None else question.key)
+                answer = replace(answer, value=value, wording=None if question is None else question.wording)
                 check_label(answer.to_label(), self.rubric)
             except BadInput as error:
                 report(error)

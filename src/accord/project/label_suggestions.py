@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from accord.decisions import LEFT, left_for_people
 from accord.edges import BadInput
 from accord.learning import FEWEST_LABELS, level_of, spread_targets, suggest_labels
+from accord.project.label_scales import check_scales, note_wordings
 from accord.project.results import Estimates, NextLabel
 from accord.scoring import latest_scores
 from accord.statistics import groups_of
@@ -33,6 +34,7 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
         UnknownName: An annotator has no labels yet.
     """
     _check_rates(project)
+    check_scales(project, [project.question])
     samples = list(project.all_samples(project.level()))
     evidence = project.measure(project.evaluator().sources, samples)
     labels, question = project.store.labels(), project.question
@@ -77,6 +79,8 @@ def estimate(project: Project) -> Estimates:
             too few.
     """
     _check_rates(project)
+    check_scales(project, [project.question])
+    note_wordings(project, project.question)
     question, config, evaluator = project.question, project.config, project.evaluator()
     seen = frozenset(project.rubric.learned_on)  # they are not a random sample of the scored conversations
     labels = Labels(label for label in project.store.labels() if label.target.conversation not in seen)

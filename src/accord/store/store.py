@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, and_, func, select, update
+from sqlalchemy import Connection, Select, Table, and_, func, select, update
 
 from accord.edges import BadInput, redact_json
-from accord.formats import on_scales
+from accord.formats import LabelWordings, OtherScales, label_wordings, on_present_scale, on_scales
 from accord.store.engine import (
     CHECK,
     StoreError,
@@ -61,6 +61,7 @@ from accord.values import (
     Conversation,
     Label,
     Labels,
+    Question,
     Rubric,
     Synthetic,
     canonical_json,
@@ -85,12 +86,14 @@ class Store:
     interrupted command can be repeated. All methods raise `StoreError` if the database fails.
 
     Synthetic conversations are left out of every listing unless `synthetic` includes them; a conversation is always
-    found by its ID. Labels are read on the scales of `rubric`.
+    found by its ID. Labels are read on the scales of `rubric`; `other_scales` treats those on another scale, and `stop`
+    returns them.
     """
 
     def __init__(self, url: str, synthetic: Synthetic = WITHOUT_SYNTHETIC, rubric: Rubric | None = None) -> None:
         """Open the store at `url`, or create it; see `engine.open_engine` for the URLs."""
         self.url, self.synthetic, self.rubric = url, synthetic, rubric
+        self.other_scales: OtherScales = "stop"
         self._engine = open_engine(url)
         self._insert = insert_of(self._engine.dialect.name)
         self.replaces = ""
@@ -314,15 +317,29 @@ class Store:
                 if kinds is None or row.kind in kinds:
                     yield annotation_from(row)
 
-    def labels(self, question: str | None = None) -> Labels:
-        """Return the labels of people in the order they were added, for one question or all; changed ones once."""
+    def labels(self, question: str | None = None, other_scales: OtherScales | None = None) -> Labels:
+        """Return the labels of people in the order they were added, for one question or all; changed ones once.
+
+        `other_scales` replaces the store's treatment of labels on another scale than their question has now.
+        """
         columns = ("conversation", "turn", "question", "by", "value", "time", "wording", "against", "against_turn")
         query = select(*(annotation_table.c[name] for name in columns))
-        query = query.where(annotation_table.c.kind == PERSON, is_current_answer(), has_included_target(self.synthetic))
-        if question is not None:
-            query = query.where(annotation_table.c.question == question)
+        query = self._of_people(query, question)
         labels = map(label_from, self._stream(query.order_by(annotation_table.c.place, annotation_table.c.key)))
-        return Labels(labels if self.rubric is None else on_scales(labels, self.rubric))
+        if self.rubric is None:
+            return Labels(labels)
+        return Labels(on_present_scale(on_scales(labels, self.rubric), self.rubric, other_scales or self.other_scales))
+
+    def label_wordings(self, question: Question) -> LabelWordings:
+        """Return the numbers of labels of a question by wording and scale."""
+        table = annotation_table.c
+        query = self._of_people(select(table.wording, table.value, func.count()), question.id)
+        rows = self._stream(query.where(table.value != "null").group_by(table.wording, table.value))
+        return label_wordings(question, ((wording, read_json(value), count) for wording, value, count in rows))
+
+    def _of_people(self, query: Select[Any], question: str | None) -> Select[Any]:
+        query = query.where(annotation_table.c.kind == PERSON, is_current_answer(), has_included_target(self.synthetic))
+        return query if question is None else query.where(annotation_table.c.question == question)
 
     def labels_version(self) -> tuple[int, str]:
         """Return a value that changes with every added label: the number of labels and the time of the last."""
