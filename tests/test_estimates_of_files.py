@@ -46,9 +46,8 @@ def test_scores_of_a_file_are_part_of_the_population(fitted: None) -> None:
     assert scored["from_files"] == 300 and scored["scores"] == 360
     assert [row["scored"] for row in scored["systems"]] == [180, 180]
     text = printed("estimate")
-    assert (
-        "60 from evidence in the store, each without the labels of its conversation, and 300 outside the store" in text
-    )
+    assert "scores: 60 conversations, predicted by calibration from evidence in the store" in text
+    assert "and 300 outside the store, which it scored in files" in text
     printed("import", "new.jsonl")
     stored = accord_json("estimate")
     assert stored["from_files"] == 0 and stored["scores"] == 360, "a conversation counts once"

@@ -107,7 +107,7 @@ def estimate(project: Project) -> Estimates:
 
 
 def _scored_in_files(project: Project, level: Level) -> dict[str, list[tuple[str, float]]]:
-    """Return the scores of conversations outside the store by the evaluator in use, as conversation and score by system.
+    """Return the scores by the evaluator in use of conversations outside the store: conversation and score by system.
 
     They are predictions for a new annotator, made without labels of their conversations.
     """
