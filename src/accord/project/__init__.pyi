@@ -35,13 +35,13 @@ from .project_files import new_project as new_project, project_template as proje
 from .project_files import study_yaml as study_yaml, text_diff as text_diff
 from .project_files import with_rubric_file as with_rubric_file, with_study as with_study
 from .python_calls import python_text as python_text
+from .question_texts import has_generated_text as has_generated_text
 from .recorded_judges import choose_recording as choose_recording, find_recordings as find_recordings
 from .recorded_judges import load_recordings as load_recordings, recorded_agreement as recorded_agreement
 from .recorded_judges import recorded_questions as recorded_questions, RecordedAgreement as RecordedAgreement
 from .recorded_judges import register_recordings as register_recordings, settings_with_judge as settings_with_judge
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun
 from .results import NextLabel as NextLabel
-from .rubric_inference import has_generated_text as has_generated_text
 from .rubric_inference import infer_questions as infer_questions, infer_rubric as infer_rubric
 from .rubric_inference import infer_scale as infer_scale, InferredRubric as InferredRubric
 from .rubric_inference import ObservedAnswers as ObservedAnswers, off_scale as off_scale
