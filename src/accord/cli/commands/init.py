@@ -99,7 +99,10 @@ def _scale_text(question: Question) -> str:
     words = [question.meanings.get(str(option), "") for option in question.scale.options]
     if not any(words):
         return str(question.scale)
-    return ", ".join(f"{option} ({word})" if word else f"{option}" for option, word in zip(question.scale.options, words, strict=True))
+    return ", ".join(
+        f"{option} ({word})" if word else f"{option}"
+        for option, word in zip(question.scale.options, words, strict=True)
+    )
 
 
 def _main_of(found: FileSurvey, main: str | None) -> str | None:
