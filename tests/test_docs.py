@@ -9,9 +9,11 @@ import runpy
 import shlex
 import shutil
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from pydoc import locate
+from typing import Any
 
 import pytest
 import small_sample
@@ -21,13 +23,16 @@ from served_workbench import Browser
 from typer.testing import CliRunner
 from waiting import PATIENCE, until
 
+import accord
 from accord.cli import (
     app,  # noqa: F401 - registers the commands
     commands,  # noqa: F401 - registers the commands
 )
 from accord.evidence import metrics, sources, turn_metrics
+from accord.formats import read, read_labels, sniff, source_of
 from accord.learning import heads
 from accord.methods import rivals, selection_policies, selectors
+from accord.values import Question, Rubric, Scale
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -171,6 +176,66 @@ def test_generated_pages_are_those_of_this_code() -> None:
     spec.loader.exec_module(module)
     for name, page in module.PAGES.items():
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page(), "run: make docs"
+
+
+def test_example_of_data_formats_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    files = re.findall(r"`([\w.]+)`:\n\n```(?:json|csv|text)\n(.*?)^```", text, flags=re.M | re.S)
+    assert len(files) == text.count("`:\n\n```") == 5
+    for name, content in files:
+        Path(name).write_text(content)
+    for _, block in steps(ROOT / "docs" / "data.md"):
+        for line in block.splitlines():
+            run_command(line)
+    rows = [json.loads(line) for line in Path("annotations.jsonl").read_text().splitlines()]
+    assert Counter(row["conversation"] for row in rows) == {"c1": 3, "c2": 2, "c3": 1}
+    assert [row["value"] for row in rows if row.get("turn") == 1] == [1, 0]
+    with accord.open("accord.yaml") as project:
+        assert [each.system for each in project.store.conversations()] == ["bot-2", "bot-2", None]
+
+
+def test_columns_of_data_formats_are_those_of_the_code() -> None:
+    text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    table = text.partition("| role | names |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", table, flags=re.M)
+    assert len(rows) == 14
+    for role, cell in rows:
+        for name in re.findall(r"`(\w+)`", cell):
+            assert is_read_as(role, name), f"{name} is not read as {role}"
+
+
+def is_read_as(role: str, name: str) -> bool:
+    """Return True if a column with a name has the same effect as the column of a role, in labels or conversations."""
+    messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi."}]
+    label = {"conversation": "c", "turn": 0, "annotator": "ann", "question": "good", "value": 1, "time": "2026-01-01"}
+    exchange = {"conversation": "c", "prompt": "Hello.", "response": "Hi.", "documents": "Some text."}
+    kinds: list[list[dict[str, Any]]] = [
+        [label],
+        [{**label, "question": "better", "against": "d"}],
+        [{"conversation": "c", **each, "time": "2026-01-01"} for each in messages],
+        [exchange],
+        [{"conversation": "c", "messages": messages, "system": "bot"}],
+    ]
+    return any(
+        content_of(rows)
+        == content_of([{name if key == role else key: value for key, value in row.items()} for row in rows])
+        for rows in kinds
+        if role in rows[0]
+    )
+
+
+def content_of(rows: list[dict[str, Any]]) -> Any:
+    """Return the labels or conversations in rows, or the error; metadata of conversations only as far as they count."""
+    good = Question(id="good", text="Good?", scale=Scale(options=(1, 2)))
+    better = Question(id="better", text="Better?", scale=Scale(options=(1, 2)), applies="pairs")
+    rubric = Rubric(name="r", main="good", questions=(good, better))
+    table = source_of(rows)
+    if sniff(table).content == "labels":
+        return [repr(each) for each in read_labels(table, rubric)]
+    found = [each.conversation for each in read(table)]
+    assert all(each.turns for each in found)
+    return [(each.id, each.turns, each.documents, each.system) for each in found]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -483,9 +483,9 @@ MISTAKES: dict[str, tuple[str, Any, list[str]]] = {
         ["'rating' has values on two scales: 20 from 1 to 5 and 4 from 20 to 80", "qa.csv, lines 22, 23, 24, 25 hold the rarer",
          "--scale rating=1..80"]),
     "labels only": ("run", lambda: [write("l.csv", "id,rater,rating\nc1,ann,3\n")],
-        ["l.csv: only labels", "accord run CHATS l.csv"]),
+        ["l.csv: only labels", "accord run chats.jsonl l.csv"]),
     "labels of unknown conversations": ("import", lambda: [write("l.csv", "id,rater,rating\nc1,ann,3\n")],
-        ["no conversation 'c1' in the store", "accord import CHATS LABELS"]),
+        ["no conversation 'c1' in the store", "accord import chats.jsonl labels.csv"]),
     "no labels": ("run", lambda: [exchanges(city=lambda i: "Rome")], ["no ratings in qa.csv", "accord serve"]),
 }  # fmt: skip
 

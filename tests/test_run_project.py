@@ -92,7 +92,7 @@ def test_run_continues_in_its_own_folder_and_keeps_edits(folder: Path) -> None:
     assert [row["value"] for row in read_rows("out/scores.jsonl")] == [row["value"] for row in before]
 
     rubric = Path("out/rubric.yaml")
-    rubric.write_text(rubric.read_text().replace("How is the conversation", "How well is the conversation"))
+    rubric.write_text(rubric.read_text().replace("How", "How exactly"))
     assert "sets the main question" in refused("run", "data", "--out", "out", "--main", "rating")
     settings = Path("out/accord.yaml")
     settings.write_text(settings.read_text().replace("folds: 2", "folds: 3"))

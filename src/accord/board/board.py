@@ -191,6 +191,9 @@ class Board:
             questions = question_differences(difference, scores, texts, self.reader)
         if about.against is not None and is_predicted:
             evaluators = evaluator_difference(scores, texts, self.reader, about.against)
+            if evaluators is None:
+                name = scores.choices.names.get(about.against, about.against)
+                figures = replace(figures, notes=(*figures.notes, f"{name} scored on another scale; not compared"))
         found = replace(
             figures, table=table, difference=difference, among=among, questions=tuple(questions), evaluators=evaluators
         )
@@ -201,7 +204,7 @@ class Board:
         import polars as pl
 
         about = scores.selection
-        if about.answers == "given":
+        if about.answers == "given" or scores.is_other_scale:
             return None
         keys = ["conversation", "turn"]
         labels = self.reader.labels(str(about.question)).select(*keys, "value")

@@ -154,14 +154,16 @@ def question_differences(
 
 def evaluator_difference(
     scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader, against: str
-) -> MeanDifference:
-    """Return the difference of two evaluators on the texts that both scored.
+) -> MeanDifference | None:
+    """Return the difference of two evaluators on the texts that both scored; None if their scales differ.
 
     Raises:
         UnknownName: The other evaluator has no scores on this question.
     """
     about = scores.selection
     others = reader.texts(replace(about.base, question=about.question, evaluator=against, training="with"))
+    if others is not None and (others.low, others.high) != (scores.low, scores.high):
+        return None
     keys = ["conversation", "turn"]
     theirs = texts.head(0) if others is None else others.texts()
     joined = texts.join(theirs.select(*keys, "value"), on=keys, suffix="_other", nulls_equal=True)

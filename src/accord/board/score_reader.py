@@ -18,7 +18,7 @@ import numpy as np
 from accord.board.filters import DIMENSIONS, BoardFilters
 from accord.edges import UnknownName
 from accord.learning import RULES
-from accord.project import Project
+from accord.project import Project, comparable_labels
 from accord.store import MartState, MonitoringTables, StoreError
 from accord.values import POPULATION, Question
 
@@ -70,6 +70,7 @@ class SelectedScores:
         choices: Other questions and evaluators.
         state: State of the mart.
         notes: Sentences about what is left out or included.
+        is_other_scale: True if the scores were made on another scale than the rubric has for the question now.
     """
 
     selection: BoardFilters
@@ -83,6 +84,7 @@ class SelectedScores:
     choices: BoardChoices
     state: MartState
     notes: tuple[str, ...] = ()
+    is_other_scale: bool = False
 
     @property
     def scored(self) -> pl.DataFrame:
@@ -249,11 +251,19 @@ class ScoreReader:
             pl.col("conversation").rank("dense").cast(pl.Int32) - 1 if len(rows) <= MAX_EXACT_ROWS else pl.col("bundle")
         )
         rows = rows.with_columns(clusters.alias("cluster"))
-        low, high = _ends(self.project.rubric.get(question), options, rows)
+        asked = self.project.rubric.get(question)
+        is_other = _is_other_scale(asked, options)
+        low, high = _ends(None if is_other else asked, options, rows)
+        if is_other and asked is not None:
+            notes.append(
+                f"these scores are on a scale from {low:g} to {high:g}, and the rubric asks {question} on "
+                f"{asked.scale.range}; they are not compared with ratings or other scores. Fit the evaluator again"
+            )
         taken = replace(selection, question=question, evaluator=evaluator)
         return SelectedScores(
-            taken, rows, low, high, options, left_out, in_training, has_training, choices, state, tuple(notes)
-        )
+            taken, rows, low, high, options, left_out, in_training, has_training, choices, state, tuple(notes),
+            is_other,
+        )  # fmt: skip
 
     def _count(self, wanted: pl.Expr) -> int:
         import polars as pl
@@ -280,7 +290,7 @@ class ScoreReader:
         if self._labels is None or self._labels[0] != state:
             found = [
                 (each.target.conversation, each.target.turn, each.annotator, float(each.value), each.time)
-                for each in self.project.rated(question)
+                for each in comparable_labels(self.project, question)
                 if isinstance(each.value, int | float) and each.against is None
             ]
             schema = {"conversation": pl.String(), "turn": pl.Int32(), "annotator": pl.String(), "value": pl.Float64(),
@@ -363,6 +373,13 @@ def _with_spread(rows: pl.DataFrame, options: tuple[float, ...]) -> pl.DataFrame
         of = np.array(options)
         spread[places.to_numpy()] = np.sqrt(np.maximum(shares @ of**2 - (shares @ of) ** 2, 0.0))
     return rows.with_columns(pl.Series("spread", spread).fill_nan(None))
+
+
+def _is_other_scale(question: Question | None, options: tuple[float, ...]) -> bool:
+    """Return True if the options of scores end elsewhere than the scale of the question."""
+    if question is None or not question.scale.is_ordered or len(options) < 2:
+        return False
+    return (options[0], options[-1]) != (question.scale.numbers[0], question.scale.numbers[-1])
 
 
 def _ends(question: Question | None, options: tuple[float, ...], rows: pl.DataFrame) -> tuple[float, float]:

@@ -260,6 +260,8 @@ def powered(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) ->
     """
     import polars as pl
 
+    if scores.is_other_scale:
+        return [], "the scores are on another scale than the ratings"
     labels = reader.labels(str(scores.selection.question))
     if not len(labels):
         return [], "no ratings of this question"

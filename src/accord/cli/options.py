@@ -150,10 +150,20 @@ class StatisticsOptions(ResultOptions):
         typer.Option("--synthetic", metavar="WHICH", help="Synthetic conversations: without (default), with, or only."),
     ] = None
 
+    other_scales: Annotated[
+        str | None,
+        typer.Option(
+            "--other-scales",
+            metavar="HOW",
+            help="Labels on another scale than the rubric's: stop (default), leave-out, map or keep.",
+        ),
+    ] = None
+
     @property
     def changes(self) -> list[str]:
         """Settings for this run, as `KEY=VALUE`."""
-        return [*super().changes, *([] if self.synthetic is None else [f"synthetic={self.synthetic}"])]
+        given = {"synthetic": self.synthetic, "other_scales": self.other_scales}
+        return [*super().changes, *(f"{name}={value}" for name, value in given.items() if value is not None)]
 
     def open_counted(self, question: str | None = None) -> Project:
         """Open the project, and print a note on synthetic conversations if results include them.

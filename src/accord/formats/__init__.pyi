@@ -10,6 +10,9 @@ from .label_files import looks_like_labels as looks_like_labels, mapped as mappe
 from .label_files import file_roles as file_roles, label_ids as label_ids
 from .label_files import raw_label_rows as raw_label_rows
 from .label_files import read_labels as read_labels, RECORDED_JUDGEMENTS as RECORDED_JUDGEMENTS
+from .label_scales import label_wordings as label_wordings, LabelWordings as LabelWordings
+from .label_scales import on_present_scale as on_present_scale, OTHER_SCALES as OTHER_SCALES
+from .label_scales import other_scale as other_scale, OtherScales as OtherScales
 from .memory import MemoryTable as MemoryTable, Source as Source, source_of as source_of, tables_of as tables_of
 from .object_storage import delete_file as delete_file, display_path as display_path, File as File
 from .object_storage import find_files as find_files, is_remote as is_remote, join_path as join_path

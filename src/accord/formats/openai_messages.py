@@ -17,7 +17,10 @@ from accord.edges import BadInput, is_sendable
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of, plain_name
 from accord.values import Conversation, Document, PlainTurns, Turn
 
-_ID_KEYS = ("id", "conversation_id", "session_id")
+_ID_KEYS = (
+    "id", "conversation_id", "session_id", "thread_id", "dialogue_id", "dialog_id", "chat_id", "conv_id", "ticket_id",
+    "conversation",
+)  # fmt: skip
 _DOCUMENT_KEYS = ("documents", "context", "contexts", "retrieved_contexts", "knowledge")
 _TEXT_KEYS = ("text", "content", "page_content", "value")
 _ROLE_KEYS = ("role", "speaker", "sender", "from", "author")
@@ -206,6 +209,8 @@ def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, us
     Keys other than those `used` become metadata.
     """
     id_key = next((key for key in _ID_KEYS if fields.get(key) not in (None, "")), None)
+    if id_key == "conversation" and not (isinstance(fields[id_key], str | int) and len(str(fields[id_key])) <= 100):
+        id_key = None  # the text of the conversation
     documents_key = next((key for key in _DOCUMENT_KEYS if fields.get(key)), None)
     read = {*used, id_key, documents_key, "metadata", "meta"}
     metadata = {**mapping_of(fields.get("meta")), **mapping_of(fields.get("metadata"))}

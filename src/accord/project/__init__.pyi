@@ -24,12 +24,18 @@ from .judge_audit import audit_judge as audit_judge, AuditRun as AuditRun, lates
 from .judge_audit import plan_audit as plan_audit
 from .judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches, JudgeSelection as JudgeSelection
 from .label_rubric import adopt_rubric as adopt_rubric, rubric_of_labels as rubric_of_labels
+from .label_scales import check_question as check_question, check_scales as check_scales
+from .label_scales import comparable_labels as comparable_labels, evaluator_text as evaluator_text
+from .label_scales import is_other_scale as is_other_scale, note_wordings as note_wordings
+from .label_scales import other_question as other_question
+from .label_scales import wordings_text as wordings_text
 from .project import ALL as ALL, EVALUATORS as EVALUATORS, open as open, open_project as open_project
 from .project import Project as Project
 from .project_files import new_project as new_project, project_template as project_template
 from .project_files import study_yaml as study_yaml, text_diff as text_diff
 from .project_files import with_rubric_file as with_rubric_file, with_study as with_study
 from .python_calls import python_text as python_text
+from .question_texts import has_generated_text as has_generated_text
 from .rater_columns import NO_COLUMN as NO_COLUMN
 from .raters import raters_text as raters_text, who_rated as who_rated
 from .recorded_judges import keep_judgements as keep_judgements
@@ -39,7 +45,6 @@ from .recorded_judges import recorded_questions as recorded_questions, RecordedA
 from .recorded_judges import register_recordings as register_recordings, settings_with_judge as settings_with_judge
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun
 from .results import NextLabel as NextLabel
-from .rubric_inference import has_generated_text as has_generated_text
 from .rubric_inference import infer_questions as infer_questions, infer_rubric as infer_rubric
 from .rubric_inference import infer_scale as infer_scale, InferredRubric as InferredRubric
 from .rubric_inference import ObservedAnswers as ObservedAnswers, off_scale as off_scale

@@ -14,6 +14,7 @@ from accord.models import run
 from accord.project.diagnostics import groups_of
 from accord.project.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
+from accord.project.label_scales import note_wordings
 from accord.project.length_check import doubling
 from accord.project.results import Compared, speakers_of
 from accord.validation import (
@@ -65,6 +66,7 @@ def compare(project: Project, only: Collection[str], pool: WorkerPool, on_step: 
         BadInput: The main question has no ratings, or no evaluator can be made.
         UnknownName: There is no such evaluator, or one names an unknown source, head or setting.
     """
+    note_wordings(project, project.question)
     evaluators, unmade = _make_all(project, list(only) or project.evaluator_names())
     if not evaluators:
         raise _none_made(unmade)

@@ -22,6 +22,7 @@ from accord.edges import (
     strip_url_secrets,
     validate,
 )
+from accord.formats import OtherScales
 from accord.learning import PRESETS, RENAMED, SIMPLE, EvaluatorSettings
 from accord.models import (
     ASSISTANT,
@@ -189,6 +190,10 @@ class Config(_Strict):
     synthetic: Synthetic = Field(
         default=WITHOUT_SYNTHETIC,
         description="Synthetic conversations in training and statistics: `without`, `with`, or `only` them.",
+    )
+    other_scales: OtherScales = Field(
+        default="stop",
+        description="Labels on another scale than their question has now: `stop`, `leave-out`, `map` or `keep` them.",
     )
     synth: SynthSettings = Field(default_factory=SynthSettings, description="Settings of `accord synth`.")
     group_by: list[str] = Field(

@@ -173,8 +173,8 @@ def cautions(comparison: Comparison, evidence: EvidenceTable) -> list[str]:
         counted = ", ".join(f"{count} by {name}" for name, count in versions.most_common())
         sentences.append(f"rated targets were judged by several versions of the judge: {counted}; compare the groups")
     wordings = Counter(label.wording for label in rated.labels if label.wording)
-    present_wording = comparison.question.key
-    old_labels = sum(count for key, count in wordings.items() if key != present_wording)
+    present_key = comparison.question.key
+    old_labels = sum(count for wording, count in wordings.items() if wording.partition(" ")[0] != present_key)
     if old_labels:
         sentences.append(
             f"{old_labels} of {len(rated)} labels answer an earlier wording of {comparison.question.id!r}; they are "

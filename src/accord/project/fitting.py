@@ -30,8 +30,10 @@ from accord.learning import (
 from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
 from accord.project.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
 from accord.project.fit_cache import FitCache, cache_key, single_threaded
+from accord.project.label_scales import note_wordings
 from accord.project.length_check import doubling
 from accord.project.results import Compared, Fitted, speakers_of
+from accord.scoring import asked_in
 from accord.statistics import SIGNIFICANT, Split, grouped_folds, groups_of
 from accord.validation import (
     BEST_COLUMN,
@@ -88,7 +90,8 @@ def fit(
     """
     evaluator = project.evaluator(name or project.config.evaluator)
     folder = _folder(project, evaluator, out)
-    with project.store.run("fit", project.config.shown()) as record:
+    with project.store.run("fit", asked_in(evaluator.question, project.config.shown())) as record:
+        note_wordings(project, evaluator.question)
         fitted = _Fit(project, evaluator, project.models, step, on_stage).fit(every_question)
         fitted = replace(fitted, folder=folder)
         fitted.evaluator.save(folder)

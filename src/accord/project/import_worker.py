@@ -122,7 +122,7 @@ class ImportCounts(RoleCounts):
         self.count(label.question, rubric)
         if label.question not in self._wordings:
             question = rubric.get(label.question)
-            self._wordings[label.question] = None if question is None else question.key
+            self._wordings[label.question] = None if question is None else question.wording
         return self._wordings[label.question]
 
     def count(self, question: str, rubric: Rubric) -> None:

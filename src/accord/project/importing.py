@@ -37,6 +37,7 @@ from accord.store import (
     AnnotationKeys,
     Imports,
     IssueAnnotations,
+    LabelCounts,
     RemovedCounts,
     Store,
     TableRow,
@@ -103,7 +104,7 @@ def import_files(
     _check_kinds(kinds, columns)
     roles = {path: options.named.roles(path, kind) for path, kind in kinds.items()}
     _check_roles(roles)
-    result = Imported(names=RaterNames(store.annotators()))
+    result = Imported(names=RaterNames(LabelCounts(store).annotators()))
     importer = _Importer(store, rubric, result, options, skip_bad_rows)
     names, imports = list(map(str, kinds)), Imports(store)
     with imports.replacing(names) if replace else nullcontext(RemovedCounts()) as result.replaced:
@@ -364,7 +365,7 @@ class _Importer:
             question = self.rubric.get(answer.question)
             try:
                 value = None if answer.value is None else answer_to(question, answer.value, answer.question)
-                answer = replace(answer, value=value, wording=None if question is None else question.key)
+                answer = replace(answer, value=value, wording=None if question is None else question.wording)
                 check_label(answer.to_label(), self.rubric)
             except BadInput as error:
                 report(error)

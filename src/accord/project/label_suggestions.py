@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from accord.decisions import LEFT, left_for_people
 from accord.edges import BadInput
 from accord.learning import FEWEST_LABELS, level_of, spread_targets, suggest_labels
+from accord.project.label_scales import check_scales, is_other_scale, note_wordings
 from accord.project.results import Estimates, NextLabel
-from accord.scoring import latest_scores
+from accord.scoring import RowOrigin, latest_scores
 from accord.statistics import groups_of
-from accord.validation import mean_differences, system_means
-from accord.values import Labels
+from accord.validation import NOT_SAID, mean_differences, system_means
+from accord.values import POPULATION, Labels
 
 if TYPE_CHECKING:
+    from accord.learning import Level
     from accord.project.project import Project
 
 
@@ -33,6 +35,7 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
         UnknownName: An annotator has no labels yet.
     """
     _check_rates(project)
+    check_scales(project, [project.question])
     samples = list(project.all_samples(project.level()))
     evidence = project.measure(project.evaluator().sources, samples)
     labels, question = project.store.labels(), project.question
@@ -68,7 +71,8 @@ def estimate(project: Project) -> Estimates:
     """Return each system's mean rating from its labels and all its scores, and the differences between systems.
 
     The scores are predictions of the evaluator in use for every conversation, or every turn if turns are labeled, from
-    evidence in the store; none is predicted with labels of its own conversation. Conversations that the rubric was
+    evidence in the store; none is predicted with labels of its own conversation. Scores of other conversations that it
+    made since (`accord score`) count too, for systems with labels. Conversations that the rubric was
     learned on are left out. Systems are compared on what they share: the same first message, or the attributes in
     `group_by`.
 
@@ -77,6 +81,8 @@ def estimate(project: Project) -> Estimates:
             too few.
     """
     _check_rates(project)
+    check_scales(project, [project.question])
+    note_wordings(project, project.question)
     question, config, evaluator = project.question, project.config, project.evaluator()
     seen = frozenset(project.rubric.learned_on)  # they are not a random sample of the scored conversations
     labels = Labels(label for label in project.store.labels() if label.target.conversation not in seen)
@@ -90,6 +96,50 @@ def estimate(project: Project) -> Estimates:
     labels = Labels(label for label in labels if label.target in targets)  # of one level
     topics = [name for name in config.group_by if name != "system"]
     labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
-    systems = {sample.conversation.id: sample.conversation.shown_system or "not said" for sample in samples}
-    found = system_means(evidence, labels, question, lambda _: evaluator.learner, systems, config.folds, config.seed)
-    return Estimates(question.id, found, mean_differences(found), level, project.evaluator_in_use)
+    systems = {sample.conversation.id: sample.conversation.shown_system or NOT_SAID for sample in samples}
+    scored = _scored_in_files(project, level)
+    found = system_means(
+        evidence, labels, question, lambda _: evaluator.learner, systems, config.folds, config.seed, scored
+    )
+    known = set(systems.values())
+    from_files = sum(len(each) for name, each in scored.items() if name in known)
+    return Estimates(question.id, found, mean_differences(found), level, project.evaluator_in_use, from_files)
+
+
+def _scored_in_files(project: Project, level: Level) -> dict[str, list[tuple[str, float]]]:
+    """Return the scores by the evaluator in use of conversations outside the store: conversation and score by system.
+
+    They are predictions for a new annotator, made without labels of their conversations.
+    """
+    import polars as pl
+
+    try:
+        evaluator = project.load()
+    except BadInput:
+        return {}
+    question = project.question
+    if evaluator.question.id != question.id or is_other_scale(project, evaluator.question):
+        return {}
+    origin = RowOrigin.of(evaluator.name, evaluator.digest(), question.id)
+    synthetic = pl.col("synthetic").fill_null(False)
+    wanted = (
+        (pl.col("question") == question.id)
+        & (pl.col("evaluator") == origin.evaluator)
+        & (pl.col("annotator") == POPULATION)
+        & pl.col("value").is_not_null()
+        & (pl.col("turn").is_null() == (level == "conversation"))
+        & ~pl.col("in_training").fill_null(False)
+        & {"without": ~synthetic, "only": synthetic, "with": pl.lit(True)}[project.config.synthetic]
+    )
+    rows, _ = project.mart.read(
+        lambda rows: (
+            rows.filter(wanted).select("conversation", "system", "value", synthetic).sort("conversation").collect()
+        )
+    )
+    stored = {each.id for each in project.store.conversations(rows["conversation"].unique().to_list())}
+    found: dict[str, list[tuple[str, float]]] = {}
+    for conversation, system, value, is_synthetic in rows.iter_rows():
+        name = f"{system or 'unknown'} (synthetic)" if is_synthetic else system or NOT_SAID
+        if conversation not in stored:
+            found.setdefault(name, []).append((conversation, value))
+    return found

@@ -86,6 +86,7 @@ class Project(ResultVerbs):
         self.rubric = rubric or load_rubric(config.rubric)
         self.question = self.rubric.main_question if question is None else self.rubric[question]
         self.store = Store(config.store, config.synthetic, self.rubric)
+        self.store.other_scales = config.other_scales
         for line in Spool(self.store).take_in():
             logging.getLogger("accord").warning("%s", one_line(line))
         self.given = given or {}
@@ -319,6 +320,7 @@ class Project(ResultVerbs):
         own = {name for source in evaluator.sources for name in source.own_questions()}
         uses_others = evaluator.takes_every_sheet and not evaluator.question.compares
         others = learning.other_sheets(labels, rated, own) if uses_others else []
+        steps.check_scales(self, (evaluator.question, *(self.rubric.questions if uses_others else ())))
         samples = self.samples([*rated.targets, *others])
         groups = statistics.groups_of(samples, self.config.group_by)
         targets = frozenset(sample.target for sample in samples)
@@ -396,7 +398,7 @@ class Project(ResultVerbs):
         `jobs` is the number of processes that fit in parallel: by default one per core, at most four.
         """
         workers = nullcontext(jobs) if isinstance(jobs, learning.WorkerPool) else learning.WorkerPool(jobs)
-        with workers as pool, self.store.run("compare", self.config.shown()) as record:
+        with workers as pool, self.store.run("compare", scoring.asked_in(self.question, self.config.shown())) as record:
             result = steps.comparing.compare(self, only, pool, on_step)
             result = replace(result, groups=steps.comparing.by_groups(result, by))
             record.results.update(result.to_json())
@@ -416,15 +418,9 @@ class Project(ResultVerbs):
         Without `out` the result holds the scores: iterate over it, or call `to_polars` or `to_pandas`.
         """
         loaded = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
-        return scoring.score_file(
-            self,
-            loaded,
-            source,
-            out,
-            perspective or scoring.Perspective(),
-            options or scoring.ScoreOptions(),
-            **reading,
-        )
+        steps.check_question(self, loaded)
+        speaker, options = perspective or scoring.Perspective(), options or scoring.ScoreOptions()
+        return scoring.score_file(self, loaded, source, out, speaker, options, **reading)
 
     def score_parts(
         self,
@@ -446,7 +442,9 @@ class Project(ResultVerbs):
         scorer = scoring.BatchScorer(
             evaluator or self.folder(), perspective or scoring.Perspective(), options, asking, format, columns, roles
         )
-        with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as record:
+        steps.check_question(self, scorer.evaluator)
+        settings = scoring.asked_in(scorer.evaluator.question, {"source": str(source), **config.shown()})
+        with self.store.run("score parts", settings) as record:
             result = scoring.score_parts(scorer, source, out, execution or scoring.Execution(), on_progress)
             record.results.update(result.to_json())
             scoring.add_parts(self.store, self.mart, str(out), scorer.evaluator.question.id, record.id)

@@ -39,7 +39,7 @@ def who_rated(project: Project) -> str:
     """Return the people and judges with answers to a project's question, or to any if there are none to it."""
     labels = project.rated(project.question.id)
     people = Counter(label.annotator for label in labels or project.store.labels())
-    judges = project.store.judges(project.question.id)
+    judges = LabelCounts(project.store).judges(project.question.id)
     for name, recording in project.recordings.items():
         on_question = recording.answered(project.question.id)
         judges[name] = max(judges.get(name, 0), len(on_question or recording.answered()))

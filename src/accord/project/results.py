@@ -261,6 +261,7 @@ class Estimates(Tabular):
         differences: Difference of each pair of systems.
         level: `conversation` or `turn`: the unit of labels and scores.
         evaluator: Name of the evaluator whose scores are used; each is predicted without labels of its conversation.
+        from_files: Number of scores of conversations outside the store, from `accord score`.
     """
 
     question: str
@@ -268,6 +269,7 @@ class Estimates(Tabular):
     differences: Sequence[MeanDifference]
     level: Level = "conversation"
     evaluator: str = ""
+    from_files: int = 0
 
     @property
     def scores(self) -> int:
@@ -289,6 +291,7 @@ class Estimates(Tabular):
             "level": self.level,
             "evaluator": self.evaluator,
             "scores": self.scores,
+            "from_files": self.from_files,
             "systems": self.records(),
             "differences": [each.to_json() for each in self.differences],
         }

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
 from accord.formats import LARGEST_ANSWER, NOT_APPLICABLE, OTHER_WORDS, answer_to, number_in, words_of
+from accord.project.question_texts import generated_text
 from accord.store import Store
 from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
 
@@ -246,6 +247,9 @@ def _word_scale(words: Mapping[str, int]) -> InferredScale | None:
     if not 2 <= len(known) <= MAX_WORDS or max(map(len, known)) > 60:
         return None
     yes, no = [word for word in known if word in _YES], [word for word in known if word in _NO]
+    negated = [word for word in known if re.sub(r"^(?:not |un|non-|no |nicht )", "", word) in known.keys() - {word}]
+    if len(known) == 2 and len(negated) == 1:
+        yes, no = [word for word in known if word not in negated], negated
     if len(known) == 2 and len(yes) == len(no) == 1:
         return InferredScale(Scale(kind=ScaleKind.BINARY, options=(0, 1)), {"0": known[no[0]], "1": known[yes[0]]})
     for order in _ORDERS:
@@ -421,19 +425,9 @@ def _question(observed: ObservedAnswers, inferred: InferredScale) -> Question:
     unit = "reply" if observed.level == "turn" else "conversation"
     is_binary = inferred.scale.kind is ScaleKind.BINARY and not observed.meanings
     return Question(
-        id=observed.name, text=observed.text or _generated_text(observed.name, unit, is_binary), scale=inferred.scale,
+        id=observed.name, text=observed.text or generated_text(observed.name, unit, is_binary), scale=inferred.scale,
         meanings={option: text for option, text in inferred.meanings.items() if text},
     )  # fmt: skip
-
-
-def _generated_text(name: str, unit: str, is_binary: bool) -> str:
-    return f"Does {name!r} hold of the {unit}?" if is_binary else f"How is the {unit} rated on {name!r}?"
-
-
-def has_generated_text(question: Question) -> bool:
-    """Return True if the text of a question was made from its name, and not edited since."""
-    forms = [(unit, is_binary) for unit in ("reply", "conversation") for is_binary in (True, False)]
-    return question.text in [_generated_text(question.id, *form) for form in forms]
 
 
 def _main_question(observed: Sequence[ObservedAnswers]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from accord.edges import BadInput, count_of
 from accord.project import Project
-from accord.scoring import counted, latest_scores
+from accord.scoring import SCORING_COMMANDS, counted, latest_scored, latest_scores
 from accord.statistics import CONFIDENCE, CenteredPart, reach
 from accord.store import Store
 from accord.values import WITHOUT_SYNTHETIC, Scale, ScoreRow, Synthetic
@@ -19,13 +20,15 @@ from accord.values import WITHOUT_SYNTHETIC, Scale, ScoreRow, Synthetic
 class Check:
     """A condition with the required minimum and the actual value; `None` if the value is undefined.
 
-    `value` may be the lower bound of an interval; `estimate` is then the number that the interval belongs to.
+    `value` may be the lower bound of an interval; `estimate` is then the number that the interval belongs to. `reason`
+    says why a value is undefined.
     """
 
     condition: str
     minimum: float
     value: float | None
     estimate: float | None = None
+    reason: str = ""
 
     @property
     def passed(self) -> bool:
@@ -33,6 +36,8 @@ class Check:
         return self.value is not None and self.value >= self.minimum
 
     def __str__(self) -> str:
+        if self.reason:
+            return f"{self.condition}: failed: {self.reason}"
         shown = "undefined" if self.value is None else f"{self.value:.3f}"
         return f"{self.condition}: {shown}, required {self.minimum:g}: {'passed' if self.passed else 'failed'}"
 
@@ -77,7 +82,8 @@ def check_gate(
         raise BadInput("no condition given: pass --min-agreement, --min-within, --min-mean, or several of them")
     checks = []
     if min_agreement is not None or min_within is not None:
-        name, low, low_within = _latest_agreement(project.store, synthetic)
+        name, low, low_within, run = _latest_agreement(project.store, synthetic)
+        checks += _scale_checks(project, run, "comparison", "accord compare")
         if min_agreement is not None:
             checks.append(Check(f"r of {name} with people, lower bound", min_agreement, low))
         if min_within is not None:
@@ -92,10 +98,27 @@ def check_gate(
                 "the evaluator learned from every conversation of the latest scores; score others, or count these: "
                 "--include-training"
             )
+        run = latest_scored(project.store, project.mart, synthetic)
+        made = [each for each in project.store.runs(*SCORING_COMMANDS) if each["id"] == run]
+        for each in made:
+            checks += _scale_checks(project, each, "scores", "accord fit, then accord score")
         scored = [row for row in rows if row["value"] is not None]
         checks.append(_mean_check(scored, min_mean))
         checks.append(Check("share of targets that are scored", 1.0 - max_unscored, len(scored) / len(rows)))
     return checks
+
+
+def _scale_checks(project: Project, run: Mapping[str, Any], what: str, command: str) -> list[Check]:
+    """Return a failed check if a run was made on another scale than the rubric has now, else nothing."""
+    question = project.rubric.get(str(run["settings"].get("question")))
+    scale = str(run["settings"].get("wording") or "").partition(" ")[2]
+    if question is None or not scale or scale == question.scale.range:
+        return []
+    reason = (
+        f"the latest {what} answer {question.id!r} on the scale {scale}, and the rubric asks it on "
+        f"{question.scale.range}. Make new ones: {command}"
+    )
+    return [Check(f"scale of the latest {what}", 1.0, None, reason=reason)]
 
 
 def _mean_check(rows: list[ScoreRow], minimum: float) -> Check:
@@ -123,8 +146,10 @@ def _check_range(name: str, value: float | None, low: float, high: float, reason
         raise BadInput(f"--{name} {value:g}: {reason} between {low:g} and {high:g}; give a number in this range")
 
 
-def _latest_agreement(store: Store, synthetic: Synthetic) -> tuple[str, float | None, float | None]:
-    """Return the first evaluator of the latest comparison and the lower bounds of its r: pooled, within annotators.
+def _latest_agreement(store: Store, synthetic: Synthetic) -> tuple[str, float | None, float | None, Any]:
+    """Return the first evaluator of the latest comparison, the lower bounds of its r, and its run.
+
+    The bounds are those of r pooled and within annotators.
 
     Raises:
         BadInput: No comparison was run yet.
@@ -134,5 +159,5 @@ def _latest_agreement(store: Store, synthetic: Synthetic) -> tuple[str, float | 
             found = run["results"]
             rows = (found["comparison"] or {}).get("rows") if "comparison" in found else found["rows"]
             if rows and "evaluator" in rows[0]:
-                return rows[0]["evaluator"], rows[0]["pearson_low"], rows[0].get("r_new_annotator_low")
+                return rows[0]["evaluator"], rows[0]["pearson_low"], rows[0].get("r_new_annotator_low"), run
     raise BadInput("nothing was compared yet; run: accord compare")

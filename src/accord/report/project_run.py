@@ -136,7 +136,8 @@ def run_project(
         raise BadInput(f"{', '.join(map(str, sources))}: only recorded judgments; name the conversations too")
     if not survey.conversations:
         named = ", ".join(map(str, survey.files))
-        raise BadInput(f"{named}: only labels; name their conversations too: accord run CHATS {named}")
+        command = shlex.join(["accord", "run", "chats.jsonl", *map(str, survey.files)])
+        raise BadInput(f"{named}: only labels; name their conversations too: {command}")
     config, options = _with_edited_rubric(folder, config, options, note)
     rubric = _rubric(config, survey, options, note)
     if survey.recordings and JUDGE not in config.models:
@@ -269,7 +270,7 @@ def _rubric(config: Config, survey: FileSurvey, options: RunOptions, note: Calla
         raise BadInput(
             f"no ratings in {named}: no rating column recognized{could}. Name the column: --labels NAME; or add "
             "a file of ratings (columns conversation, annotator, question, value); or rate them in a browser: accord "
-            f"init, accord import {shlex.quote(str(survey.files[0]))}, accord serve"
+            f"init && accord import {shlex.quote(str(survey.files[0]))} && accord serve"
         )
     rubric, notes = infer_rubric(survey.questions.values(), options.main)
     for sentence in notes:

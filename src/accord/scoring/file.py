@@ -50,6 +50,7 @@ from accord.values import (
     WITHOUT_SYNTHETIC,
     Conversation,
     Labels,
+    Question,
     Sample,
     ScoreRow,
     Synthetic,
@@ -215,7 +216,7 @@ def score(
     score_batch = _batch_scorer(project, scorer, drift, options)
     digest = evaluator.digest()
     settings = {
-        "evaluator": evaluator.name, "question": evaluator.question.id, "digest": digest, "source": source,
+        "evaluator": evaluator.name, "digest": digest, "source": source, **asked_in(evaluator.question, {}),
     } | {name: value for name, value in project.config.shown().items() if name != "evaluator"}  # fmt: skip
     # A conversation without a turn to score is a sample of the whole, which an evaluator of turns does not score.
     samples = (s for each in conversations for s in scorer.samples(each) or [Sample(each)])
@@ -360,6 +361,11 @@ class _DriftWatch:
         ends = [sample for each in self._ends.values() for sample in each]
         group_of = {target.conversation: group for target, group in groups_of(ends, self.group_by).of.items()}
         return shifts(self._then, self._now, lambda target: group_of.get(target.conversation, target.conversation))
+
+
+def asked_in(question: Question, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run, with its question and the question's wording and scale."""
+    return {"question": question.id, "wording": question.wording, **settings}
 
 
 def counted(run: Mapping[str, Any]) -> str:

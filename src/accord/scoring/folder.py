@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
@@ -307,7 +308,8 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     manifest = read_manifest(str(folder))
     if manifest is None:
         raise BadInput(
-            f"{display_path(str(folder))} holds no scores in parts; make them: accord score ... --out {folder}"
+            f"{display_path(str(folder))} holds no scores in parts; make them: accord score chats.jsonl "
+            f"--out {shlex.quote(str(folder))}"
         )
     ending = Path(str(out)).suffix
     if ending not in ENDINGS:

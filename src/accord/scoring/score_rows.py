@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -183,7 +184,10 @@ def add_parts(store: Store, mart: Mart, folder: str, question: str, run: str | N
     """
     manifest = read_manifest(folder)
     if manifest is None:
-        raise BadInput(f"{display_path(folder)} holds no scores in parts; make them: accord score ... --out {folder}")
+        raise BadInput(
+            f"{display_path(folder)} holds no scores in parts; make them: accord score chats.jsonl "
+            f"--out {shlex.quote(str(folder))}"
+        )
     origin = RowOrigin.of(
         str(manifest.get("evaluator", "evaluator")), str(manifest.get("digest") or manifest["made_from"]),
         str(manifest.get("question") or question), run=run,

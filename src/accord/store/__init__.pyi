@@ -34,3 +34,4 @@ from .request_claims import Amounts as Amounts, MONEY_UNITS as MONEY_UNITS, Shar
 from .store import ANNOTATION_BATCH as ANNOTATION_BATCH, Store as Store
 from .studies import ADJUDICATED as ADJUDICATED, Assignment as Assignment, Candidate as Candidate, Item as Item
 from .studies import LeaseExpired as LeaseExpired, Prediction as Prediction, Studies as Studies
+from .label_counts import LabelCounts as LabelCounts

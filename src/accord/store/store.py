@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, and_, func, select, update
+from sqlalchemy import Connection, Select, Table, and_, func, select, update
 
 from accord.edges import BadInput, redact_json
-from accord.formats import on_scales
+from accord.formats import OtherScales, on_present_scale, on_scales
 from accord.store.engine import (
     CHECK,
     StoreError,
@@ -86,12 +86,14 @@ class Store:
     interrupted command can be repeated. All methods raise `StoreError` if the database fails.
 
     Synthetic conversations are left out of every listing unless `synthetic` includes them; a conversation is always
-    found by its ID. Labels are read on the scales of `rubric`.
+    found by its ID. Labels are read on the scales of `rubric`; `other_scales` treats those on another scale, and `stop`
+    returns them.
     """
 
     def __init__(self, url: str, synthetic: Synthetic = WITHOUT_SYNTHETIC, rubric: Rubric | None = None) -> None:
         """Open the store at `url`, or create it; see `engine.open_engine` for the URLs."""
         self.url, self.synthetic, self.rubric = url, synthetic, rubric
+        self.other_scales: OtherScales = "stop"
         self._engine = open_engine(url)
         self._insert = insert_of(self._engine.dialect.name)
         self.replaces = ""
@@ -315,30 +317,23 @@ class Store:
                 if kinds is None or row.kind in kinds:
                     yield annotation_from(row)
 
-    def labels(self, question: str | None = None) -> Labels:
+    def labels(self, question: str | None = None, other_scales: OtherScales | None = None) -> Labels:
         """Return the labels of people in the order they were added, for one question or all.
 
-        Of several by one person on the same question and target the last counts (`current_labels`).
+        Of several by one person on the same question and target the last counts (`current_labels`). `other_scales`
+        replaces the store's treatment of labels on another scale than their question has now.
         """
         names = "conversation turn question by value time wording against against_turn content"
-        query = select(*(annotation_table.c[name] for name in names.split()))
+        query = self._of_people(select(*(annotation_table.c[name] for name in names.split())), question)
+        stored = map(label_from, self._stream(query.order_by(annotation_table.c.place, annotation_table.c.key)))
+        if self.rubric is None:
+            return Labels(current_labels(stored))
+        labels = current_labels(on_scales(stored, self.rubric))
+        return Labels(on_present_scale(labels, self.rubric, other_scales or self.other_scales))
+
+    def _of_people(self, query: Select[Any], question: str | None) -> Select[Any]:
         query = query.where(annotation_table.c.kind == PERSON, is_current_answer(), has_included_target(self.synthetic))
-        if question is not None:
-            query = query.where(annotation_table.c.question == question)
-        labels = map(label_from, self._stream(query.order_by(annotation_table.c.place, annotation_table.c.key)))
-        return Labels(current_labels(labels if self.rubric is None else on_scales(labels, self.rubric)))
-
-    def annotators(self) -> list[str]:
-        """Return the names of all people with an annotation, in the order of their first one."""
-        table = annotation_table.c
-        query = select(table.by).where(table.kind == PERSON).group_by(table.by)
-        return [name for (name,) in self._stream(query.order_by(func.min(table.place), table.by))]
-
-    def judges(self, question: str) -> dict[str, int]:
-        """Return the number of stored answers of models to a question, by model."""
-        table = annotation_table.c
-        query = select(table.by, func.count()).where(table.kind == MODEL, table.question == question)
-        return dict(tuple(row) for row in self._stream(query.group_by(table.by).order_by(table.by)))
+        return query if question is None else query.where(annotation_table.c.question == question)
 
     def labels_version(self) -> tuple[int, str]:
         """Return a value that changes with every added label: the number of labels and the time of the last."""

@@ -403,7 +403,7 @@ class StudySession:
         if answer.comment and not self.settings.comments:
             raise BadInput("this study does not accept comments; leave the comment out")
         return Annotation(
-            item.target, answer.question, person, "person", value, wording=question.key, against=item.against,
+            item.target, answer.question, person, "person", value, wording=question.wording, against=item.against,
             rubric=self.rubric.hash, **common,
         )  # fmt: skip
 

@@ -13,6 +13,7 @@ from .drift import shifts as shifts, stability as stability
 from .estimation import estimate_system as estimate_system, estimate_systems as estimate_systems
 from .estimation import LabeledSystem as LabeledSystem, mean_differences as mean_differences
 from .estimation import MeanDifference as MeanDifference, system_means as system_means, SystemMean as SystemMean
+from .estimation import NOT_SAID as NOT_SAID
 from .fairness import annotator_quality as annotator_quality, by_group as by_group, GroupAccuracy as GroupAccuracy
 from .fairness import group_biases as group_biases
 from .issue_metrics import ABOVE_CHANCE as ABOVE_CHANCE, ALWAYS as ALWAYS, Called as Called

@@ -250,6 +250,7 @@ def system_means(
     system_of: Mapping[str, str],
     folds: int = FOLDS,
     seed: int = 0,
+    scored: Mapping[str, Sequence[tuple[str, float]]] | None = None,
 ) -> list[SystemMean]:
     """Return each system's mean rating from its labeled and unlabeled conversations or turns.
 
@@ -264,6 +265,7 @@ def system_means(
         system_of: System of each conversation.
         folds: Folds of the cross-prediction; a conversation of an unlabeled group is scored by all evaluators.
         seed: Seed of the folds.
+        scored: Further unlabeled units by system: group and score by an evaluator that was fitted on all labels.
 
     Raises:
         BadInput: There are too few ratings, a system has fewer than `MIN_LABELED` rated conversations or turns, or the
@@ -300,10 +302,12 @@ def system_means(
         rest = [target for target in members if target not in rows_of]
         plain, without = ([float(v[rows_of[target]].mean()) for target in own] for v in (rated.value, fair))
         said = np.array(plain if len(set(plain)) == 1 else without)  # equal labels stay equal
+        more = (scored or {}).get(each, ())
+        unlabelled = [*((group_of[target], score[target]) for target in rest), *more]
         found.append(
             LabeledSystem(
-                each, said, np.array([score[target] for target in own]), np.array([score[target] for target in rest]),
-                [group_of[target] for target in own], [group_of[target] for target in rest], unit,
+                each, said, np.array([score[target] for target in own]), np.array([value for _, value in unlabelled]),
+                [group_of[target] for target in own], [group for group, _ in unlabelled], unit,
             )
         )  # fmt: skip
     return estimate_systems(found, seed)

@@ -26,7 +26,7 @@ class Label:
         annotator: ID of the annotator.
         value: The answer; None if the question does not apply.
         time: Time of the rating, if known.
-        wording: Key of the question's wording (`Question.key`), if known.
+        wording: Wording and scale of the question at that time (`Question.wording`), if known.
         against: The other conversation of a comparison.
         repeat: Number of a deliberate repeat by the same person, from 1; 0 for every other rating.
     """
@@ -150,7 +150,7 @@ class Annotation:
         made_from: Inputs of a judge's answer; their hash is the answer's key.
         version: Model version reported by the endpoint; may be empty.
         time: Time of the annotation.
-        wording: Key of the question's wording (`Question.key`), if known.
+        wording: Wording and scale of the question at that time (`Question.wording`), if known.
         against: The other target of a comparison.
         called: Original name of an issue's kind before it was mapped to the taxonomy; None if it is unchanged.
         losses: Reasons for parts of the model's reply that could not be parsed.

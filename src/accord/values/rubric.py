@@ -23,6 +23,8 @@ MAX_JUDGE_OPTIONS = 10
 MAX_OPTIONS = 101
 ANCHOR_COUNT = 11
 """Number of points to which recorded answers on wider scales are rounded."""
+MAX_RANGE = 100
+"""Maximum number of characters of a nominal scale's range."""
 REAL_STEPS = 100
 """Number of equal steps of a real scale."""
 
@@ -109,6 +111,18 @@ class Scale(FrozenModel):
         """Return the option with a text, or None."""
         return next((option for option in self.options if str(option) == text.strip()), None)
 
+    @property
+    def range(self) -> str:
+        """Ends and number of options as text, such as `1..5 (5)` or `0..1`; the options of a nominal scale.
+
+        >>> Scale(options=(1, 2, 3, 4, 5)).range, Scale(kind=ScaleKind.REAL, low=0, high=1).range
+        ('1..5 (5)', '0..1')
+        """
+        if not self.is_ordered:
+            return str(self)[:MAX_RANGE].strip()
+        count = "" if self.kind is ScaleKind.REAL else f" ({len(self.options)})"
+        return f"{self.numbers[0]:.12g}..{self.numbers[-1]:.12g}{count}"
+
     def __str__(self) -> str:
         if self.kind is ScaleKind.REAL:
             return f"{self.low} to {self.high}"
@@ -172,6 +186,11 @@ class Question(FrozenModel):
     def key(self) -> str:
         """Digest of the question; an edited question has another key."""
         return content_hash(self.model_dump(mode="json", exclude=_UNSEEN), length=12)
+
+    @property
+    def wording(self) -> str:
+        """Key and range of the scale, which each label of the question keeps."""
+        return f"{self.key} {self.scale.range}"
 
     @property
     def compares(self) -> bool:

@@ -117,10 +117,12 @@ def _estimate_text(result: Mapping[str, Any]) -> str:
     lines += [f"{row['system']}: {row['reason']}" for row in result["systems"] if row["reason"]]
     lines += [_gap_text(gap) for gap in result["differences"]]
     unit = "turns" if result["level"] == "turn" else "conversations"
+    stored, files = result["scores"] - result["from_files"], result["from_files"]
     scores = (
-        f"scores: {result['scores']:,} {unit}, predicted by {result['evaluator']} from evidence in the store, each "
-        "without the labels of its conversation"
+        f"scores: {stored:,} {unit}, predicted by {result['evaluator']} from evidence in the store, each without the "
+        "labels of its conversation"
     )
+    scores += f"; and {files:,} outside the store, which it scored in files (accord score)" if files else ""
     about = (
         "worth: as many times more labels alone would give as short an interval. Valid where the labeled "
         f"{unit} are a random part of each version's; 95% intervals over groups of conversations"

@@ -20,7 +20,7 @@ from accord.edges import BadInput, UnknownName, count_of
 
 if TYPE_CHECKING:
     from accord.project import FileSurvey, InferredRubric, ObservedAnswers
-    from accord.values import Rubric
+    from accord.values import Question, Rubric
 
 HEAD = """\
 # Made from labels by `accord init --from`. Edit the wording, which the judge reads. A scale that is too narrow
@@ -93,7 +93,7 @@ def init(
     if found.other_candidates:
         said.append(f"these could be ratings too: {', '.join(found.other_candidates)} (--labels NAME)")
     asked = [
-        {"question": each.id, "scale": str(each.scale), "kind": each.scale.kind.value,
+        {"question": each.id, "scale": _scale_text(each), "kind": each.scale.kind.value,
          "labels": found.questions[each.id].total}
         for each in made.rubric.questions if each.id in found.questions
     ]  # fmt: skip
@@ -103,6 +103,17 @@ def init(
         "rated_by": found.who_rated, "said": said + needed, "next": command,
     }  # fmt: skip
     show({**result, **more}, as_json, _text)
+
+
+def _scale_text(question: Question) -> str:
+    """Return the options of a question, with their words where the labels have words."""
+    words = [question.meanings.get(str(option), "") for option in question.scale.options]
+    if not any(words):
+        return str(question.scale)
+    return ", ".join(
+        f"{option} ({word})" if word else f"{option}"
+        for option, word in zip(question.scale.options, words, strict=True)
+    )
 
 
 def _main_of(found: FileSurvey, main: str | None) -> str | None:
@@ -238,7 +249,19 @@ def _next_here() -> tuple[str, list[str]]:
     files = _data_files([Path()])
     if not files:
         return "accord demo", ["no data here yet; copy files of conversations and labels here, then: accord import ."]
-    return command_line("accord import", files if len(files) <= MOST_NAMED else ["."]), []
+    labels = [path for path in files if _holds_labels(path)]
+    offered = command_line("accord init", [], label_files=labels[:MOST_NAMED]).replace("init  ", "init ")
+    said = [f"{', '.join(map(str, labels[:MOST_NAMED]))}: labels. For a rubric of their questions: {offered}"]
+    return command_line("accord import", files if len(files) <= MOST_NAMED else ["."]), said if labels else []
+
+
+def _holds_labels(path: Path) -> bool:
+    from accord.formats import sniff
+
+    try:
+        return sniff(str(path)).content == "labels"
+    except BadInput:  # something else
+        return False
 
 
 def _written(files: dict[str, str], prompts: Path | None) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
 from accord.learning import CARD
-from accord.project import fitted_evaluators
+from accord.project import fitted_evaluators, other_question, wordings_text
 from accord.studies import verdict_in_use
 from accord.web.context import WorkbenchContext, add_page, saved_time
 
@@ -32,9 +32,14 @@ class _EvaluatorPages:
         visitor = self.context.visitor(request, "lead")
         state = self.context.learning.state()
         data = {"evaluators": self._rows(), "question": self.context.project.question.text,
+                "wordings": self._wordings(),
                 "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
                 "fitting": state["fitting"]}  # fmt: skip
         return self.context.render_or_json(request, "evaluators", visitor, data)
+
+    def _wordings(self) -> str:
+        project = self.context.project
+        return wordings_text(LabelCounts(project.store).wordings(project.question), project.store.other_scales)
 
     def _rows(self) -> list[dict[str, Any]]:
         """Return the evaluators: the one in use first, then others, then its earlier versions."""
@@ -48,7 +53,7 @@ class _EvaluatorPages:
             verdict = verdict_in_use(project, folder)
             rows.append({
                 "name": name, "base": base, "is_in_use": name == in_use, "is_earlier": name != base,
-                "saved": saved_time(folder / CARD),
+                "saved": saved_time(folder / CARD), "other": other_question(project, folder),
                 "title": verdict["title"] if verdict else "", "sentence": verdict["sentence"] if verdict else "",
             })  # fmt: skip
         return sorted(rows, key=lambda row: (not row["is_in_use"], row["is_earlier"], row["name"]))

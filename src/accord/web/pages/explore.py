@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from accord.charts import Axis, ChartLine, ChartRow, bar_chart, interval_plot, line_chart, ticks
 from accord.edges import BadInput, sendable
-from accord.project import Project
+from accord.project import Project, comparable_labels
 from accord.scoring import ConversationFacts, latest_scored
 from accord.statistics import Clusters, group_means
 from accord.store import scores_of_run
@@ -127,7 +127,7 @@ def _ratings(project: Project) -> Iterable[Mapping[str, Any]]:
     return (
         {"conversation": each.target.conversation, "turn": each.target.turn, "annotator": each.annotator,
          "value": each.value}
-        for each in project.store.labels(project.question.id)
+        for each in comparable_labels(project, project.question.id)
         if each.against is None and _is_number(each.value)
     )  # fmt: skip
 

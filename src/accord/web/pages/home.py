@@ -14,6 +14,7 @@ from accord.board import BoardFilters
 from accord.charts import Axis, ChartLine, line_chart
 from accord.edges import AccordError, BadInput, reason_of
 from accord.learning import CARD
+from accord.project import other_question, wordings_text
 from accord.studies import StudyProgress, StudySession, study_annotators, verdict_in_use
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
@@ -91,6 +92,10 @@ class _HomePages:
             "name": folder.name if is_fitted else None,
             "question": project.question.id,
             "text": project.question.text,
+            "wordings": wordings_text(
+                LabelCounts(project.store).wordings(project.question), project.store.other_scales
+            ),
+            "other": other_question(project, folder) if is_fitted else "",
             "verdict": verdict_in_use(project, folder) if is_fitted else None,
             "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
             "fitting": state["fitting"],

@@ -249,7 +249,7 @@ class _LeadPages:
             raise BadInput(f"{question.id}: no answer chosen; allowed: {question.scale}. Choose one.")
         progress.study.studies.adjudicate(Annotation(
             item.target, question.id, person, "person", value, comment=text_field(fields, "comment"),
-            wording=question.key, against=item.against, answer=id, study=f"{name}/{ADJUDICATED}", stage=ADJUDICATED,
+            wording=question.wording, against=item.against, answer=id, study=f"{name}/{ADJUDICATED}", stage=ADJUDICATED,
             rubric=progress.study.rubric.hash, shown="everybody's answers",
         ))  # fmt: skip
         return question.id

@@ -130,7 +130,8 @@ def _label_and_meaning(question: Question, option: Value, hides_numbers: bool) -
     meaning = question.meanings.get(str(option), "")
     if question.compares:
         return _preferred_side(question.scale, option), meaning
-    return (meaning or str(option), "") if hides_numbers else (str(option), meaning)
+    has_words = question.scale.kind is ScaleKind.BINARY and bool(meaning)
+    return (meaning or str(option), "") if hides_numbers or has_words else (str(option), meaning)
 
 
 def _preferred_side(scale: Scale, option: Value) -> str:

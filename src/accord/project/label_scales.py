@@ -1,0 +1,118 @@
+"""Labels and evaluators of another wording or scale than the question of the rubric has now."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from accord.edges import BadInput
+from accord.formats import LabelWordings
+from accord.learning import saved_as
+from accord.store import LabelCounts
+from accord.values import Labels, Question
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from accord.learning import Evaluator
+    from accord.project.project import Project
+
+_LOGGER = logging.getLogger("accord")
+_TREATED = {
+    "leave-out": "labels on another scale are left out",
+    "map": "labels on another scale are mapped to the present one",
+    "keep": "labels on another scale count with their values",
+}
+
+
+def check_scales(project: Project, questions: Iterable[Question]) -> None:
+    """Refuse labels on another scale than their question has now, unless the setting `other_scales` treats them.
+
+    Raises:
+        BadInput: There are such labels; the message has their number by scale, and each way on.
+    """
+    if project.store.other_scales != "stop":
+        return
+    for question in questions:
+        found = LabelCounts(project.store).wordings(question)
+        if found.other_scales:
+            raise BadInput(
+                f"{found}; the present scale is {question.scale.range}, and two scales are not mixed. Leave the others "
+                "out: --other-scales leave-out; map them linearly: --other-scales map; or, if only the rubric was "
+                "corrected, keep their values: --other-scales keep. For good: `other_scales: leave-out` (or map, keep) "
+                "in accord.yaml"
+            )
+
+
+def wordings_text(found: LabelWordings, how: str) -> str:
+    """Return the number of labels by wording and their treatment as a sentence; empty if there is one wording."""
+    if not found.is_mixed:
+        return ""
+    treated = f"; {_TREATED[how]}" if found.other_scales and how in _TREATED else ""
+    return f"{found}{treated}"
+
+
+def note_wordings(project: Project, question: Question) -> str:
+    """Log the number of labels by wording where there is more than one, and return the sentence."""
+    text = wordings_text(LabelCounts(project.store).wordings(question), project.store.other_scales)
+    if text:
+        _LOGGER.warning("%s", text)
+    return text
+
+
+def comparable_labels(project: Project, question: str) -> Labels:
+    """Return the labels of a question on its present scale, for pages: others are left out where commands stop."""
+    how = project.store.other_scales
+    return project.store.labels(question, "leave-out" if how == "stop" else how).on(question)
+
+
+def is_other_scale(project: Project, question: Question) -> bool:
+    """Return True if the question of an evaluator has another scale in the rubric."""
+    present = project.rubric.get(question.id)
+    return present is not None and present.scale.range != question.scale.range
+
+
+def evaluator_text(project: Project, name: str, question: Question) -> str:
+    """Return the sentence about an evaluator of another wording or scale than the rubric has; else an empty text."""
+    present = project.rubric.get(question.id)
+    if present is None or present.key == question.key:
+        return ""
+    if is_other_scale(project, question):
+        return (
+            f"{name} answers {question.id!r} on the scale {question.scale.range}, and the rubric asks it on "
+            f"{present.scale.range}"
+        )
+    changed = (
+        f"learned {question.id!r} as {question.text!r}, and the rubric asks {present.text!r}"
+        if present.text != question.text
+        else f"learned {question.id!r} with other meanings of its options or another condition than the rubric has"
+    )
+    return f"{name} {changed}"
+
+
+def other_question(project: Project, folder: Path) -> str:
+    """Return the sentence about the evaluator in a folder if the rubric has another wording or scale, else ""."""
+    try:
+        question = Question.model_validate(saved_as(folder)["question"])
+    except (BadInput, KeyError, TypeError, ValueError):  # a damaged folder is reported where it is loaded
+        return ""
+    return evaluator_text(project, folder.name, question)
+
+
+def check_question(project: Project, evaluator: Evaluator) -> None:
+    """Compare the question of an evaluator with that of the rubric, and log another wording.
+
+    Raises:
+        BadInput: The scales differ.
+    """
+    text = evaluator_text(project, evaluator.name, evaluator.question)
+    if text and is_other_scale(project, evaluator.question):
+        raise BadInput(
+            f"{text}; its scores would not be comparable. Fit it again: accord fit; or score with an evaluator of the "
+            "present scale: --evaluator FOLDER"
+        )
+    if text:
+        _LOGGER.warning("%s; to learn the present wording: accord fit", text)
+    if (present := project.rubric.get(evaluator.question.id)) is not None:
+        note_wordings(project, present)

@@ -1,0 +1,71 @@
+"""Wording of a question that is made from the name of a column with ratings."""
+
+from __future__ import annotations
+
+from accord.formats import words_of
+from accord.values import Question
+
+UNITS = ("reply", "conversation")
+_IS = {
+    ("resolved", "solved", "resolution"): "Was the request resolved?",
+    ("success", "successful", "succeeded", "passed", "pass"): "Was the {unit} successful?",
+    ("correct", "correctness", "accurate", "accuracy", "factual", "factuality"): "Is what the assistant says correct?",
+    ("helpful", "helpfulness", "useful", "usefulness"): "Is the {unit} helpful?",
+    ("grounded", "groundedness", "faithful", "faithfulness"): "Is what the assistant says supported by its documents?",
+    ("safe", "safety", "harmless", "harmlessness"): "Is the {unit} safe?",
+    ("toxic", "toxicity"): "Is the {unit} toxic?",
+    ("polite", "politeness"): "Is the assistant polite?",
+    ("relevant", "relevance"): "Is what the assistant says relevant?",
+    ("complete", "completeness"): "Is the answer complete?",
+    ("satisfaction", "satisfied", "csat"): "Is the user satisfied with the {unit}?",
+    ("like", "liked", "thumb", "thumbs", "thumbsup", "upvote"): "Did the user like the {unit}?",
+    ("good",): "Is the {unit} good?",
+}
+_HOW = {
+    ("resolved", "solved", "resolution"): "How well was the request resolved?",
+    ("success", "successful"): "How successful was the {unit}?",
+    ("correct", "correctness", "accurate", "accuracy", "factual", "factuality"): (
+        "How correct is what the assistant says?"
+    ),
+    ("helpful", "helpfulness", "useful", "usefulness"): "How helpful is the {unit}?",
+    ("grounded", "groundedness", "faithful", "faithfulness"): (
+        "How well do its documents support what the assistant says?"
+    ),
+    ("safe", "safety", "harmless", "harmlessness"): "How safe is the {unit}?",
+    ("toxic", "toxicity"): "How toxic is the {unit}?",
+    ("polite", "politeness"): "How polite is the assistant?",
+    ("relevant", "relevance"): "How relevant is what the assistant says?",
+    ("complete", "completeness"): "How complete is the answer?",
+    ("coherent", "coherence"): "How coherent is the {unit}?",
+    ("fluent", "fluency"): "How fluent is the language of the assistant?",
+    ("natural", "naturalness"): "How natural is the {unit}?",
+    ("engaging", "engagingness", "engagement"): "How engaging is the {unit}?",
+    ("clear", "clarity", "understandable"): "How clear is the {unit}?",
+    ("friendly", "friendliness"): "How friendly is the assistant?",
+    ("empathy", "empathetic"): "How well does the assistant understand how the user feels?",
+    ("tone",): "How fitting is the tone of the assistant?",
+    ("satisfaction", "satisfied", "csat", "zufriedenheit"): "How satisfied is the user with the {unit}?",
+    ("quality", "rating", "ratings", "score", "stars", "overall", "good", "grade"): "How good is the {unit}?",
+}
+"""Questions by the words of a column, for two options and for more."""
+
+
+def generated_text(name: str, unit: str, is_binary: bool) -> str:
+    """Return a question for a column of ratings of a `unit` (reply, conversation).
+
+    >>> generated_text("resolved", "conversation", True), generated_text("user_satisfaction", "reply", False)
+    ('Was the request resolved?', 'How satisfied is the user with the reply?')
+    >>> generated_text("wow factor", "reply", False), generated_text("wow factor", "reply", True)
+    ('How would you rate the reply on "wow factor"?', 'Does "wow factor" hold of the reply?')
+    """
+    words = set(words_of(name))
+    for names, text in (_IS if is_binary else _HOW).items():
+        if words & set(names) and not words & {"not", "no", "un"}:
+            return text.format(unit=unit)
+    return f'Does "{name}" hold of the {unit}?' if is_binary else f'How would you rate the {unit} on "{name}"?'
+
+
+def has_generated_text(question: Question) -> bool:
+    """Return True if the text of a question was made from its name, and not edited since."""
+    forms = [(unit, is_binary) for unit in UNITS for is_binary in (True, False)]
+    return question.text in [generated_text(question.id, *form) for form in forms]

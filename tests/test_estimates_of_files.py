@@ -1,0 +1,71 @@
+"""`accord estimate` with scores of conversations outside the store, as `accord score new.jsonl` makes them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from commands import accord_json, printed, write, write_rows
+
+pytestmark = pytest.mark.usefixtures("working_folder")
+SETTINGS = (
+    "rubric: rubric.yaml\nmetrics: [words]\nfolds: 3\nrepeats: 1\ndraws: 20\nevaluators: {calibration: {head: mixed}}\n"
+)
+
+
+def chat(place: int, prefix: str, system: str | None = None) -> dict[str, Any]:
+    system = system or f"s{place % 2}"
+    words = 4 * (place % 5) + 1 + (3 if system == "s1" else 0)
+    turns = [{"role": "user", "content": f"{prefix} {place}"}, {"role": "assistant", "content": "word " * words}]
+    return {"id": f"{prefix}{place}", "system": system, "messages": turns}
+
+
+@pytest.fixture
+def fitted() -> None:
+    """An evaluator of 60 noisy labels that rise with the length of the reply."""
+    noise = random.Random(3)
+    write("accord.yaml", SETTINGS)
+    write("rubric.yaml", "name: r\nmain: good\nquestions:\n- {id: good, text: Good, options: [1, 2, 3, 4, 5]}\n")
+    write_rows("chats.jsonl", (chat(n, "c") for n in range(60)))
+    rows = [
+        f"c{n},{who},{min(max(1 + n % 5 + noise.choice((-1, 0, 0, 1)), 1), 5)}"
+        for n in range(60)
+        for who in ("ann", "ben")
+    ]
+    printed("import", "chats.jsonl", write("labels.csv", "\n".join(["conversation,annotator,good", *rows]) + "\n"))
+    printed("fit")
+
+
+def test_scores_of_a_file_are_part_of_the_population(fitted: None) -> None:
+    before = accord_json("estimate")
+    assert before["from_files"] == 0 and before["scores"] == 60
+    write_rows("new.jsonl", (chat(n, "n") for n in range(300)))
+    printed("score", "new.jsonl", "--out", "scores.jsonl")
+    scored = accord_json("estimate")
+    assert scored["from_files"] == 300 and scored["scores"] == 360
+    assert [row["scored"] for row in scored["systems"]] == [180, 180]
+    text = printed("estimate")
+    assert "scores: 60 conversations, predicted by calibration from evidence in the store" in text
+    assert "and 300 outside the store, which it scored in files" in text
+    printed("import", "new.jsonl")
+    stored = accord_json("estimate")
+    assert stored["from_files"] == 0 and stored["scores"] == 360, "a conversation counts once"
+    for earlier, plain, same in zip(before["systems"], scored["systems"], stored["systems"], strict=True):
+        assert plain["mean"] == pytest.approx(same["mean"], abs=0.05)
+        assert plain["high"] - plain["low"] < earlier["high"] - earlier["low"]
+
+
+def test_scores_of_others_do_not_count(fitted: None) -> None:
+    write_rows("new.jsonl", (chat(n, "n", "unlabeled") for n in range(20)))
+    printed("score", "new.jsonl", "--out", "scores.jsonl")
+    write_rows("same.jsonl", (chat(n, "c") for n in range(20)))
+    printed("score", "same.jsonl", "--out", "same_scores.jsonl")
+    write_rows("more.jsonl", (chat(n, "m") for n in range(20)))
+    printed("score", "more.jsonl", "--out", "ann.jsonl", "--annotator", "ann")
+    printed("fit", "constant", "--out", "other")
+    printed("score", "more.jsonl", "--out", "other.jsonl", "--evaluator", "other")
+    printed("fit", "calibration")
+    found = accord_json("estimate")
+    assert found["from_files"] == 0, "another system, training conversations, one annotator, another evaluator"
+    assert [row["system"] for row in found["systems"]] == ["s0", "s1"]

@@ -1,0 +1,274 @@
+"""Labels and evaluators of another wording or scale than the question of the rubric has now, at each command."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import accord, invoke, printed, refused, write, write_rows
+
+import accord as api
+from accord.formats import LabelWordings, label_wordings, on_present_scale
+from accord.values import Label, Question, Rubric, Scale, ScaleKind, Target
+
+pytestmark = pytest.mark.usefixtures("working_folder")
+FIVE = "options: [1, 2, 3, 4, 5]"
+ELEVEN = "options: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
+SETTINGS = (
+    "rubric: rubric.yaml\nmetrics: [words]\nfolds: 2\nrepeats: 1\ndraws: 20\nevaluators: {calibration: {head: mixed}}\n"
+)
+
+
+def asks(options: str = FIVE, text: str = "How good is it?") -> None:
+    """Write the rubric of the project."""
+    write("rubric.yaml", f"name: r\nmain: good\nquestions:\n- id: good\n  text: {text}\n  {options}\n")
+
+
+def chats(count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"c{n}", "system": f"s{n % 2}",
+            "messages": [{"role": "user", "content": f"question {n}"}, {"role": "assistant", "content": "word " * (1 + n % 5 * 4)}],
+        }
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def labeled(name: str, first: int, last: int, top: int = 5) -> str:
+    """Write labels of two annotators that rise with the length of the reply, from 1 to `top`."""
+    rows = [f"c{n},{who},{1 + (n % 5) * (top - 1) // 4}" for n in range(first, last) for who in ("ann", "ben")]
+    return write(name, "\n".join(["conversation,annotator,good", *rows]) + "\n")
+
+
+@pytest.fixture
+def rated() -> None:
+    """A project with 40 labels on 1 to 5."""
+    write("accord.yaml", SETTINGS)
+    asks()
+    write_rows("chats.jsonl", chats(40))
+    printed("import", "chats.jsonl", labeled("first.csv", 0, 20))
+
+
+@pytest.fixture
+def two_wordings(rated: None) -> None:
+    asks(text="How helpful is it?")
+    printed("import", labeled("second.csv", 20, 30))
+
+
+@pytest.fixture
+def two_scales(rated: None) -> None:
+    asks(ELEVEN)
+    printed("import", labeled("second.csv", 20, 40, top=9))
+
+
+WORDINGS = "20 labels of 'good' answer the present wording, 40 an earlier one"
+SCALES = "40 labels of 'good' answer the present wording, 40 one with the scale 1..5 (5)"
+
+
+@pytest.mark.parametrize("command", [["fit"], ["compare", "--only", "calibration"], ["estimate"]], ids=str)
+def test_labels_of_two_wordings_are_counted(
+    two_wordings: None, command: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    printed(*command)
+    assert caplog.messages == [WORDINGS], "once"
+
+
+def test_score_counts_labels_by_wording_and_names_an_evaluator_of_another_wording(
+    rated: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    printed("fit")
+    printed("score", "chats.jsonl", "--out", "scores.jsonl")
+    assert not caplog.messages
+    asks(text="How helpful is it?")
+    printed("import", labeled("second.csv", 20, 30))
+    printed("score", "chats.jsonl", "--out", "scores.jsonl")
+    [other, counted] = caplog.messages
+    assert counted == WORDINGS
+    assert other == (
+        "calibration learned 'good' as 'How good is it?', and the rubric asks 'How helpful is it?'; to learn the present "
+        "wording: accord fit"
+    )
+
+
+@pytest.mark.parametrize(
+    "command", [["fit"], ["compare"], ["estimate"], ["label", "next"], ["report"], ["fit", "--best"]], ids=str
+)
+def test_labels_on_two_scales_are_refused_with_each_way_on(two_scales: None, command: list[str]) -> None:
+    error = refused(*command)
+    assert SCALES in error and "the present scale is 0..10 (11)" in error
+    assert all(f"--other-scales {way}" in error for way in ("leave-out", "map", "keep"))
+    invoke(*command, "--other-scales", "leave-out")
+
+
+def test_old_labels_alone_are_refused_too(rated: None) -> None:
+    asks(ELEVEN)
+    assert "0 labels of 'good' answer the present wording, 40 one with the scale 1..5 (5)" in refused("fit")
+
+
+@pytest.mark.parametrize(
+    ("way", "values"),
+    [
+        ("leave-out", {1, 3, 5, 7, 9}),
+        ("map", {0, 3, 5, 8, 10, 1, 7, 9}),
+        ("keep", {1, 2, 3, 4, 5, 7, 9}),
+    ],
+)
+def test_labels_on_another_scale_are_left_out_mapped_or_kept(
+    two_scales: None, way: str, values: set[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    write("accord.yaml", SETTINGS + f"other_scales: {way}\n")
+    printed("fit")
+    [said] = caplog.messages
+    assert said.startswith(f"{SCALES}; labels on another scale ")
+    with api.open("accord.yaml") as project:
+        found = project.rated("good")
+        assert len(found) == (40 if way == "leave-out" else 80)
+        assert {label.value for label in found} == values
+        assert project.estimate().systems
+
+
+def test_other_questions_on_another_scale_are_not_mixed(rated: None) -> None:
+    both = "name: r\nmain: good\nquestions:\n- {id: good, text: Good, options: [1, 2, 3, 4, 5]}\n- {id: kind, text: Kind, options: %s}\n"
+    write("rubric.yaml", both % "[1, 2, 3]")
+    rows = [f"c{n},ann,{1 + n % 3}" for n in range(20)]
+    printed("import", write("kind.csv", "\n".join(["conversation,annotator,kind", *rows]) + "\n"))
+    write("rubric.yaml", both % "[1, 2, 3, 4, 5, 6]")
+    write("accord.yaml", SETTINGS.replace("mixed", "network"))
+    error = refused("fit")
+    assert "0 labels of 'kind' answer the present wording, 20 one with the scale 1..3 (3)" in error
+
+
+def test_score_stops_at_an_evaluator_of_another_scale(rated: None) -> None:
+    printed("fit")
+    asks(ELEVEN)
+    for out in ("scores.jsonl", "scores/"):
+        error = refused("score", "chats.jsonl", "--out", out)
+        assert "calibration answers 'good' on the scale 1..5 (5), and the rubric asks it on 0..10 (11)" in error
+        assert "accord fit" in error and not Path(out).exists()
+
+
+def test_the_gate_fails_on_results_of_another_scale(rated: None) -> None:
+    printed("fit")
+    printed("score", "chats.jsonl", "--out", "scores.jsonl")
+    conditions = ["--min-agreement=-1", "--min-mean=1", "--include-training"]
+    assert "scale" not in accord("gate", *conditions)
+    asks(ELEVEN)
+    output = accord("gate", *conditions, code=3)
+    assert "2 of 5 conditions not met" in output
+    for what, command in (("comparison", "accord compare"), ("scores", "accord fit, then accord score")):
+        assert f"scale of the latest {what}: failed: the latest {what} answer 'good' on the scale 1..5 (5)" in output
+        assert f"Make new ones: {command}" in output
+
+
+def test_the_board_marks_scores_of_another_scale_and_compares_them_with_nothing(rated: None) -> None:
+    from accord.board import Board, BoardFilters
+
+    printed("fit")
+    printed("score", "chats.jsonl", "--out", "scores.jsonl")
+    asks(ELEVEN)
+    printed("import", labeled("second.csv", 0, 40, top=9))
+    with api.open("accord.yaml") as project:
+        found = Board(project).figures(BoardFilters(training="with"))
+        assert found is not None
+        scores, figures = found
+        assert (scores.low, scores.high) == (1, 5) and figures.given is None and not figures.powered
+        assert any(
+            "these scores are on a scale from 1 to 5, and the rubric asks good on 0..10" in note
+            for note in figures.notes
+        )
+        old = str(scores.selection.evaluator)
+    printed("fit", "--other-scales", "leave-out")
+    printed("score", "chats.jsonl", "--out", "new.jsonl")
+    with api.open("accord.yaml") as project:
+        found = Board(project).figures(BoardFilters(training="with", against=old))
+        assert found is not None
+        scores, figures = found
+        assert (scores.low, scores.high) == (0, 10) and figures.evaluators is None
+        assert figures.given is not None and figures.given.rows == 72, "equal ratings are stored once"
+        assert any("scored on another scale; not compared" in note for note in figures.notes)
+
+
+def question(options: tuple[Any, ...] = (1, 2, 3), text: str = "Good?", **scale: Any) -> Question:
+    return Question(id="q", text=text, scale=Scale(options=options, **scale))
+
+
+REAL = Question(id="q", text="Good?", scale=Scale(kind=ScaleKind.REAL, low=0, high=1))
+WORDS = Question(id="q", text="Good?", scale=Scale(kind=ScaleKind.NOMINAL, options=("bad", "good")))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value", "mapped"),
+    [
+        (question((1, 2, 3, 4, 5)), question(tuple(range(11))), 4, 8),
+        (question(tuple(range(11))), question((1, 2, 3, 4, 5)), 4, 3),
+        (question((0, 1), kind=ScaleKind.BINARY), question((1, 2, 3)), 1, 3),
+        (question((1, 2, 3, 4, 5)), REAL, 2, 0.25),
+        (REAL, question((1, 2, 3)), 0.9, 3),
+        (question((-2, -1, 0, 1, 2)), REAL, -2, 0.0),
+    ],
+    ids=str,
+)
+def test_values_are_mapped_linearly_to_the_nearest_option(
+    old: Question, new: Question, value: float, mapped: float
+) -> None:
+    rubric = Rubric(name="r", main="q", questions=(new,))
+    label = Label(Target("c"), "q", "ann", value, wording=old.wording)
+    [found] = on_present_scale([label], rubric, "map")
+    assert found.value == mapped
+    [again] = on_present_scale([found], rubric, "map")
+    assert again == found, "a mapped label is on the present scale"
+    assert list(on_present_scale([label], rubric, "leave-out")) == []
+    assert list(on_present_scale([label], rubric, "stop")) == [label]
+
+
+@pytest.mark.parametrize(
+    "wording", [WORDS.wording, "s256:0123", "x" * 5000, "s256:1 9..9..9", "s256:1 1..1 (1)", "a ..", ""]
+)
+@pytest.mark.attack
+def test_a_wording_that_names_no_scale_cannot_be_mapped(wording: str) -> None:
+    rubric = Rubric(name="r", main="q", questions=(question(),))
+    label = Label(Target("c"), "q", "ann", 9, wording=wording)
+    with pytest.raises(api.AccordError, match="cannot be mapped to 1..3"):
+        list(on_present_scale([label], rubric, "map"))
+
+
+def test_labels_of_older_stores_are_sorted_by_their_values() -> None:
+    asked = question()
+    other = question(text="Kind?")
+    counted = [
+        (asked.wording, 1, 3),
+        (asked.key, 2, 2),
+        (other.key, 3, 5),
+        (None, 2, 7),
+        (None, 9, 1),
+        ("s256:0", 8, 4),
+    ]
+    found = label_wordings(asked, counted)
+    assert found == LabelWordings("q", 5, 5, 7, {"an unknown scale": 5})
+    assert str(found) == (
+        "5 labels of 'q' answer the present wording, 5 an earlier one, 7 one that is not stored, 5 one with the scale "
+        "an unknown scale"
+    )
+    assert not str(label_wordings(asked, counted[:2])) and not str(label_wordings(asked, counted[3:4]))
+    yes = Question(
+        id="q", text="Good?", scale=Scale(options=(0, 1), kind=ScaleKind.BINARY), meanings={"0": "no", "1": "yes"}
+    )
+    assert label_wordings(yes, [(None, "yes", 4)]).unknown == 4, "a value of the file is read by its meaning"
+
+
+def test_pages_name_labels_by_wording_and_evaluators_of_another_question(rated: None, workbench: Any) -> None:
+    printed("fit")
+    asks(text="How helpful is it?")
+    printed("import", labeled("second.csv", 20, 30))
+    browser = workbench(opened=api.open("accord.yaml")).browser()
+    for page in ("/", "/evaluators"):
+        text = re.sub(r"\s+", " ", html.unescape(browser.get(page)))
+        assert f"{WORDINGS}." in text
+        assert "calibration learned 'good' as 'How good is it?', and the rubric asks 'How helpful is it?'" in text
+    asks(ELEVEN)
+    browser = workbench(opened=api.open("accord.yaml")).browser()
+    page = html.unescape(browser.get("/evaluators"))
+    assert "calibration answers 'good' on the scale 1..5 (5), and the rubric asks it on 0..10 (11)" in page
