@@ -115,8 +115,13 @@ def _sources(data: Path, name: str, work: Path) -> tuple[list[Path], str]:
         chats, labels = sample_sources()
         rows = Path(chats).read_text(encoding="utf-8").splitlines()
         kept = work / "chats.jsonl"
-        kept.write_text("\n".join(random.sample(rows, min(count, len(rows)))) + "\n", encoding="utf-8")
-        return [kept, Path(labels)], "Q0"
+        chosen_rows = random.sample(rows, min(count, len(rows)))
+        kept.write_text("\n".join(chosen_rows) + "\n", encoding="utf-8")
+        names = {json.loads(row)["id"] for row in chosen_rows}
+        head, *rated = Path(labels).read_text(encoding="utf-8").splitlines()
+        of_kept = [row for row in rated if row.split(",")[0] in names]
+        (work / "ratings.csv").write_text("\n".join([head, *of_kept]) + "\n", encoding="utf-8")
+        return [kept, work / "ratings.csv"], "Q0"
     folder = work / name
     shutil.copytree(data / name, folder)
     path = folder / "items.jsonl.gz"

@@ -65,7 +65,7 @@ def test_scores_of_others_do_not_count(fitted: None) -> None:
     printed("score", "more.jsonl", "--out", "ann.jsonl", "--annotator", "ann")
     printed("fit", "constant", "--out", "other")
     printed("score", "more.jsonl", "--out", "other.jsonl", "--evaluator", "other")
-    printed("fit", "calibration")
+    printed("fit", "default")
     found = accord_json("estimate")
     assert found["from_files"] == 0, "another system, training conversations, one annotator, another evaluator"
     assert [row["system"] for row in found["systems"]] == ["s0", "s1"]

@@ -68,7 +68,7 @@ WORDINGS = "20 labels of 'good' answer the present wording, 40 an earlier one"
 SCALES = "40 labels of 'good' answer the present wording, 40 one with the scale 1..5 (5)"
 
 
-@pytest.mark.parametrize("command", [["fit"], ["compare", "--only", "calibration"], ["estimate"]], ids=str)
+@pytest.mark.parametrize("command", [["fit"], ["compare", "--only", "default"], ["estimate"]], ids=str)
 def test_labels_of_two_wordings_are_counted(
     two_wordings: None, command: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from accord.formats import UNNAMED
+from accord.store import LabelCounts
 
 if TYPE_CHECKING:
     from accord.project.project import Project

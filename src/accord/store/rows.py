@@ -86,8 +86,8 @@ def unknown_target(row: Mapping[str, Any]) -> str:
     )
     hint = " (turns count from 0)" if any(turn is not None for _, turn in targets) else ""
     return (
-        f"label of {row['by']!r}: no {names} in the store{hint}; import it first: accord import chats.jsonl labels.csv; "
-        "or leave such labels out: --skip-bad-rows"
+        f"label of {row['by']!r}: no {names} in the store{hint}; import it first: accord import chats.jsonl labels.csv;"
+        " or leave such labels out: --skip-bad-rows"
     )
 
 

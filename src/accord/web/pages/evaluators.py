@@ -10,6 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from accord.learning import CARD
 from accord.project import fitted_evaluators, other_question, wordings_text
+from accord.store import LabelCounts
 from accord.studies import verdict_in_use
 from accord.web.context import WorkbenchContext, add_page, saved_time
 

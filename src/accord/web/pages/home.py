@@ -15,6 +15,7 @@ from accord.charts import Axis, ChartLine, line_chart
 from accord.edges import AccordError, BadInput, reason_of
 from accord.learning import CARD
 from accord.project import other_question, wordings_text
+from accord.store import LabelCounts
 from accord.studies import StudyProgress, StudySession, study_annotators, verdict_in_use
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
