@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -17,6 +18,7 @@ from accord.formats import (
     UNNAMED,
     FileKind,
     FileRoles,
+    HeldRows,
     MemoryTable,
     Record,
     Source,
@@ -27,7 +29,7 @@ from accord.formats import (
     read_annotations,
     reason_to_skip,
     scores_error,
-    sniff,
+    sniff_rows,
     source_of,
     unclear_text,
 )
@@ -72,6 +74,8 @@ class FileSurvey:
         labels: Files of labels without text.
         annotations: Files of `accord export`.
         recordings: Files of a judge's recorded answers, or folders that hold one.
+        kinds: Kind of each file that was opened.
+        roles: Roles of the columns of files of labels or conversations.
         questions: Observed answers by question.
         rating_columns: Questions answered in columns or metadata of conversations.
         other_candidates: Other columns with values on a scale.
@@ -91,6 +95,8 @@ class FileSurvey:
     labels: list[Source] = field(default_factory=list)
     annotations: list[Source] = field(default_factory=list)
     recordings: list[Path] = field(default_factory=list)
+    kinds: dict[Source, FileKind] = field(default_factory=dict)
+    roles: dict[Source, FileRoles] = field(default_factory=dict)
     questions: Answers = field(default_factory=dict)
     rating_columns: list[str] = field(default_factory=list)
     other_candidates: list[str] = field(default_factory=list)
@@ -313,43 +319,49 @@ class _Surveyor:
         Raises:
             BadInput: The file cannot be read, or has no conversation.
         """
-        kind = sniff(path, self.columns)
+        kind, rows = sniff_rows(path, self.columns)
+        self.result.kinds[path] = kind
+        with closing(rows):
+            self._add(path, kind, rows)
+
+    def _add(self, path: Source, kind: FileKind, rows: HeldRows) -> None:
         if kind.content == "judgements" and isinstance(path, Path):
             self.result.recordings.append(path)
         elif kind.content == "scores":
             raise BadInput(f"{scores_error(path)}; name another file")
         elif kind.content == "annotations":
-            self._add_annotations(path, kind.columns)
+            self._add_annotations(path, kind.columns, rows)
         elif kind.content == "labels" and self.format == "auto":
-            self._add_labels(path, kind.columns, self._roles(path, kind))
+            self._add_labels(path, kind.columns, self._roles(path, kind, rows), rows)
         else:
-            self._add_conversations(path, kind.columns, self._roles(path, kind))
+            self._add_conversations(path, kind.columns, self._roles(path, kind, rows), rows)
 
-    def _roles(self, path: Source, kind: FileKind) -> FileRoles:
+    def _roles(self, path: Source, kind: FileKind, rows: HeldRows) -> FileRoles:
         """Return the roles of a file's columns, and note them."""
-        roles = self.named.roles(path, kind)
+        roles = self.result.roles[path] = self.named.roles(path, kind, rows.again())
         self.judge_columns |= {*roles.judges, *([roles.names] if roles.names else [])}
         self.annotator_columns |= {roles.annotator} if roles.annotator else set()
         self.result.unclear |= {name: str(path) for name in roles.unclear}
         return roles
 
-    def _add_annotations(self, path: Source, columns: Mapping[str, str]) -> None:
+    def _add_annotations(self, path: Source, columns: Mapping[str, str], rows: HeldRows) -> None:
         self.result.annotations.append(path)
-        for annotation in islice(read_annotations(path, _NO_RUBRIC, columns, lambda error: None), self.limit):
+        annotations = read_annotations(path, _NO_RUBRIC, columns, lambda error: None, rows)
+        for annotation in islice(annotations, self.limit):
             if annotation.kind == "person" and annotation.value is not None:
                 answers = _answers_to(self.result.questions, annotation.question)
                 answers.add(annotation.value, annotation.by, annotation.target.turn)
 
-    def _add_labels(self, path: Source, columns: Mapping[str, str], roles: FileRoles) -> None:
+    def _add_labels(self, path: Source, columns: Mapping[str, str], roles: FileRoles, rows: HeldRows) -> None:
         self.result.labels.append(path)
-        for line, target, row, judged in islice(raw_label_rows(path, columns, roles), self.limit):
+        for line, target, row, judged in islice(raw_label_rows(path, columns, roles, rows), self.limit):
             self.result.judges.update(answer.judge for answer in judged)
             for question, annotator, value in row:
                 if isinstance(value, str | int | float) and value != "":
                     location = RowLocation(str(path), line)
                     _answers_to(self.in_tables, question).add(value, annotator, target.turn, location)
 
-    def _add_conversations(self, path: Source, columns: Mapping[str, str], roles: FileRoles) -> None:
+    def _add_conversations(self, path: Source, columns: Mapping[str, str], roles: FileRoles, rows: HeldRows) -> None:
         marked, beside = Answers(), Answers()
         reasons: list[str] = []
 
@@ -358,7 +370,7 @@ class _Surveyor:
                 reasons.append(str(reason))
 
         count = 0
-        records = read(path, self.format, roles.columns(columns), note, note, limit=self.limit)
+        records = read(path, self.format, roles.columns(columns), note, note, limit=self.limit, rows=rows)
         for count, record in enumerate(records, 1):
             self.result.judges.update(_add_record(record, RowLocation(str(path), record.line), marked, beside, roles))
             if self.on_progress is not None and count % _PROGRESS_ROWS == 0:
