@@ -11,10 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, UnknownName, read_json_file, unpacked_name
+from accord.edges import BadInput, UnknownName, read_json_file
 from accord.formats import (
     RATING,
-    READ,
     UNNAMED,
     FileKind,
     FileRoles,
@@ -27,13 +26,13 @@ from accord.formats import (
     raw_label_rows,
     read,
     read_annotations,
-    reason_to_skip,
     scores_error,
     sniff_rows,
     source_of,
     unclear_text,
 )
 from accord.models import JUDGEMENTS_FILE
+from accord.project.data_files import QUESTIONS_FILE, files_in
 from accord.project.rater_columns import (
     NO_COLUMN,
     NamedColumns,
@@ -56,7 +55,6 @@ from accord.values import ISSUE, Question, Rubric, Scale, ScaleKind
 
 MOST_SURVEYED = 2000
 """Rows of each file that an import surveys before it reads them."""
-_QUESTIONS_FILE = "questions.json"
 _NO_QUESTION = Question(id="\uffff", text="?", scale=Scale(kind=ScaleKind.BINARY, options=(0, 1)))
 _NO_RUBRIC = Rubric(name="none", main=_NO_QUESTION.id, questions=(_NO_QUESTION,))
 """Rubric without a question that a file could answer."""
@@ -164,56 +162,6 @@ class FileSurvey:
 
 def _options(option: str, names: Iterable[str]) -> str:
     return " ".join(f"{option} {shlex.quote(name)}" for name in names)
-
-
-def files_in(paths: Iterable[str | Path], skipped: list[str] | None = None) -> list[Path]:
-    """Expand folders to the files in them that may hold data; benchmark folders stay as they are.
-
-    Args:
-        paths: Files and folders.
-        skipped: Receives the reason for each file of a folder that is skipped.
-
-    Raises:
-        BadInput: A folder holds no file to read.
-    """
-    files: list[Path] = []
-    for path in map(Path, paths):
-        if not path.is_dir() or _is_benchmark(path):
-            files.append(path)
-            continue
-        inside = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file, path))
-        inside = [file for file in inside if unpacked_name(file.name.lower()).endswith(READ) and not _is_own(file)]
-        benchmarks = {file.parent for file in inside if _is_benchmark(file.parent)}
-        inside = [*sorted(benchmarks), *(file for file in inside if file.parent not in benchmarks)]
-        readable = []
-        for file in inside:
-            reason = reason_to_skip(file)
-            if file.name != _QUESTIONS_FILE and reason is None:
-                readable.append(file)
-            elif reason is not None and skipped is not None and file.name != _QUESTIONS_FILE:
-                skipped.append(reason)
-        if not readable:
-            raise BadInput(f"{path} holds no file to read; a file ends in {', '.join(READ)}, gzip or not")
-        files += readable
-    return files
-
-
-def _is_benchmark(folder: Path) -> bool:
-    return (folder / "items.jsonl.gz").is_file()
-
-
-def _is_own(file: Path) -> bool:
-    """Return True for a file of an evaluator, of the mart, of a run, or of a folder of parts, which Accord writes."""
-    return (
-        (file.parent / "evaluator.json").is_file()
-        or (file.parent.name.endswith(".scores") and file.name.startswith("part-"))
-        or (file.name == "run.json" and (file.parent / "accord.yaml").is_file())
-        or (file.name == "manifest.json" and any(file.parent.glob("part-*.parquet")))
-    )
-
-
-def _is_hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
 
 
 def survey_files(
@@ -487,7 +435,7 @@ def _merge(into: Answers, more: Mapping[str, ObservedAnswers]) -> None:
 
 def _read_question_list(answers: ObservedAnswers, folder: Path) -> None:
     """Take the wording, the options and the ends of the scale of a question from the list of a benchmark folder."""
-    path = folder / _QUESTIONS_FILE
+    path = folder / QUESTIONS_FILE
     try:
         content = read_json_file(path) if path.is_file() else None
     except (OSError, BadInput):
