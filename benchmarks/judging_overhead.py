@@ -146,7 +146,9 @@ def main() -> None:
     parser = options("judging_overhead", "Requests a second through Accord, the bare SDK, and raw HTTP.")
     given = parser.parse_args()
     live = given.limit or (60 if given.quick else 300)
-    kept = 10 * given.limit if given.limit else 1_100 if given.quick else 11_112  # nine questions each: 10,000 and 100,000 answers
+    kept = (
+        10 * given.limit if given.limit else 1_100 if given.quick else 11_112
+    )  # nine questions each: 10,000 and 100,000 answers
     rounds = 1 if given.quick else ROUNDS
     rows: list[Row] = []
     with model_server() as url, tempfile.TemporaryDirectory() as folder:
