@@ -80,8 +80,14 @@ bench: $(VENV)/ready ## run all benchmarks (five hours) and write benchmarks/res
 	mkdir -p $(RESULTS)
 	for name in $(BENCHMARKS); do \
 	  $(BIN)/python benchmarks/$$name.py $(if $(QUICK),--quick) --json $(RESULTS)/$$name.json || exit 1; done
+	$(BIN)/python benchmarks/harness.py benchmarks/results
+
+BASE ?=
+
+cost: $(VENV)/ready ## compare processor time and memory with BASE=COMMIT, by default the last tag (three minutes)
+	$(BIN)/python benchmarks/cost.py $(if $(BASE),--baseline $(BASE)) $(if $(QUICK),--quick)
 
 clean: ## remove generated files
 	rm -rf $(VENV) $(OUT) .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check quick test lint format docs tables screenshots papers bench clean
+.PHONY: help setup finetune models demo check quick test lint format docs tables screenshots papers bench cost clean

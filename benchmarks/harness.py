@@ -106,6 +106,18 @@ def commit() -> str | None:
     return hash_.strip() + ("+" if changed else "")
 
 
+def ages(folder: Path) -> list[Row]:
+    """Return the number of commits since each stored result; None if its commit is unknown here."""
+    rows: list[Row] = []
+    for path in sorted(folder.glob("*.json")):
+        made = str(json.loads(path.read_text(encoding="utf-8")).get("commit") or "")
+        command = ["git", "rev-list", "--count", f"{made.rstrip('+')}..HEAD"]
+        done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True)
+        age = int(done.stdout) if made and done.returncode == 0 else None
+        rows.append({"result": path.stem, "commit": made, "commits_since": age})
+    return rows
+
+
 def finish(name: str, rows: Sequence[Row], columns: Sequence[str], path: Path | None) -> None:
     """Print the rows as a table, and write them as JSON if a path is given."""
     print(table(rows, columns))
@@ -320,3 +332,7 @@ def database(kind: str) -> Iterator[tuple[str, Path, ThrowAwayPostgres | None]]:
 
         with ThrowAwayPostgres() as cluster:
             yield cluster.url, Path(folder), cluster
+
+
+if __name__ == "__main__":
+    print(table(ages(Path(sys.argv[1])), ["result", "commit", "commits_since"]))

@@ -1,6 +1,6 @@
 """Overhead of judging: requests per second of Accord, of a bare loop with the same SDK, and of a raw HTTP client.
 
-    python benchmarks/judging_overhead.py [--quick] --json OUT
+    python benchmarks/judging_overhead.py [--quick] [--limit CONVERSATIONS] --json OUT
 
 All three send the same prompts to a loopback server, 64 at a time, each in a process of its own, one after the other.
 Then a second run reads stored answers (written by a scripted model), for a tenth of the conversations and for all of
@@ -59,7 +59,9 @@ KEPT = (
     + """
 from accord.models import LogprobsJudge, Reply, ScriptedModel, judge_all, wait
 reply = Reply("3", "m", {str(k): 0.25 for k in range(1, 5)})
-judge = LogprobsJudge(ScriptedModel(lambda prompt: reply, "m"), rubric.instructions)
+model = ScriptedModel(lambda prompt: reply, "m")
+model.endpoint = url + "/"  # as a client has it; part of the key of an answer, by which the plan finds it
+judge = LogprobsJudge(model, rubric.instructions)
 store = Store(path)
 """
     + RUN
@@ -143,9 +145,11 @@ def ran(code: str, url: str, store: Path, conversations: int) -> tuple[int, floa
 def main() -> None:
     parser = options("judging_overhead", "Requests a second through Accord, the bare SDK, and raw HTTP.")
     given = parser.parse_args()
-    live = 60 if given.quick else 300
-    kept = 1_100 if given.quick else 11_112  # nine questions each: 10,000 and 100,000 answers
-    rounds = 1 if given.quick else given.limit or ROUNDS
+    live = given.limit or (60 if given.quick else 300)
+    kept = (
+        10 * given.limit if given.limit else 1_100 if given.quick else 11_112
+    )  # nine questions each: 10,000 and 100,000 answers
+    rounds = 1 if given.quick else ROUNDS
     rows: list[Row] = []
     with model_server() as url, tempfile.TemporaryDirectory() as folder:
         modes = {"accord": ACCORD, "sdk": SDK, "http": HTTP}

@@ -1,6 +1,7 @@
 """Every benchmark starts, and its cheap parts give rows."""
 
 import ast
+import json
 import os
 import sys
 from pathlib import Path
@@ -35,7 +36,46 @@ def test_every_benchmark_says_what_it_does(name, load, monkeypatch, capsys):
 
 def test_make_bench_names_benchmarks_that_exist():
     listed = (ROOT / "Makefile").read_text().split("BENCHMARKS := ")[1].split("\n\n")[0]
-    assert sorted(listed.replace("\\\n", " ").split()) == SCRIPTS
+    assert sorted([*listed.replace("\\\n", " ").split(), "cost"]) == SCRIPTS
+
+
+SMALLEST = {
+    "architecture": [],
+    "calibration_speed": ["--only", "mixed"],
+    "ciu": [],
+    "compare_speed": ["--only", "sample"],
+    "cost": ["--baseline", "HEAD", "--only", "start-up,import"],
+    "decision": ["--only", "contradictions"],
+    "faults": ["--only", "killed", "--limit", "20"],
+    "first_hour": ["--only", "rows"],
+    "import_speed": ["--limit", "50"],
+    "issues": ["--only", "reading"],
+    "judging_overhead": ["--limit", "4"],
+    "live_scoring": ["--only", "scorer"],
+    "rubric_selection": ["--limit", "1"],
+    "simulated_annotators": [],
+    "workbench": ["--only", "bare,page"],
+}
+"""Options of the smallest run of each benchmark, besides `--quick`."""
+TOO_LONG = {
+    "attacks": "runs hundreds of tests, which the suite runs anyway",
+    "demonstration_selection": "takes minutes",
+    "scale": "takes minutes",
+    "synth": "takes minutes",
+    "true_numbers": "takes minutes",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_benchmark_writes_rows(name, load, monkeypatch, tmp_path):
+    if name in TOO_LONG:
+        pytest.skip(TOO_LONG[name])
+    out = tmp_path / "rows.json"
+    data = ["--data", str(tmp_path / "none")] if DATA is None else ["--data", DATA]
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--quick", *SMALLEST.get(name, []), *data, "--json", str(out)])
+    load(name).main()
+    assert json.loads(out.read_text())["rows"]
 
 
 def test_no_reply_yields_an_issue_that_nobody_stated(load):

@@ -6,6 +6,7 @@ import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from markupsafe import Markup, escape
 
@@ -77,16 +78,30 @@ def wrap_text(text: str, width: float, size: float = TICK, count: int = 3) -> li
 
 def escape_text(text: str) -> str:
     """Return a text as markup on one line, with control characters made visible."""
+    return _escaped(text) if len(text) <= _SHORT else _escaped.__wrapped__(text)
+
+
+_SHORT = 40
+"""Longest text that is kept: a page has thousands of charts, whose classes and labels are the same."""
+
+
+@lru_cache(maxsize=4096)
+def _escaped(text: str) -> str:
     return str(escape(escape_controls(text.replace("\n", " ").replace("\t", " "))))
+
+
+@lru_cache(maxsize=256)
+def _attribute(key: str) -> str:
+    """Return the name of an attribute for a keyword argument."""
+    return key if key == "viewBox" else key.rstrip("_").replace("_", "-")
 
 
 def tag(name: str, content: str = "", **attributes: str | float) -> str:
     """Return an element; `content` is markup, attribute values are escaped."""
-    pairs = "".join(
-        f' {key if key == "viewBox" else key.rstrip("_").replace("_", "-")}="'
-        f'{escape_text(value) if isinstance(value, str) else format(round(value, 1), "g")}"'
+    pairs = "".join([
+        f' {_attribute(key)}="{escape_text(value) if isinstance(value, str) else format(round(value, 1), "g")}"'
         for key, value in attributes.items()
-    )
+    ])  # fmt: skip
     return f"<{name}{pairs}>{content}</{name}>" if content else f"<{name}{pairs}/>"
 
 

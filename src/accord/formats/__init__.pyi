@@ -26,10 +26,11 @@ from .rating_columns import is_rating_name as is_rating_name, number_in as numbe
 from .rating_columns import rating_cells as rating_cells, rating_labels as rating_labels, RatingCell as RatingCell
 from .rating_columns import UNNAMED as UNNAMED, VALUE_KEYS as VALUE_KEYS, words_of as words_of
 from .reader import check_column_names as check_column_names, convert_row as convert_row, detect as detect
-from .reader import FileKind as FileKind, is_part as is_part, line_batches as line_batches, OnBadRow as OnBadRow
+from .reader import FileKind as FileKind, HeldRows as HeldRows, is_part as is_part
+from .reader import line_batches as line_batches, OnBadRow as OnBadRow
 from .reader import OnSkip as OnSkip, read as read, read_lines as read_lines, reason_to_skip as reason_to_skip
 from .reader import scores_error as scores_error
-from .reader import sniff as sniff, T as T
+from .reader import sniff as sniff, sniff_rows as sniff_rows, T as T
 from .record import Fields as Fields, Format as Format, formats as formats, grouped as grouped, Record as Record
 from .record import Row as Row, under_our_names as under_our_names, WrongShape as WrongShape
 from .openai_messages import check_roles as check_roles, RoleCounts as RoleCounts, with_roles as with_roles

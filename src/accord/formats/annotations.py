@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, escape_formula, is_sendable, unescape_formula
+from accord.edges import BadInput, BadRow, escape_formula, is_sendable, unescape_formula
 from accord.formats.label_files import converted_rows, mapped
 from accord.formats.memory import Source
 from accord.formats.openai_messages import checked_id, turn_index
-from accord.formats.record import Fields, WrongShape, abbreviated
+from accord.formats.record import Fields, Row, WrongShape, abbreviated
 from accord.formats.row_reader import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.row_writer import RowWriter
 from accord.values import ANNOTATOR_KINDS, ISSUE, OVERALL, Annotation, Json, Rubric, canonical_json, check_label
@@ -49,10 +49,12 @@ def read_annotations(
     rubric: Rubric,
     columns: Mapping[str, str] | None = None,
     on_bad_row: Callable[[BadInput], None] | None = None,
+    rows: Iterable[Row | BadRow] | None = None,
 ) -> Iterator[Annotation]:
     """Yield every annotation of a file; human answers are validated against the scales of the rubric.
 
     `columns` maps Accord's column names to the file's. `on_bad_row` is called with each bad row, which is then skipped.
+    `rows` are those of the file, if it is open already (`sniff_rows`).
 
     Raises:
         BadInput: The file cannot be read as a whole.
@@ -67,7 +69,8 @@ def read_annotations(
             check_label(annotation.to_label(), rubric)
         return [annotation]
 
-    return converted_rows(source, mapped(read_rows(source), columns, str(source)), annotations_of, on_bad_row)
+    given = read_rows(source) if rows is None else rows
+    return converted_rows(source, mapped(given, columns, str(source)), annotations_of, on_bad_row)
 
 
 # --- rows of a file ------------------------------------------------------------------------------------------------

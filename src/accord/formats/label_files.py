@@ -225,15 +225,18 @@ def file_roles(
     judges: Mapping[str, str] = {},
     people: Collection[str] = (),
     is_person: Callable[[str], bool] = lambda name: False,
+    rows: Iterable[Row | BadRow] | None = None,
 ) -> FileRoles:
     """Return the roles of a file's columns, from its first rows; see `column_roles` for the other arguments.
+
+    `rows` are those of the file, if it is open already.
 
     Raises:
         BadInput: The file cannot be read.
     """
     source = locate(path)
-    rows = islice(mapped(_rows(source), columns, str(source)), _ROLE_ROWS)
-    fields = [row.fields for row in rows if isinstance(row, Row)]
+    first = islice(mapped(_rows(source, rows), columns, str(source)), _ROLE_ROWS)
+    fields = [row.fields for row in first if isinstance(row, Row)]
     return column_roles(fields, has_text, _NO_RATING | (_TEXTS if has_text else frozenset()), judges, people, is_person)
 
 
@@ -255,10 +258,11 @@ def _judged(fields: Fields, roles: FileRoles) -> list[JudgedAnswer]:
     return [answer for answer in answers if answer.value not in (None, "")]
 
 
-def _rows(source: Source) -> Iterator[Row | BadRow]:
+def _rows(source: Source, rows: Iterable[Row | BadRow] | None = None) -> Iterator[Row | BadRow]:
     """Yield the rows of a file; in tables, the apostrophes that mark formulas are removed (`inert`)."""
-    for row in read_rows(source):
-        if isinstance(row, Row) and suffix(source) in TABLE_SUFFIXES:
+    is_table = suffix(source) in TABLE_SUFFIXES
+    for row in read_rows(source) if rows is None else rows:
+        if isinstance(row, Row) and is_table:
             row = Row(row.line, {k: unescape_formula(v) if isinstance(v, str) else v for k, v in row.fields.items()})
         yield row
 
@@ -306,14 +310,17 @@ def _value_name(fields: Fields) -> str:
 
 
 def raw_label_rows(
-    path: str | Source, columns: Mapping[str, str] | None = None, roles: FileRoles = NO_ROLES
+    path: str | Source,
+    columns: Mapping[str, str] | None = None,
+    roles: FileRoles = NO_ROLES,
+    rows: Iterable[Row | BadRow] | None = None,
 ) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]], list[JudgedAnswer]]]:
     """Yield each row of a file of labels: its line, its target, the `raw_answers` of people, and a model's answers.
 
-    Rows that cannot be read are skipped.
+    Rows that cannot be read are skipped. `rows` are those of the file, if it is open already (`sniff_rows`).
     """
     source = locate(path)
-    for row in mapped(_rows(source), roles.columns(columns or {}), str(source)):
+    for row in mapped(_rows(source, rows), roles.columns(columns or {}), str(source)):
         if not isinstance(row, Row):
             continue
         try:

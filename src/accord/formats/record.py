@@ -13,6 +13,8 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
 from typing import IO, Any, NamedTuple, TypeVar
 
 from accord.edges import MAX_DEPTH, MB, BadInput, format_size, is_sendable, sendable, sendable_json
@@ -217,7 +219,8 @@ def _sendable_fields(value: T) -> T:
 
 
 def _admitted_messages(turns: PlainTurns) -> PlainTurns:
-    if all(is_sendable(message["content"]) and is_sendable(message["role"]) for message in turns.messages):
+    # One check of the joined texts takes a fraction of the time of a check per message.
+    if is_sendable("".join(chain(map(_CONTENT, turns.messages), map(_ROLE, turns.messages)))):
         return turns
     return PlainTurns([{name: sendable(text) for name, text in message.items()} for message in turns.messages])
 
@@ -226,9 +229,10 @@ def _are_plain_cells(cells: Fields) -> bool:
     """Return True if all cells are scalars with sendable texts, which need no conversion."""
     if not (_SCALARS.issuperset(map(type, cells.values())) and _TEXT.issuperset(map(type, cells))):
         return False
-    return all(map(is_sendable, cells)) and all(is_sendable(cell) for cell in cells.values() if type(cell) is str)
+    return is_sendable("".join([*cells, *(cell for cell in cells.values() if type(cell) is str)]))
 
 
+_ROLE, _CONTENT = itemgetter("role"), itemgetter("content")
 _TEXT = frozenset({str})
 _SCALARS = frozenset({str, int, bool, type(None)})
 

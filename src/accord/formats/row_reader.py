@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, overload
 
@@ -86,7 +86,7 @@ def suffix(path: Source) -> str:
     return Path(unpacked_name(path.name.lower())).suffix
 
 
-def read_rows(path: Source) -> Iterator[Row | BadRow]:
+def read_rows(path: Source) -> Generator[Row | BadRow]:
     """Yield every row of a file or a table in order; a row that cannot be read is a `BadRow`.
 
     Raises:

@@ -7,7 +7,8 @@ from .config import load_config as load_config, load_project as load_project, Wa
 from .config import with_settings as with_settings
 from .diagnostics import Insights as Insights, synthetic_note as synthetic_note
 from .evaluator_choice import fitted_evaluators as fitted_evaluators, use_evaluator as use_evaluator
-from .file_survey import files_in as files_in, FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED
+from .data_files import files_in as files_in
+from .file_survey import FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED
 from .file_survey import set_scales as set_scales, survey_files as survey_files
 from .finetuning import annotated_pairs as annotated_pairs, corrected_pairs as corrected_pairs
 from .finetuning import finetune as finetune, FineTuned as FineTuned

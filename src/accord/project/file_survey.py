@@ -5,18 +5,19 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, UnknownName, read_json_file, unpacked_name
+from accord.edges import BadInput, UnknownName, read_json_file
 from accord.formats import (
     RATING,
-    READ,
     UNNAMED,
     FileKind,
     FileRoles,
+    HeldRows,
     MemoryTable,
     Record,
     Source,
@@ -25,13 +26,13 @@ from accord.formats import (
     raw_label_rows,
     read,
     read_annotations,
-    reason_to_skip,
     scores_error,
-    sniff,
+    sniff_rows,
     source_of,
     unclear_text,
 )
 from accord.models import JUDGEMENTS_FILE
+from accord.project.data_files import QUESTIONS_FILE, files_in
 from accord.project.rater_columns import (
     NO_COLUMN,
     NamedColumns,
@@ -54,7 +55,6 @@ from accord.values import ISSUE, Question, Rubric, Scale, ScaleKind
 
 MOST_SURVEYED = 2000
 """Rows of each file that an import surveys before it reads them."""
-_QUESTIONS_FILE = "questions.json"
 _NO_QUESTION = Question(id="\uffff", text="?", scale=Scale(kind=ScaleKind.BINARY, options=(0, 1)))
 _NO_RUBRIC = Rubric(name="none", main=_NO_QUESTION.id, questions=(_NO_QUESTION,))
 """Rubric without a question that a file could answer."""
@@ -72,6 +72,8 @@ class FileSurvey:
         labels: Files of labels without text.
         annotations: Files of `accord export`.
         recordings: Files of a judge's recorded answers, or folders that hold one.
+        kinds: Kind of each file that was opened.
+        roles: Roles of the columns of files of labels or conversations.
         questions: Observed answers by question.
         rating_columns: Questions answered in columns or metadata of conversations.
         other_candidates: Other columns with values on a scale.
@@ -91,6 +93,8 @@ class FileSurvey:
     labels: list[Source] = field(default_factory=list)
     annotations: list[Source] = field(default_factory=list)
     recordings: list[Path] = field(default_factory=list)
+    kinds: dict[Source, FileKind] = field(default_factory=dict)
+    roles: dict[Source, FileRoles] = field(default_factory=dict)
     questions: Answers = field(default_factory=dict)
     rating_columns: list[str] = field(default_factory=list)
     other_candidates: list[str] = field(default_factory=list)
@@ -159,56 +163,6 @@ class FileSurvey:
 
 def _options(option: str, names: Iterable[str]) -> str:
     return " ".join(f"{option} {shlex.quote(name)}" for name in names)
-
-
-def files_in(paths: Iterable[str | Path], skipped: list[str] | None = None) -> list[Path]:
-    """Expand folders to the files in them that may hold data; benchmark folders stay as they are.
-
-    Args:
-        paths: Files and folders.
-        skipped: Receives the reason for each file of a folder that is skipped.
-
-    Raises:
-        BadInput: A folder holds no file to read.
-    """
-    files: list[Path] = []
-    for path in map(Path, paths):
-        if not path.is_dir() or _is_benchmark(path):
-            files.append(path)
-            continue
-        inside = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file, path))
-        inside = [file for file in inside if unpacked_name(file.name.lower()).endswith(READ) and not _is_own(file)]
-        benchmarks = {file.parent for file in inside if _is_benchmark(file.parent)}
-        inside = [*sorted(benchmarks), *(file for file in inside if file.parent not in benchmarks)]
-        readable = []
-        for file in inside:
-            reason = reason_to_skip(file)
-            if file.name != _QUESTIONS_FILE and reason is None:
-                readable.append(file)
-            elif reason is not None and skipped is not None and file.name != _QUESTIONS_FILE:
-                skipped.append(reason)
-        if not readable:
-            raise BadInput(f"{path} holds no file to read; a file ends in {', '.join(READ)}, gzip or not")
-        files += readable
-    return files
-
-
-def _is_benchmark(folder: Path) -> bool:
-    return (folder / "items.jsonl.gz").is_file()
-
-
-def _is_own(file: Path) -> bool:
-    """Return True for a file of an evaluator, of the mart, of a run, or of a folder of parts, which Accord writes."""
-    return (
-        (file.parent / "evaluator.json").is_file()
-        or (file.parent.name.endswith(".scores") and file.name.startswith("part-"))
-        or (file.name == "run.json" and (file.parent / "accord.yaml").is_file())
-        or (file.name == "manifest.json" and any(file.parent.glob("part-*.parquet")))
-    )
-
-
-def _is_hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
 
 
 def survey_files(
@@ -314,43 +268,49 @@ class _Surveyor:
         Raises:
             BadInput: The file cannot be read, or has no conversation.
         """
-        kind = sniff(path, self.columns)
+        kind, rows = sniff_rows(path, self.columns)
+        self.result.kinds[path] = kind
+        with closing(rows):
+            self._add(path, kind, rows)
+
+    def _add(self, path: Source, kind: FileKind, rows: HeldRows) -> None:
         if kind.content == "judgements" and isinstance(path, Path):
             self.result.recordings.append(path)
         elif kind.content == "scores":
             raise BadInput(f"{scores_error(path)}; name another file")
         elif kind.content == "annotations":
-            self._add_annotations(path, kind.columns)
+            self._add_annotations(path, kind.columns, rows)
         elif kind.content == "labels" and self.format == "auto":
-            self._add_labels(path, kind.columns, self._roles(path, kind))
+            self._add_labels(path, kind.columns, self._roles(path, kind, rows), rows)
         else:
-            self._add_conversations(path, kind.columns, self._roles(path, kind))
+            self._add_conversations(path, kind.columns, self._roles(path, kind, rows), rows)
 
-    def _roles(self, path: Source, kind: FileKind) -> FileRoles:
+    def _roles(self, path: Source, kind: FileKind, rows: HeldRows) -> FileRoles:
         """Return the roles of a file's columns, and note them."""
-        roles = self.named.roles(path, kind)
+        roles = self.result.roles[path] = self.named.roles(path, kind, rows.again())
         self.judge_columns |= {*roles.judges, *([roles.names] if roles.names else [])}
         self.annotator_columns |= {roles.annotator} if roles.annotator else set()
         self.result.unclear |= {name: str(path) for name in roles.unclear}
         return roles
 
-    def _add_annotations(self, path: Source, columns: Mapping[str, str]) -> None:
+    def _add_annotations(self, path: Source, columns: Mapping[str, str], rows: HeldRows) -> None:
         self.result.annotations.append(path)
-        for annotation in islice(read_annotations(path, _NO_RUBRIC, columns, lambda error: None), self.limit):
+        annotations = read_annotations(path, _NO_RUBRIC, columns, lambda error: None, rows)
+        for annotation in islice(annotations, self.limit):
             if annotation.kind == "person" and annotation.value is not None:
                 answers = _answers_to(self.result.questions, annotation.question)
                 answers.add(annotation.value, annotation.by, annotation.target.turn)
 
-    def _add_labels(self, path: Source, columns: Mapping[str, str], roles: FileRoles) -> None:
+    def _add_labels(self, path: Source, columns: Mapping[str, str], roles: FileRoles, rows: HeldRows) -> None:
         self.result.labels.append(path)
-        for line, target, row, judged in islice(raw_label_rows(path, columns, roles), self.limit):
+        for line, target, row, judged in islice(raw_label_rows(path, columns, roles, rows), self.limit):
             self.result.judges.update(answer.judge for answer in judged)
             for question, annotator, value in row:
                 if isinstance(value, str | int | float) and value != "":
                     location = RowLocation(str(path), line)
                     _answers_to(self.in_tables, question).add(value, annotator, target.turn, location)
 
-    def _add_conversations(self, path: Source, columns: Mapping[str, str], roles: FileRoles) -> None:
+    def _add_conversations(self, path: Source, columns: Mapping[str, str], roles: FileRoles, rows: HeldRows) -> None:
         marked, beside = Answers(), Answers()
         reasons: list[str] = []
 
@@ -359,7 +319,7 @@ class _Surveyor:
                 reasons.append(str(reason))
 
         count = 0
-        records = read(path, self.format, roles.columns(columns), note, note, limit=self.limit)
+        records = read(path, self.format, roles.columns(columns), note, note, limit=self.limit, rows=rows)
         for count, record in enumerate(records, 1):
             self.result.judges.update(_add_record(record, RowLocation(str(path), record.line), marked, beside, roles))
             if self.on_progress is not None and count % _PROGRESS_ROWS == 0:
@@ -476,7 +436,7 @@ def _merge(into: Answers, more: Mapping[str, ObservedAnswers]) -> None:
 
 def _read_question_list(answers: ObservedAnswers, folder: Path) -> None:
     """Take the wording, the options and the ends of the scale of a question from the list of a benchmark folder."""
-    path = folder / _QUESTIONS_FILE
+    path = folder / QUESTIONS_FILE
     try:
         content = read_json_file(path) if path.is_file() else None
     except (OSError, BadInput):

@@ -72,6 +72,7 @@ def import_files(
     options: ImportOptions = ImportOptions(),
     workers: int = 1,
     replace: bool = False,
+    survey: FileSurvey | None = None,
 ) -> Imported:
     """Read conversations, labels and annotations into the store; conversations first, in any order of files.
 
@@ -91,6 +92,7 @@ def import_files(
         workers: Number of processes that parse and validate a large file of JSON lines.
         replace: Undo the earlier import of each file first. Both are one transaction: if reading fails, the earlier
             import stays.
+        survey: Survey of these files with the same columns, so that they are not opened again for their kind.
 
     Raises:
         BadInput: A file cannot be read.
@@ -98,11 +100,15 @@ def import_files(
     """
     sources = tables_of(paths)
     if options.rating_columns is None:
-        survey = survey_files(sources, format, columns, limit=MOST_SURVEYED, skips_unreadable=True)
+        survey = survey or survey_files(sources, format, columns, limit=MOST_SURVEYED, skips_unreadable=True)
         options = survey_options(survey, rubric, options)
-    kinds = {path: sniff(path, columns) for path in sources}
+    survey = survey or FileSurvey()
+    kinds = {path: survey.kinds[path] if path in survey.kinds else sniff(path, columns) for path in sources}
     _check_kinds(kinds, columns)
-    roles = {path: options.named.roles(path, kind) for path, kind in kinds.items()}
+    surveyed = survey.roles if options.named == survey.named else {}
+    roles = {
+        path: surveyed[path] if path in surveyed else options.named.roles(path, kind) for path, kind in kinds.items()
+    }
     _check_roles(roles)
     result = Imported(names=RaterNames(LabelCounts(store).annotators()))
     importer = _Importer(store, rubric, result, options, skip_bad_rows)

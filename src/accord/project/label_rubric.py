@@ -43,6 +43,11 @@ def rubric_of_labels(
         UnknownName: The main question is unknown.
     """
     survey = survey_files(sources, format, columns, labels, limit=MOST_SURVEYED, skips_unreadable=True)
+    return rubric_of_survey(used, survey, main)
+
+
+def rubric_of_survey(used: Rubric, survey: FileSurvey, main: str | None = None) -> InferredRubric:
+    """Return the rubric for surveyed sources; see `rubric_of_labels`."""
     answered = [name for name in survey.questions if used.get(name) is not None]
     if not survey.questions or (used.main in answered and main in (None, used.main)):
         return InferredRubric(used, [])
@@ -69,7 +74,9 @@ def _extended(used: Rubric, survey: FileSurvey, main: str | None) -> InferredRub
     return InferredRubric(rubric, notes)
 
 
-def adopt_rubric(project: Project, sources: Sequence[Source], main: str | None, reading: Mapping[str, Any]) -> None:
+def adopt_rubric(
+    project: Project, sources: Sequence[Source], main: str | None, reading: Mapping[str, Any]
+) -> FileSurvey:
     """Give a project the rubric for the labels of some sources, and log its new questions and each guess.
 
     Args:
@@ -78,12 +85,16 @@ def adopt_rubric(project: Project, sources: Sequence[Source], main: str | None, 
         main: Main question; `None` keeps or infers it.
         reading: Arguments of `import_files`.
 
+    Returns:
+        The survey of the sources.
+
     Raises:
         BadInput, UnknownName: As `rubric_of_labels`.
     """
     labels = options.rating_columns or () if (options := reading.get("options")) is not None else ()
     format, columns = reading.get("format", "auto"), reading.get("columns")
-    used, found = project.rubric, rubric_of_labels(project.rubric, sources, format, columns, main, labels)
+    survey = survey_files(sources, format, columns, labels, limit=MOST_SURVEYED, skips_unreadable=True)
+    used, found = project.rubric, rubric_of_survey(project.rubric, survey, main)
     logger = logging.getLogger("accord")
     if added := [each for each in found.rubric.questions if used.get(each.id) is None]:
         named = (f"{each.id} ({'main, ' if each.id == found.rubric.main else ''}{each.scale})" for each in added)
@@ -96,3 +107,4 @@ def adopt_rubric(project: Project, sources: Sequence[Source], main: str | None, 
     if found.rubric != used:
         project.rubric = project.store.rubric = found.rubric
         project.question = found.rubric.main_question if project.asked is None else found.rubric[project.asked]
+    return survey

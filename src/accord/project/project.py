@@ -250,7 +250,7 @@ class Project(ResultVerbs):
         """
         sources = tables_of(paths)
         if not self.keeps_rubric:
-            steps.adopt_rubric(self, sources, main, reading)
+            reading = {**reading, "survey": steps.adopt_rubric(self, sources, main, reading)}
         return steps.import_files(self.store, self.rubric, sources, **reading)
 
     def raters_text(self) -> str:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from accord.edges import BadRow
 from accord.formats import (
     OTHER_WORDS,
     RATING,
     UNNAMED,
     FileKind,
     FileRoles,
+    Row,
     Source,
     file_roles,
     is_rating_name,
@@ -123,8 +125,8 @@ class NamedColumns(NamedTuple):
     people: Sequence[str] = ()
     judges: Mapping[str, str] = {}
 
-    def roles(self, path: Source, kind: FileKind) -> FileRoles:
-        """Return the roles of the columns of a file.
+    def roles(self, path: Source, kind: FileKind, rows: Iterable[Row | BadRow] | None = None) -> FileRoles:
+        """Return the roles of the columns of a file; `rows` are its rows, if it is open already.
 
         Raises:
             BadInput: The file cannot be read.
@@ -132,7 +134,7 @@ class NamedColumns(NamedTuple):
         if kind.content not in ("labels", "conversations"):
             return FileRoles()
         has_text = kind.content == "conversations"
-        roles = file_roles(path, kind.columns, has_text, self.judges, self.people, is_person)
+        roles = file_roles(path, kind.columns, has_text, self.judges, self.people, is_person, rows)
         return replace(roles, unclear=()) if NO_COLUMN in self.people else roles
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accord.edges import BadInput, UnknownName, load_yaml, own_project, parse_yaml
-from accord.formats import sniff
 from accord.models import (
     JUDGE,
     JUDGEMENTS_FILE,
@@ -223,13 +222,9 @@ class Registration:
     message: str
 
 
-def find_recordings(files: Sequence[Path]) -> list[Path]:
-    """Return the files of recorded judgements, and the benchmark folders that hold one."""
-
-    def is_recording(path: Path) -> bool:
-        return path.is_file() and sniff(path).content == "judgements"
-
-    return [path for path in files if (path / JUDGEMENTS_FILE).is_file() or is_recording(path)]
+def find_recordings(files: Sequence[Path], recordings: Collection[Path]) -> list[Path]:
+    """Return the files that a survey found to be recorded judgments, and the benchmark folders that hold one."""
+    return [path for path in files if path in recordings or (path / JUDGEMENTS_FILE).is_file()]
 
 
 def keep_judgements(

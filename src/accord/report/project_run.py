@@ -152,7 +152,12 @@ def run_project(
         on_stage("reading")
         options_of_import = _import_options(survey, rubric, options, note)
         imported = project.import_(
-            survey.files, format=format, columns=columns, skip_bad_rows=skip_bad_rows, options=options_of_import
+            survey.files,
+            format=format,
+            columns=columns,
+            skip_bad_rows=skip_bad_rows,
+            options=options_of_import,
+            survey=survey,
         )
         config = project.config = _with_judgements(config, imported, out, options, note)
         imported.judged.judges |= Counter({name: len(each.answers) for name, each in project.recordings.items()})

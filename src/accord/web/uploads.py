@@ -242,7 +242,8 @@ def _import(
         def on_progress(rows: int) -> None:
             state.rows = rows
 
-        done = import_files(project.store, project.rubric, paths, "auto", {}, skip, on_progress, options)
+        store, rubric = project.store, project.rubric
+        done = import_files(store, rubric, paths, "auto", {}, skip, on_progress, options, survey=survey)
         registered = keep_judgements(done.judged, files.path)
         state.notes += [] if registered is None else [registered.message]
         result = done.to_json()

@@ -85,19 +85,19 @@ def import_(
     with options.open(creates=True) as project:
         named = column_map(reading.columns, project.rubric)
         files = files_in(sources, passed)
-        recorded = find_recordings(files)
-        files = [path for path in files if path not in recorded or path.is_dir()]
         survey = survey_files(
             files, reading.format, named, labels, raters=raters, limit=None if labels or raters else MOST_SURVEYED,
             skips_unreadable=True, judges=judges,
             command=command_line("accord import", sources, labels, reading.columns, raters, judges=judges),
         )  # fmt: skip
+        recorded = find_recordings(files, survey.recordings)
+        files = [path for path in files if path not in recorded or path.is_dir()]
         anonymous = anonymous or are_positions(lambda: survey.positions)
         columns = survey_options(survey, project.rubric, ImportOptions(is_anonymous=anonymous, roles=roles))
         with Progress("rows read") as progress, _noting_what_stays(project.store):
             done = import_files(
                 project.store, project.rubric, files, reading.format, named, reading.skip_bad_rows, progress.at,
-                columns, workers or default_workers(), replace,
+                columns, workers or default_workers(), replace, survey,
             )  # fmt: skip
         registered = keep_judgements(done.judged, options.config_file, recorded)
         models = {} if registered is None else registered.models

@@ -1,0 +1,62 @@
+"""Files of folders that may hold conversations or labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from accord.edges import BadInput, unpacked_name
+from accord.formats import READ, reason_to_skip
+
+QUESTIONS_FILE = "questions.json"
+"""List of questions in a benchmark folder."""
+
+
+def files_in(paths: Iterable[str | Path], skipped: list[str] | None = None) -> list[Path]:
+    """Expand folders to the files in them that may hold data; benchmark folders stay as they are.
+
+    Args:
+        paths: Files and folders.
+        skipped: Receives the reason for each file of a folder that is skipped.
+
+    Raises:
+        BadInput: A folder holds no file to read.
+    """
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if not path.is_dir() or _is_benchmark(path):
+            files.append(path)
+            continue
+        inside = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file, path))
+        inside = [file for file in inside if unpacked_name(file.name.lower()).endswith(READ) and not _is_own(file)]
+        benchmarks = {file.parent for file in inside if _is_benchmark(file.parent)}
+        inside = [*sorted(benchmarks), *(file for file in inside if file.parent not in benchmarks)]
+        readable = []
+        for file in inside:
+            reason = reason_to_skip(file)
+            if file.name != QUESTIONS_FILE and reason is None:
+                readable.append(file)
+            elif reason is not None and skipped is not None and file.name != QUESTIONS_FILE:
+                skipped.append(reason)
+        if not readable:
+            raise BadInput(f"{path} holds no file to read; a file ends in {', '.join(READ)}, gzip or not")
+        files += readable
+    return files
+
+
+def _is_benchmark(folder: Path) -> bool:
+    return (folder / "items.jsonl.gz").is_file()
+
+
+def _is_own(file: Path) -> bool:
+    """Return True for a file of an evaluator, of the mart, of a run, or of a folder of parts, which Accord writes."""
+    return (
+        (file.parent / "evaluator.json").is_file()
+        or (file.parent.name.endswith(".scores") and file.name.startswith("part-"))
+        or (file.name == "run.json" and (file.parent / "accord.yaml").is_file())
+        or (file.name == "manifest.json" and any(file.parent.glob("part-*.parquet")))
+    )
+
+
+def _is_hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
