@@ -10,7 +10,7 @@ from commands import accord_json, printed, write, write_rows
 
 pytestmark = pytest.mark.usefixtures("working_folder")
 SETTINGS = (
-    "rubric: rubric.yaml\nmetrics: [words]\nfolds: 3\nrepeats: 1\ndraws: 20\nevaluators: {calibration: {head: mixed}}\n"
+    "rubric: rubric.yaml\nmetrics: [words]\nfolds: 3\nrepeats: 1\ndraws: 20\nevaluators: {default: {head: mixed}}\n"
 )
 
 
@@ -46,7 +46,7 @@ def test_scores_of_a_file_are_part_of_the_population(fitted: None) -> None:
     assert scored["from_files"] == 300 and scored["scores"] == 360
     assert [row["scored"] for row in scored["systems"]] == [180, 180]
     text = printed("estimate")
-    assert "scores: 60 conversations, predicted by calibration from evidence in the store" in text
+    assert "scores: 60 conversations, predicted by default from evidence in the store" in text
     assert "and 300 outside the store, which it scored in files" in text
     printed("import", "new.jsonl")
     stored = accord_json("estimate")

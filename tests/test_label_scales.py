@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("working_folder")
 FIVE = "options: [1, 2, 3, 4, 5]"
 ELEVEN = "options: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
 SETTINGS = (
-    "rubric: rubric.yaml\nmetrics: [words]\nfolds: 2\nrepeats: 1\ndraws: 20\nevaluators: {calibration: {head: mixed}}\n"
+    "rubric: rubric.yaml\nmetrics: [words]\nfolds: 2\nrepeats: 1\ndraws: 20\nevaluators: {default: {head: mixed}}\n"
 )
 
 
@@ -88,7 +88,7 @@ def test_score_counts_labels_by_wording_and_names_an_evaluator_of_another_wordin
     [other, counted] = caplog.messages
     assert counted == WORDINGS
     assert other == (
-        "calibration learned 'good' as 'How good is it?', and the rubric asks 'How helpful is it?'; to learn the present "
+        "default learned 'good' as 'How good is it?', and the rubric asks 'How helpful is it?'; to learn the present "
         "wording: accord fit"
     )
 
@@ -146,7 +146,7 @@ def test_score_stops_at_an_evaluator_of_another_scale(rated: None) -> None:
     asks(ELEVEN)
     for out in ("scores.jsonl", "scores/"):
         error = refused("score", "chats.jsonl", "--out", out)
-        assert "calibration answers 'good' on the scale 1..5 (5), and the rubric asks it on 0..10 (11)" in error
+        assert "default answers 'good' on the scale 1..5 (5), and the rubric asks it on 0..10 (11)" in error
         assert "accord fit" in error and not Path(out).exists()
 
 
@@ -267,8 +267,8 @@ def test_pages_name_labels_by_wording_and_evaluators_of_another_question(rated: 
     for page in ("/", "/evaluators"):
         text = re.sub(r"\s+", " ", html.unescape(browser.get(page)))
         assert f"{WORDINGS}." in text
-        assert "calibration learned 'good' as 'How good is it?', and the rubric asks 'How helpful is it?'" in text
+        assert "default learned 'good' as 'How good is it?', and the rubric asks 'How helpful is it?'" in text
     asks(ELEVEN)
     browser = workbench(opened=api.open("accord.yaml")).browser()
     page = html.unescape(browser.get("/evaluators"))
-    assert "calibration answers 'good' on the scale 1..5 (5), and the rubric asks it on 0..10 (11)" in page
+    assert "default answers 'good' on the scale 1..5 (5), and the rubric asks it on 0..10 (11)" in page
