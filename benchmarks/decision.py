@@ -24,6 +24,7 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 import gzip
 import json
 import shutil
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable
@@ -56,7 +57,9 @@ Part = Callable[[Any], Iterable[Row]]
 FIT = """
 from pathlib import Path
 from accord.project import Config, Project, open as open_project
+from accord.learning import PRESETS
 from accord.report import RunOptions, run_project
+NAME = "default" if "default" in PRESETS else "calibration"
 sources, out, question = json.loads(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 config = Config(store=f"sqlite:///{out / 'accord.db'}")
 run_project(config, [Path(each) for each in sources], out, options=RunOptions(main=question, evaluator="constant"))
@@ -65,7 +68,7 @@ with open_project(out / "accord.yaml") as project:
 rows = []
 for seed in range(0, int(sys.argv[4]) * 100, 100):
     with Project(config.model_copy(update={"seed": seed, "draws": 1000})) as project:
-        verdict = project.fit_offline("default").held_out.verdict
+        verdict = project.fit_offline(NAME).held_out.verdict
     figures, is_borderline = verdict.figures, getattr(verdict, "borderline", "") != ""
     rows.append([verdict.state, figures.decided, figures.error, is_borderline])
 print(json.dumps(rows))
@@ -87,6 +90,7 @@ def stability(given: Any) -> Iterable[Row]:
                 place = {} if source is None else {"PYTHONPATH": str(source)}
                 rows = run_python(FIT, json.dumps(list(map(str, sources))), Path(work, "out"), question, seeds, **place)
             row = _stability_row(rows)
+            print(name, version, rows, file=sys.stderr, flush=True)
             totals[version] = [sum(pair) for pair in zip(totals[version], row.pop("counts"), strict=True)]
             yield {"what": f"stability, {name}", "version": version, **row}
     for version, (pairs, different, apart) in totals.items():

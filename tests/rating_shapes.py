@@ -66,7 +66,7 @@ def _jsonl(count: int = COUNT, **columns: Callable[[int], Any]) -> str:
 
 def _text(**columns: Callable[[int], Any]) -> str:
     asked: Cells = {"prompt": lambda i: f"What is item {i}?", "response": lambda i: f"It is item {i} of many."}
-    return _csv(**asked, **columns)
+    return _csv(COUNT, **asked, **columns)
 
 
 def _always(value: Any) -> Callable[[int], Any]:

@@ -363,7 +363,7 @@ def test_compare_ranks_the_better_method_first_with_intervals() -> None:
     assert found.people is not None and found.people.evaluator == "other people"
     rows = found.to_json()["rows"]
     assert {"rmse", "rmse_low", "rmse_high", "pearson", "spearman", "kendall", "log_loss", "smece"} <= rows[0].keys()
-    with pytest.raises(UnknownName, match="unknown system"):
+    with pytest.raises(UnknownName, match="unknown evaluator"):
         found["defualt"]
 
 
@@ -418,7 +418,7 @@ def test_predictions_do_not_depend_on_the_unit_of_the_scale() -> None:
         labels = Labels(Label(x.target, "main", x.annotator, factor * x.value) for x in corpus.labels)  # type: ignore[operator]
         scaled = compare(corpus.evidence, labels, question, folds=2, draws=20)["default"].values
         for name, value in plain.items():
-            times = factor if name in {"rmse", "rmse_new_annotator", "mae", "width"} else 1
+            times = factor if name in {"rmse", "rmse_new_annotator", "mae", "width", "width_new_annotator"} else 1
             assert scaled[name] == pytest.approx(value * times, rel=1e-3), (factor, name)  # type: ignore[operator]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from accord.edges import BadInput, count_of
-from accord.formats.label_files import answer_to
+from accord.formats.answers import answer_to
 from accord.formats.record import WrongShape
 from accord.values import Label, Question, Rubric, Value
 
