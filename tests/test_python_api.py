@@ -130,7 +130,7 @@ def test_run_makes_a_project_of_its_own(opened: Callable[..., Project], tmp_path
     ("call", "said"),
     [
         (lambda project: project.fit("default"), r"project\.import_\(\['chats\.jsonl', 'labels\.csv'\]\)"),
-        (lambda project: project.import_(labels("Q0")), r"project\.import_\(\[chats, labels\]\)"),
+        (lambda project: project.import_(labels("Q0")), r"project\.import_\(\['chats\.jsonl', 'labels\.csv'\]\)"),
         (lambda project: project.gate(min_agreement=0.1), r"project\.compare\(\)"),
         (lambda project: project.gate(), r"pass min_agreement=\.\.\."),
         (lambda project: project.load(), r"project\.fit\("),

@@ -452,7 +452,7 @@ def test_pages_describe_what_is_there_and_need_nobody_else(client: Client) -> No
     assert status == 200 and headers["content-type"].startswith("text/html")
     text = page.decode()
     assert "<script" not in text and "http://" not in text and "https://" not in text
-    assert all(f"<code>{path}</code>" in text for path in openapi["paths"]) and "conformal band" in text
+    assert all(f"<code>{path}</code>" in text for path in openapi["paths"]) and "90% band" in text
     _, schema, _ = client.ask("GET", "/v1/schema")
     assert schema["$defs"]["Message"]["additionalProperties"] is False
     row = client.post(said("schema", "assistant", "Hello there."))[1]

@@ -27,6 +27,7 @@ RETIRED = {
 
 ALLOWED = {
     r"no system of table 1": "term of a paper",
+    r"`raters?`|\.raters\b|raters_text": "names in files and in Python",
     r"--rater\b": "the option is named for a column of ratings by one person",
     r"--by system\b": "value of an option: the field of a conversation",
     r"by system, version, topic": "dimensions of the board are fields of a conversation",
