@@ -103,8 +103,8 @@ def _band_lines(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     if first is None:
         return []
     return [
-        f"Bands of {first['evaluator']}: {_cell(first, 'coverage_new_annotator')} of the ratings are inside; mean "
-        f"{_cell(first, 'width_new_annotator')} units of the scale"
+        f"Bands of {first['evaluator']} for a new annotator: {_cell(first, 'coverage_new_annotator')} of the ratings "
+        f"are inside; mean width {_cell(first, 'width_new_annotator')} units of the scale"
     ]
 
 
