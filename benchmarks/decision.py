@@ -282,16 +282,25 @@ COLUMNS = (
 )  # fmt: skip
 
 
+def _stored_rows(path: Path | None, parts: list[str]) -> list[Row]:
+    """Return the stored rows of the parts that are not measured now."""
+    if path is None or not path.is_file():
+        return []
+    return [row for row in json.loads(path.read_text(encoding="utf-8"))["rows"] if row["part"] not in parts]
+
+
 def main() -> None:
-    """Measure the requested parts."""
+    """Measure the requested parts; stored rows of the others stay."""
     parser = options("decision", __doc__ or "", tuple(PARTS))
     parser.add_argument("--baseline", type=Path, help="another checkout, measured in the same run")
     given = parser.parse_args()
     if given.baseline is not None and not (given.baseline / "src" / "accord").is_dir():
         parser.error(f"no checkout of Accord at {given.baseline}")
-    rows: list[Row] = []
-    for part in chosen(parser, given.only, tuple(PARTS)):
-        rows += rows_of_part(part, lambda part=part: PARTS[part](given))  # type: ignore[misc]
+    parts = chosen(parser, given.only, tuple(PARTS))
+    rows = _stored_rows(given.json, parts)
+    for part in parts:
+        measured = rows_of_part(part, lambda part=part: PARTS[part](given))  # type: ignore[misc]
+        rows += [{"part": part, **row} for row in measured]
     shown = [column for column in COLUMNS if any(row.get(column) is not None for row in rows)]
     finish("decision", rows, shown, given.json)
 
