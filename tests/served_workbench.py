@@ -181,8 +181,8 @@ def open_workbench(
 ) -> Iterator[Workbench]:
     """Serve a project for annotators and leads with accounts, or for a single user."""
     studies = Studies(opened.store)
-    keys = {name: add_person(studies, name) for name in people}
-    keys |= {name: add_person(studies, name, "lead") for name in leads}
+    keys = {name: add_person(studies, name, returns=True) for name in people}
+    keys |= {name: add_person(studies, name, "lead", returns=True) for name in leads}
     studies.close()
     with served(opened, **options) as port:
         bench = Workbench(opened, port, keys)

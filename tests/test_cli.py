@@ -100,6 +100,7 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> No
     chats = read_rows(CHATS)
     for chat in chats:
         chat["messages"][0]["content"] = evil
+        chat["messages"][-1]["content"] += f" {evil}"
     write_rows("evil.jsonl", chats)
     ratings = Path(RATINGS).read_text().replace("amira", '"<img src=x onerror=alert(2)>"')
     Path("ratings.csv").write_text(ratings)

@@ -594,7 +594,13 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def settings(folder: Path, **changed: Any) -> Config:
     mixed = {"sources": ["metrics"], "head": "mixed"}
-    given = {"store": f"sqlite:///{folder}/accord.db", "evaluators": {"m": mixed}, "evaluator": "m", "folds": 3}
+    given = {
+        "store": f"sqlite:///{folder}/accord.db",
+        "evaluators": {"m": mixed},
+        "evaluator": "m",
+        "folds": 3,
+        "repeats": 1,
+    }
     return config_from({**given, "metrics": ["turns", "question-rate"], "draws": 20, **changed})
 
 

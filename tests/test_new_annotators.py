@@ -57,7 +57,8 @@ def test_bands_hold_for_new_annotators(annotators: int) -> None:
     for seed in range(20):
         evidence, labels = world(annotators, 80, 0.6, seed)
         shares.append(held(learned(evidence, labels, 80), evidence, labels, 80))
-    assert 0.875 <= np.mean(shares) <= 0.94
+    # With fewer than five annotators the evaluator says that its bands may hold less often.
+    assert (0.85 if annotators < 5 else 0.875) <= np.mean(shares) <= 0.94
 
 
 def test_few_annotators_are_said_and_survive_saving(tmp_path: Path) -> None:
