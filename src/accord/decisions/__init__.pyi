@@ -1,9 +1,8 @@
 from .certificate import Certificate as Certificate, certify as certify
 from .costs import at_least_cost as at_least_cost, check_costs as check_costs, Costs as Costs, decision as decision
 from .costs import decode as decode, decoded as decoded, least_cost as least_cost, parse_costs as parse_costs
-from .cut import good_share as good_share, is_good as is_good, lowest_good as lowest_good
 from .figures import Evidence as Evidence, Figures as Figures, figures_of as figures_of, rests_on as rests_on
 from .recommendation import contenders as contenders, decide as decide, Decision as Decision
 from .selective import AGREE as AGREE, left_for_people as left_for_people, LEFT as LEFT
-from .selective import Selection as Selection, sure_enough as sure_enough, SureEnough as SureEnough
+from .selective import Selection as Selection, sure_enough as sure_enough
 from .verdict import Rule as Rule, STATES as STATES, Verdict as Verdict, verdict_of as verdict_of

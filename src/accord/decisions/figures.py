@@ -49,7 +49,7 @@ from accord.validation import (
 from accord.values import Estimate, Target
 
 SINGLE = 0.9
-"""Correlation of predictions with one count from which they are said to rest on it."""
+"""Smallest correlation with one count at which predictions rest on it."""
 LENGTHS = frozenset({"turns", "words-per-reply", "user-words", "words"})
 """Counts that measure length."""
 Evidence = Literal["none", "unasked", "asked"]

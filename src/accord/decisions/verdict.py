@@ -37,7 +37,7 @@ NEAR_PEOPLE = 1.1
 WIDEST_BAND = 0.5
 """Largest mean width of a band, as a share of the scale."""
 SAME = 0.9
-"""Share of the ratings with a second person from which errors on these and on all ratings are not told apart."""
+"""Smallest share of ratings with a second person at which one constant guess is shown for these and all ratings."""
 CLEAR = 0.8
 """Share of the repetitions that must give the same state."""
 APART = 0.1

@@ -6,7 +6,8 @@ from .comparison import (
     EvaluatorDifference as EvaluatorDifference,
 )
 from .comparison import BEST_COLUMN as BEST_COLUMN, CONSTANT as CONSTANT, JUDGE_ALONE as JUDGE_ALONE
-from .comparison import Repeats as Repeats, TESTED as TESTED
+from .comparison import TESTED as TESTED
+from .metrics_table import Repeats as Repeats
 from .drift import drift_summary as drift_summary, ks_p_value as ks_p_value
 from .drift import sample_one_per_group as sample_one_per_group, Shift as Shift, SHIFT_THRESHOLD as SHIFT_THRESHOLD
 from .drift import shifts as shifts, stability as stability

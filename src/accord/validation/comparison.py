@@ -42,6 +42,7 @@ from accord.validation.metrics_table import (
     EvaluatorMetrics,
     Leak,
     MetricsTable,
+    Repeats,
     other_people,
     people_alpha,
 )
@@ -53,8 +54,6 @@ BASELINES = (
     "lowest-turn",
 )  # fmt: skip
 TESTED = ("rmse", "pearson", "log_loss")
-Repeats = Sequence[Predictions]
-"""Predictions of one evaluator in each repetition of the cross-validation, the first one with the comparison's seed."""
 MapSystems = Callable[[Callable[[Repeats], EvaluatorMetrics], Sequence[Repeats]], list[EvaluatorMetrics]]
 """Function that computes the metrics of each evaluator, possibly in several processes."""
 

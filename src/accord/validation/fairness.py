@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Ratings
-from accord.learning import Predictions
 from accord.statistics import (
     DETAIL_DRAWS,
     SIGNIFICANT,
@@ -32,10 +31,10 @@ from accord.statistics import (
     p_value,
     pearson,
 )
+from accord.validation.metrics_table import Repeats
 from accord.values import Estimate
 
 Floats = NDArray[np.float64]
-Repeats = Sequence[Predictions]
 
 ANNOTATOR = "annotator"
 """Grouping by annotator: each one's ratings are compared with the predictions for that annotator. In all other

@@ -33,6 +33,8 @@ from accord.statistics import (
 from accord.values import Estimate, Target
 
 Indices = NDArray[np.intp]
+Repeats = Sequence[Predictions]
+"""Predictions of one evaluator in each repetition of the cross-validation, the first one with the comparison's seed."""
 
 CORRELATIONS = ("pearson", "spearman", "kendall", "weighted_kappa", "alpha", "kappa")
 """Statistics that are undefined for a prediction that is constant in each fold."""
@@ -213,7 +215,7 @@ class MetricsTable:
         """Return True if a system's predictions of some ratings differ inside a fold."""
         return _varies(system.value[rows], [self.fold[rows]])
 
-    def row(self, repeats: Sequence[Predictions], among: NDArray[np.bool_] | None = None) -> EvaluatorMetrics:
+    def row(self, repeats: Repeats, among: NDArray[np.bool_] | None = None) -> EvaluatorMetrics:
         """Return a system's metrics, on those of some ratings that it scored.
 
         Args:
@@ -243,7 +245,7 @@ class MetricsTable:
             within={by: self._within(repeats, rows, names) for by, names in self.groupings.items()},
         )
 
-    def served(self, repeats: Sequence[Predictions], rows: Indices) -> dict[str, Estimate]:
+    def served(self, repeats: Repeats, rows: Indices) -> dict[str, Estimate]:
         """Return the statistics of the predictions for a new annotator, averaged over repetitions (`SERVED`).
 
         A correlation is within annotators if there are several. It is undefined for constant predictions, and all are
@@ -262,7 +264,7 @@ class MetricsTable:
         estimates = bootstrap_all(clusters, statistics, pairs, self.draws, self.seed)
         return {name: estimates.get(name, Estimate()) for name in SERVED}
 
-    def _within(self, repeats: Sequence[Predictions], rows: Indices, names: NDArray[np.object_]) -> Within:
+    def _within(self, repeats: Repeats, rows: Indices, names: NDArray[np.object_]) -> Within:
         """Return the agreement inside groups of the predictions for a new annotator."""
         known = rows[np.logical_and.reduce([np.isfinite(each.new_value[rows]) for each in repeats])]
         groups, own = len(set(names[known])), names[known]
