@@ -313,7 +313,7 @@ def test_named_part_is_added_once(tmp_path: Path) -> None:
 
 
 def test_large_log_becomes_a_part_while_writing_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.store.mart.MOST_LOG_ROWS", 5)
+    monkeypatch.setattr("accord.store.mart.mart.MOST_LOG_ROWS", 5)
     mart = Mart(tmp_path)
     with mart.writer() as writer:
         for place in range(23):

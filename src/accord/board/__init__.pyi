@@ -1,4 +1,4 @@
-from .board import Board as Board, BoardFigures as BoardFigures, listed as listed
+from .board import Board as Board, listed as listed
 from .board import ListedText as ListedText, NEXT as NEXT, PAGE as PAGE, TextPage as TextPage
 from .comparisons import describe_test as describe_test, difference_in_words as difference_in_words
 from .comparisons import MeanDifference as MeanDifference
@@ -15,3 +15,4 @@ from .summary import (
     stated_difference as stated_difference,
     times_as_often as times_as_often,
 )
+from .summary import BoardFigures as BoardFigures

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,15 +19,10 @@ from accord.board.comparisons import (
     question_differences,
 )
 from accord.board.density import Density, density_of
-from accord.board.filters import DIMENSIONS, BoardFilters, Dimension
+from accord.board.filters import DIMENSIONS, BoardFilters
 from accord.board.score_reader import UNKNOWN, ScoreReader, SelectedScores
 from accord.board.statistics import (
-    DisputedText,
-    EvidenceEffect,
     GroupTable,
-    PoweredMean,
-    QuestionSlope,
-    TimeSeries,
     controversial,
     drifts,
     group_table,
@@ -36,9 +31,8 @@ from accord.board.statistics import (
     pulls,
     rises,
 )
-from accord.board.summary import first_sentence, overview_of
+from accord.board.summary import BoardFigures, first_sentence, overview_of
 from accord.project import Project
-from accord.values import Estimate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,54 +48,6 @@ NEXT = {
     "Add a folder of score parts": "accord board repair FOLDER",
 }
 """Commands that make the first scores."""
-
-
-@dataclass(frozen=True)
-class BoardFigures:
-    """All statistics of a selection.
-
-    Attributes:
-        summary: The first sentence: the comparison below with its interval, or the mean, and changes over time.
-        overview: Number of texts, mean, bottom 10%, and last period.
-        notes: Sentences about scores that are left out or included.
-        unscored: Number of missing scores by reason.
-        given: Distribution of people's answers to the same texts.
-        pairs: Groups that are compared in one click, by dimension.
-        difference: Difference of two groups of the table; `questions` are the same groups on other questions.
-        among: Differences of all pairs of the largest groups, if there are three or more and none is chosen.
-        evaluators: Difference of two evaluators on the same texts.
-        last_period: Difference of the last day or week and all earlier ones.
-        powered: Prediction-powered means of people's ratings by system.
-        pulls: Evidence with the largest effect on scores.
-        rises: Slopes of the main question on others.
-    """
-
-    summary: str
-    overview: str
-    notes: tuple[str, ...]
-    texts: int
-    mean: Estimate
-    unscored: dict[str, int]
-    density: Density
-    given: Density | None
-    table: GroupTable
-    annotators: GroupTable | None
-    time: TimeSeries
-    pairs: Mapping[Dimension, tuple[str, str]]
-    difference: MeanDifference | None
-    among: tuple[MeanDifference, ...]
-    questions: tuple[MeanDifference, ...]
-    evaluators: MeanDifference | None
-    last_period: MeanDifference | None
-    controversial: tuple[DisputedText, ...]
-    powered: tuple[PoweredMean, ...]
-    powered_note: str
-    pulls: tuple[EvidenceEffect, ...]
-    rises: tuple[QuestionSlope, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return asdict(self)
 
 
 class Board:

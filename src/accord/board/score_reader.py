@@ -290,7 +290,7 @@ class ScoreReader:
         if self._labels is None or self._labels[0] != state:
             found = [
                 (each.target.conversation, each.target.turn, each.annotator, float(each.value), each.time)
-                for each in comparable_labels(self.project, question)
+                for each in comparable_labels(self.project.store, question)
                 if isinstance(each.value, int | float) and each.against is None
             ]
             schema = {"conversation": pl.String(), "turn": pl.Int32(), "annotator": pl.String(), "value": pl.Float64(),

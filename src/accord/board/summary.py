@@ -1,18 +1,73 @@
-"""Sentences of the board: the first sentence with its comparison and changes, the overview, and relative rates."""
+"""Figures of the board, and its sentences: the first with its comparison and changes, the overview, relative rates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import Any
 
 from accord.board.comparisons import MeanDifference, difference_in_words
 from accord.board.density import Density
+from accord.board.filters import Dimension
 from accord.board.score_reader import UNKNOWN, SelectedScores
-from accord.board.statistics import GroupTable, TimeSeries
+from accord.board.statistics import (
+    DisputedText,
+    EvidenceEffect,
+    GroupTable,
+    PoweredMean,
+    QuestionSlope,
+    TimeSeries,
+)
+from accord.values import Estimate
 
-if TYPE_CHECKING:
-    from accord.board.board import BoardFigures
+
+@dataclass(frozen=True)
+class BoardFigures:
+    """All statistics of a selection.
+
+    Attributes:
+        summary: The first sentence: the comparison below with its interval, or the mean, and changes over time.
+        overview: Number of texts, mean, bottom 10%, and last period.
+        notes: Sentences about scores that are left out or included.
+        unscored: Number of missing scores by reason.
+        given: Distribution of people's answers to the same texts.
+        pairs: Groups that are compared in one click, by dimension.
+        difference: Difference of two groups of the table; `questions` are the same groups on other questions.
+        among: Differences of all pairs of the largest groups, if there are three or more and none is chosen.
+        evaluators: Difference of two evaluators on the same texts.
+        last_period: Difference of the last day or week and all earlier ones.
+        powered: Prediction-powered means of people's ratings by system.
+        pulls: Evidence with the largest effect on scores.
+        rises: Slopes of the main question on others.
+    """
+
+    summary: str
+    overview: str
+    notes: tuple[str, ...]
+    texts: int
+    mean: Estimate
+    unscored: dict[str, int]
+    density: Density
+    given: Density | None
+    table: GroupTable
+    annotators: GroupTable | None
+    time: TimeSeries
+    pairs: Mapping[Dimension, tuple[str, str]]
+    difference: MeanDifference | None
+    among: tuple[MeanDifference, ...]
+    questions: tuple[MeanDifference, ...]
+    evaluators: MeanDifference | None
+    last_period: MeanDifference | None
+    controversial: tuple[DisputedText, ...]
+    powered: tuple[PoweredMean, ...]
+    powered_note: str
+    pulls: tuple[EvidenceEffect, ...]
+    rises: tuple[QuestionSlope, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
 
 
 def first_sentence(scores: SelectedScores, figures: BoardFigures) -> str:

@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, MissingExtra, UnknownName, strip_url_secrets
+from accord.embedded.gguf_weights import CONFIG, TOKENIZER, WEIGHTS, convert
 from accord.version import __version__
 
 FORMAT = 1
 ABOUT = "about.json"
 _CHUNK = 1 << 20
-WEIGHTS, TOKENIZER, CONFIG = "model.safetensors", "tokenizer.json", "config.json"
 LANGUAGE_MODEL, SENTENCE_EMBEDDER = "language model", "sentence embedder"
 FILES = {
     LANGUAGE_MODEL: {WEIGHTS, TOKENIZER, CONFIG},
@@ -344,8 +344,6 @@ def _unpack(source: Path, published: CatalogueModel | None, ready: Path, work: P
                 raise BadInput(f"{source.name} has no {next(iter(published.members))}") from None
     for file in members:
         if _is_gguf(file):
-            from accord.embedded.gguf_weights import convert
-
             convert(file, ready)
         elif file is source:
             raise BadInput(f"{source.name} is not a GGUF file")

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from accord.edges import BadInput, MissingExtra, format_size, open_regular
-from accord.embedded.catalogue import CONFIG, TOKENIZER, WEIGHTS
 from accord.embedded.llama import Llama, LlamaShape, Prefix
+
+WEIGHTS, TOKENIZER, CONFIG = "model.safetensors", "tokenizer.json", "config.json"
+"""Files that a GGUF file is converted to."""
 
 # --- the header -----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import sendable
-from accord.embedded.catalogue import CONFIG, LANGUAGE_MODEL, load
+from accord.embedded.catalogue import LANGUAGE_MODEL, load
+from accord.embedded.gguf_weights import CONFIG
 from accord.embedded.llama import Floats, Llama, LlamaShape, Prefix
 
 ROWS_AT_ONCE = 1024

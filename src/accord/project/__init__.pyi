@@ -1,6 +1,7 @@
 from . import comparing as comparing, diagnostics as diagnostics, evaluator_choice as evaluator_choice
 from . import fitting as fitting, judging as judging
-from . import label_suggestions as label_suggestions, synthesising as synthesising
+from . import label_suggestions as label_suggestions, rubric_inference as rubric_inference
+from . import synthesising as synthesising
 from .config import Config as Config, config_from as config_from, json_schema as json_schema, LiveConfig as LiveConfig
 from .config import endpoint_of as endpoint_of
 from .config import load_config as load_config, load_project as load_project, WatchConfig as WatchConfig
@@ -30,7 +31,7 @@ from .label_scales import comparable_labels as comparable_labels, evaluator_text
 from .label_scales import is_other_scale as is_other_scale, note_wordings as note_wordings
 from .label_scales import other_question as other_question
 from .label_scales import wordings_text as wordings_text
-from .project import ALL as ALL, EVALUATORS as EVALUATORS, open as open, open_project as open_project
+from .project import open as open, open_project as open_project
 from .project import Project as Project
 from .project_files import new_project as new_project, project_template as project_template
 from .project_files import study_yaml as study_yaml, text_diff as text_diff
@@ -38,12 +39,12 @@ from .project_files import with_rubric_file as with_rubric_file, with_study as w
 from .python_calls import python_text as python_text
 from .question_texts import has_generated_text as has_generated_text
 from .rater_columns import NO_COLUMN as NO_COLUMN
-from .raters import raters_text as raters_text, who_rated as who_rated
+from .raters import raters_text as raters_text
 from .recorded_judges import keep_judgements as keep_judgements
 from .recorded_judges import choose_recording as choose_recording, find_recordings as find_recordings
 from .recorded_judges import load_recordings as load_recordings, recorded_agreement as recorded_agreement
 from .recorded_judges import recorded_questions as recorded_questions, RecordedAgreement as RecordedAgreement
-from .recorded_judges import register_recordings as register_recordings, settings_with_judge as settings_with_judge
+from .recorded_judges import register_recordings as register_recordings
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun
 from .results import NextLabel as NextLabel
 from .rubric_inference import infer_questions as infer_questions, infer_rubric as infer_rubric
@@ -53,3 +54,4 @@ from .rubric_inference import positions_among as positions_among, positions_note
 from .rubric_inference import rescaled as rescaled
 from .synthesising import SynthRun as SynthRun
 from .fitting import FEWEST_TO_TEST as FEWEST_TO_TEST
+from .workspace import ALL as ALL, EVALUATORS as EVALUATORS, Workspace as Workspace

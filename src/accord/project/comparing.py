@@ -30,7 +30,7 @@ from accord.validation import (
 )
 
 if TYPE_CHECKING:
-    from accord.project.project import Project
+    from accord.project.workspace import Workspace
 
 OnStep = Callable[[str], None]
 MOST_COPIED = 10_000
@@ -50,11 +50,13 @@ class CandidateEvaluator(NamedTuple):
         return any(map(learns, self.evaluator.sources))
 
 
-def compare(project: Project, only: Collection[str], pool: WorkerPool, on_step: OnStep = lambda name: None) -> Compared:
+def compare(
+    project: Workspace, only: Collection[str], pool: WorkerPool, on_step: OnStep = lambda name: None
+) -> Compared:
     """Compare evaluators, baselines and people in one table, and decide on an evaluator.
 
     Args:
-        project: Project with labels and stored answers of models.
+        project: Workspace with labels and stored answers of models.
         only: Names of evaluators to compare; empty compares all.
         pool: Processes for the folds.
         on_step: Called with the name of the next step.
@@ -66,7 +68,7 @@ def compare(project: Project, only: Collection[str], pool: WorkerPool, on_step: 
         BadInput: The main question has no ratings, or no evaluator can be made.
         UnknownName: There is no such evaluator, or one names an unknown source, head or setting.
     """
-    note_wordings(project, project.question)
+    note_wordings(project.store, project.question)
     evaluators, unmade = _make_all(project, list(only) or project.evaluator_names())
     if not evaluators:
         raise _none_made(unmade)
@@ -116,7 +118,7 @@ def compare(project: Project, only: Collection[str], pool: WorkerPool, on_step: 
 
 
 def _repeats(
-    project: Project,
+    project: Workspace,
     systems: Sequence[Predictions],
     others: Sequence[Predictions],
     candidates: Mapping[str, CandidateEvaluator],
@@ -164,7 +166,7 @@ def _cached_folds(
 
 
 def _decision(
-    project: Project,
+    project: Workspace,
     systems: Sequence[Predictions],
     others: Sequence[Predictions],
     repeats: Mapping[str, Sequence[Predictions]],
@@ -197,7 +199,7 @@ def by_groups(found: Compared, by: Sequence[str]) -> list[GroupAccuracy]:
     return [group for each in by for group in groups_of(found.comparison, samples, found.evidence, each)]
 
 
-def _make_all(project: Project, names: Sequence[str]) -> tuple[dict[str, Evaluator], dict[str, str]]:
+def _make_all(project: Workspace, names: Sequence[str]) -> tuple[dict[str, Evaluator], dict[str, str]]:
     """Return the evaluators that the project's settings allow, without duplicates, and why others are left out."""
     made: dict[str, Evaluator] = {}
     unmade: dict[str, str] = {}
@@ -232,7 +234,7 @@ def _is_same(one: Evaluator, other: Evaluator) -> bool:
     return sources[0] == sources[1] and heads[0] == heads[1]
 
 
-def _tables(project: Project, evaluators: Mapping[str, Evaluator], train: Training) -> dict[str, EvidenceTable]:
+def _tables(project: Workspace, evaluators: Mapping[str, Evaluator], train: Training) -> dict[str, EvidenceTable]:
     """Return the evidence of every source that does not learn, by its name and settings, measured once."""
     tables: dict[str, EvidenceTable] = {}
     for evaluator in evaluators.values():
@@ -266,7 +268,7 @@ def _known(evaluator: Evaluator, tables: Mapping[str, EvidenceTable], train: Tra
 
 
 def _systems(
-    project: Project,
+    project: Workspace,
     candidates: Mapping[str, CandidateEvaluator],
     unmade: dict[str, str],
     pool: WorkerPool,
@@ -328,7 +330,7 @@ def _run_folds(
     return results
 
 
-def _run_learning(project: Project, candidate: CandidateEvaluator) -> Predictions | str:
+def _run_learning(project: Workspace, candidate: CandidateEvaluator) -> Predictions | str:
     """Return the predictions of a candidate with sources that learn, or the reason why it cannot be made.
 
     A source whose training costs money is tested on a held-out side of one split.

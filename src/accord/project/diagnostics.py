@@ -30,7 +30,7 @@ from accord.validation import (
 from accord.values import WITHOUT_SYNTHETIC, Estimate, Rubric, Sample
 
 if TYPE_CHECKING:
-    from accord.project.project import Project
+    from accord.project.workspace import Workspace
 
 AUTOMATIC = ("system", "annotator", "judge-version", "wording")
 """Attributes that are always checked if they have more than one value."""
@@ -196,7 +196,7 @@ def _adaptive(evaluator: Evaluator, experiment: Experiment) -> list[AdaptivePoin
     return adaptive_curve(replace(experiment, ratings=rated.take(rows)), head)
 
 
-def synthetic_note(project: Project) -> str:
+def synthetic_note(project: Workspace) -> str:
     """Return a sentence on the store's synthetic conversations; empty without any."""
     count = project.store.count_conversations("only")
     if not count:

@@ -19,7 +19,7 @@ from accord.statistics import grouped_folds
 from accord.validation import Comparison, Leak
 
 if TYPE_CHECKING:
-    from accord.project.project import Project
+    from accord.project.workspace import Workspace
 
 MOST_REPEATED = 2500
 """Largest number of ratings that are predicted in all repetitions together."""
@@ -34,7 +34,7 @@ def repeats_of(most: int, ratings: int) -> int:
     return max(1, min(most, MOST_REPEATED // max(ratings, 1)))
 
 
-def judge_state(project: Project, evidence: EvidenceTable) -> Evidence:
+def judge_state(project: Workspace, evidence: EvidenceTable) -> Evidence:
     """Return the state of the judge: none is configured, some answers are missing, or all were asked."""
     if not project.models.has(JUDGE):
         return "none"

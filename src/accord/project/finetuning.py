@@ -25,7 +25,7 @@ from accord.finetune import (
 from accord.methods import IssuePromptBuilder, Issues, shots_of
 from accord.models import HF, ChatModel, drive, run, wait
 from accord.project.issue_corrections import corrected, current_corrections
-from accord.project.project import Project
+from accord.project.workspace import Workspace
 from accord.store import Store
 from accord.values import Conversation, IssueAnnotation, Unannotated
 
@@ -59,13 +59,13 @@ class FineTuned:
         }  # fmt: skip
 
 
-def corrected_pairs(project: Project) -> list[Pair]:
+def corrected_pairs(project: Workspace) -> list[Pair]:
     """Return the project's issue annotations with people's corrections; see `annotated_pairs`."""
     corrections = current_corrections(project.store.annotations({"person"}, synthetic="with"))
     return [(conversation, corrected(found, corrections)) for conversation, found in annotated_pairs(project)]
 
 
-def annotated_pairs(project: Project) -> list[Pair]:
+def annotated_pairs(project: Workspace) -> list[Pair]:
     """Return the project's issue annotations with their dialogues, as the model made them.
 
     Raises:
@@ -85,13 +85,13 @@ def annotated_pairs(project: Project) -> list[Pair]:
     return pairs
 
 
-def issues_of(project: Project) -> Issues:
+def issues_of(project: Workspace) -> Issues:
     """Return the project's source of issues."""
     return cast(Issues, make_source("issues", project.config.settings_of("issues"), project.context))
 
 
 def finetune(
-    project: Project,
+    project: Workspace,
     base: str,
     folder: Path,
     settings: TrainingSettings,
@@ -105,7 +105,7 @@ def finetune(
     """Fine-tune a model on most dialogues, and evaluate it and the base on the held-out ones.
 
     Args:
-        project: Project with the annotations.
+        project: Workspace with the annotations.
         base: A Hugging Face folder.
         folder: Folder of the training and the model.
         settings: Settings of the training.

@@ -52,7 +52,7 @@ from accord.validation import (
 from accord.values import Labels, Question, content_hash
 
 if TYPE_CHECKING:
-    from accord.project.project import Project
+    from accord.project.workspace import Workspace
 
 FEWEST_TO_TEST = 10
 """With fewer ratings nothing is held out."""
@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 def fit(
-    project: Project,
+    project: Workspace,
     name: str | None,
     out: str | Path | None,
     step: OnAnswer,
@@ -76,7 +76,7 @@ def fit(
     All others are cross-validated and then fitted on all labels.
 
     Args:
-        project: Project with labels and models.
+        project: Workspace with labels and models.
         name: Name of the evaluator; None takes the configured one.
         out: Folder to save to; None takes the project's folder of evaluators.
         step: Returns a progress step for a purpose.
@@ -91,7 +91,7 @@ def fit(
     evaluator = project.evaluator(name or project.config.evaluator)
     folder = _folder(project, evaluator, out)
     with project.store.run("fit", asked_in(evaluator.question, project.config.shown())) as record:
-        note_wordings(project, evaluator.question)
+        note_wordings(project.store, evaluator.question)
         fitted = _Fit(project, evaluator, project.models, step, on_stage).fit(every_question)
         fitted = replace(fitted, folder=folder)
         fitted.evaluator.save(folder)
@@ -101,7 +101,7 @@ def fit(
     return fitted
 
 
-def tried(project: Project, evaluator: Evaluator, every_question: bool = False) -> Fitted:
+def tried(project: Workspace, evaluator: Evaluator, every_question: bool = False) -> Fitted:
     """Return the result of `fit` from stored answers, without asking a model or saving anything.
 
     Raises:
@@ -110,7 +110,7 @@ def tried(project: Project, evaluator: Evaluator, every_question: bool = False) 
     return _Fit(project, evaluator, project.stored_models).fit(every_question)
 
 
-def _folder(project: Project, evaluator: Evaluator, out: str | Path | None) -> Path:
+def _folder(project: Workspace, evaluator: Evaluator, out: str | Path | None) -> Path:
     """Return the folder to save to; evaluators of other questions than the main one have folders of their own."""
     question, name = evaluator.question.id, evaluator.name
     if question != project.rubric.main:
@@ -128,7 +128,7 @@ def _folder(project: Project, evaluator: Evaluator, out: str | Path | None) -> P
     return folder
 
 
-def plan_fit(project: Project, name: str | None) -> Plan:
+def plan_fit(project: Workspace, name: str | None) -> Plan:
     """Plan the requests of `fit`, without asking a model."""
     evaluator = project.evaluator(name or project.config.evaluator)
     train, _ = project.training(evaluator)
@@ -167,7 +167,7 @@ def _held_out_side(evaluator: Evaluator, train: Training) -> Split | None:
 class _Fit:
     """A run of `fit` for one evaluator: the models to ask, and the functions that report progress."""
 
-    project: Project
+    project: Workspace
     evaluator: Evaluator
     models: Models
     step: OnAnswer = lambda purpose: None
@@ -390,7 +390,7 @@ class _Fitted:
         return self
 
 
-def _issue_evaluators(project: Project, evaluator: Evaluator) -> tuple[list[Evaluator], list[CalledRow]] | None:
+def _issue_evaluators(project: Workspace, evaluator: Evaluator) -> tuple[list[Evaluator], list[CalledRow]] | None:
     """Return evaluators of the sources' own questions that have labels, with their accuracy out of fold."""
     own_questions = {source.name: own for source in evaluator.sources if (own := source.own_questions())}
     labels = project.labels(evaluator) if own_questions else Labels()
@@ -421,7 +421,7 @@ def _issue_evaluators(project: Project, evaluator: Evaluator) -> tuple[list[Eval
 
 
 def _issue_evaluator(
-    project: Project, source: str, question: Question, head: str, settings: Mapping[str, Any]
+    project: Workspace, source: str, question: Question, head: str, settings: Mapping[str, Any]
 ) -> Evaluator:
     """Return the evaluator of a source's own question, with embeddings of replies if they are configured."""
     names = (source, *(("meaning",) if "meaning" in project.config.sources else ()))

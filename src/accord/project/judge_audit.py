@@ -15,7 +15,7 @@ from accord.validation import Probe, ProbeResult, audit, audit_requests, injecti
 from accord.values import Rubric, Sample, Target
 
 if TYPE_CHECKING:
-    from accord.project.project import Project
+    from accord.project.workspace import Workspace
 
 AUDIT = "audit"
 REPEAT, INJECTION = "repeat", "injection: "
@@ -92,14 +92,14 @@ def _probes(judge: Judge, rubric: Rubric) -> list[Probe]:
     return [*robustness_probes(judge, rubric), *injections(rubric.main_question)]
 
 
-def _subject(project: Project, limit: int) -> tuple[Judge, list[Sample]]:
+def _subject(project: Workspace, limit: int) -> tuple[Judge, list[Sample]]:
     if not project.models.has(JUDGE):
         raise BadInput("no judge to audit. Add one to accord.yaml: models: {judge: {model: NAME}}")
     samples = project.samples(map(Target, islice(project.store.conversation_ids(), limit)))
     return project.models.role(JUDGE).judge(project.rubric, keeps=False), samples
 
 
-def plan_audit(project: Project, limit: int) -> Plan:
+def plan_audit(project: Workspace, limit: int) -> Plan:
     """Plan the requests and the cost of `audit_judge` with the same arguments."""
     judge, samples = _subject(project, limit)
     plan = Plan(samples=len(samples))
@@ -109,7 +109,7 @@ def plan_audit(project: Project, limit: int) -> Plan:
     return plan
 
 
-def audit_judge(project: Project, limit: int) -> AuditRun:
+def audit_judge(project: Workspace, limit: int) -> AuditRun:
     """Audit the judge on the store's first conversations, and store the findings as a run for the report.
 
     Raises:
@@ -128,7 +128,7 @@ def audit_judge(project: Project, limit: int) -> AuditRun:
     return result
 
 
-def _check_budget(plan: Plan, project: Project) -> None:
+def _check_budget(plan: Plan, project: Workspace) -> None:
     """Raise BudgetReached if the budget is too small for the whole audit."""
     tokens, caps = plan.input_tokens + plan.output_tokens, project.budget.caps
     needs: dict[str, tuple[float, float | None]] = {

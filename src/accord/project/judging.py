@@ -40,7 +40,7 @@ from accord.store import Claims, Store, add_paid_rows, batches, utc_now
 from accord.values import Conversation, Sample
 
 if TYPE_CHECKING:
-    from accord.project.project import Project
+    from accord.project.workspace import Workspace
 
 NOT_HUMAN = "a speaker that is not human"
 _BATCH_SIZE = 100
@@ -65,7 +65,7 @@ class JudgeSelection(NamedTuple):
     people: bool = False
 
 
-def model_sources(project: Project, names: Sequence[str] = ()) -> list[Source]:
+def model_sources(project: Workspace, names: Sequence[str] = ()) -> list[Source]:
     """Return the sources that ask a model, or those among the named ones.
 
     Raises:
@@ -82,7 +82,7 @@ def model_sources(project: Project, names: Sequence[str] = ()) -> list[Source]:
 
 
 def judge(
-    project: Project,
+    project: Workspace,
     names: Sequence[str] = (),
     selection: JudgeSelection = JudgeSelection(),
     on_step: Callable[[], None] = lambda: None,
@@ -127,7 +127,7 @@ def judge(
 
 
 def _result(
-    project: Project,
+    project: Workspace,
     samples: int,
     gathered: Mapping[str, GatheredEvidence],
     excluded: Mapping[str, int],
@@ -148,7 +148,7 @@ def _result(
     )
 
 
-def _batches(project: Project, selection: JudgeSelection, excluded: Counter[str]) -> Iterator[list[Sample]]:
+def _batches(project: Workspace, selection: JudgeSelection, excluded: Counter[str]) -> Iterator[list[Sample]]:
     if not (selection.longest or selection.people):
         yield from project.sample_batches(selection.everything, selection.limit)
         return
@@ -169,7 +169,7 @@ def _between_people(conversations: Iterable[Conversation], excluded: Counter[str
             excluded[NOT_HUMAN] += 1
 
 
-def plan_judge(project: Project, names: Sequence[str] = (), selection: JudgeSelection = JudgeSelection()) -> Plan:
+def plan_judge(project: Workspace, names: Sequence[str] = (), selection: JudgeSelection = JudgeSelection()) -> Plan:
     """Plan the requests and the cost of `judge` with the same arguments, without asking a model."""
     sources, plan = model_sources(project, names), Plan()
     seen: set[int] = set()
@@ -214,7 +214,7 @@ class BatchRun(Readable):
         return {**self.judged.to_json(), **counts, "batches": states}
 
 
-def judge_in_batches(project: Project, selection: JudgeSelection = JudgeSelection()) -> BatchRun:
+def judge_in_batches(project: Workspace, selection: JudgeSelection = JudgeSelection()) -> BatchRun:
     """Fetch the results of finished batches and submit new requests; call again until no batch is pending.
 
     A likelihood model has no batches and is asked immediately. Requests that may succeed later are submitted again;
@@ -344,7 +344,7 @@ def _batch_runs(store: Store, model: BatchChat) -> list[dict[str, Any]]:
 
 
 async def _submit(
-    project: Project, model: BatchChat, endpoint: BatchEndpoint, prompts: Mapping[str, Prompt]
+    project: Workspace, model: BatchChat, endpoint: BatchEndpoint, prompts: Mapping[str, Prompt]
 ) -> tuple[list[Batch], int]:
     """Submit prompts that no other process submits, within the budget; returns the batches and the number of prompts.
 

@@ -13,7 +13,7 @@ from accord.project.rubric_inference import InferredRubric, infer_questions, inf
 from accord.values import Rubric, load_rubric, shipped_rubrics
 
 if TYPE_CHECKING:
-    from accord.project.project import Project
+    from accord.project.workspace import Workspace
 
 
 def rubric_of_labels(
@@ -75,7 +75,7 @@ def _extended(used: Rubric, survey: FileSurvey, main: str | None) -> InferredRub
 
 
 def adopt_rubric(
-    project: Project, sources: Sequence[Source], main: str | None, reading: Mapping[str, Any]
+    project: Workspace, sources: Sequence[Source], main: str | None, reading: Mapping[str, Any]
 ) -> FileSurvey:
     """Give a project the rubric for the labels of some sources, and log its new questions and each guess.
 

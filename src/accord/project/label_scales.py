@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from accord.edges import BadInput
 from accord.formats import LabelWordings
 from accord.learning import saved_as
-from accord.store import LabelCounts
-from accord.values import Labels, Question
+from accord.store import LabelCounts, Store
+from accord.values import Labels, Question, Rubric
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from accord.learning import Evaluator
-    from accord.project.project import Project
 
 _LOGGER = logging.getLogger("accord")
 _TREATED = {
@@ -26,16 +25,16 @@ _TREATED = {
 }
 
 
-def check_scales(project: Project, questions: Iterable[Question]) -> None:
+def check_scales(store: Store, questions: Iterable[Question]) -> None:
     """Refuse labels on another scale than their question has now, unless the setting `other_scales` treats them.
 
     Raises:
         BadInput: There are such labels; the message has their number by scale, and each way on.
     """
-    if project.store.other_scales != "stop":
+    if store.other_scales != "stop":
         return
     for question in questions:
-        found = LabelCounts(project.store).wordings(question)
+        found = LabelCounts(store).wordings(question)
         if found.other_scales:
             raise BadInput(
                 f"{found}; the present scale is {question.scale.range}, and two scales are not mixed. Leave the others "
@@ -53,32 +52,32 @@ def wordings_text(found: LabelWordings, how: str) -> str:
     return f"{found}{treated}"
 
 
-def note_wordings(project: Project, question: Question) -> str:
+def note_wordings(store: Store, question: Question) -> str:
     """Log the number of labels by wording where there is more than one, and return the sentence."""
-    text = wordings_text(LabelCounts(project.store).wordings(question), project.store.other_scales)
+    text = wordings_text(LabelCounts(store).wordings(question), store.other_scales)
     if text:
         _LOGGER.warning("%s", text)
     return text
 
 
-def comparable_labels(project: Project, question: str) -> Labels:
+def comparable_labels(store: Store, question: str) -> Labels:
     """Return the labels of a question on its present scale, for pages: others are left out where commands stop."""
-    how = project.store.other_scales
-    return project.store.labels(question, "leave-out" if how == "stop" else how).on(question)
+    how = store.other_scales
+    return store.labels(question, "leave-out" if how == "stop" else how).on(question)
 
 
-def is_other_scale(project: Project, question: Question) -> bool:
+def is_other_scale(rubric: Rubric, question: Question) -> bool:
     """Return True if the question of an evaluator has another scale in the rubric."""
-    present = project.rubric.get(question.id)
+    present = rubric.get(question.id)
     return present is not None and present.scale.range != question.scale.range
 
 
-def evaluator_text(project: Project, name: str, question: Question) -> str:
+def evaluator_text(rubric: Rubric, name: str, question: Question) -> str:
     """Return the sentence about an evaluator of another wording or scale than the rubric has; else an empty text."""
-    present = project.rubric.get(question.id)
+    present = rubric.get(question.id)
     if present is None or present.key == question.key:
         return ""
-    if is_other_scale(project, question):
+    if is_other_scale(rubric, question):
         return (
             f"{name} answers {question.id!r} on the scale {question.scale.range}, and the rubric asks it on "
             f"{present.scale.range}"
@@ -91,28 +90,28 @@ def evaluator_text(project: Project, name: str, question: Question) -> str:
     return f"{name} {changed}"
 
 
-def other_question(project: Project, folder: Path) -> str:
+def other_question(rubric: Rubric, folder: Path) -> str:
     """Return the sentence about the evaluator in a folder if the rubric has another wording or scale, else ""."""
     try:
         question = Question.model_validate(saved_as(folder)["question"])
     except (BadInput, KeyError, TypeError, ValueError):  # a damaged folder is reported where it is loaded
         return ""
-    return evaluator_text(project, folder.name, question)
+    return evaluator_text(rubric, folder.name, question)
 
 
-def check_question(project: Project, evaluator: Evaluator) -> None:
+def check_question(store: Store, rubric: Rubric, evaluator: Evaluator) -> None:
     """Compare the question of an evaluator with that of the rubric, and log another wording.
 
     Raises:
         BadInput: The scales differ.
     """
-    text = evaluator_text(project, evaluator.name, evaluator.question)
-    if text and is_other_scale(project, evaluator.question):
+    text = evaluator_text(rubric, evaluator.name, evaluator.question)
+    if text and is_other_scale(rubric, evaluator.question):
         raise BadInput(
             f"{text}; its scores would not be comparable. Fit it again: accord fit; or score with an evaluator of the "
             "present scale: --evaluator FOLDER"
         )
     if text:
         _LOGGER.warning("%s; to learn the present wording: accord fit", text)
-    if (present := project.rubric.get(evaluator.question.id)) is not None:
-        note_wordings(project, present)
+    if (present := rubric.get(evaluator.question.id)) is not None:
+        note_wordings(store, present)

@@ -17,14 +17,14 @@ from accord.values import POPULATION, Labels
 
 if TYPE_CHECKING:
     from accord.learning import Level
-    from accord.project.project import Project
+    from accord.project.workspace import Workspace
 
 
 ANYONE = "anyone"
 """Annotator of a suggestion that does not depend on the annotator."""
 
 
-def label_next(project: Project, count: int, annotators: Collection[str] = ()) -> list[NextLabel]:
+def label_next(project: Workspace, count: int, annotators: Collection[str] = ()) -> list[NextLabel]:
     """Return the labels on the main question that are most informative, best first; asks no model.
 
     Conversations that the latest selective scores left for a person come first. With fewer than eight labels, texts are
@@ -35,7 +35,7 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
         UnknownName: An annotator has no labels yet.
     """
     _check_rates(project)
-    check_scales(project, [project.question])
+    check_scales(project.store, [project.question])
     samples = list(project.all_samples(project.level()))
     evidence = project.measure(project.evaluator().sources, samples)
     labels, question = project.store.labels(), project.question
@@ -61,13 +61,13 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
     ]
 
 
-def _check_rates(project: Project) -> None:
+def _check_rates(project: Workspace) -> None:
     """Reject a main question that compares."""
     if project.question.compares:
         raise BadInput(f"{project.question.id!r} compares two conversations; this needs a main question that rates one")
 
 
-def estimate(project: Project) -> Estimates:
+def estimate(project: Workspace) -> Estimates:
     """Return each system's mean rating from its labels and all its scores, and the differences between systems.
 
     The scores are predictions of the evaluator in use for every conversation, or every turn if turns are labeled, from
@@ -81,8 +81,8 @@ def estimate(project: Project) -> Estimates:
             too few.
     """
     _check_rates(project)
-    check_scales(project, [project.question])
-    note_wordings(project, project.question)
+    check_scales(project.store, [project.question])
+    note_wordings(project.store, project.question)
     question, config, evaluator = project.question, project.config, project.evaluator()
     seen = frozenset(project.rubric.learned_on)  # they are not a random sample of the scored conversations
     labels = Labels(label for label in project.store.labels() if label.target.conversation not in seen)
@@ -106,7 +106,7 @@ def estimate(project: Project) -> Estimates:
     return Estimates(question.id, found, mean_differences(found), level, project.evaluator_in_use, from_files)
 
 
-def _scored_in_files(project: Project, level: Level) -> dict[str, list[tuple[str, float]]]:
+def _scored_in_files(project: Workspace, level: Level) -> dict[str, list[tuple[str, float]]]:
     """Return the scores by the evaluator in use of conversations outside the store: conversation and score by system.
 
     They are predictions for a new annotator, made without labels of their conversations.
@@ -118,7 +118,7 @@ def _scored_in_files(project: Project, level: Level) -> dict[str, list[tuple[str
     except BadInput:
         return {}
     question = project.question
-    if evaluator.question.id != question.id or is_other_scale(project, evaluator.question):
+    if evaluator.question.id != question.id or is_other_scale(project.rubric, evaluator.question):
         return {}
     origin = RowOrigin.of(evaluator.name, evaluator.digest(), question.id)
     synthetic = pl.col("synthetic").fill_null(False)

@@ -13,14 +13,14 @@ from accord.learning import Evaluator, learns
 from accord.values import Sample, Score, Turn
 
 if TYPE_CHECKING:
-    from accord.project.project import Project
+    from accord.project.workspace import Workspace
 
 MOST_DOUBLED = 50
 """Largest number of samples that are measured again."""
 
 
 def doubling(
-    project: Project, evaluator: Evaluator, evidence: EvidenceTable, samples: Sequence[Sample]
+    project: Workspace, evaluator: Evaluator, evidence: EvidenceTable, samples: Sequence[Sample]
 ) -> float | None:
     """Return the mean change of the score for a new annotator if every reply is written twice.
 

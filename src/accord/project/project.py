@@ -7,44 +7,35 @@ print(project.compare())
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cached_property
-from itertools import islice
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from accord import evidence, learning, models, scoring, statistics
+from accord import learning, scoring
 from accord import project as steps
-from accord.edges import BadInput, one_line
+from accord.edges import BadInput, GateFailed
 from accord.formats import tables_of
-from accord.project.config import Config, load_project
+from accord.project.config import load_project
 from accord.project.python_calls import tells_python_calls
-from accord.project.result_verbs import ResultVerbs
-from accord.store import Mart, SharedBudget, Spool, Store, StoreError, batches, mart_folder
-from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
+from accord.project.workspace import Workspace
+from accord.store import LabelCounts
+from accord.values import dump_rubric
 
 if TYPE_CHECKING:  # opening a project imports no code for learning, models or statistics
-    from accord.evidence import EvidenceTable, Source, SourceContext, Training
-    from accord.learning import Evaluator, EvaluatorSettings, Level, WorkerPool
-    from accord.models import Budget, Caps, Models, ModelSettings, OnAnswer, Plan, RecordedAnswers
+    from accord.learning import Evaluator, WorkerPool
+    from accord.models import OnAnswer, Plan
     from accord.project.diagnostics import Insights
     from accord.project.imported import Imported
     from accord.project.judging import JudgeSelection
     from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
     from accord.project.synthesising import SynthRun
     from accord.scoring import Execution, PartsRun, Perspective, ScoreOptions, ScoreRun
-    from accord.statistics import Groups
     from accord.synth import TwoSampleResult
-
-ALL = "all"
-"""Name of the evaluator with all sources."""
-EVALUATORS = Path("evaluators")
-"""Folder of fitted evaluators in a project folder."""
-_BATCH_SIZE = 500
 
 
 def open_project(path: str | Path | None = None) -> Project:
@@ -61,7 +52,7 @@ open = open_project
 
 
 @tells_python_calls
-class Project(ResultVerbs):
+class Project(Workspace):
     """An opened project; a context manager that closes its store and connections.
 
     Args:
@@ -75,173 +66,6 @@ class Project(ResultVerbs):
         UnknownName: The question is unknown.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        rubric: Rubric | None = None,
-        given: Mapping[str, Any] | None = None,
-        question: str | None = None,
-    ) -> None:
-        self.config, self.keeps_rubric, self.asked = config, rubric is not None, question
-        self.rubric = rubric or load_rubric(config.rubric)
-        self.question = self.rubric.main_question if question is None else self.rubric[question]
-        self.store = Store(config.store, config.synthetic, self.rubric)
-        self.store.other_scales = config.other_scales
-        for line in Spool(self.store).take_in():
-            logging.getLogger("accord").warning("%s", one_line(line))
-        self.given = given or {}
-        self._open: list[Models] = []
-        self._memory: TemporaryDirectory[str] | None = None
-
-    def __enter__(self) -> Project:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close connections and the store."""
-        try:
-            for models in self._open:
-                models.close()
-        finally:
-            self._open.clear()
-            try:
-                if "budget" in self.__dict__:
-                    self.budget.close()
-            except StoreError as error:
-                logging.getLogger("accord").warning("unspent parts of the shared budget stay reserved: %s", error)
-            self.store.close()
-            if self._memory is not None:
-                self._memory.cleanup()
-
-    # --- settings, models, evaluators ---------------------------------------------------------------------------
-
-    @cached_property
-    def mart(self) -> Mart:
-        """Scores that the board reads; those of a store in memory are deleted with the project."""
-        folder = mart_folder(self.config.store, self.config.mart, self.config.folder)
-        if folder is None:
-            self._memory = TemporaryDirectory(prefix="accord-")
-            folder = Path(self._memory.name)
-        return Mart(folder)
-
-    @cached_property
-    def budget(self) -> Budget:
-        """Budget and spending of this run, with the prices of `prices.yaml` in the project's folder."""
-        settings = self.config.budget
-        account = None if settings.shared is None else SharedBudget(self.store, settings.shared)
-        return models.Budget(self._caps, models.load_prices(self.config.folder), account)
-
-    @property
-    def _caps(self) -> Caps:
-        settings = self.config.budget
-        return models.Caps(settings.requests, settings.tokens, settings.money)
-
-    def cap(self, **caps: float | None) -> None:
-        """Replace caps of the settings by those that are not `None`, before any request.
-
-        Raises:
-            BadInput: A cap is negative, infinite or not a number.
-        """
-        given = {name: cap for name, cap in caps.items() if cap is not None}
-        models.Caps(**given)  # type: ignore[arg-type]
-        self.config = self.config.model_copy(update={"budget": self.config.budget.model_copy(update=given)})
-
-    @cached_property
-    def models(self) -> Models:
-        """Models by role; each is opened by its first request."""
-        return self.open_models(asks=True)
-
-    @cached_property
-    def stored_models(self) -> Models:
-        """Models by role that answer only from the store and send no request."""
-        return self.open_models(asks=False)
-
-    @cached_property
-    def recordings(self) -> Mapping[str, RecordedAnswers]:
-        """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
-        return steps.load_recordings(self)
-
-    @cached_property
-    def model_settings(self) -> Mapping[str, ModelSettings]:
-        """Settings of the models by role; a recorded judge names its model (`choose_recording`)."""
-        return steps.settings_with_judge(self) if self.recordings else self.config.models
-
-    def open_models(self, asks: bool, in_batches: bool = False) -> Models:
-        """Open the models of all roles; `asks` allows requests, `in_batches` selects the batch mode."""
-        settings, folder = self.model_settings, self.config.folder
-        opened = models.Models(settings, self.store, self.budget, asks, in_batches, self.given, folder)
-        self._open.append(opened)
-        return opened
-
-    @property
-    def context(self) -> SourceContext:
-        """Settings that all sources share."""
-        recorded = steps.recorded_questions(self) if self.recordings else ()
-        return evidence.SourceContext(self.rubric, self.config.seed, recorded, self.config.folder)
-
-    @property
-    def evidence(self) -> tuple[str, ...]:
-        """Names of the sources that measure without learning."""
-        roles = {"rubric": "judge", "likelihood": "likelihood"}
-        named = [name for name, role in roles.items() if role in self.given and name not in self.config.evidence]
-        return (*named, *self.config.evidence)
-
-    def source(self, name: str) -> Source:
-        """Create a source with the project's settings.
-
-        Raises:
-            UnknownName: The source is unknown.
-        """
-        return evidence.make_source(name, self.config.settings_of(name), self.context)
-
-    def evaluator(self, name: str | None = None) -> Evaluator:
-        """Create an unfitted evaluator of the project or of a preset; by default the one in use.
-
-        Raises:
-            UnknownName: The evaluator is unknown.
-        """
-        name = name or self.evaluator_in_use
-        is_all = name == ALL and ALL not in self.config.evaluators
-        own = self._all_sources() if is_all else self.config.about(name)
-        settings = {source: self.config.settings_of(source) for source in dict.fromkeys((*own.sources, *self.evidence))}
-        return learning.make_evaluator(
-            name, own, self.question, self.context, self.evidence, settings, self.models.settings
-        )
-
-    def _all_sources(self) -> EvaluatorSettings:
-        """Return settings with all sources that measure without learning, and the learned sources with settings."""
-        learned = (name for name in self.config.sources if name not in self.evidence)
-        return learning.EvaluatorSettings(sources=(learning.EVIDENCE, *learned))
-
-    def evaluator_names(self) -> list[str]:
-        """Return the names of the project's evaluators, the presets, and `all`."""
-        return list(dict.fromkeys([*self.config.evaluators, *learning.PRESETS, ALL]))
-
-    @property
-    def evaluator_in_use(self) -> str:
-        """Name of the evaluator that was fitted or chosen last; without one, the setting `evaluator`."""
-        last = steps.evaluator_choice.last_fit(self)
-        known = {*self.evaluator_names(), *learning.SIMPLE}
-        return last.name if last is not None and last.name in known else self.config.evaluator
-
-    def folder(self, name: str | None = None) -> Path:
-        """Folder of a fitted evaluator: `evaluators/NAME`; without a name, of the evaluator in use."""
-        last = steps.evaluator_choice.last_fit(self) if name is None else None
-        own = self.config.folder / EVALUATORS / (name or self.config.evaluator)
-        return own if last is None else last.folder
-
-    def load(self, folder: str | Path | None = None) -> Evaluator:
-        """Load a fitted evaluator; by default the one that was fitted last.
-
-        Raises:
-            BadInput: The folder holds none.
-        """
-        return learning.load_evaluator(folder or self.folder(), self.config.folder)
-
-    # --- conversations and labels -------------------------------------------------------------------------------
-
     def import_(self, paths: Any, main: str | None = None, **reading: Any) -> Imported:
         """Read conversations and labels into the store; for further arguments see `accord.project.import_files`.
 
@@ -254,105 +78,17 @@ class Project(ResultVerbs):
         return steps.import_files(self.store, self.rubric, sources, **reading)
 
     def raters_text(self) -> str:
-        """Return the people and judges who answered the question, each with the number of answers."""
-        return steps.who_rated(self)
+        """Return the people and judges who answered the question, each with the number of answers.
 
-    def samples(self, targets: Iterable[Target]) -> list[Sample]:
-        """Return samples for targets, ordered by conversation id and turn."""
-        turns: dict[str, list[int | None]] = {}
-        for target in targets:
-            turns.setdefault(target.conversation, []).append(target.turn)
-        return [
-            Sample(conversation, turn)
-            for conversation in self.store.conversations(turns)
-            for turn in sorted(set(turns[conversation.id]), key=lambda turn: -1 if turn is None else turn)
-        ]
-
-    def level(self, question: Question | None = None) -> Level | None:
-        """Return the level of the ratings, `turn` or `conversation`; `None` without ratings.
-
-        Raises:
-            BadInput: There are ratings on both levels.
+        If nobody answered it, those who answered any question are named.
         """
-        return learning.level_of(self.rated((question or self.question).id).targets)
-
-    def rated(self, question: str) -> Labels:
-        """Read the labels of one question."""
-        return self.store.labels(question).on(question)
-
-    def all_samples(self, level: Level | None = None) -> Iterator[Sample]:
-        """Yield all conversations, or all replies for the level `turn`."""
-        for conversation in self.store.conversations():
-            if level == "turn":
-                replies = {id(turn) for turn in conversation.replies}
-                numbers = [number for number, turn in enumerate(conversation.turns) if id(turn) in replies]
-                yield from (Sample(conversation, number) for number in numbers)
-            else:
-                yield Sample(conversation)
-
-    def sample_batches(self, everything: bool = False, limit: int | None = None) -> Iterator[list[Sample]]:
-        """Yield all samples, or the rated ones, in batches."""
-        if everything:
-            yield from batches(islice(self.all_samples(self.level()), limit), _BATCH_SIZE)
-            return
-        for part in batches(islice(self.rated(self.question.id).targets, limit), _BATCH_SIZE):
-            yield self.samples(part)
-
-    # --- learning -----------------------------------------------------------------------------------------------
-
-    def training(self, evaluator: Evaluator) -> tuple[Training, Groups]:
-        """Return the training data of an evaluator and its groups.
-
-        The data are the rated samples of its question, and samples rated on other questions if the evaluator uses them.
-
-        Raises:
-            BadInput: The question has no labels.
-        """
-        from accord.project.rubric_inference import missing_labels
-
-        labels = self.labels(evaluator)
-        rated = labels.on(evaluator.question.id)
-        if evaluator.level is not None:
-            whole = evaluator.level == "conversation"
-            rated = Labels(label for label in rated if (label.target.turn is None) == whole)
-        if not len(rated):
-            raise BadInput(missing_labels(evaluator.question.id, labels, self.store, self.config.rubric))
-        own = {name for source in evaluator.sources for name in source.own_questions()}
-        uses_others = evaluator.takes_every_sheet and not evaluator.question.compares
-        others = learning.other_sheets(labels, rated, own) if uses_others else []
-        steps.check_scales(self, (evaluator.question, *(self.rubric.questions if uses_others else ())))
-        samples = self.samples([*rated.targets, *others])
-        groups = statistics.groups_of(samples, self.config.group_by)
-        targets = frozenset(sample.target for sample in samples)
-        used = Labels(label for label in labels if label.target in targets or label.against in targets)
-        training = evidence.Training(
-            tuple(samples), used.grouped(groups.of), evaluator.question, self.config.seed, self.config.draws
-        )
-        return training, groups
-
-    def labels(self, evaluator: Evaluator) -> Labels:
-        """Return the labels of all questions as the evaluator's sources read them."""
-        labels = self.store.labels()
-        for source in evaluator.sources:
-            labels = source.read_labels(labels)
-        return labels
-
-    def measure(
-        self,
-        sources: Collection[Source],
-        samples: Sequence[Sample],
-        asked: Models | None = None,
-        step: OnAnswer | None = None,
-    ) -> EvidenceTable:
-        """Measure samples with some sources; without `asked`, only from stored answers."""
-        table = evidence.EvidenceTable.of(samples)
-        for source in sources:
-            flow = source.measure(samples)
-            columns = models.run(flow, asked or self.stored_models, step or (lambda purpose: None))
-            table = evidence.joined(table, columns, source.name)
-        return table
-
-    # --- commands -----------------------------------------------------------------------------------------------
+        labels = self.rated(self.question.id)
+        people = Counter(label.annotator for label in labels or self.store.labels())
+        judges = LabelCounts(self.store).judges(self.question.id)
+        for name, recording in self.recordings.items():
+            on_question = recording.answered(self.question.id)
+            judges[name] = max(judges.get(name, 0), len(on_question or recording.answered()))
+        return steps.raters_text(people, judges)
 
     def judge(
         self,
@@ -418,7 +154,7 @@ class Project(ResultVerbs):
         Without `out` the result holds the scores: iterate over it, or call `to_polars` or `to_pandas`.
         """
         loaded = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
-        steps.check_question(self, loaded)
+        steps.check_question(self.store, self.rubric, loaded)
         speaker, options = perspective or scoring.Perspective(), options or scoring.ScoreOptions()
         return scoring.score_file(self, loaded, source, out, speaker, options, **reading)
 
@@ -442,7 +178,7 @@ class Project(ResultVerbs):
         scorer = scoring.BatchScorer(
             evaluator or self.folder(), perspective or scoring.Perspective(), options, asking, format, columns, roles
         )
-        steps.check_question(self, scorer.evaluator)
+        steps.check_question(self.store, self.rubric, scorer.evaluator)
         settings = scoring.asked_in(scorer.evaluator.question, {"source": str(source), **config.shown()})
         with self.store.run("score parts", settings) as record:
             result = scoring.score_parts(scorer, source, out, execution or scoring.Execution(), on_progress)
@@ -496,3 +232,90 @@ class Project(ResultVerbs):
             raise BadInput(f"no ratings on {self.question.id!r}; diagnostics need ratings")
         subsets = self.config.curve_draws if curve_draws is None else curve_draws
         return steps.diagnostics.insights(self.store, self.rubric, fitted.held_out, fitted.evaluator, subsets)
+
+    def use(self, name: str) -> Path:
+        """Choose a fitted evaluator as the one in use, and return its folder; other verbs then use it by default.
+
+        Raises:
+            UnknownName: The folder `evaluators` holds no such evaluator of the project's question.
+        """
+        return steps.use_evaluator(self.store, self.question.id, self.evaluators_folder, name)
+
+    def report(self, path: str | Path = "report.html", fitted: Fitted | None = None, **about: Any) -> Path:
+        """Write the report of an evaluator, and return its path; see `accord.report.write_report`.
+
+        Args:
+            path: HTML file to write.
+            fitted: Result of `fit`; by default the evaluator in use is fitted again.
+            **about: `about`, `name` and `curve_draws`.
+
+        Raises:
+            BadInput: There are no ratings, or too few.
+        """
+        written: Path = _results().write_report(self, path, fitted, **about)
+        return written
+
+    def gate(
+        self,
+        min_agreement: float | None = None,
+        min_mean: float | None = None,
+        max_unscored: float = 0.0,
+        min_within: float | None = None,
+        training: bool = False,
+    ) -> list[Any]:
+        """Check conditions on the latest comparison and the latest scores; see `accord.report.check_gate`.
+
+        Returns:
+            The checks, all of which passed.
+
+        Raises:
+            GateFailed: A check failed; the message names each.
+            BadInput: No condition is given, a limit is out of range, or there is no run to check.
+        """
+        question = self.question
+        scale = question.scale if question.scale.is_ordered and not question.compares else None
+        checks: list[Any] = _results().check_gate(
+            self, min_agreement, min_mean, max_unscored, min_within, self.config.synthetic, training, scale
+        )
+        if failed := [str(check) for check in checks if not check.passed]:
+            raise GateFailed(f"{len(failed)} of {len(checks)} conditions not met: {'; '.join(failed)}")
+        return checks
+
+    def run(self, sources: Any, out: str | Path = "accord-run", **options: Any) -> Any:
+        """Import, judge, compare, fit, score and report into a folder that is a project of its own, as `accord run`.
+
+        The rubric is inferred from the labels unless the settings name one.
+
+        Args:
+            sources: A file, a data frame, a list of dicts, or a list of such sources: conversations and labels.
+            out: Output folder: new, empty, or of an earlier run. It gets its own store.
+            **options: `format`, `columns`, `skip_bad_rows` and `options` of `accord.report.run_project`.
+
+        Returns:
+            An `accord.report.RunResult`.
+
+        Raises:
+            BadInput: A source cannot be read, there are no or too few ratings, or the folder holds other files.
+        """
+        results, folder = _results(), Path(out)
+        if self.given:
+            raise BadInput(
+                f"models given to Project ({', '.join(self.given)}) are not used by a run, which opens a project of "
+                "its own. Set them under models, or call import_, judge, compare, fit, score and report"
+            )
+        names_rubric = "rubric" in self.config.model_fields_set or self.keeps_rubric
+        options.setdefault("options", results.RunOptions(infers=not names_rubric))
+        with TemporaryDirectory(prefix="accord-") as temporary:
+            rubric = Path(temporary) / "rubric.yaml"
+            rubric.write_text(dump_rubric(self.rubric), encoding="utf-8")
+            settings = {
+                "store": f"sqlite:///{folder / 'accord.db'}",
+                **({"rubric": str(rubric)} if names_rubric else {}),
+            }
+            config = self.config.model_copy(update=settings)
+            return results.run_project(config, tables_of(sources), folder, **options)
+
+
+def _results() -> Any:
+    """Return the package of results; it stands below this one (docs/decisions/0064-verbs-of-results.md)."""
+    return import_module("accord.report")

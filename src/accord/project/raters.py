@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from accord.formats import UNNAMED
-from accord.store import LabelCounts
-
-if TYPE_CHECKING:
-    from accord.project.project import Project
 
 MOST_NAMED = 6
 """Names in a sentence; the others are counted."""
@@ -34,17 +28,6 @@ def raters_text(people: Mapping[str, int], judges: Mapping[str, int]) -> str:
     if judges:
         parts.append(f"{'judge' if len(judges) == 1 else 'judges'} {_listed(judges)}")
     return "; ".join(parts)
-
-
-def who_rated(project: Project) -> str:
-    """Return the people and judges with answers to a project's question, or to any if there are none to it."""
-    labels = project.rated(project.question.id)
-    people = Counter(label.annotator for label in labels or project.store.labels())
-    judges = LabelCounts(project.store).judges(project.question.id)
-    for name, recording in project.recordings.items():
-        on_question = recording.answered(project.question.id)
-        judges[name] = max(judges.get(name, 0), len(on_question or recording.answered()))
-    return raters_text(people, judges)
 
 
 def _listed(counts: Mapping[str, int]) -> str:

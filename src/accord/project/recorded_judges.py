@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,9 +33,6 @@ from accord.project.judged_answers import JudgedAnswers
 from accord.project.rubric_inference import ObservedAnswers, infer_rubric
 from accord.statistics import pearson
 from accord.values import PROJECT_FILE, Labels, Question, Rubric, Sample, Scale, Target, find_project_file
-
-if TYPE_CHECKING:
-    from accord.project.project import Project
 
 
 @dataclass(frozen=True)
@@ -94,35 +91,30 @@ def choose_recording(
     return recordings[model] if model is not None else max(recordings.values(), key=rank)
 
 
-def load_recordings(project: Project) -> Mapping[str, RecordedAnswers]:
-    """Load the answers of a project's recorded models, by model; empty unless the judge is a recorded one."""
-    judge = None if JUDGE in project.given else project.config.models.get(JUDGE)
+def load_recordings(judge: ModelSettings | None, folder: Path) -> Mapping[str, RecordedAnswers]:
+    """Load the answers of recorded models, by model; empty unless the judge is a recorded one.
+
+    Args:
+        judge: Settings of the judge.
+        folder: Folder of the project file, for relative paths.
+    """
     if judge is None or judge.mode != "recorded":
         return {}
     try:
-        return read_recordings([project.config.folder / path for path in judge.paths])
+        return read_recordings([folder / path for path in judge.paths])
     except BadInput:  # raised again by the first request to the judge
         return {}
 
 
-def settings_with_judge(project: Project) -> dict[str, ModelSettings]:
-    """Return the settings of a project's models with the recorded judge's model named (`choose_recording`)."""
-    settings = project.config.models
-    judge, main, recordings = settings[JUDGE], project.rubric.main, project.recordings
-    has_choice = judge.model is None and len(recordings) > 1
-    samples = project.samples(project.rated(main).targets) if has_choice else ()
-    chosen = choose_recording(recordings, main, samples, judge.model)
-    return {**settings, JUDGE: judge.model_copy(update={"model": chosen.model})}
-
-
-def recorded_questions(project: Project) -> tuple[Question, ...]:
+def recorded_questions(
+    recordings: Mapping[str, RecordedAnswers], judge: str | None, rubric: Rubric
+) -> tuple[Question, ...]:
     """Return the questions that only recorded models answered, on scales inferred from the answers.
 
     Excluded are the judge's answers to questions of the rubric. Every question of another model is a separate question
     (`question_of`), whose ordered scale has its two ends as options, so that an answer is an expected value.
     """
-    recordings, judge = project.recordings, project.model_settings[JUDGE].model
-    known = {question.id.casefold() for question in project.rubric.questions}
+    known = {question.id.casefold() for question in rubric.questions}
     questions: list[Question] = []
     for model in sorted(recordings, key=lambda name: name != judge):
         for name in recordings[model].questions:

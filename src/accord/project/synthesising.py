@@ -30,7 +30,7 @@ from accord.synth import (
 from accord.values import Conversation, Sample
 
 if TYPE_CHECKING:
-    from accord.project.project import Project
+    from accord.project.workspace import Workspace
 
 _METRICS = {"names": ["lexical", "bank"]}
 """Metrics for the comparison of synthetic and real conversations."""
@@ -81,7 +81,7 @@ class SynthRun(Readable):
         return {**vars(self), "left_out": list(self.left_out)}
 
 
-def settings_of(project: Project, changes: Mapping[str, Any]) -> SynthSettings:
+def settings_of(project: Workspace, changes: Mapping[str, Any]) -> SynthSettings:
     """Return the project's settings with some values replaced; paths are resolved from the project's folder.
 
     Raises:
@@ -95,7 +95,7 @@ def settings_of(project: Project, changes: Mapping[str, Any]) -> SynthSettings:
     return validate(SynthSettings, {**own, **given}, "synth")
 
 
-def plan_synth(project: Project, settings: SynthSettings) -> Plan:
+def plan_synth(project: Workspace, settings: SynthSettings) -> Plan:
     """Plan the maximum cost of `synth`, with all conversations at their maximum length, without a request."""
     existing = _ConversationSink(project.store)
     generate = partial(generate_conversations, settings, _library(settings), project.config.seed, existing.is_there)
@@ -103,7 +103,7 @@ def plan_synth(project: Project, settings: SynthSettings) -> Plan:
 
 
 def synth(
-    project: Project, settings: SynthSettings, out: str | Path | None = None, step: OnAnswer = lambda purpose: None
+    project: Workspace, settings: SynthSettings, out: str | Path | None = None, step: OnAnswer = lambda purpose: None
 ) -> SynthRun:
     """Generate the planned conversations that do not exist yet, and store each when it is complete.
 
@@ -179,7 +179,9 @@ class _ConversationSink:
             self.ids.append(result.id)
 
 
-def _synth_run(project: Project, outcome: SynthesisResult, sink: _ConversationSink, out: str | Path | None) -> SynthRun:
+def _synth_run(
+    project: Workspace, outcome: SynthesisResult, sink: _ConversationSink, out: str | Path | None
+) -> SynthRun:
     reasons = Counter(failure.reason for failure in sink.lost)
     examples = {failure.reason: failure.detail for failure in reversed(sink.lost)}
     systems = Counter(conversation.system or "" for conversation in project.store.conversations(sink.ids))
@@ -192,7 +194,7 @@ def _synth_run(project: Project, outcome: SynthesisResult, sink: _ConversationSi
     )  # fmt: skip
 
 
-def check_synth(project: Project, method: str | None = None) -> TwoSampleResult:
+def check_synth(project: Workspace, method: str | None = None) -> TwoSampleResult:
     """Test whether synthetic conversations differ from real ones, by the metric bank.
 
     Args:

@@ -14,14 +14,14 @@ from .imports import (
 )
 from .integrity import check_store as check_store, Damage as Damage, StoreCheck as StoreCheck
 from .derived_tables import IssueAnnotations as IssueAnnotations
-from .mart_rows import BATCH_ROWS as BATCH_ROWS, LIVE_ROWS as LIVE_ROWS
-from .mart import Mart as Mart, MartState as MartState
-from .mart import MartWriter as MartWriter, MOST_LOOSE_ROWS as MOST_LOOSE_ROWS
-from .mart_rows import DAMAGED as DAMAGED, mart_folder as mart_folder
-from .mart_rows import bundle_of as bundle_of, BUNDLES as BUNDLES, frames_of as frames_of, MART as MART
-from .mart_rows import mart_schema as mart_schema, MartRow as MartRow, row_key as row_key
-from .mart_rows import EvaluatorScores as EvaluatorScores, runs_in as runs_in, score_row as score_row
-from .mart_rows import scores_of_conversation as scores_of_conversation, scores_of_run as scores_of_run
+from .mart.rows import BATCH_ROWS as BATCH_ROWS, LIVE_ROWS as LIVE_ROWS
+from .mart.mart import Mart as Mart, MartState as MartState
+from .mart.mart import MartWriter as MartWriter, MOST_LOOSE_ROWS as MOST_LOOSE_ROWS
+from .mart.files import DAMAGED as DAMAGED, mart_folder as mart_folder
+from .mart.rows import bundle_of as bundle_of, BUNDLES as BUNDLES, frames_of as frames_of, MART as MART
+from .mart.rows import mart_schema as mart_schema, MartRow as MartRow, row_key as row_key
+from .mart.queries import EvaluatorScores as EvaluatorScores, runs_in as runs_in, score_row as score_row
+from .mart.queries import scores_of_conversation as scores_of_conversation, scores_of_run as scores_of_run
 from .derived_tables import MonitoringTables as MonitoringTables
 from .request_claims import add_paid_rows as add_paid_rows, ClaimResult as ClaimResult, Claims as Claims
 from .request_claims import LEASE_SECONDS as LEASE_SECONDS, PaidRow as PaidRow, Spool as Spool

@@ -50,8 +50,8 @@ from accord.store.foreign_objects import (
     own_indexes,
 )
 from accord.store.imports import find_orphans
-from accord.store.mart import Mart
-from accord.store.mart_rows import DAMAGED
+from accord.store.mart.files import DAMAGED
+from accord.store.mart.mart import Mart
 from accord.store.request_claims import spool_folders
 from accord.store.rows import annotation_from
 from accord.store.schema import SCHEMA_VERSION, VERSION_TABLE, annotation_table, conversations, metadata

@@ -12,7 +12,7 @@ from typing import Any
 
 from accord.edges import AccordError, BadInput, hide_folders
 from accord.learning import CARD, Evaluator
-from accord.project import Project, comparable_labels, use_evaluator
+from accord.project import Project, comparable_labels
 from accord.store import Assignment
 from accord.studies.background_jobs import BackgroundJobs
 from accord.studies.blind_predictions import BlindPredictor
@@ -88,7 +88,7 @@ class BackgroundLearning:
             evidence = project.measure(project.evaluator().sources, project.samples(targets))
         people = study_annotators(study) or sorted({each.person for each in study.studies.all_assignments(study.name)})
         try:
-            labels = comparable_labels(project, project.question.id)
+            labels = comparable_labels(project.store, project.question.id)
             self.orders[study.name] = ItemOrder.compute(evidence, labels, project.question, people)
             self.jobs.failed.pop(f"order {study.name}", None)
         except BadInput as error:
@@ -129,7 +129,7 @@ class BackgroundLearning:
         if name.startswith(f"{self.folder.name}.before-"):
             restore_evaluator(self.folder, name)
         else:
-            self.folder = use_evaluator(self.project, name).resolve()
+            self.folder = self.project.use(name).resolve()
         self.jobs.add(PREPARE, self.prepare)
 
     # --- callbacks of studies -----------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class _EvaluatorPages:
         """Return the evaluators: the one in use first, then others, then its earlier versions."""
         project, rows = self.context.project, []
         in_use = project.folder().name
-        for name in fitted_evaluators(project):
+        for name in fitted_evaluators(project.evaluators_folder, project.question.id):
             base = name.partition(_BEFORE)[0]
             if name != base and base != in_use:
                 continue  # versions of evaluators that are not in use
@@ -54,7 +54,7 @@ class _EvaluatorPages:
             verdict = verdict_in_use(project, folder)
             rows.append({
                 "name": name, "base": base, "is_in_use": name == in_use, "is_earlier": name != base,
-                "saved": saved_time(folder / CARD), "other": other_question(project, folder),
+                "saved": saved_time(folder / CARD), "other": other_question(project.rubric, folder),
                 "title": verdict["title"] if verdict else "", "sentence": verdict["sentence"] if verdict else "",
             })  # fmt: skip
         return sorted(rows, key=lambda row: (not row["is_in_use"], row["is_earlier"], row["name"]))

@@ -127,7 +127,7 @@ def _ratings(project: Project) -> Iterable[Mapping[str, Any]]:
     return (
         {"conversation": each.target.conversation, "turn": each.target.turn, "annotator": each.annotator,
          "value": each.value}
-        for each in comparable_labels(project, project.question.id)
+        for each in comparable_labels(project.store, project.question.id)
         if each.against is None and _is_number(each.value)
     )  # fmt: skip
 

@@ -96,7 +96,7 @@ class _HomePages:
             "wordings": wordings_text(
                 LabelCounts(project.store).wordings(project.question), project.store.other_scales
             ),
-            "other": other_question(project, folder) if is_fitted else "",
+            "other": other_question(project.rubric, folder) if is_fitted else "",
             "verdict": verdict_in_use(project, folder) if is_fitted else None,
             "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
             "fitting": state["fitting"],

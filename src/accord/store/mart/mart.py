@@ -35,12 +35,18 @@ from accord.edges import (
     unreadable_parquet,
 )
 from accord.store.engine import StoreError
-from accord.store.mart_rows import (
+from accord.store.mart.files import (
     DAMAGED,
     FORMAT,
     IGNORED,
     METADATA_KEY,
     MartPart,
+    read_metadata,
+    scan_part,
+    sync,
+    try_lock,
+)
+from accord.store.mart.rows import (
     MartRow,
     frame_of,
     frames_of,
@@ -48,10 +54,6 @@ from accord.store.mart_rows import (
     lines_of,
     mart_schema,
     read_line,
-    read_metadata,
-    scan_part,
-    sync,
-    try_lock,
 )
 
 if TYPE_CHECKING:

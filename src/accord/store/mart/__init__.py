@@ -1,0 +1,1 @@
+"""The mart of scores; `accord.store` exports its public names."""

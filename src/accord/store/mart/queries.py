@@ -1,0 +1,97 @@
+"""Scores read from the mart: of a run, of a conversation, and counts by run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from accord.store.mart.mart import Mart
+from accord.store.mart.rows import LIVE_ROWS, bundle_of
+from accord.store.store import Store
+from accord.values import SCORE_COLUMNS, ScoreRow, entropy, variance
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class EvaluatorScores:
+    """The latest scores of a conversation and its turns by one evaluator, in the order of the turns.
+
+    `run` is empty for live scores, and `command` is `live` then. `started` is the start of the run, or the time of the
+    latest live score (UTC).
+    """
+
+    run: str
+    command: str
+    evaluator: str
+    started: str
+    rows: tuple[ScoreRow, ...]
+
+
+def scores_of_run(mart: Mart, run: str) -> Iterator[ScoreRow]:
+    """Yield the scores of a run, in the order in which they were made; later scores of an evaluator replace earlier.
+
+    Raises:
+        StoreError: The mart cannot be read.
+    """
+    import polars as pl
+
+    wanted = pl.col("run") == run
+    frame, _ = mart.read(lambda rows: _main(rows).filter(wanted).sort("scored", maintain_order=True).collect())
+    return map(score_row, frame.iter_rows(named=True))
+
+
+def runs_in(mart: Mart) -> dict[str, int]:
+    """Return the number of scores in the mart by run.
+
+    Raises:
+        StoreError: The mart cannot be read.
+    """
+    counts, _ = mart.read(lambda rows: _main(rows).group_by("run").len().collect())
+    return {run: count for run, count in counts.iter_rows() if run is not None}
+
+
+def scores_of_conversation(store: Store, mart: Mart, conversation: str) -> list[EvaluatorScores]:
+    """Return the scores of a conversation by run and evaluator, the latest first.
+
+    Raises:
+        StoreError: The mart cannot be read.
+    """
+    import polars as pl
+
+    if not mart.folder.is_dir():
+        return []
+    wanted = (pl.col("bundle") == bundle_of(conversation)) & (pl.col("conversation") == conversation)
+    frame, _ = mart.read(lambda rows: _main(rows).filter(wanted).sort("scored", "turn").collect())
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in frame.iter_rows(named=True):
+        groups.setdefault((row["run"] or "", row["evaluator"]), []).append(row)
+    runs = {run["id"]: run for run in store.runs()} if any(run for run, _ in groups) else {}
+    found = []
+    for (run, evaluator), rows in groups.items():
+        record: Mapping[str, Any] = runs.get(run, {})
+        command = LIVE_ROWS if rows[-1]["origin"] == LIVE_ROWS else str(record.get("command", ""))
+        started = str(record.get("started") or rows[-1]["scored"].isoformat())
+        found.append(EvaluatorScores(run, command, evaluator.partition("@")[0], started, tuple(map(score_row, rows))))
+    return sorted(found, key=lambda scores: (scores.started, scores.run), reverse=True)
+
+
+def _main(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Leave out answers to other questions, which are in the notes of the main one."""
+    import polars as pl
+
+    return rows.filter(pl.col("is_main"))
+
+
+def score_row(row: Mapping[str, Any]) -> ScoreRow:
+    """Return a row of the mart as a flat row of a score; probabilities are rounded to 6 digits."""
+    options, shares = row["options"], row["probabilities"]
+    score: dict[str, Any] = {name: row.get(name) for name in SCORE_COLUMNS}
+    score["attributions"], score["notes"] = (json.loads(row[name] or "null") for name in ("attributions", "notes"))
+    if options:
+        score["variance"], score["entropy"] = variance(options, shares), entropy(shares)
+        score["distribution"] = {f"{option:g}": round(share, 6) for option, share in zip(options, shares, strict=True)}
+    return score  # type: ignore[return-value]
