@@ -23,6 +23,8 @@ from harness import Row, options, table, write
 
 ROOT = Path(__file__).parents[1]
 SMALL_FILE, PRINTED_PLACES = 60, 30
+MOST_BRANCHES = 15
+"""Largest number of conditions, loops and handlers in a function, also inside expressions."""
 CONTRACTS = {"Source", "Head", "Evaluator", "BaseEvaluator"}
 PRESET_NAMES = {
     "calibration", "mixture", "issues", "learned-rubric", "in-context", "label-free", "rubric", "metrics", "likelihood",
@@ -181,6 +183,135 @@ def duplicate_class_names(files: Sequence[File]) -> list[str]:
     return [f"{name}: {', '.join(places)}" for name, places in sorted(paths.items()) if len(places) > 1]
 
 
+# --- packages, their public names, and modules that use each other -------------------------------------------------
+
+
+def face_names(files: Sequence[File]) -> dict[str, dict[str, str]]:
+    """Return the public names of each package, with the modules that define them."""
+    return {
+        file.package: {
+            alias.asname or alias.name: ".".join(filter(None, ("accord", file.package, node.module or alias.name)))
+            for node in file.tree.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for file in files
+        if file.path.endswith("/__init__.pyi") and file.path.count("/") == 1
+    }
+
+
+def used_names(file: File) -> Iterator[tuple[str, str]]:
+    """Yield the public names that a file uses, as package and name: imported ones, and attributes of a package."""
+    packages: dict[str, str] = {}
+    for node in file.nodes:
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            first, _, package = (node.module or "").partition(".")
+            if first == "accord" and "." not in package:
+                packages |= {alias.asname or alias.name: alias.name for alias in node.names if not package}
+                yield from ((package, alias.name) for alias in node.names if package)
+    for node in file.nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
+            yield packages[node.value.id], node.attr
+
+
+def all_face_names(files: Sequence[File]) -> int:
+    """Number of public names of all packages."""
+    return sum(map(len, face_names(files).values()))
+
+
+def unused_face_names(files: Sequence[File]) -> list[str]:
+    """Public names of packages that no other package of the product uses and that `accord` does not export."""
+    used = {used for file in files if file.path.endswith(".py") for used in used_names(file) if used[0] != file.package}
+    top = {
+        alias.name
+        for file in files
+        if file.path == "__init__.pyi"
+        for node in file.nodes
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return [
+        f"{package}.{name}"
+        for package, names in sorted(face_names(files).items())
+        for name in sorted(names)
+        if (package, name) not in used and name not in top
+    ]
+
+
+def module_uses(files: Sequence[File]) -> dict[str, set[str]]:
+    """Return the modules that each module uses, also in functions, type checks and through lazy packages."""
+    modules = {file.module: file for file in files if file.path.endswith(".py")}
+    faces = face_names(files)
+    uses: dict[str, set[str]] = {}
+    for name, file in modules.items():
+        if file.path.endswith("__init__.py"):
+            continue
+        used = {faces.get(package, {}).get(used, "") for package, used in used_names(file)}
+        for node, module in file.imports():
+            used |= {module} | (
+                {f"{module}.{a.name}" for a in node.names} if isinstance(node, ast.ImportFrom) else set()
+            )
+        uses[name] = {module for module in used & modules.keys() if not modules[module].path.endswith("__init__.py")}
+        uses[name] -= {name}
+    return uses
+
+
+def hidden_cycles(files: Sequence[File]) -> list[str]:
+    """Modules that use each other in a ring, one entry per module."""
+    left = {name: set(used) for name, used in module_uses(files).items()}
+    while True:
+        used = set[str]().union(*left.values()) if left else set[str]()
+        free = {name for name, needs in left.items() if not needs & left.keys() or name not in used}
+        if not free:
+            return sorted(left)
+        left = {name: needs - free for name, needs in left.items() if name not in free}
+
+
+def largest_floor(files: Sequence[File]) -> int:
+    """Largest number of modules in one folder."""
+    return max(
+        Counter(file.path.rpartition("/")[0] for file in files if not file.path.endswith("__init__.py")).values()
+    )
+
+
+def branches(function: ast.AST) -> int:
+    """Number of conditions, loops, handlers and cases of a function, those inside expressions included."""
+    count, left = 0, list(ast.iter_child_nodes(function))
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        count += isinstance(
+            node, ast.If | ast.IfExp | ast.For | ast.AsyncFor | ast.While | ast.ExceptHandler | ast.match_case
+        )
+        count += 1 + len(node.ifs) if isinstance(node, ast.comprehension) else 0
+        count += len(node.values) - 1 if isinstance(node, ast.BoolOp) else 0
+        left.extend(ast.iter_child_nodes(node))
+    return count
+
+
+def functions_by_branches(files: Sequence[File]) -> list[tuple[int, str]]:
+    """Return every function with its number of branches, the largest first."""
+    return sorted(
+        (
+            (branches(node), f"{file.path}:{node.lineno} {node.name}")
+            for file in files
+            if file.path.endswith(".py")
+            for node in file.nodes
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ),
+        reverse=True,
+    )
+
+
+def branched_functions(files: Sequence[File]) -> list[str]:
+    """Functions with more than `MOST_BRANCHES` branches."""
+    return [f"{place} ({count})" for count, place in functions_by_branches(files) if count > MOST_BRANCHES]
+
+
+# --- sizes ---------------------------------------------------------------------------------------------------------
+
+
 def code_lines(files: Iterable[File]) -> int:
     """Lines with code: no blank lines, comments, docstrings or imports. Stubs do not count."""
     total = 0
@@ -224,6 +355,9 @@ LISTS: Mapping[str, Callable[[Sequence[File]], list[str]]] = {
     "dict-any-returns": untyped_dicts,
     "single-importer-dust": small_single_importer_files,
     "duplicate-class-names": duplicate_class_names,
+    "face-names-unused": unused_face_names,
+    "hidden-cycles": hidden_cycles,
+    "branched-functions": branched_functions,
 }
 
 
@@ -237,6 +371,9 @@ def measure(folder: Path) -> dict[str, Any]:
     source = wording.count([folder])
     return {
         **{name: count(files) for name, count in LISTS.items()},
+        "face-names": all_face_names(files),
+        "modules-on-one-floor": largest_floor(files),
+        "worst-branches": functions_by_branches(files)[0][0],
         "code-lines": code_lines(files),
         "test-lines": _lines_in(checkout / "tests"),
         "benchmark-lines": _lines_in(checkout / "benchmarks"),

@@ -1,5 +1,6 @@
 """Counts of `benchmarks/architecture.py` on a small tree, and limits on the counts of this checkout."""
 
+import ast
 import importlib.util
 import json
 import sys
@@ -81,6 +82,47 @@ def test_short_file_with_one_importer_is_listed_with_its_importer(architecture, 
     assert counts["single-importer-dust"] == ["values/score.py (3 lines, imported by values/__init__.py)"]
 
 
+RING = {
+    "store/__init__.py": "",
+    "store/__init__.pyi": "from .rows import read as read, Row as Row\nfrom .store import Store as Store, size as size\n",
+    "store/rows.py": "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from accord.store.store import Store\n",
+    "store/store.py": "def read():\n    from accord.store.rows import read\n",
+    "project/__init__.py": "",
+    "project/project.py": "from accord import project as steps\nfrom accord.store import Store\n\nsteps.fit()\n",
+    "project/fitting.py": "from accord import store\n\nstore.size()\n\n\ndef fit():\n    from accord.project.project import x\n",
+    "project/__init__.pyi": "from .fitting import fit as fit\n",
+    "report/report.py": "from accord.project.project import x\n",
+}
+
+
+def test_rings_hidden_in_functions_and_type_checks_are_found(architecture, tmp_path):
+    for name, text in RING.items():
+        path = tmp_path / "src" / "accord" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    files = architecture.read_package(tmp_path / "src")
+    ring = ["accord.project.fitting", "accord.project.project", "accord.store.rows", "accord.store.store"]
+    assert architecture.hidden_cycles(files) == ring
+    assert architecture.unused_face_names(files) == ["project.fit", "store.Row", "store.read"]
+    assert architecture.all_face_names(files) == 5 and architecture.largest_floor(files) == 2
+
+
+def test_branches_inside_expressions_count(architecture):
+    code = """
+def f(x):
+    if x and x > 1:
+        return [a for a in x if a]
+    for a in x:
+        try:
+            g = a if x else lambda: x or a
+        except ValueError:
+            pass
+    def inner():
+        return x if x else 0
+"""
+    assert architecture.branches(ast.parse(code).body[0]) == 8
+
+
 @pytest.mark.slow
 def test_baseline_is_a_second_column(architecture, tree, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out.json"
@@ -98,7 +140,8 @@ def test_baseline_is_a_second_column(architecture, tree, tmp_path, monkeypatch, 
     ("name", "limit"),
     [
         ("duplicate-class-names", 10), ("wh-docstrings", 0), ("english-src", 15), ("english-docs", 10),
-        ("english-tests", 20), ("isinstance-of-evaluator", 0), ("method-comparisons", 0),
+        ("english-tests", 20), ("isinstance-of-evaluator", 0), ("method-comparisons", 0), ("hidden-cycles", 0),
+        ("face-names", 1525), ("face-names-unused", 447), ("modules-on-one-floor", 41), ("worst-branches", 34),
     ],
 )  # fmt: skip
 def test_counts_of_this_checkout_stay_within_limits(checkout_counts, name, limit):

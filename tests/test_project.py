@@ -109,57 +109,6 @@ def test_every_package_has_its_place() -> None:
     assert packages - {"__init__"} == set(RANK)
 
 
-@cache
-def module_of_public_name(package: str) -> dict[str, str]:
-    """Return the module that defines each public name of a package, by name."""
-    stub = SOURCE / package / "__init__.pyi"
-    return {
-        alias.name: ".".join(filter(None, ("accord", package, node.module or alias.name)))
-        for node in (tree_of(stub).body if stub.exists() else ())
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-
-
-def modules() -> dict[str, set[str]]:
-    """Return the modules that each module uses: imports in functions and type checks, and names of lazy packages."""
-    files = {
-        ".".join(("accord", *path.relative_to(SOURCE).with_suffix("").parts)): path for path in SOURCE.rglob("*.py")
-    }
-    found: dict[str, set[str]] = {}
-    for name, path in files.items():
-        if path.name == "__init__.py":
-            continue
-        used, packages = set[str](), dict[str, str]()
-        for node in nodes_of(path):
-            if not isinstance(node, ast.ImportFrom) or (node.module or "").split(".")[0] != "accord":
-                continue
-            for alias in node.names:
-                package = str(node.module).removeprefix("accord").removeprefix(".")
-                if not package:
-                    packages[alias.asname or alias.name] = alias.name
-                used |= {f"{node.module}.{alias.name}", str(node.module)}
-                used.add(module_of_public_name(package).get(alias.name, ""))
-        for node in nodes_of(path):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
-                used.add(module_of_public_name(packages[node.value.id]).get(node.attr, ""))
-        found[name] = (used & files.keys()) - {name}
-    return found
-
-
-@pytest.mark.slow
-def test_modules_form_no_cycle() -> None:
-    left = modules()
-    assert sum(map(len, left.values())) > len(left)
-    while free := [name for name, needs in left.items() if not needs & left.keys()]:
-        for name in free:
-            del left[name]
-    while free := [name for name in left if not any(name in needs for needs in left.values())]:
-        for name in free:
-            del left[name]
-    assert not left, f"these modules use each other in a ring; move the shared part below both: {sorted(left)}"
-
-
 def test_packages_import_only_public_names() -> None:
     heavy = {"accord.finetune", "accord.learning.network_training", "accord.embedded"}
     deep = [
