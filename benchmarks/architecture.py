@@ -269,9 +269,8 @@ def hidden_cycles(files: Sequence[File]) -> list[str]:
 
 def largest_floor(files: Sequence[File]) -> int:
     """Largest number of modules in one folder."""
-    return max(
-        Counter(file.path.rpartition("/")[0] for file in files if not file.path.endswith("__init__.py")).values()
-    )
+    modules = (file.path for file in files if not file.path.endswith(("__init__.py", ".pyi")))
+    return max(Counter(path.rpartition("/")[0] for path in modules).values())
 
 
 def branches(function: ast.AST) -> int:
