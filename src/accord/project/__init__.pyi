@@ -1,7 +1,3 @@
-from . import comparing as comparing, diagnostics as diagnostics, evaluator_choice as evaluator_choice
-from . import fitting as fitting, judging as judging
-from . import label_suggestions as label_suggestions, rubric_inference as rubric_inference
-from . import synthesising as synthesising
 from .config import Config as Config, config_from as config_from, json_schema as json_schema, LiveConfig as LiveConfig
 from .config import endpoint_of as endpoint_of
 from .config import load_config as load_config, load_project as load_project, WatchConfig as WatchConfig

@@ -17,7 +17,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from accord import learning, scoring
-from accord import project as steps
 from accord.edges import BadInput, GateFailed
 from accord.formats import tables_of
 from accord.project.config import load_project
@@ -72,23 +71,28 @@ class Project(Workspace):
         `paths` is a file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources. The
         labels add questions to a rubric that was not given (`rubric_of_labels`); `main` names the main one.
         """
+        from accord.project.importing import import_files
+        from accord.project.label_rubric import adopt_rubric
+
         sources = tables_of(paths)
         if not self.keeps_rubric:
-            reading = {**reading, "survey": steps.adopt_rubric(self, sources, main, reading)}
-        return steps.import_files(self.store, self.rubric, sources, **reading)
+            reading = {**reading, "survey": adopt_rubric(self, sources, main, reading)}
+        return import_files(self.store, self.rubric, sources, **reading)
 
     def raters_text(self) -> str:
         """Return the people and judges who answered the question, each with the number of answers.
 
         If nobody answered it, those who answered any question are named.
         """
+        from accord.project.raters import raters_text
+
         labels = self.rated(self.question.id)
         people = Counter(label.annotator for label in labels or self.store.labels())
         judges = LabelCounts(self.store).judges(self.question.id)
         for name, recording in self.recordings.items():
             on_question = recording.answered(self.question.id)
             judges[name] = max(judges.get(name, 0), len(on_question or recording.answered()))
-        return steps.raters_text(people, judges)
+        return raters_text(people, judges)
 
     def judge(
         self,
@@ -98,11 +102,17 @@ class Project(Workspace):
         on_stop: Callable[[JudgeRun], None] = lambda run: None,
     ) -> JudgeRun:
         """Ask the sources that need a model; see `accord.project.judging.judge`."""
-        return steps.judging.judge(self, sources, selection or steps.JudgeSelection(), on_step, on_stop=on_stop)
+        from accord.project import judging
+        from accord.project.judging import JudgeSelection
+
+        return judging.judge(self, sources, selection or JudgeSelection(), on_step, on_stop=on_stop)
 
     def plan_judge(self, sources: Sequence[str] = (), selection: JudgeSelection | None = None) -> Plan:
         """Plan the requests and the cost of `judge` without a request."""
-        return steps.judging.plan_judge(self, sources, selection or steps.JudgeSelection())
+        from accord.project import judging
+        from accord.project.judging import JudgeSelection
+
+        return judging.plan_judge(self, sources, selection or JudgeSelection())
 
     def fit(
         self,
@@ -116,11 +126,15 @@ class Project(Workspace):
 
         With `every_question` the folder also predicts all other questions of the rubric from the same evidence.
         """
-        return steps.fitting.fit(self, name, out, step, on_stage, every_question)
+        from accord.project import fitting
+
+        return fitting.fit(self, name, out, step, on_stage, every_question)
 
     def plan_fit(self, name: str | None = None) -> Plan:
         """Plan the requests and the cost of `fit` without a request."""
-        return steps.fitting.plan_fit(self, name)
+        from accord.project import fitting
+
+        return fitting.plan_fit(self, name)
 
     def compare(
         self,
@@ -133,10 +147,12 @@ class Project(Workspace):
 
         `jobs` is the number of processes that fit in parallel: by default one per core, at most four.
         """
+        from accord.project import comparing
+
         workers = nullcontext(jobs) if isinstance(jobs, learning.WorkerPool) else learning.WorkerPool(jobs)
         with workers as pool, self.store.run("compare", scoring.asked_in(self.question, self.config.shown())) as record:
-            result = steps.comparing.compare(self, only, pool, on_step)
-            result = replace(result, groups=steps.comparing.by_groups(result, by))
+            result = comparing.compare(self, only, pool, on_step)
+            result = replace(result, groups=comparing.by_groups(result, by))
             record.results.update(result.to_json())
         return result
 
@@ -153,8 +169,10 @@ class Project(Workspace):
 
         Without `out` the result holds the scores: iterate over it, or call `to_polars` or `to_pandas`.
         """
+        from accord.project.label_scales import check_question
+
         loaded = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
-        steps.check_question(self.store, self.rubric, loaded)
+        check_question(self.store, self.rubric, loaded)
         speaker, options = perspective or scoring.Perspective(), options or scoring.ScoreOptions()
         return scoring.score_file(self, loaded, source, out, speaker, options, **reading)
 
@@ -172,13 +190,15 @@ class Project(Workspace):
         roles: Mapping[str, str] | None = None,
     ) -> PartsRun:
         """Score files of any number and size into a folder of parts; see `accord.scoring.folder.score_parts`."""
+        from accord.project.label_scales import check_question
+
         config = self.config
         asking = scoring.ModelAccess(True, config.store, self._caps, config.budget.shared, config.folder)
         options = replace(options or scoring.ScoreOptions(), synthetic=self.config.synthetic)
         scorer = scoring.BatchScorer(
             evaluator or self.folder(), perspective or scoring.Perspective(), options, asking, format, columns, roles
         )
-        steps.check_question(self.store, self.rubric, scorer.evaluator)
+        check_question(self.store, self.rubric, scorer.evaluator)
         settings = scoring.asked_in(scorer.evaluator.question, {"source": str(source), **config.shown()})
         with self.store.run("score parts", settings) as record:
             result = scoring.score_parts(scorer, source, out, execution or scoring.Execution(), on_progress)
@@ -189,12 +209,16 @@ class Project(Workspace):
 
     def label_next(self, count: int = 10, annotators: Collection[str] = ()) -> list[NextLabel]:
         """Suggest the labels that would teach the evaluator most, the best first."""
-        return steps.label_suggestions.label_next(self, count, annotators)
+        from accord.project import label_suggestions
+
+        return label_suggestions.label_next(self, count, annotators)
 
     def estimate(self) -> Estimates:
         """Estimate the mean rating of each assistant version from few labels and many scores, and all differences."""
+        from accord.project import label_suggestions
+
         with self.store.run("estimate", self.config.shown()) as record:
-            estimates = steps.label_suggestions.estimate(self)
+            estimates = label_suggestions.estimate(self)
             record.results.update(estimates.to_json())
         return estimates
 
@@ -206,19 +230,27 @@ class Project(Workspace):
             step: Called after each reply.
             **changes: Settings that replace those under `synth:`: `topics`, `methods`, `documents`, ...
         """
-        return steps.synthesising.synth(self, steps.synthesising.settings_of(self, changes), out, step)
+        from accord.project import synthesising
+
+        return synthesising.synth(self, synthesising.settings_of(self, changes), out, step)
 
     def plan_synth(self, **changes: Any) -> Plan:
         """Plan the maximum cost of `synth` without a request."""
-        return steps.synthesising.plan_synth(self, steps.synthesising.settings_of(self, changes))
+        from accord.project import synthesising
+
+        return synthesising.plan_synth(self, synthesising.settings_of(self, changes))
 
     def check_synth(self, method: str | None = None) -> TwoSampleResult:
         """Compare synthetic with real conversations; see `accord.project.synthesising.check_synth`."""
-        return steps.synthesising.check_synth(self, method)
+        from accord.project import synthesising
+
+        return synthesising.check_synth(self, method)
 
     def fit_offline(self, name: str | None = None, every_question: bool = False) -> Fitted:
         """Fit an evaluator from stored answers, without a request and without saving it; errors as in `fit`."""
-        return steps.fitting.tried(self, self.evaluator(name), every_question)
+        from accord.project import fitting
+
+        return fitting.tried(self, self.evaluator(name), every_question)
 
     def insights(self, fitted: Fitted, curve_draws: int | None = None) -> Insights:
         """Compute diagnostics of an evaluator; results of the same inputs are cached.
@@ -228,10 +260,12 @@ class Project(Workspace):
         Raises:
             BadInput: The question has no ratings.
         """
+        from accord.project import diagnostics
+
         if fitted.held_out is None:
             raise BadInput(f"no ratings on {self.question.id!r}; diagnostics need ratings")
         subsets = self.config.curve_draws if curve_draws is None else curve_draws
-        return steps.diagnostics.insights(self.store, self.rubric, fitted.held_out, fitted.evaluator, subsets)
+        return diagnostics.insights(self.store, self.rubric, fitted.held_out, fitted.evaluator, subsets)
 
     def use(self, name: str) -> Path:
         """Choose a fitted evaluator as the one in use, and return its folder; other verbs then use it by default.
@@ -239,7 +273,9 @@ class Project(Workspace):
         Raises:
             UnknownName: The folder `evaluators` holds no such evaluator of the project's question.
         """
-        return steps.use_evaluator(self.store, self.question.id, self.evaluators_folder, name)
+        from accord.project.evaluator_choice import use_evaluator
+
+        return use_evaluator(self.store, self.question.id, self.evaluators_folder, name)
 
     def report(self, path: str | Path = "report.html", fitted: Fitted | None = None, **about: Any) -> Path:
         """Write the report of an evaluator, and return its path; see `accord.report.write_report`.

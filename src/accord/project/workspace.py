@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 from accord import evidence, learning, models, statistics
-from accord import project as parts
 from accord.edges import BadInput, one_line
 from accord.project.config import Config
 from accord.store import Mart, SharedBudget, Spool, Store, StoreError, batches, mart_folder
@@ -123,19 +122,23 @@ class Workspace:
     @cached_property
     def recordings(self) -> Mapping[str, RecordedAnswers]:
         """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
+        from accord.project.recorded_judges import load_recordings
+
         judge = None if models.JUDGE in self.given else self.config.models.get(models.JUDGE)
-        return parts.load_recordings(judge, self.config.folder)
+        return load_recordings(judge, self.config.folder)
 
     @cached_property
     def model_settings(self) -> Mapping[str, ModelSettings]:
         """Settings of the models by role; a recorded judge names its model (`choose_recording`)."""
+        from accord.project.recorded_judges import choose_recording
+
         settings = self.config.models
         if not self.recordings:
             return settings
         judge, main = settings[models.JUDGE], self.rubric.main
         has_choice = judge.model is None and len(self.recordings) > 1
         samples = self.samples(self.rated(main).targets) if has_choice else ()
-        chosen = parts.choose_recording(self.recordings, main, samples, judge.model)
+        chosen = choose_recording(self.recordings, main, samples, judge.model)
         return {**settings, models.JUDGE: judge.model_copy(update={"model": chosen.model})}
 
     def open_models(self, asks: bool, in_batches: bool = False) -> Models:
@@ -148,10 +151,12 @@ class Workspace:
     @property
     def context(self) -> SourceContext:
         """Settings that all sources share."""
+        from accord.project.recorded_judges import recorded_questions
+
         recorded: tuple[Question, ...] = ()
         if self.recordings:
             judge = self.model_settings[models.JUDGE].model
-            recorded = parts.recorded_questions(self.recordings, judge, self.rubric)
+            recorded = recorded_questions(self.recordings, judge, self.rubric)
         return evidence.SourceContext(self.rubric, self.config.seed, recorded, self.config.folder)
 
     @property
@@ -199,7 +204,9 @@ class Workspace:
 
     @property
     def _last_fit(self) -> LastFit | None:
-        return parts.evaluator_choice.last_fit(self.store, self.question.id, self.evaluators_folder)
+        from accord.project import evaluator_choice
+
+        return evaluator_choice.last_fit(self.store, self.question.id, self.evaluators_folder)
 
     @property
     def evaluator_in_use(self) -> str:
@@ -275,6 +282,8 @@ class Workspace:
         Raises:
             BadInput: The question has no labels.
         """
+        from accord.project.label_scales import check_scales
+
         labels = self.labels(evaluator)
         rated = labels.on(evaluator.question.id)
         if evaluator.level is not None:
@@ -287,7 +296,7 @@ class Workspace:
         own = {name for source in evaluator.sources for name in source.own_questions()}
         uses_others = evaluator.takes_every_sheet and not evaluator.question.compares
         others = learning.other_sheets(labels, rated, own) if uses_others else []
-        parts.check_scales(self.store, (evaluator.question, *(self.rubric.questions if uses_others else ())))
+        check_scales(self.store, (evaluator.question, *(self.rubric.questions if uses_others else ())))
         samples = self.samples([*rated.targets, *others])
         groups = statistics.groups_of(samples, self.config.group_by)
         targets = frozenset(sample.target for sample in samples)
