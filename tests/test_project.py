@@ -328,6 +328,12 @@ def test_files_are_short_and_documented() -> None:
         assert ast.get_docstring(tree_of(path)), path
 
 
+def test_linter_settings_name_classes_that_exist() -> None:
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("extend-immutable-calls")[1].split("]\n")[0]
+    named = re.findall(r'"(accord[\w.]+)\.(\w+)"', settings)
+    assert named and all(hasattr(importlib.import_module(module), name) for module, name in named), named
+
+
 def test_sample_ratings_equal_the_script_output() -> None:
     drawn = ROOT / "src" / "accord" / "sample" / "ratings.csv"
     before = drawn.read_bytes()

@@ -300,8 +300,15 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return sendable(value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value))
 
 
-_FILES = ("annotation_tools", "benchmark_items", "openai_messages", "otel", "table", "traces")
-formats: Registry[Format] = Registry("format", *(f"accord.formats.{name}" for name in _FILES))
+formats: Registry[Format] = Registry(
+    "format",
+    "accord.formats.annotation_tools",
+    "accord.formats.benchmark_items",
+    "accord.formats.openai_messages",
+    "accord.formats.otel",
+    "accord.formats.table",
+    "accord.formats.traces",
+)
 
 
 def grouped(rows: Iterable[tuple[str | None, Row]]) -> Generator[list[Row]]:
