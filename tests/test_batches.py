@@ -17,7 +17,7 @@ from small_sample import sources
 from waiting import PATIENCE
 
 from accord.models import BatchEndpoint, CallFailed, ChatCompletions, ChatMessage, Prompt, batch_files, batching, wait
-from accord.project import judging
+from accord.project import batch_judging
 from accord.testing import Batches, ChatServer, Wire
 
 ODD = [b'{"custom_id": "s256:odd", "response": null, "error": "expired"}', b'{"custom_id": "x", "response": "oops"}']
@@ -308,7 +308,7 @@ def test_batch_with_lost_answer_is_submitted_again_after_the_grace_period(
         configure(server.url)
         invoke("judge", "--batch", "--limit", "4", code=1)
         assert judged(5)["submitted"] == 0 and not provider.batches
-        monkeypatch.setattr(judging, "GRACE", timedelta(seconds=-1))
+        monkeypatch.setattr(batch_judging, "GRACE", timedelta(seconds=-1))
         assert judged(5)["submitted"] and judged(0)["answered"] and len(provider.batches) == 1
 
 
@@ -317,7 +317,7 @@ def test_batch_listed_after_the_grace_period_is_still_fetched(project: Path, mon
     with ChatServer(provider) as server:
         configure(server.url)
         invoke("judge", "--batch", "--limit", "4", code=1)
-        monkeypatch.setattr(judging, "GRACE", timedelta(seconds=-1))
+        monkeypatch.setattr(batch_judging, "GRACE", timedelta(seconds=-1))
         asked = judged(5)["submitted"]
         assert asked and len(provider.batches) == 2
         provider.batches["batch-1"] |= {"id": "of-others", "metadata": None}

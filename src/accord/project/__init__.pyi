@@ -20,7 +20,8 @@ from .issue_corrections import correction_of as correction_of, Corrections as Co
 from .issue_corrections import current_corrections as current_corrections, undo_correction as undo_correction
 from .judge_audit import audit_judge as audit_judge, AuditRun as AuditRun, latest_audit as latest_audit
 from .judge_audit import plan_audit as plan_audit
-from .judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches, JudgeSelection as JudgeSelection
+from .batch_judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches
+from .judging import JudgeSelection as JudgeSelection
 from .label_rubric import adopt_rubric as adopt_rubric, rubric_of_labels as rubric_of_labels
 from .label_scales import check_question as check_question, check_scales as check_scales
 from .label_scales import comparable_labels as comparable_labels, evaluator_text as evaluator_text
