@@ -328,6 +328,31 @@ def test_files_are_short_and_documented() -> None:
         assert ast.get_docstring(tree_of(path)), path
 
 
+NORMAL_QUANTILES = {1.28, 1.645, 1.96, 2.33, 2.576}
+
+
+def test_levels_of_tests_and_intervals_are_defined_in_one_place() -> None:
+    wrong = []
+    for path in SOURCE.rglob("*.py"):
+        if path.relative_to(SOURCE).parts[0] in {"statistics", "decisions"}:
+            continue
+        for node in nodes_of(path):
+            place = f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Compare):
+                sides = [node.left, *node.comparators]
+                names = {getattr(side, "attr", getattr(side, "id", "")) for side in sides}
+                if names & {"p", "p_holm", "p_value"} and any(isinstance(side, ast.Constant) for side in sides):
+                    wrong.append(f"{place}: {ast.unparse(node)}")
+            elif isinstance(node, ast.Constant) and node.value in NORMAL_QUANTILES:
+                wrong.append(f"{place}: {node.value}")
+            elif isinstance(node, ast.Assign) and any(
+                re.fullmatch(r"_?(SIGNIFICAN\w*|CONFIDENCE|SURE|ALPHA|LEVEL)", getattr(target, "id", ""))
+                for target in node.targets
+            ):
+                wrong.append(f"{place}: {ast.unparse(node)}")
+    assert not wrong, "use CONFIDENCE, SIGNIFICANT or SURE of accord.statistics:\n" + "\n".join(wrong)
+
+
 def test_linter_settings_name_classes_that_exist() -> None:
     settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("extend-immutable-calls")[1].split("]\n")[0]
     named = re.findall(r'"(accord[\w.]+)\.(\w+)"', settings)
