@@ -158,18 +158,19 @@ def _filled(X: Floats) -> tuple[Floats, Floats]:
 def _forest(X: Floats, share: Floats, weight: Floats, count: int, seed: int) -> list[Any]:
     """Return extremely randomized trees for the frequencies of y ≤ k of T texts (T, K - 1).
 
-    They equal those of scikit-learn's `ExtraTreesRegressor`, which copies and checks an estimator for each tree; for
-    the few texts of an inner fold, that takes most of its time.
+    They equal those of scikit-learn's `ExtraTreesRegressor`, which copies and checks an estimator and makes a random
+    generator for each tree; for the few texts of an inner fold, that takes most of its time.
     """
     from sklearn import config_context
     from sklearn.tree import ExtraTreeRegressor
 
     least = max(min(LEAST_IN_LEAF, len(X) // 3), len(X) // MOST_LEAVES, 1)
-    draw, tree, single = np.random.RandomState(seed), ExtraTreeRegressor(min_samples_leaf=least), X.astype(np.float32)
-    trees = []
-    with config_context(skip_parameter_validation=True):
-        for _ in range(count):
-            tree.random_state = draw.randint(np.iinfo(np.int32).max)
+    seeds = np.random.RandomState(seed).randint(np.iinfo(np.int32).max, size=count).tolist()
+    draw, single, trees = np.random.RandomState(), X.astype(np.float32), []
+    tree = ExtraTreeRegressor(min_samples_leaf=least, random_state=draw)
+    with config_context(skip_parameter_validation=True, assume_finite=True):
+        for each in seeds:
+            draw.seed(each)
             trees.append(tree.fit(single, share, weight, check_input=False).tree_)
     return trees
 
@@ -264,6 +265,7 @@ class BoostedAnswers(TextMeanModel):
         self, features: EvidenceTable, texts: Indices, mean: Floats, weight: Floats, fold: Indices, group: Indices
     ) -> Floats:
         """Learn from T rated texts."""
+        from sklearn import config_context
         from sklearn.ensemble import GradientBoostingRegressor
 
         X, fill = _filled(matrix(features)[texts])
@@ -273,7 +275,8 @@ class BoostedAnswers(TextMeanModel):
                 n_estimators=ROUNDS, max_depth=DEPTH, learning_rate=LEARNING_RATE, min_samples_leaf=LEAST_IN_LEAF,
                 subsample=0.7, random_state=0,
             )  # fmt: skip
-            model.fit(X[train], mean[train], weight[train])
+            with config_context(skip_parameter_validation=True):  # it would check the settings of each tree
+                model.fit(X[train], mean[train], weight[train])
             held_out[test] = model.predict(X[test])
             trees += [tree.tree_ for tree in model.estimators_[:, 0]]
             levels.append(float(np.average(mean[train], weights=weight[train])))
