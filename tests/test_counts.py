@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from commands import invoke
 from misbehaving_endpoint import answer_any
-from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.svm import SVR
+from sklearn.tree import ExtraTreeRegressor
 from small_sample import sources
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from accord.learning import Calibration
+from accord.learning import Calibration, Evaluator
 from accord.project import Config, Project
 from accord.testing import ChatServer
 
@@ -105,7 +106,7 @@ def test_statements_of_an_import_grow_by_few_for_each_thousand_rows(tmp_path: Pa
     assert totals[0] <= 41 and totals[1] - totals[0] <= 11
 
 
-FITS = {ExtraTreesRegressor: 64, GradientBoostingRegressor: 8, SVR: 50, Calibration: 28}
+FITS = {ExtraTreeRegressor: 960, GradientBoostingRegressor: 8, SVR: 50, Calibration: 28}
 """Most models that one comparison of the small sample on two folds fits."""
 
 
@@ -127,6 +128,22 @@ def test_comparison_fits_no_more_models_than_before(monkeypatch: pytest.MonkeyPa
             count_fits(kind)
         project.compare(jobs=1)
     assert all(0 < counts[kind] <= most for kind, most in FITS.items()), counts
+
+
+def test_run_reads_the_training_data_to_compare_and_to_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, original = Counter[str](), Project.training
+
+    def training(self: Project, evaluator: Evaluator) -> Any:
+        reads["training"] += 1
+        return original(self, evaluator)
+
+    monkeypatch.setattr(Project, "training", training)
+    monkeypatch.chdir(tmp_path)
+    data = tmp_path / "data"
+    data.mkdir()
+    written(data, 20)
+    invoke("run", "data", "--out", "out", "--set", "metrics=[words]", "--set", "folds=2", "--set", "draws=20")
+    assert reads["training"] == 2
 
 
 @pytest.mark.parametrize(("questions", "conversations"), [(1, 6), (3, 4)])

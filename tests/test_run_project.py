@@ -322,6 +322,12 @@ def test_scores_of_training_conversations_are_flagged_and_left_out(
     assert "lower bound of the 95% interval over 3 conversations" in check["text"]
 
 
+def test_run_compares_nothing_if_all_conversations_form_one_group(folder: Path) -> None:
+    write_rows("data/chats.jsonl", [{"id": f"c{i}", "messages": talk(0), "rating": i % 5 + 1} for i in range(12)])
+    assert accord_json("run", "data", "--out", "out", *QUICK)["comparison"] is None
+    assert len(read_rows("out/scores.jsonl")) == 12
+
+
 def test_conversations_that_a_recording_lacks_get_the_distribution_of_all_ratings(folder: Path) -> None:
     rated_chats()
     rows = [row for row in judgements({"m": lambda i: i % 5 + 1}) if row["item_id"] not in ("c3", "c4")]

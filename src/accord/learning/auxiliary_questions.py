@@ -63,10 +63,11 @@ class AuxiliaryQuestions:
         groups = np.array([str(labels.group_of(target)) for target in features.targets], dtype=object)
         raters = {str(label.annotator) for label in labels.on(main)}
         sheets, models, held_out = {}, [], []
-        for name, count in _alone(features, labels, main).items():
+        alone = {name: count for name, count in _alone(features, labels, main).items() if count and X.shape[1]}
+        for name, count in alone.items():
             answers = _Answers.of(features, labels.on(name), raters, groups)
             place = fold_of(answers.group, INNER_FOLDS)
-            if not count or len(answers.row) < FEWEST_ANSWERS or len(place) < 2 or not X.shape[1]:
+            if len(answers.row) < FEWEST_ANSWERS or len(place) < 2:
                 continue
             fold = np.array([place.get(group, -1) for group in groups], dtype=np.intp)
             whole = answers.fitted(X, np.arange(len(answers.row)), source)

@@ -176,7 +176,7 @@ class EffectEquations(Equations):
         own = a * self.nesting.size
         explained, trace = 0.0, float(own.sum())
         if ratios[GROUP] > 0:
-            size = self.nesting.by_group @ own**2
+            size = self.nesting.group_sums(own**2)
             known, kept = ((summed @ K) * summed).sum(axis=1), 1.0 - k * s
             gradient[GROUP] = 0.5 * ratios[GROUP] * float((s * kept).sum() - kept**2 @ known)
             if ratios[TEXT] > 0:
@@ -200,11 +200,11 @@ class EffectEquations(Equations):
             left[effect, effect] = effects[members] @ from_w[members, effect]
         spread = np.diag(left).copy()
         if kinds := [effect for effect in (TEXT, GROUP) if ratios[effect] > 0]:
-            size, by_group = self.nesting.size, self.nesting.by_group
+            size = self.nesting.size
             _, a, _, k = self.nesting.weights(ratios)
             residual = self._texts @ np.append(-effects, 1.0)
             by_text = a * residual - size * self.nesting.shared(a, k, residual)
-            by_kind = {TEXT: by_text, GROUP: by_group.T @ (by_group @ by_text)}
+            by_kind = {TEXT: by_text, GROUP: self.nesting.group_sums(by_text)[self.nesting.group]}
             x = np.stack([ratios[effect] * by_kind[effect] for effect in kinds])
             whitened = np.stack([a * each - self.nesting.shared(a, k, size * each) for each in x])
             spread[kinds] = x @ by_text

@@ -80,7 +80,11 @@ class Nesting:
 
     def shared(self, a: Floats, k: Floats, sums: Floats) -> Floats:
         """Return (T,) the group part of V⁻¹, k·a·aᵀ, applied to sums by text (T,)."""
-        return np.asarray(a * (self.by_group.T @ (k * (self.by_group @ (a * sums)))))
+        return a * (k * self.group_sums(a * sums))[self.group]
+
+    def group_sums(self, sums: Floats) -> Floats:
+        """Return (G,) sums by group of sums by text (T,)."""
+        return np.bincount(self.group, sums, self.groups)
 
     @cached_property
     def by_group(self) -> scipy.sparse.csr_array:

@@ -139,8 +139,12 @@ def _repeats(
     on_step(f"{', '.join(tested)} ({count} repetitions)")
     found: dict[str, list[Predictions]] = {name: [] for name in (*tested, *rivals)}
     cache = FitCache(project.store)
-    for place, again in enumerate(experiment.repeats(count)[1:], start=1):
-        own = {name: each._replace(experiment=each.experiment.repeats(count)[place]) for name, each in tested.items()}
+    for again in experiment.repeats(count)[1:]:
+        # All candidates share the folds.
+        own = {
+            name: each._replace(experiment=replace(each.experiment, seed=again.seed, splits=again.splits))
+            for name, each in tested.items()
+        }
         for name, predictions in _cached_folds(cache, own, pool).items():
             found[name].append(predictions)
         for name in rivals:

@@ -36,6 +36,7 @@ from accord.project import (
 )
 from accord.report.report import write_report
 from accord.scoring import ScoreOptions, ScoreRun, Turns, score
+from accord.statistics import SingleGroup
 from accord.values import PROJECT_FILE, Rubric, content_hash, dump_rubric, find_project_file, load_rubric
 
 SHIPPED = "llm-rubric"
@@ -246,14 +247,17 @@ def _recorded_agreement(
 def _compare(
     project: Project, named: str | None, on_stage: Callable[[str], None], note: Callable[[str], None]
 ) -> tuple[Compared | None, str]:
-    """Compare all evaluators and return the recommended one, unless one is named or there are too few ratings."""
+    """Compare all evaluators and return the recommended one.
+
+    Nothing is compared if one is named, if there are too few ratings, or if their conversations form a single group.
+    """
     rated, default = project.rated(project.rubric.main), project.config.evaluator
     if named is not None or len(rated) < FEWEST_TO_TEST:
         return None, named or default
-    train, _ = project.training(project.evaluator(default))
-    if len({train.group_of(target) for target in rated.targets}) < 2:
+    try:
+        compared = project.compare(on_step=lambda step: on_stage(f"comparing: {step}"))
+    except SingleGroup:
         return None, default
-    compared = project.compare(on_step=lambda step: on_stage(f"comparing: {step}"))
     note(str(compared.decision))
     return compared, compared.best
 

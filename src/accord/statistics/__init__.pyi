@@ -25,7 +25,7 @@ from .resampling import Clusters as Clusters
 from .resampling import estimate_from_draws as estimate_from_draws, fold_of as fold_of, grouped_folds as grouped_folds
 from .resampling import mean_over as mean_over
 from .resampling import holm as holm, INNER_FOLDS as INNER_FOLDS, paired_test as paired_test, PairedTest as PairedTest
-from .resampling import Split as Split
+from .resampling import SingleGroup as SingleGroup, Split as Split
 from .intervals import fixed_sequence as fixed_sequence, SelectiveTest as SelectiveTest
 from .intervals import tradeoff as tradeoff, upper_bound as upper_bound
 from .intervals import (

@@ -286,6 +286,10 @@ INNER_FOLDS = 4
 """Number of folds inside a training side, used to choose settings."""
 
 
+class SingleGroup(BadInput):
+    """All samples belong to one group, so nothing can be held out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
     """Names of the groups to learn from, and of those to test on."""
@@ -315,11 +319,11 @@ def grouped_folds(
         always: Groups that are learned from in every fold and never tested.
 
     Raises:
-        BadInput: There is a single group.
+        SingleGroup: There is a single group.
     """
     folds = min(folds, len(set(groups)))
     if folds < 2:
-        raise BadInput(
+        raise SingleGroup(
             f"the ratings belong to {count_of(folds, 'group')} of conversations with a common context, so nothing can "
             "be held out; rate conversations of at least two groups"
         )

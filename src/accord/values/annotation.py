@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import compress
 from typing import Any, Literal, get_args
 
 from accord.edges import BadInput
@@ -70,12 +72,26 @@ class Labels(Sequence[Label]):
 
     def on(self, question: str) -> Labels:
         """Return the labels of one question, without "does not apply"."""
-        return Labels((label for label in self if label.question == question and label.value is not None), self.groups)
+        return self._by_question.get(question) or Labels((), self.groups)
+
+    @cached_property
+    def _by_question(self) -> dict[str, Labels]:
+        """Labels of each question, without "does not apply"; learning asks for them many times."""
+        answers: dict[str, list[Label]] = {}
+        for label in self._labels:
+            if label.value is not None:
+                answers.setdefault(label.question, []).append(label)
+        return {question: Labels(labels, self.groups) for question, labels in answers.items()}
 
     def filter(self, groups: Iterable[str]) -> Labels:
         """Return the labels of some groups (by default, conversations)."""
         names = frozenset(groups)
-        return Labels((label for label in self if self.group_of(label.target) in names), self.groups)
+        return Labels(compress(self._labels, (group in names for group in self._group_of_each)), self.groups)
+
+    @cached_property
+    def _group_of_each(self) -> list[str]:
+        """Group of each label; each fold filters by it."""
+        return [self.group_of(label.target) for label in self._labels]
 
     @property
     def annotators(self) -> list[str]:
