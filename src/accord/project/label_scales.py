@@ -100,19 +100,28 @@ def other_question(project: Project, folder: Path) -> str:
     return evaluator_text(project, folder.name, question)
 
 
+def check_scale(project: Project, evaluator: Evaluator) -> None:
+    """Refuse an evaluator whose question has another scale in the rubric.
+
+    Raises:
+        BadInput: The scales differ.
+    """
+    if is_other_scale(project, evaluator.question):
+        text = evaluator_text(project, evaluator.name, evaluator.question)
+        raise BadInput(
+            f"{text}; its scores would not be comparable. Fit it again: accord fit; or score with an evaluator of the "
+            "present scale: --evaluator FOLDER"
+        )
+
+
 def check_question(project: Project, evaluator: Evaluator) -> None:
     """Compare the question of an evaluator with that of the rubric, and log another wording.
 
     Raises:
         BadInput: The scales differ.
     """
-    text = evaluator_text(project, evaluator.name, evaluator.question)
-    if text and is_other_scale(project, evaluator.question):
-        raise BadInput(
-            f"{text}; its scores would not be comparable. Fit it again: accord fit; or score with an evaluator of the "
-            "present scale: --evaluator FOLDER"
-        )
-    if text:
+    check_scale(project, evaluator)
+    if text := evaluator_text(project, evaluator.name, evaluator.question):
         _LOGGER.warning("%s; to learn the present wording: accord fit", text)
     if (present := project.rubric.get(evaluator.question.id)) is not None:
         note_wordings(project, present)
