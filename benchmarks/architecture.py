@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 SMALL_FILE, PRINTED_PLACES = 60, 30
 CONTRACTS = {"Source", "Head", "Evaluator", "BaseEvaluator"}
 PRESET_NAMES = {
-    "calibration", "mixture", "issues", "learned-rubric", "in-context", "label-free", "rubric", "metrics", "likelihood",
+    "default", "mixture", "issues", "learned-rubric", "in-context", "label-free", "rubric", "metrics", "likelihood",
     "meaning",
 }  # fmt: skip
 JSON_METHODS = {"to_json", "describe"}

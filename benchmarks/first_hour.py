@@ -97,11 +97,12 @@ def _walk_in_python(kind: Kind, folder: Path, settings: Mapping[str, Any]) -> tu
     texts = [[message["content"] for message in each] for each in messages.values()]
     chats = pl.DataFrame({"id": list(messages), "prompt": [t for t, _ in texts], "response": [t for _, t in texts]})
     config = Config(store=f"sqlite:///{folder / 'accord.db'}", **settings)
-    with Project(config, folder=folder) as project:
+    with Project(config) as project:
         imported = project.import_([chats, pl.read_csv(folder / kind.labels)])
         found = project.compare().comparison["default"].values["rmse"]
         fitted = project.fit("default", out=folder / "default")
         scores = project.score(chats, evaluator=fitted.evaluator)
+        assert fitted.comparison is not None
         again = fitted.comparison["default"].values["rmse"]
         project.report(folder / "report.html")
         checks = project.gate(min_agreement=-1.0, min_mean=1.0, training=True)
