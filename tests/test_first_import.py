@@ -735,3 +735,14 @@ def test_conversations_without_a_reply_are_reported() -> None:
 def test_init_counts_labels_of_a_file_named_twice_once() -> None:
     name = exchanges(rating=lambda i: i % 5 + 1)
     assert accord_json("init", "--from", name, name)["raters"] == {"unnamed": 24}
+
+
+@pytest.mark.attack
+def test_the_project_file_of_a_run_keeps_line_separators() -> None:
+    with Path("accord.yaml").open("a", encoding="utf-8") as file:
+        file.write('\nstudies:\n  look: {title: "one\\Nline\\Lmore", items: {sample: 5}}\n')
+    name = exchanges(stars=lambda i: i % 5 + 1, count=24)
+    accord("init", "--from", name)
+    accord("run", name, "--out", "out", "--evaluator", "default", *QUICK)
+    with open_project("out/accord.yaml") as project:
+        assert project.config.studies["look"].title == "one\x85line\u2028more"
