@@ -137,8 +137,8 @@ class Imports:
 
     def _forget_empty(self, recording: ImportRun, files: int) -> None:
         """Delete the record of an import that added and confirmed no row, and read no answer of a judge."""
-        is_kept = recording.id is None or recording.results.get("judges")
-        if is_kept or self._has_rows([part_name(recording.id, place) for place in range(files)]):
+        name, has_answers = recording.id, recording.results.get("judges")
+        if name is None or has_answers or self._has_rows([part_name(name, place) for place in range(files)]):
             return
         with database_errors(self._store.url), self._store._engine.begin() as connection:
             connection.execute(delete(runs).where(runs.c.id == recording.id, runs.c.status != UNDONE))
