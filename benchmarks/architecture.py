@@ -27,7 +27,7 @@ MOST_BRANCHES = 15
 """Largest number of conditions, loops and handlers in a function, also inside expressions."""
 CONTRACTS = {"Source", "Head", "Evaluator", "BaseEvaluator"}
 PRESET_NAMES = {
-    "calibration", "mixture", "issues", "learned-rubric", "in-context", "label-free", "rubric", "metrics", "likelihood",
+    "default", "mixture", "issues", "learned-rubric", "in-context", "label-free", "rubric", "metrics", "likelihood",
     "meaning",
 }  # fmt: skip
 JSON_METHODS = {"to_json", "describe"}

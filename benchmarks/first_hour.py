@@ -1,7 +1,10 @@
-"""The first hour of a new user: rows that go missing, recommendations that do harm.
+"""The first hour of a new user: files read wrongly, rows that go missing, recommendations that do harm.
 
-    python benchmarks/first_hour.py [--only rows,recommended] [--quick] --json OUT
+    python benchmarks/first_hour.py [--only kinds,rows,recommended] [--quick] --json OUT
 
+- `kinds`: files of eight kinds (`tests/new_user_files.py`) are imported, compared, learned from and scored. `commands`
+  lead to the verdict. `wrong` lists the readings that differ from the files: people, judges, questions, replies and
+  versions of the assistant, agreement that differs between `fit` and `compare`, input without a row of scores.
 - `rows-missing`: conversations of a folder without a row in the output of `accord run` and without a stated reason.
   30% of the rated conversations of each shared data set lose their ratings, so that part of the folder is unrated.
 - `recommended-worse-than-constant`: planted sets on which `compare` recommends an evaluator whose scores of unrated
@@ -18,16 +21,20 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 from harness import Row, chosen, data_folder, finish, options
+from new_user_files import KINDS, Kind
 
+import accord
 from accord.project import Config, Project
 
-PARTS = ("rows", "recommended")
-COLUMNS = ["what", "set", "size", "value", "of", "recommended", "baseline"]
+PARTS = ("kinds", "rows", "recommended")
+COLUMNS = ["what", "set", "size", "commands", "value", "of", "recommended", "baseline", "wrong"]
 SETS = (("topical_usr", "Overall"), ("llm_rubric_real", "Q0"), ("llm_rubric_synth", "Q0"), ("abc_eval", "irrelevant"))
 SIZES, DRAWN = (11, 30, 100), 20
 STRENGTHS = (0.0, 0.4, 0.8, 1.2)
@@ -40,6 +47,87 @@ main: overall
 questions:
 - {id: overall, text: 'How good is it?', scale: ordinal, options: [1, 2, 3, 4, 5]}
 """
+
+
+# --- kinds --------------------------------------------------------------------------------------------------------
+
+QUICKLY = {"folds": 2, "draws": 20, "metrics": ["words"]}
+
+
+def kind_rows(quick: bool) -> Iterator[Row]:
+    """One row per kind of files; `value` is the number of wrong readings."""
+    for kind in KINDS:
+        with tempfile.TemporaryDirectory() as folder:
+            kind.write(Path(folder))
+            walk = _walk_in_python if kind.in_python else _walk_by_commands
+            commands, wrong = walk(kind, Path(folder), QUICKLY if quick else {})
+        yield {"what": "kinds", "set": kind.name, "commands": commands, "value": len(wrong), "wrong": "; ".join(wrong)}
+
+
+def _walk_by_commands(kind: Kind, folder: Path, settings: Mapping[str, Any]) -> tuple[int, list[str]]:
+    """Return the number of commands to the verdict and the wrong readings."""
+
+    def printed(*arguments: str, is_set: bool = False) -> Any:
+        given = [f"--set={name}={json.dumps(value)}" for name, value in settings.items()] if is_set else []
+        done = subprocess.run(["accord", *arguments, *given, "--json"], cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"{kind.name}: accord {' '.join(arguments)}: {done.stderr}")
+        return json.loads(done.stdout)
+
+    printed("init", "--from", kind.labels, *kind.chats)
+    imported = printed("import", *dict.fromkeys([*kind.chats, kind.labels]))
+    compared = printed("compare", is_set=True)
+    fitted = printed("fit", "default", is_set=True)
+    with accord.open(folder / "accord.yaml") as project:
+        wrong = _wrong_readings(kind, project, imported["raters"], imported["judges"])
+    (folder / "new").mkdir()
+    for name in kind.chats:
+        (folder / name).rename(folder / "new" / name)
+    printed("score", "new", "--out", "scores")
+    rows = pl.concat([pl.read_parquet(path) for path in sorted((folder / "scores").glob("*.parquet"))])
+    found = {row["evaluator"]: row["rmse"] for row in compared["rows"]}
+    again = {row["evaluator"]: row["rmse"] for row in fitted["comparison"]["rows"]}
+    return 3, [*wrong, *_wrong_scores(kind, found["default"], again["default"], len(rows))]
+
+
+def _walk_in_python(kind: Kind, folder: Path, settings: Mapping[str, Any]) -> tuple[int, list[str]]:
+    """Return the number of calls to the verdict and the wrong readings."""
+    lines = (folder / kind.chats[0]).read_text(encoding="utf-8").splitlines()
+    messages = {row["id"]: row["messages"] for row in map(json.loads, lines)}
+    texts = [[message["content"] for message in each] for each in messages.values()]
+    chats = pl.DataFrame({"id": list(messages), "prompt": [t for t, _ in texts], "response": [t for _, t in texts]})
+    config = Config(store=f"sqlite:///{folder / 'accord.db'}", **settings)
+    with Project(config) as project:
+        imported = project.import_([chats, pl.read_csv(folder / kind.labels)])
+        found = project.compare().comparison["default"].values["rmse"]
+        fitted = project.fit("default", out=folder / "default")
+        scores = project.score(chats, evaluator=fitted.evaluator)
+        assert fitted.comparison is not None
+        again = fitted.comparison["default"].values["rmse"]
+        project.report(folder / "report.html")
+        checks = project.gate(min_agreement=-1.0, min_mean=1.0, training=True)
+        wrong = _wrong_readings(kind, project, imported.raters, imported.judged.judges)
+    wrong += [] if all(check.passed for check in checks) else ["gate"]
+    return 2, [*wrong, *_wrong_scores(kind, found, again, len(scores.to_polars()))]
+
+
+def _wrong_readings(kind: Kind, project: Project, people: Mapping[str, int], judges: Mapping[str, int]) -> list[str]:
+    """Return the readings of files that differ from what they hold."""
+    chats = list(project.store.conversations())
+    replies = {sum(turn.role == "assistant" and bool(turn.content) for turn in chat.turns) for chat in chats}
+    systems = {chat.metadata.get("system") for chat in chats} - {None}
+    pairs = {
+        "people": (dict(people), dict(kind.people)), "judges": (dict(judges), dict(kind.judges)),
+        "replies": (replies, {kind.replies}), "versions": (systems, set(kind.systems)),
+        "questions": (len({label.question for label in project.store.labels()}), 1),
+        "conversations": (len(chats) * kind.replies, kind.scored),
+    }  # fmt: skip
+    return [f"{name}: {found}, not {expected}" for name, (found, expected) in pairs.items() if found != expected]
+
+
+def _wrong_scores(kind: Kind, compared: float | None, fitted: float | None, rows: int) -> list[str]:
+    wrong = [] if compared == fitted else [f"RMSE of compare {compared}, of fit {fitted}"]
+    return wrong if rows == kind.scored else [*wrong, f"{rows} rows of scores, not {kind.scored}"]
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -168,7 +256,9 @@ def main() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the `accord` beside Python
     rows: list[Row] = []
     for part in chosen(parser, given.only, PARTS):
-        if part == "rows":
+        if part == "kinds":
+            rows += kind_rows(given.quick)
+        elif part == "rows":
             rows += row_rows(data_folder(parser, given.data), given.quick)
         else:
             rows += recommended_rows(2 if given.quick else given.limit or DRAWN)

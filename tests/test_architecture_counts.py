@@ -27,7 +27,7 @@ KIND = "mixture"
 
 def judge(x, *rest: int) -> dict[str, Any]:
     if isinstance(x, InContext | dict) or x.name == KIND:
-        return {"a": x.name == "calibration", "b": x.name == "tea"}
+        return {"a": x.name == "default", "b": x.name == "tea"}
     return {}
 
 
@@ -66,7 +66,7 @@ def test_counts_of_a_small_tree(architecture, tree):
     counts = architecture.measure(tree)
     assert counts["isinstance-of-evaluator"] == ["project/__init__.py:10 InContext"]
     assert counts["method-comparisons"] == [
-        "project/__init__.py:10 mixture", "project/__init__.py:11 calibration",
+        "project/__init__.py:10 mixture", "project/__init__.py:11 default",
     ]  # fmt: skip
     assert counts["dict-any-returns"] == ["project/__init__.py:9 judge"]
     assert counts["single-importer-dust"] == []  # score.py has two

@@ -47,7 +47,7 @@ SMALLEST = {
     "cost": ["--baseline", "HEAD", "--only", "start-up,import"],
     "decision": ["--only", "contradictions"],
     "faults": ["--only", "killed", "--limit", "20"],
-    "first_hour": ["--only", "rows"],
+    "first_hour": ["--only", "kinds,rows"],
     "import_speed": ["--limit", "50"],
     "issues": ["--only", "reading"],
     "judging_overhead": ["--limit", "4"],

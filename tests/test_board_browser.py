@@ -114,8 +114,8 @@ def test_filters_stay_through_pages_transcripts_and_comparisons(page: Any) -> No
     page.get_by_role("link", name="Back to the board").click()
     page.locator("svg.chart").first.wait_for()
     assert has_kept() and "page" not in filters(page) and "order" not in filters(page)
-    page.get_by_role("navigation", name="Compare").get_by_role("link", name="systems b and a").click()
-    page.locator(".standing", has_text="System b is rated").wait_for()
+    page.get_by_role("navigation", name="Compare").get_by_role("link", name="assistant versions b and a").click()
+    page.locator(".standing", has_text="Assistant version b is rated").wait_for()
     assert has_kept()
     for name in ("Annotators", "Answers", "By"):
         page.get_by_role("navigation", name=name, exact=True).get_by_role("link").last.click()
@@ -125,7 +125,10 @@ def test_filters_stay_through_pages_transcripts_and_comparisons(page: Any) -> No
 
 def test_two_versions_and_two_evaluators_are_compared_in_one_click(page: Any) -> None:
     for link, result in (
-        ("systems b and a", r"System b is rated 0\.\d+ points higher than a on Q0 \(95% interval"),
+        (
+            "assistant versions b and a",
+            r"Assistant version b is rated 0\.\d+ points higher than a on Q0 \(95% interval",
+        ),
         (
             "with evaluator first",
             r"Evaluator e \(1 Jun 2026\) rates the same 400 texts 0\.09 points higher than first \(",

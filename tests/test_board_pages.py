@@ -102,6 +102,13 @@ def test_evaluators_are_shown_by_name_and_day_with_the_digest_as_tooltip(shared:
         assert "Scores of  e (1 Jun 2026) " in text and "e@1" not in text and 'title="e@1"' in page
 
 
+def test_pages_name_the_assistant_version_and_addresses_keep_system(shared: Browser) -> None:
+    for path in ("/board", "/board?by=system", "/board?system=a", "/board/list?system=a"):
+        text = re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", shared.get(path), flags=re.DOTALL)
+        assert "assistant version" in text and not re.search(r"\b[Ss]ystems?\b", text), path
+    assert any("by=system" in each for each in links(shared.get("/board?by=topic")))
+
+
 def test_no_drift_is_a_quiet_note(shared: Browser) -> None:
     page = shared.get("/board")
     assert '<p class="soft">No alarms and no drift in this time.</p>' in page
@@ -140,7 +147,7 @@ def test_links_to_other_boards_keep_the_filters(workbench: StartWorkbench) -> No
     page = browser.get(address)
     found = {text: parse_qs(urlsplit(unescape(href)).query)
              for href, text in re.findall(r'<a href="(/board[^"]*)"[^>]*>([^<]+)</a>', page)}  # fmt: skip
-    for text in ("Q1", "Q2", "given by people", "each annotator", "version", "systems b and a", "b"):
+    for text in ("Q1", "Q2", "given by people", "each annotator", "version", "assistant versions b and a", "b"):
         assert kept.items() <= found[text].items(), text
     assert found["Q1"]["evaluator"] == ["e@1"] and "evaluator" not in found["Q2"], "it has no scores on Q2"
     assert found["each annotator"]["first"] == ["b"] and "first" not in found["version"]

@@ -94,16 +94,16 @@ def test_first_sentence_ranks_three_systems_unless_two_are_chosen(tmp_path: Path
     with board(tmp_path / "far", rows) as opened:
         summary = figures(opened)[1].summary
         assert re.match(
-            r"System c is rated 0\.[78]\d points higher than a on Q0 \(95% interval .*\), the largest of 3 significant "
-            r"differences between the 3 systems\.",
+            r"Assistant version c is rated 0\.[78]\d points higher than a on Q0 \(95% interval .*\), the largest of 3 significant "
+            r"differences between the 3 assistant versions\.",
             summary,
         )
         chosen = figures(opened, "first=a&second=b")[1].summary
-        assert chosen.startswith("System a is rated 0.") and "lower than b on Q0" in chosen
+        assert chosen.startswith("Assistant version a is rated 0.") and "lower than b on Q0" in chosen
     near = [{**each, "value": 2 + rng.normal(0, 0.1)} for each in rows]
     with board(tmp_path / "near", near) as opened:
         assert figures(opened)[1].summary.startswith(
-            "No significant difference between the 3 systems on Q0: means from "
+            "No significant difference between the 3 assistant versions on Q0: means from "
         )
 
 
@@ -150,7 +150,7 @@ def test_a_ranking_never_contradicts_its_tests(tests: list[tuple[float, float | 
     elif significant:
         largest = max(significant, key=lambda each: abs(each.difference.value or 0.0))
         direction = "higher" if (largest.difference.value or 0.0) > 0 else "lower"
-        assert re.match(rf"System {largest.first} is rated .* {direction} than {largest.second} ", said)
+        assert re.match(rf"Assistant version {largest.first} is rated .* {direction} than {largest.second} ", said)
         assert "No significant" not in said and "No clear" not in said
     else:
         assert said.startswith("No significant difference between the ")

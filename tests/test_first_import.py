@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from commands import accord, accord_json, refused
+from new_user_files import MAIN, workbook
 
 from accord import open as open_project
 from accord import read
@@ -317,43 +318,6 @@ def test_json_lines_in_a_text_file_are_read_and_a_readme_is_skipped(tmp_path: Pa
 
 HAS_READER = find_spec("fastexcel") is not None
 needs_reader = pytest.mark.skipif(not HAS_READER, reason="fastexcel, the extra `excel`, is not installed")
-MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-PACKAGES = "http://schemas.openxmlformats.org/package/2006"
-KIND = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-
-
-def workbook(name: str, *sheets: list[list[Any]]) -> str:
-    """Write a workbook with inline texts and numbers."""
-
-    def cell(value: Any) -> str:
-        text = f'<c t="inlineStr"><is><t>{value}</t></is></c>'
-        return text if isinstance(value, str) else f"<c><v>{value}</v></c>"
-
-    def each_sheet(template: str) -> str:
-        return "".join(template.format(n=n, r=RELATIONS, k=KIND) for n in range(1, len(sheets) + 1))
-
-    parts = {
-        "[Content_Types].xml": f'<Types xmlns="{PACKAGES}/content-types"><Default Extension="rels" ContentType="'
-        'application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/xl/workbook.xml" '
-        f'ContentType="{KIND}.sheet.main+xml"/>'
-        + each_sheet('<Override PartName="/xl/worksheets/s{n}.xml" ContentType="{k}.worksheet+xml"/>') + "</Types>",
-        "_rels/.rels": f'<Relationships xmlns="{PACKAGES}/relationships"><Relationship Id="r1" '
-        f'Type="{RELATIONS}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{RELATIONS}"><sheets>'
-        + each_sheet('<sheet name="S{n}" sheetId="{n}" r:id="r{n}"/>') + "</sheets></workbook>",
-        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGES}/relationships">'
-        + each_sheet('<Relationship Id="r{n}" Type="{r}/worksheet" Target="worksheets/s{n}.xml"/>') + "</Relationships>",
-    }  # fmt: skip
-    for number, rows in enumerate(sheets, 1):
-        lines = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
-        parts[f"xl/worksheets/s{number}.xml"] = f'<worksheet xmlns="{MAIN}"><sheetData>{lines}</sheetData></worksheet>'
-    with zipfile.ZipFile(name, "w") as archive:
-        for place, text in parts.items():
-            archive.writestr(place, text)
-    return name
-
-
 ROWS: list[list[Any]] = [
     ["id", "Question", "Answer", "Rating"],
     *([i, f"What is {i}?", "It is long known.", i % 5 + 1] for i in range(6)),
@@ -714,3 +678,71 @@ def test_judge_plan_without_ratings_names_the_option_for_all() -> None:
     settings = ["--plan", "--set", "models.judge.model=m", "--set", "models.judge.mode=logprobs"]
     assert "no conversation has ratings, so none is judged; use --all" in accord("judge", *settings)
     assert "use --all" not in accord("judge", "--all", *settings)
+
+
+# --- logs of completions ------------------------------------------------------------------------------------------
+
+ASKED = {"role": "user", "content": "Is it open?"}
+REPLIED = {"role": "assistant", "content": "Until six."}
+CHOICES = {"id": "x1", "model": "m2", "choices": [{"index": 0, "message": REPLIED}]}
+
+
+@pytest.mark.parametrize(
+    ("row", "id_", "system"),
+    [
+        ({"id": "c1", "model": "m1", "messages": [ASKED], "choices": CHOICES["choices"]}, "c1", "m1"),
+        ({"request": {"model": "m1", "messages": [ASKED]}, "response": CHOICES}, "x1", "m1"),
+        ({"custom_id": "c1", "body": {"messages": [ASKED]}, "response": {"body": CHOICES}}, "c1", "m2"),
+        ({"conversation_id": "c1", "messages": [ASKED], "response": CHOICES}, "c1", "m2"),
+        ({"id": "c1", "messages": [ASKED], "response": "Until six."}, "c1", None),
+        ({"id": "c1", "messages": [ASKED], "output": REPLIED}, "c1", None),
+        ({"id": "c1", "messages": [ASKED, REPLIED], "output": "Until seven."}, "c1", None),
+        ({"id": "c1", "messages": [ASKED, {"role": "bot", "content": "Until six."}], "reply": "No."}, "c1", None),
+    ],
+)
+def test_the_reply_of_a_logged_completion_is_the_last_message(
+    row: dict[str, Any], id_: str, system: str | None
+) -> None:
+    [record] = read(write("log.jsonl", json.dumps(row) + "\n"))
+    chat = record.conversation
+    assert [(turn.role, turn.content) for turn in chat.turns] == [("user", "Is it open?"), ("assistant", "Until six.")]
+    assert (chat.id, chat.metadata.get("system")) == (id_, system)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"choices": 5},
+        {"choices": [None]},
+        {"response": {"body": []}},
+        {"output": " "},
+        {"choices": [{"message": {"content": 5}}]},
+    ],
+)
+def test_a_response_of_another_shape_is_no_reply(reply: dict[str, Any]) -> None:
+    rows = [{"id": "c0", "messages": CHAT}, {"id": "c1", "messages": [ASKED], **reply}]
+    output = accord("import", write("log.jsonl", "".join(json.dumps(row) + "\n" for row in rows)), code=None)
+    assert "1 conversations have messages of the user and no reply" in output or "log.jsonl, line 2: " in output
+
+
+def test_conversations_without_a_reply_are_reported() -> None:
+    rows = [{"id": f"c{i}", "messages": [ASKED]} for i in range(3)]
+    output = accord("import", write("log.jsonl", "".join(json.dumps(row) + "\n" for row in rows)))
+    assert "3 conversations have messages of the user and no reply; the last message is scored" in output
+
+
+def test_init_counts_labels_of_a_file_named_twice_once() -> None:
+    name = exchanges(rating=lambda i: i % 5 + 1)
+    assert accord_json("init", "--from", name, name)["raters"] == {"unnamed": 24}
+
+
+@pytest.mark.attack
+def test_the_project_file_of_a_run_keeps_line_separators() -> None:
+    with Path("accord.yaml").open("a", encoding="utf-8") as file:
+        file.write('\nstudies:\n  look: {title: "one\\Nline\\Lmore", items: {sample: 5}}\n')
+    name = exchanges(stars=lambda i: i % 5 + 1, count=24)
+    accord("init", "--from", name)
+    accord("run", name, "--out", "out", "--evaluator", "default", *QUICK)
+    with open_project("out/accord.yaml") as project:
+        assert project.config.studies["look"].title == "one\x85line\u2028more"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accord.edges import BadInput
 from accord.project import Config, Project
 from accord.report import check_gate
 
@@ -56,3 +57,12 @@ def test_lower_bound_is_missed_by_the_truth_as_often_as_stated(
             check, _ = check_gate(project, None, 2.0)
             below.append(not check.passed)
     assert 0.94 < np.mean(below) < 1
+
+
+@pytest.mark.attack
+def test_a_condition_that_is_no_number_is_an_error(project: Project) -> None:
+    with (
+        project,
+        pytest.raises(BadInput, match=r"min-agreement is a number, got 'scores.parquet'; the gate reads the"),
+    ):
+        project.gate("scores.parquet")  # type: ignore[arg-type]

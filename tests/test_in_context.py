@@ -300,6 +300,15 @@ def test_token_probabilities_become_a_distribution_or_a_failure() -> None:
 # --- prompts ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.attack
+@pytest.mark.parametrize("separator", ["\x85", "\u2028", "\u2029", "\r", "\r\n", "\n\n"])
+def test_prompts_with_any_line_separator_are_read_back(tmp_path: Path, separator: str) -> None:
+    file = tmp_path / "prompts.yaml"
+    written = TaskPrompt(f"Score from 1 to 5:{separator}how warm is it?", "gpt", (f"c{separator}1",), 0.02)
+    file.write_text(dump_tasks("warmth", [written]), encoding="utf-8", newline="")
+    assert load_tasks(file) == [written]
+
+
 def test_edited_prompt_is_another_version(tmp_path: Path) -> None:
     file = tmp_path / "prompts.yaml"
     written = TaskPrompt("Score from 1 to 5: how warm is it?", "gpt", ("c1", "c2#3"), 0.02)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from commands import accord, invoke, printed, refused, write, write_rows
 
 import accord as api
 from accord.formats import LabelWordings, label_wordings, on_present_scale
+from accord.live import EvaluatorReloader, open_ingestor, open_service, scoring_problem
+from accord.project import check_scale
 from accord.values import Label, Question, Rubric, Scale, ScaleKind, Target
 
 pytestmark = pytest.mark.usefixtures("working_folder")
@@ -150,6 +153,47 @@ def test_score_stops_at_an_evaluator_of_another_scale(rated: None) -> None:
         assert "accord fit" in error and not Path(out).exists()
 
 
+def test_follow_and_serve_stop_at_an_evaluator_of_another_scale(rated: None) -> None:
+    printed("fit")
+    asks(ELEVEN)
+    write_rows("log.jsonl", chats(3))
+    error = refused("follow", "log.jsonl", "--out", "rows.jsonl", "--once")
+    assert "default answers 'good' on the scale 1..5 (5), and the rubric asks it on 0..10 (11)" in error
+    assert not Path("rows.jsonl").exists() or not Path("rows.jsonl").read_text()
+    with api.open() as project:
+        assert scoring_problem(project, Path("evaluators/default")) == error.removeprefix("accord: ")
+        with (
+            pytest.raises(api.AccordError, match="the rubric asks it on 0..10"),
+            open_service(project, Path("evaluators/default")),
+        ):
+            pass
+
+
+def test_follow_names_an_evaluator_of_another_wording(rated: None, caplog: pytest.LogCaptureFixture) -> None:
+    printed("fit")
+    asks(text="How helpful is it?")
+    write_rows("log.jsonl", chats(3))
+    printed("follow", "log.jsonl", "--out", "rows.jsonl", "--once")
+    assert any("the rubric asks 'How helpful is it?'" in each for each in caplog.messages)
+    assert len(Path("rows.jsonl").read_text().splitlines()) == 3
+
+
+def test_live_scoring_keeps_its_evaluator_if_a_new_one_has_another_scale(rated: None) -> None:
+    printed("fit")
+    told: list[str] = []
+    with api.open() as project:
+        folder = Path("evaluators/default")
+        check = partial(check_scale, project)
+        with open_ingestor(folder, log=told.append, every=60, check=check) as ingestor:
+            before = ingestor.scorer.evaluator.digest()
+            asks(ELEVEN)
+            with api.open() as other:
+                reloader = EvaluatorReloader(folder, None, partial(check_scale, other), told.append)
+                reloader.check()
+            assert ingestor.scorer.evaluator.digest() == before
+    assert len(told) == 1 and "stays in use" in told[0] and "0..10 (11)" in told[0]
+
+
 def test_the_gate_fails_on_results_of_another_scale(rated: None) -> None:
     printed("fit")
     printed("score", "chats.jsonl", "--out", "scores.jsonl")
@@ -231,7 +275,8 @@ def test_values_are_mapped_linearly_to_the_nearest_option(
 def test_a_wording_that_names_no_scale_cannot_be_mapped(wording: str) -> None:
     rubric = Rubric(name="r", main="q", questions=(question(),))
     label = Label(Target("c"), "q", "ann", 9, wording=wording)
-    with pytest.raises(api.AccordError, match="cannot be mapped to 1..3"):
+    ways = "--other-scales leave-out, or other_scales: leave-out in accord.yaml"
+    with pytest.raises(api.AccordError, match=f"cannot be mapped to 1..3 .3.. Leave such labels out: {ways}"):
         list(on_present_scale([label], rubric, "map"))
 
 
@@ -272,3 +317,25 @@ def test_pages_name_labels_by_wording_and_evaluators_of_another_question(rated: 
     browser = workbench(opened=api.open("accord.yaml")).browser()
     page = html.unescape(browser.get("/evaluators"))
     assert "default answers 'good' on the scale 1..5 (5), and the rubric asks it on 0..10 (11)" in page
+
+
+def test_equal_ratings_that_are_imported_again_take_the_new_scale(rated: None) -> None:
+    asks(ELEVEN)
+    assert SCALES not in printed("import", "first.csv")
+    with api.open() as project:
+        assert {label.wording for label in project.store.labels()} == {project.question.wording}
+        assert len(project.store.labels()) == 40
+    printed("fit")
+
+
+def test_equal_ratings_of_another_wording_keep_their_wording(rated: None) -> None:
+    asks(text="How helpful is it?")
+    printed("import", "first.csv")
+    with api.open() as project:
+        assert {label.wording for label in project.store.labels()} != {project.question.wording}
+
+
+def test_labels_of_a_file_that_lacks_them_keep_their_scale(rated: None) -> None:
+    asks(ELEVEN)
+    printed("import", labeled("half.csv", 0, 10))
+    assert "20 labels of 'good' answer the present wording, 20 one with the scale 1..5 (5)" in refused("fit")

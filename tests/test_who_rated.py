@@ -12,9 +12,9 @@ from commands import accord, accord_json, invoke, refused, write
 from rating_shapes import SHAPES, Shape, is_right, read_shape
 
 from accord import open as open_project
-from accord.project import raters_text
+from accord.project import raters_text, remove_judgements
 from accord.store import Store
-from accord.values import Conversation, Label, Target, Turn
+from accord.values import Conversation, Label, Target, Turn, text_hash
 
 QUICK = ["--set", "draws=20", "--set", "metrics=[words]", "--set", "folds=2"]
 
@@ -141,14 +141,83 @@ def test_options_name_the_person_and_the_judge(folder: Path) -> None:
     assert "no file has a column 'scor'" in refused("import", "chats.csv", both, "--judge", "scor", "--rater", "grade")
 
 
-def test_a_second_judge_does_not_replace_the_first(folder: Path) -> None:
+def judge_paths() -> list[str]:
+    """Files of the recorded judge that accord.yaml names."""
+    models = yaml.safe_load(Path("accord.yaml").read_text(encoding="utf-8")).get("models") or {}
+    return list(models["judge"]["paths"]) if "judge" in models else []
+
+
+@pytest.mark.parametrize(
+    "block",
+    ["", "# mine\nmodels:\n  judge:\n    mode: recorded\n    paths:\n      - FIRST  # kept\n  scorer: {model: m}\n"],
+)
+def test_a_second_file_is_added_to_the_recorded_judge(folder: Path, block: str) -> None:
     accord("init")
     accord("import", "chats.csv", judged())
-    before = Path("accord.yaml").read_text(encoding="utf-8")
+    [first] = judge_paths()
+    if block:
+        write("accord.yaml", block.replace("FIRST", first))
     output = accord("import", judged("id,llm_score", "second.csv"))
-    assert "names another judge" in output and Path("accord.yaml").read_text(encoding="utf-8") == before
-    entry = yaml.safe_load(output[output.index("models: {") :].splitlines()[0])["models"]["judge"]
-    assert len(entry["paths"]) == 2, "the entry to write holds both"
+    assert "recorded judgements of llm are added to the judge in" in output
+    assert judge_paths()[0] == first and len(judge_paths()) == 2
+    assert (
+        not block
+        or "scorer: {model: m}" in Path("accord.yaml").read_text()
+        and "# mine" in Path("accord.yaml").read_text()
+    )
+    with open_project() as project:
+        assert sorted(project.recordings) == ["judge", "llm"]
+    assert "are the judge in" in accord("import", "second.csv") and len(judge_paths()) == 2
+
+
+def test_a_judge_of_another_mode_stays(folder: Path) -> None:
+    accord("init")
+    text = "models:\n  judge: {model: gpt-x, base_url: 'http://localhost:1/v1'}\n"
+    write("accord.yaml", text)
+    output = accord("import", "chats.csv", judged())
+    assert "names another judge" in output and Path("accord.yaml").read_text(encoding="utf-8") == text
+
+
+def test_undo_removes_the_judgements_that_the_import_wrote(folder: Path) -> None:
+    accord("init")
+    before = Path("accord.yaml").read_text(encoding="utf-8")
+    accord("import", "chats.csv", people(), judged())
+    accord("import", judged("id,llm_score", "second.csv"))
+    first, second = judge_paths()
+    output = accord("import", "--undo")
+    assert f"{second} removed" in output and not Path(second).exists() and judge_paths() == [first]
+    assert f"{first} removed" in accord("import", "--undo") and not Path(first).exists()
+    assert yaml.safe_load(Path("accord.yaml").read_text()).get("models") in (None, {}) and judge_paths() == []
+    assert set(yaml.safe_load(before)) >= set(yaml.safe_load(Path("accord.yaml").read_text())) - {"models"}
+
+
+def test_undo_keeps_judgements_that_were_changed_or_that_another_import_has(folder: Path) -> None:
+    accord("init")
+    accord("import", "chats.csv", judged())
+    [path] = judge_paths()
+    own = write("judgments/mine.jsonl", "{}\n")
+    accord("import", "judge.csv")
+    assert "removed" not in accord("import", "--undo").partition("labels removed")[2] and judge_paths() == [path]
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write("\n")
+    output = accord("import", "--undo")
+    assert f"{path} stays: it was changed after the import" in output and Path(path).exists() and Path(own).exists()
+    assert judge_paths() == [path]
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "name", ["../victim.jsonl", "/victim.jsonl", "judgments/../victim.jsonl", "judgments/link.jsonl"]
+)
+def test_undo_removes_no_file_outside_the_folder_of_judgements(folder: Path, name: str) -> None:
+    work = folder / "work"
+    (work / "judgments").mkdir(parents=True)
+    for victim in (folder / "victim.jsonl", work / "victim.jsonl"):
+        victim.write_text("{}\n", encoding="utf-8")
+    (work / "judgments" / "link.jsonl").symlink_to(folder / "victim.jsonl")
+    path = f"{folder}{name}" if name.startswith("/") else str(work / name)
+    assert remove_judgements({path: text_hash("{}\n")}, work / "accord.yaml") == []
+    assert (folder / "victim.jsonl").exists() and (work / "victim.jsonl").exists()
 
 
 def test_a_judges_values_off_the_scale_are_refused_row_by_row(folder: Path) -> None:

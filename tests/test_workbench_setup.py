@@ -100,6 +100,29 @@ def test_empty_folder_starts_with_the_import_page_and_becomes_a_project(empty: W
     ] and empty.store.count_conversations() == 0
 
 
+def test_the_page_shows_what_was_read_as_windows_1252_and_which_ids_were_matched(empty: Workbench) -> None:
+    browser = empty.browser()
+    chats = "".join(f"{row}\r\n" for row in ["id;prompt;response", *(f"c{n};Grüße {n}?;Für 5 €." for n in range(6))])
+    labels = "".join(f"{row}\n" for row in ["id,annotator,tone", *(f"c{n}.txt,ann,{n % 3}" for n in range(6))])
+    upload(browser, [("chats.csv", chats.encode("cp1252")), ("labels.csv", labels)])
+    state = imported(browser)
+    assert state["upload"]["error"] == ""
+    page = browser.get("/import")
+    assert "chats.csv is not UTF-8 and was read as Windows-1252 (cp1252)" in page
+    assert "labels.csv: 6 ids matched without file endings and leading zeros" in page
+    assert not any("labels.csv is not UTF-8" in each for each in state["upload"]["notes"])
+
+
+def test_undo_on_the_page_removes_judgements(empty: Workbench, tmp_path: Path) -> None:
+    browser = empty.browser()
+    judged = "id,judge_score\n" + "".join(f"c{n},{n % 3}\n" for n in range(6))
+    upload(browser, [("chats.jsonl", CHATS), ("labels.csv", LABELS), ("judge.csv", judged)])
+    state = imported(browser)
+    assert state["upload"]["error"] == "" and len(list((tmp_path / "judgments").iterdir())) == 1
+    assert browser.post("/import/undo", form=token(browser.get("/import")), id=state["upload"]["id"])[0] == 303
+    assert not list((tmp_path / "judgments").iterdir())
+
+
 def test_upload_to_a_project_keeps_its_files_and_shows_the_error_of_the_command(
     empty: Workbench, tmp_path: Path
 ) -> None:

@@ -3,7 +3,8 @@ from .board import ListedText as ListedText, NEXT as NEXT, PAGE as PAGE, TextPag
 from .comparisons import describe_test as describe_test, difference_in_words as difference_in_words
 from .comparisons import MeanDifference as MeanDifference
 from .density import Bin as Bin, Density as Density, density_of as density_of
-from .filters import BoardFilters as BoardFilters, Dimension as Dimension, DIMENSIONS as DIMENSIONS, ORDERS as ORDERS
+from .filters import BoardFilters as BoardFilters, Dimension as Dimension, dimension_in_words as dimension_in_words
+from .filters import DIMENSIONS as DIMENSIONS, ORDERS as ORDERS
 from .score_reader import BoardChoices as BoardChoices, ScoreReader as ScoreReader, SelectedScores as SelectedScores
 from .statistics import DisputedText as DisputedText, EvidenceEffect as EvidenceEffect
 from .statistics import GroupRow as GroupRow, GroupTable as GroupTable

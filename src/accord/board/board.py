@@ -19,7 +19,7 @@ from accord.board.comparisons import (
     question_differences,
 )
 from accord.board.density import Density, density_of
-from accord.board.filters import DIMENSIONS, BoardFilters
+from accord.board.filters import DIMENSIONS, BoardFilters, dimension_in_words
 from accord.board.score_reader import UNKNOWN, ScoreReader, SelectedScores
 from accord.board.statistics import (
     GroupTable,
@@ -264,7 +264,7 @@ def _list_summary(scores: SelectedScores, total: int) -> str:
     what = "text" if total == 1 else "texts"
     if about.view != "panel":
         what = f"{'score' if total == 1 else 'scores'} of a text for an annotator"
-    where = [f"{name} {value or UNKNOWN}" for name, value in about.filters().items()]
+    where = [f"{dimension_in_words(name)} {value or UNKNOWN}" for name, value in about.filters().items()]
     if about.low is not None or about.high is not None:
         low, high = (
             (scores.low if about.low is None else about.low),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.board.filters import Dimension
+from accord.board.filters import Dimension, dimension_in_words
 from accord.board.score_reader import DAY, UNKNOWN, ScoreReader, SelectedScores
 from accord.board.statistics import TimeSeries
 from accord.statistics import MIN_CLUSTERS, SIGNIFICANT, CenteredPart, clustered_mean, holm, p_value, reach
@@ -282,7 +282,7 @@ def difference_in_words(found: MeanDifference, names: Mapping[str, str], where: 
         where: Filters of the texts, such as " for texts with topic refunds".
     """
     first, second = (names.get(name, name) or UNKNOWN for name in (found.first, found.second))
-    by = found.by.replace("_", " ")
+    by = dimension_in_words(found.by)
     subject, other = (f"the last {by}", "the time before") if by in ("day", "week") else (f"{by} {first}", second)
     on = f"on {found.question}{where}"
     if found.difference.value is None:

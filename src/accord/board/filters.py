@@ -13,6 +13,7 @@ from accord.edges import BadInput, UnknownName
 
 Dimension = Literal["system", "version", "topic", "user_group", "language"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
+_WORDS = {"system": "assistant version"}
 Order = Literal["worst", "best", "apart", "newest"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 View = Literal["panel", "each"]
@@ -26,6 +27,15 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 MAX_LENGTH, MAX_VALUES = 512, 64
 """Maximum length of a value in characters, and maximum number of values in a query."""
+
+
+def dimension_in_words(name: str) -> str:
+    """Return the name of a dimension, a period or `annotator` for readers.
+
+    >>> dimension_in_words("system"), dimension_in_words("user_group")
+    ('assistant version', 'user group')
+    """
+    return _WORDS.get(name, name.replace("_", " "))
 
 
 @dataclass(frozen=True)

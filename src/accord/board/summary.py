@@ -9,7 +9,7 @@ from typing import Any
 
 from accord.board.comparisons import MeanDifference, difference_in_words
 from accord.board.density import Density
-from accord.board.filters import Dimension
+from accord.board.filters import Dimension, dimension_in_words
 from accord.board.score_reader import UNKNOWN, SelectedScores
 from accord.board.statistics import (
     DisputedText,
@@ -129,7 +129,7 @@ def times_as_often(ratio: float) -> str:
 
 
 def _where(scores: SelectedScores) -> str:
-    filters = [f"{name.replace('_', ' ')} {value or UNKNOWN}" for name, value in scores.selection.filters().items()]
+    filters = [f"{dimension_in_words(name)} {value or UNKNOWN}" for name, value in scores.selection.filters().items()]
     return f" for texts with {', '.join(filters)}" if filters else ""
 
 
@@ -159,7 +159,7 @@ def ranking_in_words(table: GroupTable, among: Sequence[MeanDifference], where: 
         return ""
     names = {name for each in tested for name in (each.first, each.second)}
     is_part = table.others > 0 or len(names) < sum(bool(row.value) for row in table.rows)
-    groups = f"{len(names)} {'largest ' if is_part else ''}{table.by.replace('_', ' ')}s"
+    groups = f"{len(names)} {'largest ' if is_part else ''}{dimension_in_words(table.by)}s"
     significant = [each for each in tested if each.sign]
     if not significant:
         means = sorted((row.mean for row in table.rows if row.value in names), key=lambda mean: mean.value or 0.0)

@@ -34,6 +34,7 @@ from .reader import sniff as sniff, sniff_rows as sniff_rows, T as T
 from .record import Fields as Fields, Format as Format, formats as formats, grouped as grouped, Record as Record
 from .record import Row as Row, under_our_names as under_our_names, WrongShape as WrongShape
 from .openai_messages import check_roles as check_roles, RoleCounts as RoleCounts, with_roles as with_roles
+from .row_reader import encoding_notes as encoding_notes
 from .row_reader import decoded_json as decoded_json, line_rows as line_rows, Lines as Lines, locate as locate
 from .row_reader import MAX_BAD_ROWS as MAX_BAD_ROWS, read_rows as read_rows
 from .row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS, QueueWriter as QueueWriter

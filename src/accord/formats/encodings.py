@@ -13,6 +13,10 @@ from accord.edges import MB, BadInput, open_unpacked
 _SCANNED = 16 * MB
 UTF8, UTF16, WINDOWS = "utf-8-sig", "utf-16", "cp1252"
 BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+WINDOWS_TEXT = (
+    "is not UTF-8 and was read as Windows-1252 (cp1252), the encoding of older spreadsheets. If letters such as ä or é "
+    "look wrong, save it as UTF-8"
+)
 _NO_TEXT = re.compile(rb"[\x00\x81\x8d\x8f\x90\x9d]")
 """Bytes that no text in Windows-1252 has."""
 
@@ -52,8 +56,5 @@ def _encoding(path: Path, size: int, changed: int) -> str:
         return UTF8
     if has_other_bytes or valid > invalid:
         raise BadInput(f"{path} is not UTF-8; save it as UTF-8")
-    logging.getLogger("accord").warning(
-        "%s is not UTF-8 and was read as Windows-1252 (cp1252), the encoding of older spreadsheets. If letters such as "
-        "ä or é look wrong, save it as UTF-8", path,
-    )  # fmt: skip
+    logging.getLogger("accord").warning("%s %s", path, WINDOWS_TEXT)
     return WINDOWS

@@ -129,7 +129,8 @@ def _mapped(question: Question, label: Label, other: str) -> Value:
     if low >= high or not scale.is_ordered or not isinstance(label.value, int | float):
         raise BadInput(
             f"{question.id!r}: the label {label.value!r} of {label.annotator!r} is on {other}, which cannot be mapped "
-            f"to {scale.range}. Leave such labels out (other_scales: leave-out), or correct them"
+            f"to {scale.range}. Leave such labels out: --other-scales leave-out, or other_scales: leave-out in "
+            "accord.yaml; or correct them"
         )
     numbers = scale.numbers
     place = numbers[0] + (label.value - low) / (high - low) * (numbers[-1] - numbers[0])

@@ -19,7 +19,7 @@ from accord.values import Conversation, Document, PlainTurns, Turn
 
 _ID_KEYS = (
     "id", "conversation_id", "session_id", "thread_id", "dialogue_id", "dialog_id", "chat_id", "conv_id", "ticket_id",
-    "conversation",
+    "conversation", "custom_id", "request_id",
 )  # fmt: skip
 _DOCUMENT_KEYS = ("documents", "context", "contexts", "retrieved_contexts", "knowledge")
 _TEXT_KEYS = ("text", "content", "page_content", "value")
@@ -280,15 +280,93 @@ def checked_answer(value: Any) -> int | float | str | None:
     raise WrongShape(f"{value!r} is not an answer: a number or a text")
 
 
+# --- logged completions -----------------------------------------------------------------------------------------------
+
+_REQUESTS = ("request", "body")
+_RESPONSES = ("response", "completion", "output", "reply")
+_ASKING = frozenset({"user", "tool", "system"})
+
+
+def _is_logged_request(fields: Fields) -> bool:
+    """Return True if a row holds a request of the chat completions API: an object with `messages`."""
+    return _request_key(fields) is not None
+
+
+def _with_reply(fields: Fields) -> Fields:
+    """Return a row of messages with its reply as the last message; a row without one is returned unchanged.
+
+    The reply is the first of `choices`, or a message or a text in `response`, `completion`, `output` or `reply`. The
+    request and the response may be objects of their own. Only a row whose last message waits for a reply gets one.
+    """
+    row = _flattened(fields)
+    messages = row.get("messages")
+    if not (isinstance(messages, list) and messages):
+        return row
+    last = mapping_of(messages[-1]).get("role")
+    key, reply = _reply(row) if isinstance(last, str) and role_named(last) in _ASKING else (None, None)
+    if key is None:
+        return row
+    response = mapping_of(row[key])
+    response = mapping_of(response.get("body")) or response
+    row = {name: value for name, value in row.items() if name != key}
+    row["messages"] = [*messages, reply]
+    row["model"] = row.get("model") or response.get("model")
+    row["request_id"] = row.get("request_id") or response.get("id")
+    return row
+
+
+def _flattened(fields: Fields) -> Fields:
+    """Return a row with the messages and the model of the request in it as its own."""
+    key = None if isinstance(fields.get("messages"), list) else _request_key(fields)
+    if key is None:
+        return fields
+    request = fields[key]
+    row = {name: value for name, value in fields.items() if name != key}
+    return {**row, "messages": request["messages"], "model": fields.get("model") or request.get("model")}
+
+
+def _request_key(fields: Fields) -> str | None:
+    return next((key for key in _REQUESTS if isinstance(mapping_of(fields.get(key)).get("messages"), list)), None)
+
+
+def _reply(row: Fields) -> tuple[str | None, Any]:
+    """Return the key of a row that holds the reply, and the reply as a message."""
+    if (message := _first_choice(row)) is not None:
+        return "choices", message
+    for key in _RESPONSES:
+        if (message := _message_in(row.get(key))) is not None:
+            return key, message
+    return None, None
+
+
+def _message_in(response: Any) -> Any:
+    """Return the message in a response: an object with choices, a message, or a text."""
+    if isinstance(response, str):
+        return {"role": "assistant", "content": response} if response.strip() else None
+    fields = mapping_of(response)
+    if fields.get("role") == "assistant" and "content" in fields:
+        return fields
+    return _first_choice(fields) or _first_choice(mapping_of(fields.get("body")))
+
+
+def _first_choice(fields: Fields) -> Mapping[str, Any] | None:
+    choices = fields.get("choices")
+    first = mapping_of(choices[0]) if isinstance(choices, list) and choices else {}
+    message = mapping_of(first.get("message"))
+    return {"role": "assistant", **message} if message.get("content") or message.get("tool_calls") else None
+
+
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:
-    """Convert a row of OpenAI-style messages."""
-    [fields] = rows
+    """Convert a row of OpenAI-style messages, with the reply of a logged completion."""
+    fields = _with_reply(rows[0])
     turns = turns_from(fields["messages"])
     return Record(conversation_from(fields, turns, default_id, used={"messages"}))
 
 
 formats.register("openai-messages")(
-    Format(matches=lambda fields: isinstance(fields.get("messages"), list), convert=_convert)
+    Format(
+        matches=lambda fields: isinstance(fields.get("messages"), list) or _is_logged_request(fields), convert=_convert
+    )
 )
 
 
@@ -376,6 +454,8 @@ class RoleCounts:
                 f"--role: no conversation has the role {', '.join(map(repr, unused))}. Roles found: {names}"
                 + (", ..." if len(self.speakers) > _LISTED_ROLES else "")
             )
+        if (alone := self.roles["user"]) and len(self.roles) == 1:
+            notes.append(f"{alone} conversations have messages of the user and no reply; the last message is scored")
         if len(self.roles) > 1:
             notes.append(
                 f"conversations without an assistant: {', '.join(self.roles)} speak; the last speaker is scored. "

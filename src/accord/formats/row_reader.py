@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, overload
 
@@ -26,7 +26,7 @@ from accord.edges import (
     regular_size,
     unpacked_name,
 )
-from accord.formats.encodings import BYTE_ORDER_MARKS, encoding_of
+from accord.formats.encodings import BYTE_ORDER_MARKS, WINDOWS, WINDOWS_TEXT, encoding_of
 from accord.formats.memory import MemoryTable, Source
 from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
 from accord.formats.table_files import csv_rows, parquet_rows
@@ -84,6 +84,12 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 def suffix(path: Source) -> str:
     """Return the suffix of a file in lower case, without `.gz` or a similar one; empty for a table in memory."""
     return Path(unpacked_name(path.name.lower())).suffix
+
+
+def encoding_notes(paths: Iterable[Path]) -> list[str]:
+    """Return a sentence for each table or text that is read as Windows-1252."""
+    texts = (path for path in paths if path.is_file() and suffix(path) in (".csv", ".tsv", TEXT_SUFFIX))
+    return [f"{path.name} {WINDOWS_TEXT}" for path in texts if encoding_of(path) == WINDOWS]
 
 
 def read_rows(path: Source) -> Generator[Row | BadRow]:

@@ -84,7 +84,7 @@ class Nesting:
 
     def group_sums(self, sums: Floats) -> Floats:
         """Return (G,) sums by group of sums by text (T,)."""
-        return np.bincount(self.group, sums, self.groups)
+        return np.bincount(self.group, sums, self.groups).astype(np.float64, copy=False)
 
     @cached_property
     def by_group(self) -> scipy.sparse.csr_array:

@@ -282,6 +282,7 @@ def open_ingestor(
     mart: Mart | None = None,
     every: float = CHECK_SECONDS,
     follows: bool = False,
+    check: Callable[[Evaluator], object] = lambda evaluator: None,
 ) -> Iterator[Ingestor]:
     """Open an ingestor for a fitted evaluator.
 
@@ -299,6 +300,7 @@ def open_ingestor(
         mart: Mart that receives the scores for the board.
         every: Seconds between checks for a new evaluator in the folder (`EvaluatorReloader`).
         follows: True if a `LogFollower` of a file settles the monitoring data, each time with its position.
+        check: Called with each evaluator before it scores; raises `BadInput` to refuse it.
 
     Raises:
         BadInput: The folder holds no evaluator, or it cannot score live.
@@ -306,7 +308,9 @@ def open_ingestor(
     """
     folder = Path(evaluator)
     version = folder_version(folder)
-    scorer = LiveScorer(load_evaluator(folder), annotator, conversations, seconds, models=models, limits=limits)
+    loaded = load_evaluator(folder)
+    check(loaded)
+    scorer = LiveScorer(loaded, annotator, conversations, seconds, models=models, limits=limits)
     with ExitStack() as stack:
         save = None if out is None else stack.enter_context(RowLog(out)).write
         observe: Observe = lambda results: None  # noqa: E731
@@ -328,6 +332,7 @@ def open_ingestor(
             ingestor.position = MonitoringTables(store).position
 
         def take_over(new_evaluator: Evaluator) -> None:
+            check(new_evaluator)
             prepared = scorer.prepared(new_evaluator)
             ingestor.take_over(prepared)
             if thread is not None:

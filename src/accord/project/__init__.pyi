@@ -23,7 +23,8 @@ from .judge_audit import plan_audit as plan_audit
 from .batch_judging import BatchRun as BatchRun, judge_in_batches as judge_in_batches
 from .judging import JudgeSelection as JudgeSelection
 from .label_rubric import adopt_rubric as adopt_rubric, rubric_of_labels as rubric_of_labels
-from .label_scales import check_question as check_question, check_scales as check_scales
+from .label_scales import check_question as check_question, check_scale as check_scale
+from .label_scales import check_scales as check_scales
 from .label_scales import comparable_labels as comparable_labels, evaluator_text as evaluator_text
 from .label_scales import is_other_scale as is_other_scale, note_wordings as note_wordings
 from .label_scales import other_question as other_question
@@ -37,7 +38,8 @@ from .python_calls import python_text as python_text
 from .question_texts import has_generated_text as has_generated_text
 from .rater_columns import NO_COLUMN as NO_COLUMN
 from .raters import raters_text as raters_text
-from .recorded_judges import keep_judgements as keep_judgements
+from .recorded_judges import keep_judgements as keep_judgements, note_judgements as note_judgements
+from .recorded_judges import remove_judgements as remove_judgements
 from .recorded_judges import choose_recording as choose_recording, find_recordings as find_recordings
 from .recorded_judges import load_recordings as load_recordings, recorded_agreement as recorded_agreement
 from .recorded_judges import recorded_questions as recorded_questions, RecordedAgreement as RecordedAgreement

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from accord.edges import BadInput, count_of
@@ -30,7 +30,11 @@ def plain_id(id: str) -> str:
 
 
 def with_matched_ids(
-    store: Store, path: Source, columns: Mapping[str, str] | None, labels: Iterable[Label]
+    store: Store,
+    path: Source,
+    columns: Mapping[str, str] | None,
+    labels: Iterable[Label],
+    note: Callable[[str], object] = lambda text: None,
 ) -> Iterator[Label]:
     """Yield labels under the ids of the store's conversations; a warning in the log names the change.
 
@@ -39,11 +43,20 @@ def with_matched_ids(
         path: The file of the labels, which is read for its ids.
         columns: Accord's column names to the file's.
         labels: The labels of the file.
+        note: Called with the sentence on the change.
 
     Raises:
         BadInput: An id is not in the store, and several ids have its plain form.
     """
     ids = match_ids(store, path, columns)
+    if ids:
+        id, there = next(iter(ids.items()))
+        text = (
+            f"{count_of(len(ids), 'id')} matched without file endings and leading zeros, such as {id!r} of the labels "
+            f"with {there!r} of the store"
+        )
+        logging.getLogger("accord").warning("%s: %s", path, text)
+        note(f"{path.name}: {text}")
     for label in labels:
         target, against = _renamed(label.target, ids), None if label.against is None else _renamed(label.against, ids)
         is_same = (target, against) == (label.target, label.against)
@@ -77,12 +90,6 @@ def match_ids(store: Store, path: Source, columns: Mapping[str, str] | None = No
                 f"{path}: no conversation {id!r} in the store, and several ids are alike: {_listed(named[plain])} in "
                 f"the labels, {_listed(stored[plain])} in the store. Write the ids of the labels as in the store"
             )
-    if matched:
-        id, there = next(iter(matched.items()))
-        logging.getLogger("accord").warning(
-            "%s: %s matched without file endings and leading zeros, such as %r of the labels with %r of the store",
-            path, count_of(len(matched), "id"), id, there,
-        )  # fmt: skip
     return matched
 
 

@@ -33,6 +33,7 @@ class Imported(Readable):
         judged: A model's answers in the files, to be kept as recorded judgements (`keep_judgements`).
         names: Annotators, by the spelling that the store keeps.
         repeated: Ratings that a later one of the same person replaces.
+        matched: Sentences on ids of labels that the store has in another form.
     """
 
     conversations: AddedCounts = AddedCounts()
@@ -47,6 +48,7 @@ class Imported(Readable):
     judged: JudgedAnswers = field(default_factory=JudgedAnswers)
     names: RaterNames = field(default_factory=RaterNames)
     repeated: RepeatedRatings = field(default_factory=RepeatedRatings)
+    matched: list[str] = field(default_factory=list)
 
     _MAX_BAD_ROWS = 20
     _KINDS = ("conversations", "labels", "assessments", "annotations")

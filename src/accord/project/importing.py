@@ -252,7 +252,7 @@ class _Importer:
         labels = read_labels(
             path, self.rubric, columns, on_bad_row, options.label_columns, options.raters, roles, on_line, on_judged
         )
-        labels = with_matched_ids(self.store, path, columns, labels)
+        labels = with_matched_ids(self.store, path, columns, labels, self.result.matched.append)
 
         def named() -> Iterator[Label]:
             for label in options.selected(labels):

@@ -99,19 +99,28 @@ def other_question(rubric: Rubric, folder: Path) -> str:
     return evaluator_text(rubric, folder.name, question)
 
 
+def check_scale(rubric: Rubric, evaluator: Evaluator) -> None:
+    """Refuse an evaluator whose question has another scale in the rubric.
+
+    Raises:
+        BadInput: The scales differ.
+    """
+    if is_other_scale(rubric, evaluator.question):
+        text = evaluator_text(rubric, evaluator.name, evaluator.question)
+        raise BadInput(
+            f"{text}; its scores would not be comparable. Fit it again: accord fit; or score with an evaluator of the "
+            "present scale: --evaluator FOLDER"
+        )
+
+
 def check_question(store: Store, rubric: Rubric, evaluator: Evaluator) -> None:
     """Compare the question of an evaluator with that of the rubric, and log another wording.
 
     Raises:
         BadInput: The scales differ.
     """
-    text = evaluator_text(rubric, evaluator.name, evaluator.question)
-    if text and is_other_scale(rubric, evaluator.question):
-        raise BadInput(
-            f"{text}; its scores would not be comparable. Fit it again: accord fit; or score with an evaluator of the "
-            "present scale: --evaluator FOLDER"
-        )
-    if text:
+    check_scale(rubric, evaluator)
+    if text := evaluator_text(rubric, evaluator.name, evaluator.question):
         _LOGGER.warning("%s; to learn the present wording: accord fit", text)
     if (present := rubric.get(evaluator.question.id)) is not None:
         note_wordings(store, present)

@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -29,10 +29,11 @@ from accord.models import (
     recorded_item,
     wait,
 )
-from accord.project.judged_answers import JudgedAnswers
+from accord.project.judged_answers import JUDGEMENTS_FOLDER, JudgedAnswers
 from accord.project.rubric_inference import ObservedAnswers, infer_rubric
 from accord.statistics import pearson
-from accord.values import PROJECT_FILE, Labels, Question, Rubric, Sample, Scale, Target, find_project_file
+from accord.store import Imports, Store
+from accord.values import PROJECT_FILE, Labels, Question, Rubric, Sample, Scale, Target, find_project_file, text_hash
 
 
 @dataclass(frozen=True)
@@ -206,12 +207,14 @@ class Registration:
         entry: Entry of the project file that names the judgements, as YAML.
         is_written: True if the entry was written; False if it was there already, or is left to the user.
         message: Sentence on the outcome, with the next step if there is one.
+        written: Files of judgements that were written.
     """
 
     models: dict[str, int]
     entry: str
     is_written: bool
     message: str
+    written: Sequence[Path] = ()
 
 
 def find_recordings(files: Sequence[Path], recordings: Collection[Path]) -> list[Path]:
@@ -236,14 +239,15 @@ def keep_judgements(
         BadInput: A file cannot be read, or is not a recording.
     """
     path = project_file or find_project_file() or Path(PROJECT_FILE)
-    paths = [*recorded, *judged.write(path.parent)]
-    return register_recordings(paths, path) if paths else None
+    written = judged.write(path.parent)
+    paths = [*recorded, *written]
+    return replace(register_recordings(paths, path), written=written) if paths else None
 
 
 def register_recordings(paths: Sequence[Path], project_file: Path | None = None) -> Registration:
-    """Make recorded judgements the judge of a project whose file names no judge.
+    """Make recorded judgements the judge of a project, or add them to its recorded judge.
 
-    Existing settings never change: if the file names a judge, the message has the entry to replace it.
+    A judge of another mode never changes: the message has the entry to replace it.
 
     Args:
         paths: Files of judgements, or folders that hold one.
@@ -265,9 +269,10 @@ def register_recordings(paths: Sequence[Path], project_file: Path | None = None)
         if judge.get("mode") == "recorded" and known.issuperset(recording.resolve() for recording in paths):
             return Registration(models, entry, False, f"{subject} are the judge in {path} already")
         if judge.get("mode") == "recorded":
-            entry = (
-                f"{JUDGE}: {{mode: recorded, paths: [{', '.join([*map(_quoted, judge.get('paths') or ()), listed])}]}}"
-            )
+            names = [*(judge.get("paths") or ()), *(_relative(each, path.parent) for each in paths)]
+            if _rewrite_paths(path, list(dict.fromkeys(names))):
+                return Registration(models, entry, True, f"{subject} are added to the judge in {path}")
+            entry = f"{JUDGE}: {{mode: recorded, paths: [{', '.join(map(_quoted, dict.fromkeys(names)))}]}}"
         return Registration(
             models, entry, False, f"{subject} are not used: {path} names another judge. To use them, write there: "
             f"models: {{{entry}}}",
@@ -281,6 +286,97 @@ def register_recordings(paths: Sequence[Path], project_file: Path | None = None)
     if is_new:
         own_project(path.parent)
     return Registration(models, entry, True, f"{subject} are the judge now: added to models: in {path}")
+
+
+def note_judgements(store: Store, imported: str | None, registered: Registration | None) -> None:
+    """Record the files of judgements that an import wrote, so that undoing the import removes them."""
+    if imported is not None and registered is not None and registered.written:
+        hashes = {str(path.resolve()): _content_of(path) for path in registered.written}
+        Imports(store).note_files(imported, hashes)
+
+
+def remove_judgements(written: Mapping[str, str], project_file: Path | None = None) -> list[str]:
+    """Remove files of judgements that an undone import wrote, and their names from the project file.
+
+    Args:
+        written: Files with the hashes of their contents, from `Imports.files_of`. Changed files and files outside
+            `judgments` beside the project file stay.
+        project_file: The project file, by default that of the working folder.
+
+    Returns:
+        Sentences on what was removed, and on what stays and why.
+    """
+    path = project_file or find_project_file() or Path(PROJECT_FILE)
+    folder, said, removed = (path.parent / JUDGEMENTS_FOLDER).resolve(), list[str](), list[Path]()
+    for name, made in written.items():
+        file = Path(name)
+        if file.parent.resolve() != folder or file.is_symlink() or not file.is_file():
+            continue
+        shown = _relative(file, path.parent)
+        if _content_of(file) != made:
+            said.append(f"{shown} stays: it was changed after the import")
+            continue
+        file.unlink()
+        removed.append(file)
+        said.append(f"{shown} removed")
+    return said + _without(path, removed)
+
+
+def _without(path: Path, removed: Sequence[Path]) -> list[str]:
+    """Remove files from the paths of the recorded judge in a project file, or return the sentence that asks for it."""
+    content: Any = load_yaml(path) if removed and path.is_file() else {}
+    judge = (content.get("models") or {}).get(JUDGE) or {}
+    gone = {file.resolve() for file in removed}
+    paths = judge.get("paths") or ()
+    kept = [name for name in paths if (path.parent / name).resolve() not in gone]
+    if len(kept) == len(paths):
+        return []
+    if _rewrite_paths(path, kept) if kept else _remove_entry(path):
+        return [f"removed from models: judge: in {path}"]
+    return [f"remove from models: judge: paths: in {path}: {', '.join(name for name in paths if name not in kept)}"]
+
+
+def _content_of(path: Path) -> str:
+    return text_hash(path.read_text(encoding="utf-8", errors="replace"))
+
+
+def _rewrite_paths(path: Path, names: Sequence[str]) -> bool:
+    """Write other paths of the recorded judge into a project file; False if its text is not such that this is sure."""
+    import yaml
+
+    text = path.read_text(encoding="utf-8")
+    node = yaml.compose(text)
+    for key in ("models", JUDGE, "paths"):
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        node = next((value for name, value in pairs if name.value == key), None)
+    if not isinstance(node, yaml.SequenceNode) or not node.value:
+        return False
+    start, end = node.start_mark.index, node.value[-1].end_mark.index if not node.flow_style else node.end_mark.index
+    return _replace(path, f"{text[:start]}[{', '.join(map(_quoted, names))}]{text[end:]}", names)
+
+
+def _remove_entry(path: Path) -> bool:
+    """Remove the line of the recorded judge that `register_recordings` wrote; False if there is none."""
+    text = path.read_text(encoding="utf-8")
+    changed, count = re.subn(rf"(?m)^[ \t]+{JUDGE}: \{{mode: recorded, paths: \[[^\]\n]*\]\}}[ \t]*\n?", "", text)
+    return count == 1 and _replace(path, changed, ())
+
+
+def _replace(path: Path, changed: str, names: Sequence[str]) -> bool:
+    """Write the changed text of a project file if only the paths of the judge differ, without paths the judge."""
+    expected: Any = load_yaml(path)
+    judge = expected["models"].pop(JUDGE)
+    if names:
+        expected["models"][JUDGE] = {**judge, "paths": list(names)}
+    found = _parsed(changed, path)
+    if not isinstance(found, dict):
+        return False
+    if not names:
+        found, expected = ({**each, "models": each.get("models") or {}} for each in (found, expected))
+    if found != expected:
+        return False
+    path.write_text(changed, encoding="utf-8")
+    return True
 
 
 def _parsed(text: str, path: Path) -> Any:

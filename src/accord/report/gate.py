@@ -137,11 +137,15 @@ def _mean_check(rows: list[ScoreRow], minimum: float) -> Check:
 
 
 def _check_range(name: str, value: float | None, low: float, high: float, reason: str) -> None:
-    """Raise an error for NaN or a value outside its range.
+    """Raise an error for NaN, a value outside its range, or no number.
 
     Raises:
-        BadInput: The value is out of range.
+        BadInput: The value is out of range or no number.
     """
+    if value is not None and not isinstance(value, int | float):
+        raise BadInput(
+            f"{name} is a number, got {value!r}; the gate checks the latest comparison and the latest scores"
+        )
     if value is not None and not low <= value <= high:
         raise BadInput(f"--{name} {value:g}: {reason} between {low:g} and {high:g}; give a number in this range")
 

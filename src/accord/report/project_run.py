@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accord.edges import BadInput, load_yaml, read_json_file, strip_url_secrets
+from accord.edges import BadInput, dump_yaml, load_yaml, read_json_file, strip_url_secrets
 from accord.models import JUDGE, ModelSettings
 from accord.project import (
     EVALUATORS,
@@ -438,8 +438,6 @@ def project_text(config: Config, evaluator: str, folder: Path, template: Mapping
         folder: The output folder; paths inside it are written relative to it.
         template: Content of the project file that the settings come from, with its `${VARIABLES}` in place.
     """
-    import yaml
-
     content = config.model_dump(mode="json", exclude_unset=True)
     content |= {
         "store": f"sqlite:///{STORE}", "rubric": RUBRIC, "metrics": config.metrics, "evaluator": evaluator,
@@ -448,7 +446,7 @@ def project_text(config: Config, evaluator: str, folder: Path, template: Mapping
         if "paths" in settings:
             settings["paths"] = [_relative(config.folder / path, folder) for path in settings["paths"]]
     kept = {key: value for key, value in template.items() if key not in ("store", "rubric")}
-    return _HEAD + yaml.safe_dump(_unfilled(content, kept), sort_keys=False, allow_unicode=True, width=120)
+    return _HEAD + dump_yaml(_unfilled(content, kept), width=120)
 
 
 def _relative(path: Path, folder: Path) -> str:

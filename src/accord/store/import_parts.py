@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, delete, select, text
+from sqlalchemy import Connection, Table, delete, select, text, update
 
 from accord.edges import BadInput
-from accord.store.rows import TableRow
+from accord.store.rows import PERSON, TableRow
 from accord.store.schema import annotation_table, confirmations, conversations, runs
 
 KEYS: Mapping[Table, str] = {conversations: "id", annotation_table: "key"}
@@ -85,3 +85,21 @@ def confirm(connection: Connection, insert: Any, table: Table, rows: Sequence[Ta
         connection.execute(delete(confirmations).where(is_older, is_same_table, confirmations.c.key.in_(keys)))
     new_rows = [{"import": part.name, "table_name": table.name, "key": name} for name in keys]
     connection.execute(insert(confirmations).on_conflict_do_nothing(), new_rows)
+
+
+def take_scales(connection: Connection, rows: Sequence[TableRow]) -> None:
+    """Give stored labels the wording of equal ones that are imported again under another scale."""
+    imported = {str(row["key"]): row["wording"] for row in rows if row["kind"] == PERSON and row["wording"]}
+    table = annotation_table.c
+    query = select(table.key, table.wording).where(table.key.in_(sorted(imported)), table.kind == PERSON)
+    changed: dict[str, list[str]] = {}
+    for key, wording in connection.execute(query).all() if imported else ():
+        if _scale(wording) != _scale(imported[key]):
+            changed.setdefault(str(imported[key]), []).append(key)
+    for wording, keys in changed.items():
+        connection.execute(update(annotation_table).where(table.key.in_(keys)).values(wording=wording))
+
+
+def _scale(wording: object) -> str:
+    """Return the range of the scale in a label's wording; empty if it is not stored."""
+    return str(wording or "").partition(" ")[2]

@@ -30,7 +30,7 @@ from accord.values import canonical_json
 
 SHORTEST_ID = 4
 """Minimum length of an abbreviated ID."""
-INTERRUPTED = "interrupted"
+INTERRUPTED, _WRITTEN = "interrupted", "written"
 RENEWALS = 4
 """Renewals of the claim on an import in progress while one lease lasts."""
 
@@ -114,7 +114,7 @@ class Imports:
 
     @contextmanager
     def recording(self, files: Sequence[str | Path]) -> Iterator[ImportRun]:
-        """Record an import; one that adds and confirms no row leaves no record.
+        """Record an import; one that adds and confirms no row, and reads no answer of a judge, leaves no record.
 
         Other processes cannot undo it until the block ends or this process has died.
         """
@@ -136,8 +136,9 @@ class Imports:
         self._forget_empty(recording, len(paths))
 
     def _forget_empty(self, recording: ImportRun, files: int) -> None:
-        """Delete the record of an import that added and confirmed no row."""
-        if recording.id is None or self._has_rows([part_name(recording.id, place) for place in range(files)]):
+        """Delete the record of an import that added and confirmed no row, and read no answer of a judge."""
+        name, has_answers = recording.id, recording.results.get("judges")
+        if name is None or has_answers or self._has_rows([part_name(name, place) for place in range(files)]):
             return
         with database_errors(self._store.url), self._store._engine.begin() as connection:
             connection.execute(delete(runs).where(runs.c.id == recording.id, runs.c.status != UNDONE))
@@ -185,6 +186,19 @@ class Imports:
             ids = ", ".join(record.id for record in matches)
             raise BadInput(f"{len(matches)} imports begin with {name!r}: {ids}; name one")
         return matches[0]
+
+    def note_files(self, name: str, written: Mapping[str, str]) -> None:
+        """Record the files that an import wrote beside the project file: paths with the hashes of their contents."""
+        with database_errors(self._store.url), self._store._engine.begin() as connection:
+            results = connection.execute(select(runs.c.results).where(runs.c.id == name)).scalar()
+            results = {**read_json(results or "{}"), _WRITTEN: dict(written)}
+            connection.execute(update(runs).where(runs.c.id == name).values(results=canonical_json(results)))
+
+    def files_of(self, record: ImportRecord) -> dict[str, str]:
+        """Return the files that an import wrote and no other import that is not undone wrote too, with their hashes."""
+        others = (each.results for each in self.known() if each.id != record.id and each.status != UNDONE)
+        kept = {path for results in others for path in results.get(_WRITTEN, ())}
+        return {path: made for path, made in record.results.get(_WRITTEN, {}).items() if path not in kept}
 
     def undo(self, name: str | None = None) -> tuple[ImportRecord, RemovedCounts]:
         """Remove the rows of one import in one transaction; by default, of the last import.

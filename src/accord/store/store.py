@@ -23,7 +23,7 @@ from accord.store.engine import (
     read_json,
     takes_rows,
 )
-from accord.store.import_parts import UNDONE, ImportPart, check_running, confirm, is_tracked
+from accord.store.import_parts import UNDONE, ImportPart, check_running, confirm, is_tracked, take_scales
 from accord.store.rows import (
     BATCH,
     MODEL,
@@ -436,6 +436,8 @@ class Store:
         new = add_rows(connection, table, marked)
         if new < len(rows):
             confirm(connection, self._insert, table, marked, self.import_part)
+            if table is annotation_table:
+                take_scales(connection, marked)
         return new
 
     def _added(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> Sequence[Any]:

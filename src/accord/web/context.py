@@ -23,7 +23,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 
-from accord.board import Board
+from accord.board import Board, dimension_in_words
 from accord.charts import STYLE
 from accord.edges import BadInput, escape_controls, page_text, reason_of, sendable
 from accord.live import AttemptLimiter, Refused, media_type
@@ -340,7 +340,8 @@ def _templates() -> Environment:
     environment.globals.update(static=_address, version=__version__)
     environment.filters["zip_same"] = lambda names: [(name, name) for name in names]
     environment.filters["named"] = lambda ids, names: [(id, names[id]) for id in ids]
-    environment.filters["zip_words"] = lambda names: [(name, name.replace("_", " ")) for name in names]
+    environment.filters["zip_words"] = lambda names: [(name, dimension_in_words(name)) for name in names]
+    environment.filters["dimension"] = dimension_in_words
     environment.filters["number"] = lambda value: f"{value:g}"
     environment.filters["json_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     environment.filters["reading"] = conversation_address

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from accord.edges import MB, AccordError, BadInput, MissingExtra, format_size, one_line, reason_of, write_atomically
+from accord.formats import encoding_notes
 from accord.project import (
     MOST_SURVEYED,
     Project,
@@ -17,6 +18,7 @@ from accord.project import (
     imported_text,
     keep_judgements,
     new_project,
+    note_judgements,
     positions_note,
     survey_files,
     survey_options,
@@ -245,6 +247,7 @@ def _import(
         store, rubric = project.store, project.rubric
         done = import_files(store, rubric, paths, "auto", {}, skip, on_progress, options, survey=survey)
         registered = keep_judgements(done.judged, files.path)
+        note_judgements(store, done.id, registered)
         state.notes += [] if registered is None else [registered.message]
         result = done.to_json()
         state.lines, state.id = imported_text(result).splitlines(), done.id
@@ -252,7 +255,7 @@ def _import(
         state.notes += column_notes(survey, options.rating_columns or (), (), _command)
         if result["positions"]:
             state.notes.append(positions_note(result["positions"]))
-        state.notes += [*done.counts.role_notes({}), *survey.skipped_files]
+        state.notes += [*encoding_notes(paths), *done.matched, *done.counts.role_notes({}), *survey.skipped_files]
     except (AccordError, OSError) as error:
         state.error = one_line(reason_of(error))
     except Exception:

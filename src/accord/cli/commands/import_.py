@@ -56,10 +56,11 @@ def import_(
 ) -> None:
     """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice.
 
-    Recorded judgments become the judge in accord.yaml, if it names none. Labels on questions that the rubric does not
-    ask are stored too, and reported with the command that adds them. Each import has an id. --undo removes its labels
-    and conversations, except rows of other imports and conversations that people rated in the workbench. Answers of the
-    workbench and of models always stay.
+    Recorded judgments become the judge in accord.yaml, if it names none, or are added to its recorded judge. Labels on
+    questions that the rubric does not ask are stored too, and reported with the command that adds them. Each import has
+    an id. --undo removes its labels, its conversations and the judgments that it wrote, except rows of other imports,
+    conversations that people rated in the workbench, and changed files. Answers of the workbench and of models always
+    stay.
     """
     from accord.project import (
         MOST_SURVEYED,
@@ -70,6 +71,7 @@ def import_(
         find_recordings,
         import_files,
         keep_judgements,
+        note_judgements,
         positions_note,
         survey_files,
         survey_options,
@@ -100,6 +102,7 @@ def import_(
                 columns, workers or default_workers(), replace, survey,
             )  # fmt: skip
         registered = keep_judgements(done.judged, options.config_file, recorded)
+        note_judgements(project.store, done.id, registered)
         models = {} if registered is None else registered.models
         result = {**done.to_json(), "recorded": models, "judges": {**models, **done.judged.judges}}
         options.show(result, _text)
@@ -170,19 +173,23 @@ def _imports_text(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _undo(names: Sequence[Path], options: ResultOptions) -> None:
+    from accord.project import remove_judgements
     from accord.store import Imports
 
     if len(names) > 1:
         raise BadInput(f"--undo takes one id, got {len(names)}. List them with: accord import --list")
     with options.open() as project:
-        found, removed = Imports(project.store).undo(str(names[0]) if names else None)
-    result = {"undone": found.id, "files": list(found.files), "removed": removed._asdict()}
+        imports = Imports(project.store)
+        found, removed = imports.undo(str(names[0]) if names else None)
+        said = remove_judgements(imports.files_of(found), options.config_file)
+    result = {"undone": found.id, "files": list(found.files), "removed": removed._asdict(), "judgments": said}
     options.show(result, lambda _: _undone_text(result))
 
 
 def _undone_text(result: Mapping[str, Any]) -> str:
     names = ", ".join(Path(file).name for file in result["files"])
-    return f"import {result['undone']} of {names} undone: {_removed_text(result['removed'])}"
+    said = "; ".join([_removed_text(result["removed"]), *result["judgments"]])
+    return f"import {result['undone']} of {names} undone: {said}"
 
 
 def _removed_text(removed: Mapping[str, int]) -> str:

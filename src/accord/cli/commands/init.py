@@ -67,7 +67,7 @@ def init(
         command, said = _next_here()
         show({**result, "said": said, "next": command}, as_json, _text)
         return
-    paths = [*labels_from, *(conversations or ())]
+    paths = list(dict.fromkeys([*labels_from, *(conversations or ())]))
     labels, raters, judges = answers.labels or (), answers.raters or (), answers.judges or ()
     found = survey_files(
         paths, "auto", column_map(columns), labels, raters=raters, judges=judges,

@@ -189,6 +189,7 @@ def follow(
     command prints a note and ends with exit code 5.
     """
     from accord.live import LogFollower, RowLog, open_ingestor
+    from accord.project import check_question
 
     position_path = position or out.with_name(f"{out.name}.position")
     stop_event = Event()
@@ -207,6 +208,7 @@ def follow(
             live.folder(project), live.annotator, store=project.store if live.watch else None,
             watching=project.config.monitoring, log=note, models=project.models if live.ask else None,
             limits=project.config.live, mart=project.mart if live.watch else None, follows=log != Path("-"),
+            check=lambda loaded: check_question(project.store, project.rubric, loaded),
         ) as ingestor,
     ):  # fmt: skip
         note(ingestor.scorer.plausibility_text, *ingestor.scorer.level_notes)

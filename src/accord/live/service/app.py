@@ -36,7 +36,7 @@ from accord.live.service.otlp import LOGS, TRACES, Signal, parse_export
 from accord.live.service.prometheus import RequestCounter, ServiceMetrics
 from accord.live.service.request_bodies import parse_messages, refusal_of
 from accord.live.service.schemas import JSON, PROTOBUF, media_type
-from accord.project import Project
+from accord.project import Project, check_question, check_scale
 from accord.values import JsonSchema
 from accord.version import __version__
 
@@ -234,6 +234,7 @@ def open_service(
         models=project.models if ask else None,
         limits=config.live,
         mart=project.mart if monitoring else None,
+        check=lambda loaded: check_question(project.store, project.rubric, loaded),
     ) as ingestor:
         load_report = partial(report, project.store, before=lambda _: ingestor.settle())
         yield Service(ingestor, load_report if monitoring else None, log=log)
@@ -242,7 +243,9 @@ def open_service(
 def scoring_problem(project: Project, evaluator: Path, ask: bool = False) -> str | None:
     """Return why an evaluator cannot score live; `None` if it can."""
     try:
-        LiveScorer(load_evaluator(evaluator), models=project.models if ask else None, limits=project.config.live)
+        loaded = load_evaluator(evaluator)
+        check_scale(project.rubric, loaded)
+        LiveScorer(loaded, models=project.models if ask else None, limits=project.config.live)
     except AccordError as error:
         return str(error)
     return None

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from accord.edges import BadInput, load_yaml, parse_yaml, sendable, validate
+from accord.edges import BadInput, dump_yaml, load_yaml, parse_yaml, sendable, validate
 from accord.methods.in_context.scoring_requests import (
     NO_PROMPTS,
     UNREADABLE,
@@ -98,10 +98,8 @@ def _prompts_in(content: Any, where: str) -> list[TaskPrompt]:
 
 def dump_tasks(dimension: str, prompts: Iterable[TaskPrompt]) -> str:
     """Return the prompts as YAML for `load_tasks`."""
-    import yaml
-
     content = {"dimension": dimension, "prompts": [prompt.to_json() for prompt in prompts]}
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
+    return dump_yaml(content)
 
 
 def distinct(prompts: Sequence[TaskPrompt]) -> list[TaskPrompt]:

@@ -27,6 +27,7 @@ from accord.board import (
     TimeSeries,
     describe_test,
     difference_in_words,
+    dimension_in_words,
     stated_difference,
     times_as_often,
 )
@@ -172,8 +173,11 @@ def _comparisons(scores: SelectedScores, figures: BoardFigures, links: Links) ->
     stated = stated_difference(figures)
     shown = () if stated is None else (stated.by, stated.first, stated.second)
     comparisons = [
-        (links.board(by=by, first=first, second=second, against=None), f"{by}s {first} and {second}",
-         shown == (by, first, second))
+        (
+            links.board(by=by, first=first, second=second, against=None),
+            f"{dimension_in_words(by)}s {first} and {second}",
+            shown == (by, first, second),
+        )
         for by, (first, second) in figures.pairs.items()
     ]  # fmt: skip
     others = [id for id in scores.choices.evaluators if id != about.evaluator] if about.answers == "predicted" else []

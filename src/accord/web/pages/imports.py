@@ -15,6 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from accord.edges import BadInput, format_size
+from accord.project import remove_judgements
 from accord.store import Imports
 from accord.web.accounts import TOKEN, check_same_origin, check_token
 from accord.web.context import WorkbenchContext, add_page
@@ -79,8 +80,13 @@ class _ImportPages:
         id = str(fields.get("id", ""))
         if not id:
             raise BadInput("the form names no import; reload the page")
-        await run_in_threadpool(lambda: Imports(self.context.project.store).undo(id))
+        await run_in_threadpool(self._undo, id)
         return _to_page()
+
+    def _undo(self, id: str) -> None:
+        imports = Imports(self.context.project.store)
+        record, _ = imports.undo(id)
+        remove_judgements(imports.files_of(record), self.context.project_files().path)
 
 
 def _row(record: Mapping[str, Any]) -> dict[str, Any]:
