@@ -7,9 +7,9 @@
 | which folders and addresses has the user accepted? | `trusted.json` in the user's configuration folder |
 
 A project file above the working folder must belong to the user or to root, and no other account may be able to write
-to it or to its folder; the sticky bit of a folder such as `/tmp` makes no difference. In the working folder itself, a file of another
-account is accepted if it belongs to the owner of the folder, and no other account can write there. The user can accept
-a folder (`accord trust FOLDER`) or all folders (`ACCORD_TRUST=1`).
+to it or to its folder; the sticky bit of a folder such as `/tmp` makes no difference. In the working folder itself, a
+file of another account is accepted if it belongs to the owner of the folder, and no other account can write there. The
+user can accept a folder (`accord trust FOLDER`) or all folders (`ACCORD_TRUST=1`).
 
 Addresses are compared by scheme, host and port. Loopback addresses and the user's own endpoint (`OPENAI_BASE_URL` of
 the environment, or the default) need no confirmation, and neither do projects that the user created.
@@ -174,7 +174,7 @@ def _is_private_group(account: int, group: int) -> bool:
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port of an address; for PostgreSQL all hosts, also of the query, `PGHOST` and `PGHOSTADDR`.
+    """Return scheme, host and port of an address; for PostgreSQL all hosts, also of the query and variables.
 
     Database drivers split an address in other ways than web clients, so each part behind an `@` counts as a host.
 
@@ -190,8 +190,7 @@ def origin_of(url: str) -> str:
             hosts += [value.lower() for name, value in parse_qsl(parts.query) if name in ("host", "hostaddr")]
             hosts = list(dict.fromkeys(filter(None, hosts)))
             hosts = hosts or [os.environ.get("PGHOST", "")]
-            if (address := os.environ.get("PGHOSTADDR")) and "hostaddr=" not in parts.query:
-                hosts.append(address.lower())  # libpq connects there, whatever the host is called
+            hosts.append(os.environ.get("PGHOSTADDR", "").lower())  # libpq connects there, whatever the host is called
             hosts = list(dict.fromkeys(filter(None, hosts)))
     except ValueError:
         return UNREADABLE

@@ -182,7 +182,9 @@ def load_env_file(file: Path) -> None:
         key, value = match["key"], _env_value(match)
         count += 1
         if count > _VARIABLES:
-            raise BadInput(f"{file}, line {number}: more than {_VARIABLES:,} variables; remove those that Accord does not need")
+            raise BadInput(
+                f"{file}, line {number}: more than {_VARIABLES:,} variables; remove those that Accord does not need"
+            )
         if is_secret_name(key):
             register_secret(value)
         if key in os.environ:
