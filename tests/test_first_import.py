@@ -543,6 +543,19 @@ def test_columns_called_like_options_can_be_pasted(column: str) -> None:
     assert column in accord(*command)
 
 
+@pytest.mark.attack
+@pytest.mark.parametrize("name", ["item_id", "question", "judge_model"])
+def test_edited_recordings_with_half_a_character_are_refused(name: str) -> None:
+    write("chats.csv", "id,prompt,response\na,Hi,Hello\nb,Bye,See you\n")
+    row = {"item_id": "a", "question": "Q0", "judge_model": "m", "value": 3}
+    write("j.jsonl", json.dumps(row) + "\n")
+    accord("init")
+    accord("import", "chats.csv", "j.jsonl")
+    write("j.jsonl", json.dumps({**row, name: "\ud800"}) + "\n")
+    said = " ".join(accord("judge", "--all", code=1).split())
+    assert f"j.jsonl, line 1: '{name}' of a recorded judgement holds NUL or half a surrogate pair" in said
+
+
 # --- mistakes of a new user ---------------------------------------------------------------------------------------
 
 OLD_EXCEL = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512)
