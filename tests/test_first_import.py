@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shlex
 import struct
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
@@ -401,6 +404,120 @@ def double_part(name: str) -> str:
 def test_workbooks_that_need_more_memory_than_they_state_are_refused(make: Callable[[str], str], says: str) -> None:
     output = " ".join(accord("import", make("bad.xlsx"), code=1).split())
     assert says in output
+
+
+def shared_texts(name: str, opening: str) -> str:
+    """A workbook with its header as shared texts; `opening` is the tag around them."""
+    header = "".join(f'<c t="s"><v>{place}</v></c>' for place in range(len(ROWS[0])))
+    first = re.compile("<row>.*?</row>")
+    rewritten(
+        workbook(name, ROWS), "xl/worksheets/s1.xml", lambda text: first.sub(f"<row>{header}</row>", text, count=1)
+    )
+    rewritten(
+        name, "xl/_rels/workbook.xml.rels",
+        lambda text: text.replace(
+            "</Relationships>", f'<Relationship Id="r9" Type="{RELATIONS}/sharedStrings" Target="sharedStrings.xml"/></Relationships>'
+        ),
+    )  # fmt: skip
+    prefix = opening.partition("sst")[0][1:]
+    texts = "".join(f"<{prefix}si><{prefix}t>{text}</{prefix}t></{prefix}si>" for text in ROWS[0])
+    with zipfile.ZipFile(name, "a") as archive:
+        archive.writestr("xl/sharedStrings.xml", f"{opening}{texts}</{prefix}sst>")
+    return name
+
+
+@needs_reader
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "opening",
+    [
+        f'<sst xmlns="{MAIN}" count="4000000000" uniqueCount="4000000000">',
+        f"<sst\nuniqueCount = '4000000000' xmlns='{MAIN}'>",
+        f'<x:sst xmlns:x="{MAIN}" about=">" uniqueCount="4000000000">',
+    ],
+)
+def test_stated_number_of_shared_texts_reserves_no_memory(opening: str) -> None:
+    """The reader ends the process if it cannot reserve memory, so the import has one of its own."""
+    name = shared_texts("stated.xlsx", opening)
+    command = [sys.executable, "-m", "accord", "import", name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0 and "6 conversations imported" in done.stdout, done.stderr[-500:]
+
+
+@needs_reader
+@pytest.mark.attack
+@pytest.mark.parametrize("numbers", [("1234567890123456781", "1234567890123456782"), ("1.23456789012346E+18", "1E+20")])
+def test_ids_that_a_spreadsheet_rounded_are_refused(numbers: tuple[str, str]) -> None:
+    """As numbers, two ids of 19 digits are one; as texts, they stay two."""
+    rows = [["id", "prompt", "response"], *([number, "What is it?", f"It is {number}."] for number in numbers)]
+    name = workbook("rounded.xlsx", rows)
+    as_number = re.compile(r'<c t="inlineStr"><is><t>([0-9.E+]+)</t></is></c>')
+    rewritten(name, "xl/worksheets/s1.xml", lambda text: as_number.sub(r"<c><v>\1</v></c>", text))
+    assert "a spreadsheet has rounded it" in " ".join(accord("import", name, code=1).split())
+    if numbers[0].isdigit():
+        assert imported(workbook("texts.xlsx", rows))["conversations"]["new"] == 2
+
+
+@pytest.mark.attack
+def test_ids_of_a_table_in_scientific_notation_are_refused() -> None:
+    write("a.csv", "id,prompt,response\n1.23457E+18,Hi,Hello\n1.23457E+18,Bye,See you\n")
+    assert "a spreadsheet has rounded it" in " ".join(accord("import", "a.csv", code=1).split())
+    write("b.csv", "id,prompt,response\n12e4567,Hi,Hello\nE+18,Bye,See you\n")
+    assert imported("b.csv")["conversations"]["new"] == 2
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl"])
+@pytest.mark.parametrize("content", ["\n\n", "\ufeff\n", "---\n\n---\n", " \t\n"])
+def test_texts_without_any_line_are_refused(name: str, content: str) -> None:
+    write(name, content)
+    assert name in accord("import", name, code=1)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [("a.csv", "id,prompt,response\na,Hi,Hello\n"), ("a.jsonl", '{"id": "a", "prompt": "Hi", "response": "Hello"}\n')],
+)
+def test_millions_of_empty_lines_are_refused(name: str, head: str) -> None:
+    Path(f"{name}.gz").write_bytes(gzip.compress((head + "\n" * 1_000_002).encode()))
+    assert "1,000,000 empty lines in succession" in " ".join(accord("import", f"{name}.gz", code=1).split())
+
+
+@pytest.mark.attack
+def test_rows_of_too_many_fields_are_refused() -> None:
+    write(
+        "a.jsonl", json.dumps({"id": "a", "prompt": "Hi", "response": "Hello", **{f"c{i}": 1 for i in range(10_001)}})
+    )
+    assert "10,004 fields; a row may have 10,000" in " ".join(accord("import", "a.jsonl", code=1).split())
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("column", ["--undo", "-h", "--labels=x"])
+def test_columns_called_like_options_can_be_pasted(column: str) -> None:
+    write("chats.csv", "id,prompt,response\na,Hi,Hello\nb,Bye,See you\n")
+    write("labels.csv", f"conversation,annotator,{column}\na,ann,1\nb,ann,2\n")
+    accord("init")
+    accord("import", "chats.csv")
+    said = accord("import", "labels.csv", f"--labels={column}")
+    command = shlex.split(
+        " ".join(said.split()).split("To add questions for them: accord ")[1].split(" 0 conversations")[0]
+    )
+    assert f"--labels={column}" in command
+    assert column in accord(*command)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", ["item_id", "question", "judge_model"])
+def test_edited_recordings_with_half_a_character_are_refused(name: str) -> None:
+    write("chats.csv", "id,prompt,response\na,Hi,Hello\nb,Bye,See you\n")
+    row = {"item_id": "a", "question": "Q0", "judge_model": "m", "value": 3}
+    write("j.jsonl", json.dumps(row) + "\n")
+    accord("init")
+    accord("import", "chats.csv", "j.jsonl")
+    write("j.jsonl", json.dumps({**row, name: "\ud800"}) + "\n")
+    said = " ".join(accord("judge", "--all", code=1).split())
+    assert f"j.jsonl, line 1: '{name}' of a recorded judgement holds NUL or half a surrogate pair" in said
 
 
 # --- mistakes of a new user ---------------------------------------------------------------------------------------

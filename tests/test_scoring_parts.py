@@ -220,6 +220,18 @@ def test_finished_part_stays_and_bytes_are_reproducible(tmp_path, scorer, small_
     assert len(manifest["parts"]) == first.made and manifest["signature"] == scorer.signature and "spent" in manifest
 
 
+@pytest.mark.attack
+def test_merged_file_among_the_parts_is_refused(tmp_path, scorer, small_pieces):
+    """A part may have been paid for; no option replaces it by the merged rows."""
+    chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(100))
+    score_parts(scorer, chats, tmp_path / "out", ONE)
+    before = parts(tmp_path / "out")
+    for name in (next(iter(before)), "merged.jsonl", "deep/merged.csv"):
+        with pytest.raises(BadInput, match="in the folder of the parts"):
+            merge_parts(tmp_path / "out", tmp_path / "out" / name)
+    assert parts(tmp_path / "out") == before
+
+
 def test_only_lost_parts_and_manifests_are_made_again(tmp_path, scorer, small_pieces):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(100))
     score_parts(scorer, chats, tmp_path / "out", ONE)

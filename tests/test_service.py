@@ -224,6 +224,17 @@ def test_a_request_of_which_everything_is_refused_says_why(client: Client, body:
     assert {row["status"] for row in found["scores"]} == {"refused"}
 
 
+@pytest.mark.attack
+@pytest.mark.parametrize("wrap", [lambda row: row, lambda row: {"messages": [row]}], ids=["alone", "batch"])
+@pytest.mark.parametrize(
+    "kind", [{}, {"conversation": "many", "role": "assistant", "content": "Yes."}], ids=["none", "message"]
+)
+def test_messages_of_too_many_fields_are_refused(client: Client, wrap: Any, kind: dict[str, Any]) -> None:
+    """Each name of a field is compared with the names of every format, which took 18 seconds for 4 MB of them."""
+    status, found = client.post(wrap({**kind, **{str(n): 1 for n in range(200_000)}}))
+    assert status == 422 and f"{200_000 + len(kind):,} fields; a message may have 10,000" in found["error"]
+
+
 def test_an_evaluator_of_whole_conversations_is_named(evaluator: Evaluator) -> None:
     whole = replace(evaluator, level="conversation")
     assert not LiveScorer(evaluator).level_notes

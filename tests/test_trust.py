@@ -139,6 +139,7 @@ def test_errors_of_settings_name_neither_a_variable_nor_its_value(monkeypatch: p
     "name",
     ["PYTHONPATH", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "PATH", "BROWSER", "SSL_CERT_FILE", "https_proxy", "ALL_PROXY",
      "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSH_COMMAND", "IFS", "ENV", "BASH_ENV", "HOME", "XDG_CONFIG_HOME",
+     "PGHOSTADDR", "PGSSLMODE", "PGPASSFILE", "HOSTALIASES", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "CC",
      "ACCORD_TRUST", "ACCORD_CONFIG", "NUMBA_CACHE_DIR", "HF_ENDPOINT", "SSLKEYLOGFILE", "AWS_ENDPOINT_URL_S3", "AWS_CONFIG_FILE"],
 )  # fmt: skip
 def test_env_files_set_no_variable_of_programs_and_connections(
@@ -166,6 +167,14 @@ def test_env_files_with_odd_characters_end_in_an_error_or_are_read() -> None:
     assert os.environ["NEL_3"] == "\xa0" and "LD_PRELOAD" not in os.environ
 
 
+@pytest.mark.attack
+def test_env_files_of_very_many_variables_are_refused() -> None:
+    write("draws: 20\n")
+    write("".join(f"M{n}=1\n" for n in range(100_000)), ".env")
+    with pytest.raises(BadInput, match=r"\.env, line 1001: more than 1,000 variables"):
+        load_config()
+
+
 # --- owners -----------------------------------------------------------------------------------------------------------
 
 
@@ -191,6 +200,44 @@ def test_files_of_another_account_above_the_working_folder_are_refused(
     assert load_config().draws == 20 and is_trusted(home)
     trust_folder(home, trusted=False)
     monkeypatch.setenv("ACCORD_TRUST", "1")
+    assert load_config().draws == 20
+
+
+@pytest.mark.attack
+@posix_only
+@pytest.mark.parametrize("mode", [0o666, 0o602, 0o664])
+@pytest.mark.parametrize("name", ["accord.yaml", ".env"])
+def test_a_file_above_that_others_can_write_to_is_refused(
+    home: Path, name: str, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("draws: 20\n")
+    write("OF_A_STRANGER=1\n", ".env")
+    for each in ("accord.yaml", ".env"):
+        Path(each).chmod(0o644)
+    if mode == 0o664:
+        monkeypatch.setattr("accord.edges.trust._is_private_group", lambda account, group: False)
+    Path(name).chmod(mode)
+    monkeypatch.chdir("deep")
+    with pytest.raises(BadInput, match=r"others can write to it, and it is not in the working folder"):
+        load_config()
+    assert "OF_A_STRANGER" not in os.environ
+    (home / name).chmod(0o644)
+    assert load_config().draws == 20
+
+
+@pytest.mark.attack
+@posix_only
+def test_a_link_above_into_a_folder_of_others_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = home.parent / "shared"
+    shared.mkdir()
+    (shared / "accord.yaml").write_text("draws: 20\n")
+    (shared / "accord.yaml").chmod(0o644)
+    shared.chmod(0o777)
+    (home / "accord.yaml").symlink_to(shared / "accord.yaml")
+    monkeypatch.chdir("deep")
+    with pytest.raises(BadInput, match="others can write to its folder"):
+        load_config()
+    shared.chmod(0o755)
     assert load_config().draws == 20
 
 
@@ -310,6 +357,28 @@ def test_addresses_that_look_like_own_ones_need_a_confirmation(address: str, hom
     note_addresses(home, [address], ["https://api.openai.com/v1"])
     with pytest.raises(NotSent):
         check_address(address)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://ada:lovelace@127.0.0.1/x",
+        "postgresql:///x",
+        "postgresql://localhost/x?application_name=hostaddr=::1",
+    ],
+)
+def test_variable_that_redirects_postgresql_needs_a_confirmation(
+    address: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libpq connects to `PGHOSTADDR`, whatever host the address names."""
+    monkeypatch.setenv("PGHOSTADDR", "203.0.113.5")
+    note_addresses(home, [address])
+    with pytest.raises(NotSent, match=r"203\.0\.113\.5"):
+        check_address(address)
+    monkeypatch.setenv("PGHOSTADDR", "127.0.0.1")
+    note_addresses(home, [address])
+    check_address(address)
 
 
 def test_projects_that_the_user_creates_need_no_confirmation(home: Path) -> None:

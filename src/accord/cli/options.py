@@ -404,5 +404,10 @@ def command_line(
         "--from": label_files, "--labels": labels, "--rater": raters, "--judge": judges, "--columns": columns or (),
     }  # fmt: skip
     words = [str(file) for file in files]
-    words += [str(word) for option, values in options.items() for value in values for word in (option, value)]
+    words += [
+        word
+        for option, values in options.items()
+        for value in map(str, values)
+        for word in ((f"{option}={value}",) if value.startswith("-") else (option, value))
+    ]
     return f"{command} {shlex.join(words)}"

@@ -7,7 +7,8 @@ from .input_limits import ARRAYS_BYTES as ARRAYS_BYTES, CARD_BYTES as CARD_BYTES
 from .input_limits import FIRST_MOMENT as FIRST_MOMENT, format_size as format_size, FREE_BYTES as FREE_BYTES
 from .input_limits import is_in_calendar as is_in_calendar, is_plain_json as is_plain_json, is_sendable as is_sendable
 from .input_limits import is_too_deep as is_too_deep, LAST_MOMENT as LAST_MOMENT, MAX_DEPTH as MAX_DEPTH
-from .input_limits import MAX_UNPACK_RATIO as MAX_UNPACK_RATIO, MB as MB, open_regular as open_regular
+from .input_limits import MAX_FIELDS as MAX_FIELDS, MAX_UNPACK_RATIO as MAX_UNPACK_RATIO, MB as MB
+from .input_limits import open_regular as open_regular
 from .input_limits import open_unpacked as open_unpacked, PACKED_ENDINGS as PACKED_ENDINGS
 from .input_limits import parse_whole_number as parse_whole_number, read_bytes as read_bytes
 from .input_limits import read_json_file as read_json_file, read_text as read_text, regular_size as regular_size

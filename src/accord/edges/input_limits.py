@@ -36,6 +36,8 @@ from accord.edges.errors import BadInput
 
 MAX_DEPTH = 100
 """Maximum nesting of input: deeper than real data, and shallow enough for every parser's stack."""
+MAX_FIELDS = 10_000
+"""Maximum number of fields of a row or a message, and of columns of a table."""
 MB = 1 << 20
 CARD_BYTES = 64 * MB
 """Maximum size of the JSON card of learned arrays."""

@@ -239,8 +239,8 @@ def validation_messages(error: ValueError) -> list[str]:
         place = ".".join(str(part) for part in entry["loc"])
         is_model = entry["type"] == "model_type"  # pydantic's message contains the class name
         reason = "should be a mapping of keys to values" if is_model else entry["msg"].removeprefix("Value error, ")
-        got = repr(entry.get("input"))
-        shown = f", got {got}" if len(got) <= 60 and entry["type"] not in {"value_error", "missing"} else ""
+        got = "" if entry["type"] in {"value_error", "missing"} else repr(entry.get("input"))
+        shown = f", got {got}" if got and len(got) <= 60 else ""
         lines.append(f"{place}: {reason}{shown}" if place else f"{reason}{shown}")
     return lines
 

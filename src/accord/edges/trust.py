@@ -6,10 +6,10 @@
 | may a request go to an address that the project names? | `check_address`, after `note_addresses` |
 | which folders and addresses has the user accepted? | `trusted.json` in the user's configuration folder |
 
-A project file above the working folder must belong to the user or to root, in a folder that no other account can write
-to; the sticky bit of a folder such as `/tmp` makes no difference. In the working folder itself, a file of another
-account is accepted if it belongs to the owner of the folder, and no other account can write there. The user can accept
-a folder (`accord trust FOLDER`) or all folders (`ACCORD_TRUST=1`).
+A project file above the working folder must belong to the user or to root, and no other account may be able to write
+to it or to its folder; the sticky bit of a folder such as `/tmp` makes no difference. In the working folder itself, a
+file of another account is accepted if it belongs to the owner of the folder, and no other account can write there. The
+user can accept a folder (`accord trust FOLDER`) or all folders (`ACCORD_TRUST=1`).
 
 Addresses are compared by scheme, host and port. Loopback addresses and the user's own endpoint (`OPENAI_BASE_URL` of
 the environment, or the default) need no confirmation, and neither do projects that the user created.
@@ -135,8 +135,12 @@ def _foreign(file: Path, folder: Path) -> str:
         if owner in _own_accounts() or (owner == about.st_uid and not is_shared):
             return ""
         return "another account owns it, and others can write to its folder" if is_shared else "another account owns it"
-    if not {owner, about.st_uid} <= _own_accounts():
+    target = file.resolve().parent.stat()  # of a link
+    if not {owner, about.st_uid, target.st_uid} <= _own_accounts():
         return "another account owns it or its folder, and it is not in the working folder"
+    if _is_writable_by_others(file.stat()):
+        return "others can write to it, and it is not in the working folder"
+    is_shared = is_shared or _is_writable_by_others(target)
     return "others can write to its folder, which is not the working folder" if is_shared else ""
 
 
@@ -147,11 +151,11 @@ def _own_accounts() -> set[int]:
     return accounts | {int(caller)} if os.geteuid() == 0 and caller.isascii() and caller.isdigit() else accounts
 
 
-def _is_writable_by_others(folder: os.stat_result) -> bool:
-    """Return True if all accounts, or a group of more than the folder's owner, can write to a folder."""
-    if folder.st_mode & stat.S_IWOTH:
+def _is_writable_by_others(about: os.stat_result) -> bool:
+    """Return True if all accounts, or a group of more than the owner, can write to a file or folder."""
+    if about.st_mode & stat.S_IWOTH:
         return True
-    return bool(folder.st_mode & stat.S_IWGRP) and not _is_private_group(folder.st_uid, folder.st_gid)
+    return bool(about.st_mode & stat.S_IWGRP) and not _is_private_group(about.st_uid, about.st_gid)
 
 
 def _is_private_group(account: int, group: int) -> bool:
@@ -170,7 +174,7 @@ def _is_private_group(account: int, group: int) -> bool:
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port of an address; for PostgreSQL all hosts, also those of the query and of `PGHOST`.
+    """Return scheme, host and port of an address; for PostgreSQL all hosts, also of the query and variables.
 
     Database drivers split an address in other ways than web clients, so each part behind an `@` counts as a host.
 
@@ -185,7 +189,9 @@ def origin_of(url: str) -> str:
             hosts += [re.split("[/?#]", each)[0].lower() for each in url.split("@")[1:]]
             hosts += [value.lower() for name, value in parse_qsl(parts.query) if name in ("host", "hostaddr")]
             hosts = list(dict.fromkeys(filter(None, hosts)))
-            hosts = hosts or [os.environ.get("PGHOSTADDR") or os.environ.get("PGHOST", "")]
+            hosts = hosts or [os.environ.get("PGHOST", "")]
+            hosts.append(os.environ.get("PGHOSTADDR", "").lower())  # libpq connects there, whatever the host is called
+            hosts = list(dict.fromkeys(filter(None, hosts)))
     except ValueError:
         return UNREADABLE
     return f"{scheme}://{','.join(hosts)}"

@@ -240,8 +240,20 @@ def _named_system(fields: Fields) -> str | None:
     return next((text for text in texts if text and len(text) <= _LONGEST_SYSTEM and "\n" not in text), None)
 
 
+_ROUNDED = re.compile(r"-?\d(?:[.,]\d+)?[eE]\+\d{2,3}", re.ASCII)
+
+
 def checked_id(value: Any) -> str:
-    """Return an id as text; raises `WrongShape` if it is empty, no text or whole number, or has invalid characters."""
+    """Return an id as text.
+
+    Raises:
+        WrongShape: It is empty, no text or whole number, has invalid characters, or was rounded by a spreadsheet.
+    """
+    if type(value) is str and "+" in value and _ROUNDED.fullmatch(value):
+        raise WrongShape(
+            f"{value!r} cannot be an id: a spreadsheet has rounded it, and others may have become equal; format the "
+            "column of ids as text, and export it again"
+        )
     if type(value) is str and value and is_sendable(value):
         return value
     text = str(value)

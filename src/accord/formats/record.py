@@ -92,6 +92,13 @@ ROW_BYTES = 8 * MB
 """Maximum size of a row, above the context of any model. Reading a row takes about 17 times its size in memory."""
 ROW_VALUES = 2_000_000
 """Maximum number of values in a row."""
+EMPTY_LINES = 1_000_000
+"""Maximum number of empty lines in succession in a file with a row per line."""
+
+
+def too_empty(path: object, line: int) -> str:
+    """Return the error for more empty lines than `EMPTY_LINES`."""
+    return f"{path}: {EMPTY_LINES:,} empty lines in succession, up to line {line:,}; remove them"
 
 
 def too_long(name: str) -> str:

@@ -17,6 +17,7 @@ import msgspec
 
 from accord.edges import (
     MAX_DEPTH,
+    MAX_FIELDS,
     MB,
     BadInput,
     BadRow,
@@ -28,7 +29,7 @@ from accord.edges import (
 )
 from accord.formats.encodings import BYTE_ORDER_MARKS, WINDOWS, WINDOWS_TEXT, encoding_of
 from accord.formats.memory import MemoryTable, Source
-from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
+from accord.formats.record import EMPTY_LINES, ROW_BYTES, ROW_VALUES, Row, too_empty, too_long
 from accord.formats.table_files import csv_rows, parquet_rows
 from accord.formats.transcript import TEXT_SUFFIX, text_rows
 from accord.formats.workbooks import EXCEL_SUFFIXES, UNREAD_SUFFIXES, excel_rows
@@ -40,7 +41,6 @@ _SKIPPED = 4 * _WHOLE_BYTES
 """Maximum length of a line whose end is searched, to continue with the next row."""
 MAX_BAD_ROWS = 10_000
 """Number of bad rows in succession after which a file is rejected."""
-_MAX_EMPTY_LINES = 1_000_000
 _CHUNK = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 _WRAPPERS = ("data", "traces", "items", "rows")
@@ -212,8 +212,8 @@ def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, by
     while raw := stream.readline((ROW_BYTES if line else _WHOLE_BYTES) + 1):
         line += 1
         empty = empty + 1 if raw.isspace() else 0
-        if empty > _MAX_EMPTY_LINES:
-            raise BadInput(f"{path}: {_MAX_EMPTY_LINES:,} empty lines in succession, up to line {line}")
+        if empty > EMPTY_LINES:
+            raise BadInput(too_empty(path, line))
         if len(raw) <= (ROW_BYTES if line > 1 else _WHOLE_BYTES):
             yield line, raw
             continue
@@ -375,6 +375,8 @@ def decoded_json(text: bytes | str) -> Any:
 def _row(path: Source, line: int, fields: Any, may_be_deep: bool = True) -> Row | BadRow:
     if not isinstance(fields, dict):
         return BadRow(str(path), line, f"expected a JSON object, got {type(fields).__name__}")
+    if len(fields) > MAX_FIELDS:
+        return BadRow(str(path), line, f"{len(fields):,} fields; a row may have {MAX_FIELDS:,}")
     if may_be_deep and is_too_deep(fields):
         return BadRow(str(path), line, f"nested deeper than {MAX_DEPTH} levels")
     return Row(line, fields)

@@ -7,7 +7,7 @@ take no bytes.
 | input | error |
 |---|---|
 | no footer, a truncated one, or more than `FOOTER_BYTES` | no Parquet file, or the size of the footer |
-| more than `COLUMNS` columns, or columns nested deeper than `MAX_DEPTH` | the limit |
+| more than `MAX_FIELDS` columns, or columns nested deeper than `MAX_DEPTH` | the limit |
 | pages that unpack to more than `MAX_UNPACK_RATIO` times the file's size | the limit, as for any compressed file |
 | a row group with more than `GROUP_VALUES` values, or more than `ROW_VALUES` per row | write smaller groups |
 | the same by the sizes in the pages, of a local file | the same |
@@ -27,6 +27,7 @@ from typing import IO, Any, NamedTuple
 from accord.edges import (
     FREE_BYTES,
     MAX_DEPTH,
+    MAX_FIELDS,
     MAX_UNPACK_RATIO,
     MB,
     BadInput,
@@ -38,10 +39,8 @@ from accord.edges import (
     unreadable_parquet,
 )
 from accord.formats.memory import frame_rows
-from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
+from accord.formats.record import EMPTY_LINES, ROW_BYTES, ROW_VALUES, Row, too_empty, too_long
 
-COLUMNS = 10_000
-"""Maximum number of columns of a table."""
 FOOTER_BYTES = 16 * MB
 GROUP_VALUES = 20_000_000
 """Maximum number of values in a row group, which is read at once: 16 bytes each plus their content."""
@@ -110,7 +109,7 @@ def _groups(path: str, stream: IO[bytes] | io.FileIO, size: int) -> list[dict[in
     if length > FOOTER_BYTES:
         raise BadInput(
             f"{path} has a footer of {format_size(length)}, at most {format_size(FOOTER_BYTES)}: more "
-            f"than {COLUMNS:,} columns, or very many groups of rows; a table of conversations has few"
+            f"than {MAX_FIELDS:,} columns, or very many groups of rows; a table of conversations has few"
         )
     stream.seek(size - _TAIL - length)
     footer = stream.read(length) or b""
@@ -162,8 +161,8 @@ def _too_large(path: str, limit: int) -> BadInput:
 
 
 def _check_columns(path: str, schema: list[dict[int, Any]]) -> None:
-    if len(schema) > COLUMNS:
-        raise BadInput(f"{path} has more than {COLUMNS:,} columns; a table of conversations has few")
+    if len(schema) > MAX_FIELDS:
+        raise BadInput(f"{path} has more than {MAX_FIELDS:,} columns; a table of conversations has few")
     left: list[int] = []  # number of children to come, per open level
     for element in schema:
         while left and left[-1] == 0:
@@ -281,8 +280,8 @@ def csv_rows(path: Path, delimiter: str | None, encoding: str) -> Iterator[Row |
             if header.lower().startswith("sep="):  # spreadsheets name the delimiter like this
                 delimiter, header, header_line = header.strip()[4:5], text.readline(_HEADER), 2
             delimiter = delimiter or max(",;\t|", key=header.count)
-            if header.count(delimiter) >= COLUMNS:
-                raise BadInput(f"{path} has more than {COLUMNS:,} columns; a table of conversations has few")
+            if header.count(delimiter) >= MAX_FIELDS:
+                raise BadInput(f"{path} has more than {MAX_FIELDS:,} columns; a table of conversations has few")
             if len(header) == _HEADER:
                 raise BadInput(f"{path} begins with a line of {_HEADER:,} characters or more; a header is shorter")
             names = column_names(path, next(csv.reader([header], delimiter=delimiter), []))
@@ -305,7 +304,7 @@ class _BoundedLines:
 
     def __init__(self, path: Path, text: IO[str], line: int, delimiter: str) -> None:
         self._path, self._text, self._line, self._delimiter = path, text, line, delimiter
-        self.row_length = 0
+        self.row_length = self._empty = 0
 
     def __iter__(self) -> _BoundedLines:
         return self
@@ -315,6 +314,9 @@ class _BoundedLines:
         if not line:
             raise StopIteration
         self._line += 1
+        self._empty = self._empty + 1 if line.isspace() else 0
+        if self._empty > EMPTY_LINES:
+            raise BadInput(too_empty(self._path, self._line))
         self.row_length += len(line)
         if self.row_length > ROW_BYTES or (self.row_length > MB and line.count(self._delimiter) > ROW_VALUES):
             raise BadInput(f"{self._path}, line {self._line}: {too_long('a row')}; a quote may be open before it")

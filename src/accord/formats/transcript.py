@@ -60,6 +60,8 @@ def text_rows(path: Path, raw: bytes, encoding: str) -> Iterator[Row]:
         if part.strip():
             parts.append((line + part[: len(part) - len(part.lstrip())].count("\n"), part.strip()))
         line += part.count("\n") + 1
+    if not parts:
+        raise BadInput(f"{path} has no readable row; export it again, or leave it out")
     if not all(is_transcript(part) for _, part in parts):
         parts = [(1, text.strip())]  # the lines separate messages, not conversations
     if not is_transcript(parts[0][1]):

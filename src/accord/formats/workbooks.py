@@ -9,6 +9,10 @@ unpacked here first, and only the counted content is read.
 | cells that span more than `WORKBOOK_CELLS`: the reader keeps empty ones too | the limit and the last cell |
 | cells that repeat shared texts to more than `WORKBOOK_BYTES` | the limit |
 | an encrypted or damaged archive, or two parts of one name | no workbook |
+
+The number of shared texts that a workbook states is removed: the reader would reserve memory for it, and a false one
+ends the process. A number of more than 15 digits, which spreadsheets round, is returned in scientific notation, so that
+two ids that were rounded to one are refused and not joined.
 """
 
 from __future__ import annotations
@@ -46,6 +50,15 @@ WORKBOOK_CELLS = 5_000_000
 _AS_CSV = "save the sheet as CSV UTF-8, which is read row by row"
 _REFERENCE = re.compile(rb"r\s*=\s*[\"']([A-Za-z]{0,3})([0-9]{1,9})[\"']")
 _ROW, _PREFIXED = re.compile(rb"<(?:\w+:)?row"), re.compile(rb"<\w+:c[\s/>]")
+_TEXTS = re.compile(rb"<(?:[^\s<>/:]+:)?sst\b(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>")
+_STATED = re.compile(rb"\b(?:count|uniqueCount)\s*=\s*(?:\"[^\"]*\"|'[^']*')")
+_LONG_NUMBER = re.compile(
+    rb"<(?:\w+:)?c\b([^<>]*)>(?:<(?:\w+:)?f\b[^<>]*(?:/>|>[^<]*</(?:\w+:)?f>))?<(?:\w+:)?v>"
+    rb"(-?[0-9]{16,30}|-?[0-9](?:\.[0-9]{1,30})?[eE]\+?[0-9]{2})</"
+)
+_OTHER_TYPE = re.compile(rb"\bt\s*=\s*[\"'](?!n[\"'])")
+_EXACT = 10**15
+"""Whole numbers from here on are rounded by spreadsheets, to 15 digits."""
 _TEXT_END = re.compile(rb"</(?:\w+:)?si\s*>")
 _TEXT_CELL = re.compile(rb"t\s*=\s*[\"']s[\"'][^<]{0,200}<(?:\w+:)?v[^>]{0,50}>\s{0,20}([0-9]{1,9})")
 
@@ -71,8 +84,9 @@ def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     import polars as pl
 
     try:
+        content, rounded = _unpacked(path)
         sheets = pl.read_excel(
-            _unpacked(path), sheet_id=0, engine="calamine", has_header=False, infer_schema_length=0,
+            content, sheet_id=0, engine="calamine", has_header=False, infer_schema_length=0,
             drop_empty_rows=False, raise_if_empty=False,
         )  # fmt: skip
     except BadInput:
@@ -89,11 +103,11 @@ def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     [frame] = filled.values()
     for line, cells in enumerate(frame.iter_rows(), 1):
         if any(cell is not None for cell in cells):
-            yield line, ["" if cell is None else str(cell) for cell in cells]
+            yield line, ["" if cell is None else rounded.get(str(cell), str(cell)) for cell in cells]
 
 
-def _unpacked(path: Path) -> io.BytesIO:
-    """Return a workbook with its XML unpacked and within the limits."""
+def _unpacked(path: Path) -> tuple[io.BytesIO, dict[str, str]]:
+    """Return a workbook with its XML unpacked and within the limits, and its rounded numbers in scientific notation."""
     sheets: list[bytes] = []
     texts: list[int] = []
     total, copy = 0, io.BytesIO()
@@ -105,6 +119,7 @@ def _unpacked(path: Path) -> io.BytesIO:
             for entry in parts:
                 content = _content(path, archive, entry, WORKBOOK_BYTES - total)
                 total += len(content)
+                content = _TEXTS.sub(lambda start: _STATED.sub(b"", start[0]), content)
                 target.writestr(entry.filename, content)
                 if b"sheetData" in content:
                     _check_cells(path, content)
@@ -114,7 +129,15 @@ def _unpacked(path: Path) -> io.BytesIO:
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, OSError, ValueError):
         raise BadInput(f"{path} is not an Excel workbook, despite its suffix; {_AS_TABLE}") from None
     _check_texts(path, sheets, texts)
-    return copy
+    return copy, {str(int(number)): f"{number:.14E}" for sheet in sheets for number in _rounded_numbers(sheet)}
+
+
+def _rounded_numbers(sheet: bytes) -> Iterator[float]:
+    """Yield the whole numbers of more than 15 digits in the cells of a sheet that hold numbers."""
+    for match in _LONG_NUMBER.finditer(sheet):
+        number = float(match[2])
+        if abs(number) >= _EXACT and number.is_integer() and not _OTHER_TYPE.search(match[1]):
+            yield number
 
 
 def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:

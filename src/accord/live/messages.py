@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from accord.edges import BadInput, is_in_calendar, is_sendable, sendable_json, validation_messages
+from accord.edges import MAX_FIELDS, BadInput, is_in_calendar, is_sendable, sendable_json, validation_messages
 from accord.formats import (
     NO_CONTENT,
     NO_MESSAGES,
@@ -104,6 +104,8 @@ def message_from(row: Any) -> Message:
     """
     if not isinstance(row, Mapping):
         raise BadInput(f"a message is a JSON object with conversation, role and content; got {type(row).__name__}")
+    if len(row) > MAX_FIELDS:
+        raise BadInput(f"not a message: {len(row):,} fields; a message may have {MAX_FIELDS:,}")
     for name in ("conversation", "id"):
         if isinstance(row.get(name), str) and not is_sendable(
             row[name]

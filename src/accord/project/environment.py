@@ -140,8 +140,10 @@ _ENV_LINE = re.compile(
 _ENV_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _PROTECTED = re.compile(
     r"""
-    (?:PYTHON|LD_|DYLD_|BASH_|GIT_|SSL_|OPENSSL_|XDG_|PIP_|UV_|RAY_|PGSERVICE|PGSYSCONFDIR|ACCORD_TRUST|ACCORD_CONFIG
-    |GLIBC_TUNABLES|GCONV_PATH|MALLOC_|AWS_ENDPOINT|SSLKEYLOG).*
+    (?:PYTHON|LD_|DYLD_|BASH_|GIT_|SSL_|OPENSSL_|XDG_|PIP_|UV_|RAY_|ACCORD_TRUST|ACCORD_CONFIG
+    |PG(?:SERVICE|SYSCONFDIR|HOSTADDR|PASSFILE|SSL|REQUIRE|CHANNELBINDING|GSS|KRB)
+    |GLIBC_TUNABLES|GCONV_PATH|MALLOC_|AWS_(?:ENDPOINT|METADATA_ENDPOINT|CONTAINER_|ALLOW_HTTP|PROXY)|SSLKEYLOG).*
+    |HOSTALIASES|RES_OPTIONS|LOCALDOMAIN|LOCPATH|NLSPATH|CC|CXX
     |.*_CACHE_DIR|.*_CA_BUNDLE|(?:HTTPS?|ALL|NO|FTP|WSS?)_PROXY|HF_(?:ENDPOINT|HOME)|AWS_(?:CONFIG|SHARED_CREDENTIALS)_FILE
     |PATH|PATHEXT|COMSPEC|SYSTEMROOT|HOME|USERPROFILE|APPDATA|LOCALAPPDATA|TMPDIR|TEMP|TMP|SUDO_UID
     |BROWSER|EDITOR|VISUAL|PAGER|SHELL|ENV|IFS
@@ -149,6 +151,8 @@ _PROTECTED = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """Variables of the interpreter, the loader, the search path, certificates, proxies and the user's own folders."""
+_VARIABLES = 1000
+"""Maximum number of variables of a `.env` file: setting each one takes time in proportion to those before it."""
 _from_files: dict[str, str] = {}
 """Variables that a `.env` file has set in this process, with their values."""
 _warned: set[tuple[Path, str]] = set()
@@ -165,6 +169,7 @@ def load_env_file(file: Path) -> None:
     if not file.is_file():
         return
     check_ownership(file)
+    count = 0
     for number, line in enumerate(re.split("\r\n|\r|\n", read_text(file, MB)), 1):
         text = line.strip(" \t")
         if not text or text.startswith("#"):
@@ -175,6 +180,11 @@ def load_env_file(file: Path) -> None:
                 f"{file}, line {number}: not KEY=VALUE; quote a value with quotes or with spaces at its ends"
             )
         key, value = match["key"], _env_value(match)
+        count += 1
+        if count > _VARIABLES:
+            raise BadInput(
+                f"{file}, line {number}: more than {_VARIABLES:,} variables; remove those that Accord does not need"
+            )
         if is_secret_name(key):
             register_secret(value)
         if key in os.environ:

@@ -162,7 +162,9 @@ class FileSurvey:
 
 
 def _options(option: str, names: Iterable[str]) -> str:
-    return " ".join(f"{option} {shlex.quote(name)}" for name in names)
+    return " ".join(
+        shlex.quote(f"{option}={name}") if name.startswith("-") else f"{option} {shlex.quote(name)}" for name in names
+    )
 
 
 def survey_files(

@@ -314,6 +314,8 @@ def merge_parts(folder: str | Path, out: str | Path) -> ScoreCounts:
     ending = Path(str(out)).suffix
     if ending not in ENDINGS:
         raise BadInput(f"cannot write scores to {Path(str(out)).name!r}; the ending is one of {', '.join(ENDINGS)}")
+    if Path(out).resolve().is_relative_to(Path(folder).resolve()):
+        raise BadInput(f"{out} is in the folder of the parts, and could replace one; name a file elsewhere")
     if manifest.get("left", 1):
         missing = count_of(manifest.get("left", 1), "part")
         raise BadInput(f"{missing} missing of {display_path(str(folder))}; run accord score again, with every shard")

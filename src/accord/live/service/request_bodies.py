@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from accord.edges import BadInput, count_of
+from accord.edges import MAX_FIELDS, BadInput, count_of
 from accord.formats import Fields, detect, formats
 from accord.live.ingest import LiveRow, refused_row
 from accord.live.messages import ALIASES, Message, as_messages, message_from
@@ -130,6 +130,8 @@ def _conversation_in(content: Any) -> Fields | None:
 
 
 def _is_conversation(content: Fields) -> bool:
+    if len(content) > MAX_FIELDS:
+        return False
     try:
         return formats.get(detect(content, "the request")).split is None
     except (BadInput, AttributeError, TypeError):

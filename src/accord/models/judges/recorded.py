@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, BadRow, UnknownName
+from accord.edges import BadInput, BadRow, UnknownName, is_sendable
 from accord.formats import VALUE_KEYS, read_rows
 from accord.models.model import Answer, Judge, Unanswered
 from accord.models.reply_parsing import NO_DISTRIBUTION, distribution_error
@@ -222,6 +222,9 @@ def _plain(option: str) -> str:
         return option
 
 
+_NAMED = ("item_id", "question", "judge_model")
+
+
 def _judgements(path: Path) -> Iterator[tuple[Callable[[str], BadRow], Mapping[str, Any]]]:
     """Yield a function that makes an error about each row, and the row."""
     file = path / JUDGEMENTS_FILE if path.is_dir() else path
@@ -230,10 +233,12 @@ def _judgements(path: Path) -> Iterator[tuple[Callable[[str], BadRow], Mapping[s
     for row in read_rows(file):
         if isinstance(row, BadRow):
             raise row
-        missing = {"item_id", "question", "judge_model"} - row.fields.keys()
+        missing = set(_NAMED) - row.fields.keys()
         bad_row = partial(BadRow, str(file), row.line)
         if missing:
             raise bad_row(f"a recorded judgement has no {sorted(missing)[0]!r}")
+        if (odd := next((name for name in _NAMED if not is_sendable(str(row.fields[name]))), None)) is not None:
+            raise bad_row(f"{odd!r} of a recorded judgement holds NUL or half a surrogate pair")
         yield bad_row, row.fields
 
 
