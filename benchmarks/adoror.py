@@ -16,12 +16,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from harness import Row, chosen, data_folder, options, rows_of_part, table, write
-from synthetic_corpus import rated_chats
-
-from accord.methods import examples_of
-from accord.papers.adoror.asked import DIMENSIONS, SPLITS, ask_topical_usr, table_1, wilcoxon
-from accord.papers.adoror.planted import (
+from accord_papers.adoror.prefixes import prefix_rows
+from accord_papers.adoror.simulation import (
     ALL_MECHANISMS,
     FULL,
     QUICK,
@@ -32,7 +28,11 @@ from accord.papers.adoror.planted import (
     sensitivity_rows,
     together_rows,
 )
-from accord.papers.adoror.prefixes import prefix_rows
+from accord_papers.adoror.system_answers import DIMENSIONS, SPLITS, ask_topical_usr, table_1, wilcoxon
+from harness import Row, chosen, data_folder, options, rows_of_part, table, write
+from synthetic_corpus import rated_chats
+
+from accord.methods import examples_of
 from accord.values import Sample
 
 PARTS = ("planted", "sensitivity", "prompts", "prefixes", "together", "real")

@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from accord_papers.soda_eval.abc_eval import abc_eval_rows
+from accord_papers.study import spread_of
 from harness import Row, chosen, data_folder, finish, options
 from issue_finder import dialogues, ratings, verdict, written
 
@@ -31,8 +33,6 @@ from accord.methods import (
 from accord.models import (
     Failure,
 )
-from accord.papers.soda_eval.abc_eval import abc_eval_rows
-from accord.papers.study import spread_of
 from accord.validation import compare
 from accord.values import (
     Conversation,

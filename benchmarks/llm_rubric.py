@@ -20,10 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness import Row, chosen, data_folder, options, table, write
-
-from accord.papers.llm_rubric import ablations, annotators
-from accord.papers.llm_rubric.protocols import (
+from accord_papers.llm_rubric import ablations, annotators
+from accord_papers.llm_rubric.protocols import (
     FOLD_SEEDS,
     SHOWN,
     DataSet,
@@ -39,6 +37,8 @@ from accord.papers.llm_rubric.protocols import (
     test_rows,
     transferred,
 )
+from harness import Row, chosen, data_folder, options, table, write
+
 from accord.values import Rubric
 
 PROTOCOLS = ("S", "T", "T+k", "R", "by-system")

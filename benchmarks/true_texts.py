@@ -23,11 +23,11 @@ from statistics import fmean
 from tempfile import TemporaryDirectory, gettempdir
 
 import numpy as np
+from accord_papers.ciu.plausibility import AGREEMENT, REAL, check_of_data
 from harness import Row
 
 from accord.evidence import MetricSession, measure, turn_metrics
 from accord.formats import read
-from accord.papers.ciu.plausibility import AGREEMENT, REAL, check_of_data
 from accord.project import Config, Project
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Clusters, Paired, bootstrap

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from accord_papers.rubicon import baselines, outcomes
 
 from accord import Label, Labels, Question, Rubric, Scale, Target
 from accord.edges import BadInput, UnknownName, load_yaml, validate
@@ -36,7 +37,6 @@ from accord.methods import (
     with_intervals,
 )
 from accord.models import NOT_APPLICABLE
-from accord.papers.rubicon import baselines, outcomes
 from accord.statistics import Clusters
 from accord.testing import check_selection_policy
 from accord.values import Polarity, dump_rubric, read_rubric

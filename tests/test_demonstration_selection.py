@@ -11,6 +11,7 @@ from math import log
 
 import numpy as np
 import pytest
+from accord_papers.adoror import simulated_world, systems
 
 from accord.edges import BadInput, MissingExtra, NotFitted, UnknownName
 from accord.methods import (
@@ -30,7 +31,6 @@ from accord.methods import (
     make_selector,
     random_nodes,
 )
-from accord.papers.adoror import planted_world, systems
 
 SELECTORS = ("random", "bm25", "neighbours", "diverse", "utility", "adoror")
 SMALL = {"width": 16, "heads": 2, "feed_forward": 32, "epochs": 3}
@@ -144,7 +144,7 @@ def test_neighbours_and_diverse_selectors() -> None:
 
 
 def test_random_selector_is_deterministic_by_text() -> None:
-    world = planted_world.planted_utility(examples=20, unseen=4)
+    world = simulated_world.planted_utility(examples=20, unseen=4)
     _, nodes = drawn(60)
     chance = make_selector("random", seed=3).fit(world.library)
     first, second = world.query(20), world.query(21)
@@ -229,7 +229,7 @@ def test_the_tower_is_its_formula_in_loops_in_numpy_and_in_jax() -> None:
 def test_every_selector_keeps_the_contract_and_survives_saving(name: str, width: int | None) -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     assert by_cost() == list(SELECTORS)
-    world = planted_world.planted_utility(examples=30, unseen=2, width=24)
+    world = simulated_world.planted_utility(examples=30, unseen=2, width=24)
     learned = name in ("utility", "adoror")
     settings = {**SMALL, "width": width}
     pairs, nodes = world.pairs(1), random_nodes(np.random.default_rng(0), range(30), 4, 5, 20)
@@ -252,7 +252,7 @@ def test_every_selector_keeps_the_contract_and_survives_saving(name: str, width:
 @pytest.mark.slow
 def test_learned_selector_beats_random_on_unseen_inputs() -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
-    world = planted_world.planted_utility(examples=120, unseen=40, topics=3, width=48)
+    world = simulated_world.planted_utility(examples=120, unseen=40, topics=3, width=48)
     nodes = random_nodes(np.random.default_rng(1), range(120), 4, 5, 64)
     selector = make_selector("adoror", width=32, heads=2, feed_forward=32, epochs=20).fit(world.library, world.pairs(4))
     prepared, gained = selector.prepare(nodes), []
@@ -267,7 +267,7 @@ def test_learned_selector_beats_random_on_unseen_inputs() -> None:
 def test_invalid_use_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownName, match="unknown selector 'adorer'. Did you mean 'adoror'"):
         make_selector("adorer")
-    world = planted_world.planted_utility(examples=20, unseen=1)
+    world = simulated_world.planted_utility(examples=20, unseen=1)
     with pytest.raises(BadInput, match="needs observed pairs"):
         make_selector("adoror").fit(world.library)
     with pytest.raises(NotFitted, match="Call fit first"):
@@ -278,7 +278,7 @@ def test_invalid_use_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_towers_use_the_configured_parts() -> None:
-    world = planted_world.planted_utility(examples=20, unseen=1, width=16)
+    world = simulated_world.planted_utility(examples=20, unseen=1, width=16)
     for parts in (PARTS, {"scores"}, {"relative"}, set()):
         shape, _ = TowerSelector(0, TowerSettings(width=8, heads=2), parts).training_tables(
             world.library, world.pairs(1)

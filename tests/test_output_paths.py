@@ -217,8 +217,8 @@ WRITERS = {
     "accord.store.mart": "the mart",
     "accord.web.uploads": "a new file in the folder uploads",
     "accord.learning.worker_pool": "the pipe to a worker",
-    "accord.papers.rubicon.tables": "prompts in a temporary folder",
-    "accord.papers.soda_eval.abc_eval": "a taxonomy in a temporary folder",
+    "accord_papers.rubicon.project_tables": "prompts in a temporary folder",
+    "accord_papers.soda_eval.abc_eval": "a taxonomy in a temporary folder",
 }  # fmt: skip
 """Modules that open files for writing, with the files they write."""
 

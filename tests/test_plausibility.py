@@ -10,6 +10,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+from accord_papers.ciu import plausibility
 from scripted_models import ScriptedLikelihood
 
 from accord import Conversation, Label, Labels, Question, Reward, Rubric, Scale, Store, Turn
@@ -18,7 +19,6 @@ from accord.evidence import BANK, SourceContext, Training
 from accord.learning import Evaluator, EvaluatorSettings, Plausibility, fakes, load_evaluator, make_evaluator
 from accord.live import LiveScorer
 from accord.models import Likelihood, LikelihoodRequest, LikelihoodResult, Models, memory_models, run
-from accord.papers.ciu import plausibility
 from accord.project import LiveConfig, Project, config_from
 from accord.values import Sample, Score, Target, Unscored
 

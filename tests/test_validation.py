@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from accord_papers import StudyInput, open_paper, run_parts
 from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
 from accord.edges import BadInput, UnknownName
-from accord.papers import StudyInput, open_paper, run_parts
 from accord.project import Config, Project
 from accord.report import QuotedPart, quoted_parts, write_issues_page
 from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
