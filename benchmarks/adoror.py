@@ -16,6 +16,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from harness import Row, chosen, data_folder, options, rows_of_part, table, write
+from synthetic_corpus import rated_chats
+
+from accord.methods import examples_of
+from accord.values import Sample
 from accord_papers.adoror.prefixes import prefix_rows
 from accord_papers.adoror.simulation import (
     ALL_MECHANISMS,
@@ -29,11 +34,6 @@ from accord_papers.adoror.simulation import (
     together_rows,
 )
 from accord_papers.adoror.system_answers import DIMENSIONS, SPLITS, ask_topical_usr, table_1, wilcoxon
-from harness import Row, chosen, data_folder, options, rows_of_part, table, write
-from synthetic_corpus import rated_chats
-
-from accord.methods import examples_of
-from accord.values import Sample
 
 PARTS = ("planted", "sensitivity", "prompts", "prefixes", "together", "real")
 

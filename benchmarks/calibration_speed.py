@@ -28,8 +28,6 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from accord_papers.llm_rubric.protocols import load
-from accord_papers.variants.grid import Cell, Grid, losses, search
 from eager import seconds_of_a_step
 from harness import Row, chosen, finish, options
 from numpy.typing import NDArray
@@ -42,6 +40,8 @@ from accord.models import RecordedJudge
 from accord.statistics import Clusters, grouped_folds
 from accord.testing import planted
 from accord.values import Labels, Question, load_rubric
+from accord_papers.llm_rubric.protocols import load
+from accord_papers.variants.grid import Cell, Grid, losses, search
 
 Floats = NDArray[np.float64]
 

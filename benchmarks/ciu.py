@@ -29,15 +29,15 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 
 from pathlib import Path
 
+from harness import Row, chosen, data_folder, finish, options
+
+from accord.evidence import BERTSCORE, EMBEDDING
 from accord_papers.ciu.combinations import OURS, PUBLISHED_FORMS, SPLITS, ratios, select, transfer, unify
 from accord_papers.ciu.published import METRICS
 from accord_papers.ciu.responses import Rated
 from accord_papers.ciu.selection import STRATEGIES
 from accord_papers.ciu.single_metrics import LEXICAL, standalone
 from accord_papers.ciu.tables_and_figures import responses
-from harness import Row, chosen, data_folder, finish, options
-
-from accord.evidence import BERTSCORE, EMBEDDING
 
 PARTS = ("standalone", "select", "unify", "transfer")
 SEEDS = 15

@@ -38,6 +38,7 @@ from accord.models import IN_PROCESS_LOGPROBS, Answer, LogprobsJudge, Unanswered
 from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, grouped_folds
 from accord.store import Store
 from accord.values import Conversation, Document, Labels, Question, Sample, Scale, Score, Target, Turn, load_rubric
+from accord_papers.variants.label_free import LabelFree
 
 MODEL = "smollm2-135m"
 QUICK_RESPONSES = 36

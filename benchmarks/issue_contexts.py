@@ -8,8 +8,9 @@ about the labels of a reply. Intervals: the middle 95% of the halvings of whole 
 
 from __future__ import annotations
 
-from accord_papers.soda_eval.later_turns import later_turns_rows
 from harness import data_folder, finish, options
+
+from accord_papers.soda_eval.later_turns import later_turns_rows
 
 COLUMNS = (
     "system", "what", "count", "replies", "requests", "planned", "input_tokens", "output_tokens", "auc", "macro_f1",

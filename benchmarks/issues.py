@@ -17,8 +17,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from accord_papers.soda_eval.abc_eval import abc_eval_rows
-from accord_papers.study import spread_of
 from harness import Row, chosen, data_folder, finish, options
 from issue_finder import dialogues, ratings, verdict, written
 
@@ -46,6 +44,8 @@ from accord.values import (
     Taxonomy,
     load_taxonomy,
 )
+from accord_papers.soda_eval.abc_eval import abc_eval_rows
+from accord_papers.study import spread_of
 
 PARTS = ("abc_eval", "reading", "throughput", "dialogues")
 COLUMNS = (

@@ -20,6 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from harness import Row, chosen, data_folder, options, table, write
+
+from accord.values import Rubric
 from accord_papers.llm_rubric import ablations, annotators
 from accord_papers.llm_rubric.protocols import (
     FOLD_SEEDS,
@@ -37,9 +40,6 @@ from accord_papers.llm_rubric.protocols import (
     test_rows,
     transferred,
 )
-from harness import Row, chosen, data_folder, options, table, write
-
-from accord.values import Rubric
 
 PROTOCOLS = ("S", "T", "T+k", "R", "by-system")
 PAPERS_PARTS = ("oracle", "ablations", "questions", "curve", "adaptive", "diagrams", "means", "panel")

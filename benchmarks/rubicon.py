@@ -19,10 +19,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from accord_papers.rubicon.outcomes import result_row
-from accord_papers.rubicon.project_tables import policy_results, stability
-from accord_papers.rubicon.recordings import recorded_rows
-from accord_papers.rubicon.simulation import TEST, planted_rows
 from harness import Row, chosen, data_folder, finish, options
 
 from accord.edges import BadInput
@@ -33,6 +29,10 @@ from accord.methods import RUBICON, ClassifiedSamples, LearnedRubric, RubricFind
 from accord.models import Models, run
 from accord.project import Project, config_from
 from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale
+from accord_papers.rubicon.outcomes import result_row
+from accord_papers.rubicon.project_tables import policy_results, stability
+from accord_papers.rubicon.recordings import recorded_rows
+from accord_papers.rubicon.simulation import TEST, planted_rows
 
 PARTS = ("planted", "recorded", "embedded")
 COLUMNS = (

@@ -23,7 +23,6 @@ from statistics import fmean
 from tempfile import TemporaryDirectory, gettempdir
 
 import numpy as np
-from accord_papers.ciu.plausibility import AGREEMENT, REAL, check_of_data
 from harness import Row
 
 from accord.evidence import MetricSession, measure, turn_metrics
@@ -33,6 +32,7 @@ from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Clusters, Paired, bootstrap
 from accord.store import Store
 from accord.values import Conversation, Question, Rubric, Sample, Scale, Target, content_hash
+from accord_papers.ciu.plausibility import AGREEMENT, REAL, check_of_data
 
 ROOT = Path(__file__).parent.parent
 """Replies of each half of which fakes are made."""

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from accord_papers import StudyInput, open_paper
 from accord_papers.llm_rubric import protocols
 

@@ -25,16 +25,23 @@ def _every_entry_point() -> EntryPoints:
     try:
         return cast(EntryPoints, entry_points())  # the stubs of Python 3.11 name another type
     except Exception:  # the metadata of one package are malformed; reading them one by one tells which
-        return EntryPoints(entry for each in distributions() for entry in _readable(each))
+        packages: dict[str, Distribution] = {}
+        for each in distributions():
+            packages.setdefault(_folder_of(each), each)  # as Python does: the first one on the path
+        return EntryPoints(entry for folder, each in packages.items() for entry in _readable(folder, each))
 
 
-def _readable(package: Distribution) -> Iterator[EntryPoint]:
+def _folder_of(package: Distribution) -> str:
+    """Return the name of the folder of metadata; the name in the metadata may be unreadable."""
+    return str(getattr(getattr(package, "_path", None), "name", package))
+
+
+def _readable(folder: str, package: Distribution) -> Iterator[EntryPoint]:
     """Yield the entry points of a package; if its metadata are malformed, warn and yield none."""
     try:
         yield from package.entry_points
     except Exception as error:
-        folder = getattr(package, "_path", None)  # the name itself may be unreadable
-        _logger.warning("plug-ins of the package %s are left out: %s", getattr(folder, "name", "?"), _line(error))
+        _logger.warning("plug-ins of the package %s are left out: %s", one_line(folder), _line(error))
 
 
 def package_of(entry: EntryPoint) -> str:

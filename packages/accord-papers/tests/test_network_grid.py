@@ -9,12 +9,11 @@ import pytest
 
 pytest.importorskip("jax", reason="needs accord[networks]")
 
-from accord_papers.variants.grid import Grid, losses, search
-
 from accord import Evaluator, load_evaluator
 from accord.learning import PAPER, Calibration, NetworkShape, predict
 from accord.learning.network_training import Schedule, Sheets, TrainingJob, train
 from accord.testing import planted
+from accord_papers.variants.grid import Grid, losses, search
 
 
 def sheets(answers: np.ndarray, seed: int = 0) -> tuple[NetworkShape, Sheets]:

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accord_papers import StudyInput, open_paper, run_parts
-from accord_papers.adoror import metrics, prefixes, published, simulated_world, simulation, system_answers, systems
 from commands import printed, write, write_corpus
 from scipy import stats
 from synthetic_corpus import rated_chats
@@ -26,6 +24,8 @@ from accord.methods import TowerSettings, by_cost, examples_of, random_nodes, ri
 from accord.models import open_embedder
 from accord.testing import ChatServer, Wire, completion
 from accord.values import Document, Sample
+from accord_papers import StudyInput, open_paper, run_parts
+from accord_papers.adoror import metrics, prefixes, published, simulated_world, simulation, system_answers, systems
 
 DATA = os.environ.get("ACCORD_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")

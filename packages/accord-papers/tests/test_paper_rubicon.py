@@ -6,15 +6,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from accord_papers import StudyInput, open_paper, run_parts
-from accord_papers.rubicon import baselines, published, simulation
 from commands import accord, accord_json, write
 from planted_chats import Author, conversations, write_files
+from test_assertion_selection import CLASSES, corpus, drawn_pool
 
-from accord.methods import RubricPromptBuilder
+from accord.edges import validate
+from accord.methods import (
+    AssertionBudget,
+    AssertionSelector,
+    NetSatOutcome,
+    RubricPromptBuilder,
+    SelectionSettings,
+    UncertaintyWindow,
+    selection_policies,
+    verdict_statistics,
+    with_intervals,
+)
 from accord.models import ScriptedModel, run_flow
-from accord.testing import ChatServer
+from accord.statistics import Clusters
+from accord.testing import ChatServer, check_selection_policy
 from accord.values import AssertionReason, Polarity
+from accord_papers import StudyInput, open_paper, run_parts
+from accord_papers.rubicon import baselines, outcomes, published, simulation
 
 DATA = os.environ.get("ACCORD_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
@@ -126,3 +139,48 @@ def test_selection_on_recorded_answers():
     rows = {row["system"]: row for row in result.table.rows if row["dataset"] == "abc_eval"}
     assert rows["RUBICON"]["delta_netsat_published"] == 27.4 and rows["RUBICON"]["accuracy"] > 0.6
     assert "whole pool" in rows and all("accuracy_low" not in row for row in rows.values())
+
+
+def test_figures_worked_by_hand() -> None:
+    scores = np.array([-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 3.5])
+    good = np.array([0, 0, 1, 0, 1, 1, 1, 1], dtype=bool)
+    tested = NetSatOutcome(
+        scores, good, 0.5, UncertaintyWindow(-0.5, 1.5), 0.9, scores + 5, np.array([-5.0] * 7 + [-4.0])
+    )
+    found = outcomes.figures(tested)
+    assert found["delta_netsat"] == pytest.approx(8.5 / 5 + 5 / 3)
+    assert found["yield_rate"] == pytest.approx(6 / 8) and found["yield_deployed"] == pytest.approx(6 / 8)
+    assert found["precision_deployed"] == pytest.approx(5 / 6)
+    assert (found["accuracy"], found["precision"], found["recall"]) == pytest.approx((7 / 8, 1.0, 4 / 5))
+    assert found["f1"] == pytest.approx(8 / 9)
+    assert found["sat_dsat"] == pytest.approx(-np.corrcoef(tested.sat, tested.dsat)[0, 1])
+    clusters = Clusters([str(i // 2) for i in range(8)])
+    row, verdict = outcomes.all_intervals(tested, clusters, draws=200), with_intervals(tested, clusters, draws=200)
+    assert row["accuracy"].low < row["accuracy"].value < 1.0 and row["delta_netsat"].low < row["delta_netsat"].value
+    for name, each in verdict.items():
+        assert (each.value, each.low, each.high) == pytest.approx((row[name].value, row[name].low, row[name].high))
+    one_class = NetSatOutcome(scores, np.ones(8, dtype=bool), 0.0, UncertaintyWindow(0, 0), 0.9, scores, scores)
+    assert {*outcomes.figures(one_class).values(), *verdict_statistics(one_class).values()} == {None}
+
+
+def test_policies_of_the_paper_follow_their_definitions() -> None:
+    for name in ("brute-force", "ucb"):
+        check_selection_policy(selection_policies.get(name))
+    pool, budget = drawn_pool(seed=5), AssertionBudget(3, 3)
+    worth, best = baselines.reward(pool), baselines.brute_force(pool, budget)
+    for side in (True, False):
+        rows = np.flatnonzero(pool.sat == side)
+        assert set(best) & set(rows.tolist()) == set(rows[np.argsort(-worth[rows])][:3].tolist())
+    bandit = baselines.ucb(pool, budget, seed=1, pulls=200)
+    assert bandit == baselines.ucb(pool, budget, seed=1, pulls=200) and len(set(bandit) & set(best)) >= 4
+
+
+def test_a_registered_policy_selects_and_has_no_alpha() -> None:
+    evidence, labels, question = corpus()
+    assert validate(SelectionSettings, {"policy": "ucb"}, "sources: learned-rubric").policy == "ucb"
+    settings = SelectionSettings(policy="brute-force", budgets=((2, 3),))
+    selector = AssertionSelector(question, CLASSES, settings=settings).fit(evidence, labels)
+    side = selector.training_side(evidence, labels)
+    chosen = baselines.brute_force(side.pool, AssertionBudget(2, 3))
+    assert set(selector.names_) == {side.names[row] for row in chosen} and len(selector.tuned_.tried) == 1
+    assert "policy:brute-force" in str(selector.signature()) and "alpha" not in str(selector.signature())

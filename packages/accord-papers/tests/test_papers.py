@@ -5,6 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import accord, accord_json
+from small_sample import sources
+from test_plausibility import QUESTION, Grammar, asking, chats
+
+from accord import Conversation, Label, Labels, Turn
+from accord.edges import UnknownName
+from accord.embedded import open_language_model, open_sentence_embedder
+from accord.evidence import Column, EvidenceTable
+from accord.values import Sample, Target
 from accord_papers import (
     PAPERS,
     Part,
@@ -16,15 +25,7 @@ from accord_papers import (
     spread_name,
     spread_of,
 )
-from accord_papers.ciu import combinations, responses, single_metrics, tables_and_figures
-from commands import accord, accord_json
-from small_sample import sources
-
-from accord import Conversation, Label, Labels, Turn
-from accord.edges import UnknownName
-from accord.embedded import open_language_model, open_sentence_embedder
-from accord.evidence import Column, EvidenceTable
-from accord.values import Sample, Target
+from accord_papers.ciu import combinations, plausibility, responses, single_metrics, tables_and_figures
 
 DATA = os.environ.get("ACCORD_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
@@ -223,3 +224,15 @@ def test_calibration_of_the_answers_is_near_the_published_bound():
     [result] = run_parts(open_paper("llm-rubric").parts, StudyInput(Path(DATA), repeats=1), ["figure-5"])
     assert result.status == "works" and len(result.table.charts) == len(result.table.rows) == 4
     assert all(row["smece"] < 0.06 for row in result.table.rows), "the paper states < .05"
+
+
+def test_the_study_shows_that_planted_replies_lose_their_score() -> None:
+    samples = [Sample(chat, 1) for chat in chats(80)]
+    labels = Labels(Label(s.target, "useful", "ann", 2 + len(s.conversation.turns[1].content) % 4) for s in samples)
+    rows = plausibility.check_rows(samples, labels, QUESTION, asking(Grammar()))
+    drop = {row["replies"]: row for row in rows if row["measure"] == plausibility.DROP}
+    for kind in ("shuffled", "foreign", "random"):
+        assert drop[kind]["with_check_low"] > drop[kind]["without_check_high"], kind
+    assert drop["real"]["without_check"] == 0 and drop["real"]["with_check"] < 0.3
+    [agreement] = [row for row in rows if row["measure"] == plausibility.AGREEMENT]
+    assert agreement["with_check_low"] <= agreement["with_check"] <= agreement["with_check_high"]

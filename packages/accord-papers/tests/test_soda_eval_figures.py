@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from test_validation import project, submitted
+
+from accord.store import Studies
+from accord.studies import INITIAL, OVERALL, REVISED, ValidatedTurns, open_validation
+from accord.values import IssueAnnotation, Target
 from accord_papers import (
     REVISION_STATISTICS,
     StudyInput,
@@ -14,11 +19,6 @@ from accord_papers import (
     revision_rows,
     run_parts,
 )
-from test_validation import project, submitted
-
-from accord.store import Studies
-from accord.studies import INITIAL, OVERALL, REVISED, ValidatedTurns, open_validation
-from accord.values import IssueAnnotation, Target
 
 MAKER = "issues|model:m"
 SCORES = {"a": 2, "b": 2, "c": 5, "d": 5}
@@ -98,3 +98,31 @@ def test_paper_shows_table_2_and_both_figures_of_a_project(tmp_path: Path) -> No
     everyone = figures.table.rows[0]
     assert (everyone["annotator"], everyone["ratings"], everyone["step"]) == ("all", 6, -1.0)
     assert set(figures.table.charts) == {"Error per annotator", "Error reduction per annotator"}
+
+
+def test_study_of_the_paper_reads_issues_and_answers_of_a_project(tmp_path: Path) -> None:
+    with project(tmp_path) as opened:
+        parts = open_paper("soda-eval").parts
+        given = StudyInput(project=opened)
+        [early] = run_parts(parts, given, ["table-13"])
+        assert early.status == "skipped" and "accord validate detection" in early.reason
+        studies = Studies(opened.store)
+        for flow, answers in {"detection": {"validation:detection": 2},
+                              "overall": {"validation:initial": 4, "validation:revised": 3}}.items():  # fmt: skip
+            session = open_validation(opened, flow, studies, per_turn=2)
+            for name in ("ann", "bob"):
+                while (one := session.take(name)) is not None:
+                    for question, value in answers.items():
+                        value -= len(one.id) % 2 if question == "validation:initial" else 0
+                        id = f"{name}-{question[-6:]}-{one.id}"[:60]
+                        session.answer(name, submitted(one.id, question, value, id))
+                        one = session.finish(name, one.id)
+        studies.close()
+        found = {each.part.name: each for each in run_parts(parts, given, ["figures", "table-4", "table-13"])}
+        assert {each.status for each in found.values()} == {"works"}
+        shares = {row["kind"]: row["share"] for row in found["figures"].table.rows}  # type: ignore[union-attr]
+        assert shares["no issue"] == 0.5 and shares["Commonsense"] == shares["Engagement"] == 0.5
+        assert len(found["figures"].table.charts) >= 4  # type: ignore[union-attr]
+        valid = {row["kind"]: row["majority"] for row in found["table-13"].table.rows}  # type: ignore[union-attr]
+        assert valid["Commonsense"] == 1.0
+        assert [row["stage"] for row in found["table-4"].table.rows] == ["initial", "revised"]  # type: ignore[union-attr]

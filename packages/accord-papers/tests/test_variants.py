@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accord_papers.variants.experts import ExpertParameters, parts
-from accord_papers.variants.label_free import LabelFree
 from scipy import stats
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Unscored, load_evaluator
@@ -18,6 +16,8 @@ from accord.evidence import EvidenceTable, ratings
 from accord.learning import BINS, Calibration, CurveAnswers, make_head, predicted
 from accord.statistics import pearson
 from accord.testing import check_head, planted
+from accord_papers.variants.experts import ExpertParameters, parts
+from accord_papers.variants.label_free import LabelFree
 
 # --- MoE-Concat and MoE-CIU -------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from math import log
 
 import numpy as np
 import pytest
-from accord_papers.adoror import simulated_world, systems
 
 from accord.edges import BadInput, MissingExtra, NotFitted, UnknownName
 from accord.methods import (
@@ -31,6 +30,7 @@ from accord.methods import (
     make_selector,
     random_nodes,
 )
+from accord_papers.adoror import simulated_world, systems
 
 SELECTORS = ("random", "bm25", "neighbours", "diverse", "utility", "adoror")
 SMALL = {"width": 16, "heads": 2, "feed_forward": 32, "epochs": 3}
