@@ -18,10 +18,10 @@ AGAIN = { echo "Some tests failed; they run again. Those listed as PASSED below 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  %-10s %s\n", $$1, $$2}'
 
-$(VENV)/ready: pyproject.toml
+$(VENV)/ready: pyproject.toml packages/accord-papers/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --editable packages/accord-papers --group dev
 	touch $@
 
 setup: $(VENV)/ready ## create the virtual environment

@@ -20,8 +20,9 @@ from harness import Row, chosen, data_folder, options, rows_of_part, table, writ
 from synthetic_corpus import rated_chats
 
 from accord.methods import examples_of
-from accord.papers.adoror.asked import DIMENSIONS, SPLITS, ask_topical_usr, table_1, wilcoxon
-from accord.papers.adoror.planted import (
+from accord.values import Sample
+from accord_papers.adoror.prefixes import prefix_rows
+from accord_papers.adoror.simulation import (
     ALL_MECHANISMS,
     FULL,
     QUICK,
@@ -32,8 +33,7 @@ from accord.papers.adoror.planted import (
     sensitivity_rows,
     together_rows,
 )
-from accord.papers.adoror.prefixes import prefix_rows
-from accord.values import Sample
+from accord_papers.adoror.system_answers import DIMENSIONS, SPLITS, ask_topical_usr, table_1, wilcoxon
 
 PARTS = ("planted", "sensitivity", "prompts", "prefixes", "together", "real")
 

@@ -25,6 +25,8 @@ ROOT = Path(__file__).parents[1]
 SMALL_FILE, PRINTED_PLACES = 60, 30
 MOST_BRANCHES = 15
 """Largest number of conditions, loops and handlers in a function, also inside expressions."""
+PAPERS = Path("packages/accord-papers/src/accord_papers")
+"""The package of the papers in a checkout; older checkouts have it in `src/accord/papers`."""
 CONTRACTS = {"Source", "Head", "Evaluator", "BaseEvaluator"}
 PRESET_NAMES = {
     "default", "mixture", "issues", "learned-rubric", "in-context", "label-free", "rubric", "metrics", "likelihood",
@@ -83,9 +85,15 @@ class File:
 def read_package(folder: Path) -> list[File]:
     """Read all Python files and stubs below `folder`, which is `src` or the package itself."""
     package = folder / "accord" if (folder / "accord").is_dir() else folder
-    paths = sorted([*package.rglob("*.py"), *package.rglob("__init__.pyi")])
-    if not paths:
+    files = read_files(package)
+    if not files:
         raise SystemExit(f"no Python files in {folder}. Name the src folder of a checkout")
+    return files
+
+
+def read_files(package: Path) -> list[File]:
+    """Read all Python files and stubs of a package."""
+    paths = sorted([*package.rglob("*.py"), *package.rglob("__init__.pyi")])
     return [File(path.relative_to(package).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
 
 
@@ -363,18 +371,21 @@ LISTS: Mapping[str, Callable[[Sequence[File]], list[str]]] = {
 def measure(folder: Path) -> dict[str, Any]:
     """Return every count of the checkout whose `src` is `folder`; counts with places are lists."""
     files, checkout = read_package(folder), folder.parent
+    of_papers = [file for file in files if file.package == "papers"]
+    core = [file for file in files if file.package != "papers"]
     total = sum(file.lines for file in files)
     by_package = Counter[str]()
     for file in files:
         by_package[file.package] += file.lines
-    source = wording.count([folder])
+    source = wording.count([each for each in (folder, checkout / PAPERS) if each.is_dir()])
     return {
         **{name: count(files) for name, count in LISTS.items()},
         "face-names": all_face_names(files),
         "modules-on-one-floor": largest_floor(files),
         "worst-branches": functions_by_branches(files)[0][0],
-        "code-lines": code_lines(files),
-        "test-lines": _lines_in(checkout / "tests"),
+        "core code-lines": code_lines(core),
+        "papers code-lines": code_lines([*of_papers, *read_files(checkout / PAPERS)]),
+        "test-lines": _lines_in(checkout / "tests") + _lines_in(checkout / PAPERS.parents[1] / "tests"),
         "benchmark-lines": _lines_in(checkout / "benchmarks"),
         "english-src": source.per_thousand,
         "wh-docstrings": source.kinds["docstring start"],

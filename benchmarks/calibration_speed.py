@@ -35,13 +35,13 @@ from scipy import optimize
 
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import Calibration, MixedAnswers, NetworkShape, answers_to, predict
-from accord.learning.network_grid import Cell, Grid, losses, search
 from accord.learning.network_training import Schedule, Sheets, TrainingJob, train
 from accord.models import RecordedJudge
-from accord.papers.llm_rubric.protocols import load
 from accord.statistics import Clusters, grouped_folds
 from accord.testing import planted
 from accord.values import Labels, Question, load_rubric
+from accord_papers.llm_rubric.protocols import load
+from accord_papers.variants.grid import Cell, Grid, losses, search
 
 Floats = NDArray[np.float64]
 

@@ -3,7 +3,7 @@
     python benchmarks/ciu.py --data ../shared/data [--set topical_usr] [--only standalone,select,unify,transfer]
                              [--to DIR] [--quick] --json OUT
 
-`accord paper ciu` prints the paper's tables from the same code (`accord.papers.ciu`).
+`accord paper ciu` prints the paper's tables from the same code (`accord_papers.ciu`).
 
 standalone  each metric with the paper's figure (tables 1 and 3): Spearman, Pearson and Kendall with the mean of the
             annotators, 95% intervals by bootstrap over contexts, and the lead of CIU's Spearman over each other
@@ -32,12 +32,12 @@ from pathlib import Path
 from harness import Row, chosen, data_folder, finish, options
 
 from accord.evidence import BERTSCORE, EMBEDDING
-from accord.papers.ciu.combined import OURS, PUBLISHED_FORMS, SPLITS, ratios, select, transfer, unify
-from accord.papers.ciu.parts import responses
-from accord.papers.ciu.published import METRICS
-from accord.papers.ciu.rated import Rated
-from accord.papers.ciu.selection import STRATEGIES
-from accord.papers.ciu.single import LEXICAL, standalone
+from accord_papers.ciu.combinations import OURS, PUBLISHED_FORMS, SPLITS, ratios, select, transfer, unify
+from accord_papers.ciu.published import METRICS
+from accord_papers.ciu.responses import Rated
+from accord_papers.ciu.selection import STRATEGIES
+from accord_papers.ciu.single_metrics import LEXICAL, standalone
+from accord_papers.ciu.tables_and_figures import responses
 
 PARTS = ("standalone", "select", "unify", "transfer")
 SEEDS = 15

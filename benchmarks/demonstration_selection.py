@@ -17,7 +17,7 @@ import numpy as np
 from harness import Row, chosen, finish, options
 
 from accord.methods import Nodes, TowerSelector, greedy_subgraph, initial, make_selector, random_nodes
-from accord.papers.adoror.planted_world import PlantedUtility, planted_utility
+from accord_papers.adoror.simulated_world import PlantedUtility, planted_utility
 
 PARTS = ("rank-100000", "subgraph-2048", "train")
 COLUMNS = ("what", "seconds", "baseline_seconds", "ratio", "target_seconds", "same")

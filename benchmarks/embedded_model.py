@@ -33,11 +33,12 @@ from numpy.typing import NDArray
 from accord.embedded import EmbeddedChat, EmbeddedLikelihood, LanguageModel, open_language_model
 from accord.evidence import EMBEDDING, LEXICAL, EvidenceTable, measure, measure_likelihoods
 from accord.formats import read
-from accord.learning import Calibration, LabelFree
+from accord.learning import Calibration
 from accord.models import IN_PROCESS_LOGPROBS, Answer, LogprobsJudge, Unanswered, wait
 from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, grouped_folds
 from accord.store import Store
 from accord.values import Conversation, Document, Labels, Question, Sample, Scale, Score, Target, Turn, load_rubric
+from accord_papers.variants.label_free import LabelFree
 
 MODEL = "smollm2-135m"
 QUICK_RESPONSES = 36
@@ -52,6 +53,7 @@ COLD = """
 import time
 start = time.perf_counter()
 from accord.embedded import open_language_model
+from accord_papers.variants.label_free import LabelFree
 model = open_language_model("smollm2-135m")
 opened = time.perf_counter() - start
 context = [("user", "why is it so slow today " * 95)]

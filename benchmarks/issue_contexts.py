@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from harness import data_folder, finish, options
 
-from accord.papers.soda_eval.later_turns import later_turns_rows
+from accord_papers.soda_eval.later_turns import later_turns_rows
 
 COLUMNS = (
     "system", "what", "count", "replies", "requests", "planned", "input_tokens", "output_tokens", "auc", "macro_f1",

@@ -31,8 +31,6 @@ from accord.methods import (
 from accord.models import (
     Failure,
 )
-from accord.papers.soda_eval.abc_eval import abc_eval_rows
-from accord.papers.study import spread_of
 from accord.validation import compare
 from accord.values import (
     Conversation,
@@ -46,6 +44,8 @@ from accord.values import (
     Taxonomy,
     load_taxonomy,
 )
+from accord_papers.soda_eval.abc_eval import abc_eval_rows
+from accord_papers.study import spread_of
 
 PARTS = ("abc_eval", "reading", "throughput", "dialogues")
 COLUMNS = (

@@ -22,8 +22,9 @@ from pathlib import Path
 
 from harness import Row, chosen, data_folder, options, table, write
 
-from accord.papers.llm_rubric import ablations, annotators
-from accord.papers.llm_rubric.protocols import (
+from accord.values import Rubric
+from accord_papers.llm_rubric import ablations, annotators
+from accord_papers.llm_rubric.protocols import (
     FOLD_SEEDS,
     SHOWN,
     DataSet,
@@ -39,7 +40,6 @@ from accord.papers.llm_rubric.protocols import (
     test_rows,
     transferred,
 )
-from accord.values import Rubric
 
 PROTOCOLS = ("S", "T", "T+k", "R", "by-system")
 PAPERS_PARTS = ("oracle", "ablations", "questions", "curve", "adaptive", "diagrams", "means", "panel")

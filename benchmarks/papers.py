@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from harness import Row, chosen, data_folder, finish, options
 
-from accord.papers import PAPERS, Part, PartTable, StudyInput, open_paper, run_parts
+from accord_papers import PAPERS, Part, PartTable, StudyInput, open_paper, run_parts
 
 COLUMNS = ("paper", "part", "status", "value", "published", "statistic", "row", "reason")
 

@@ -27,12 +27,12 @@ from accord.evidence import Source, Training
 from accord.formats import read
 from accord.methods import RUBICON, ClassifiedSamples, LearnedRubric, RubricFindings
 from accord.models import Models, run
-from accord.papers.rubicon.outcomes import result_row
-from accord.papers.rubicon.planted import TEST, planted_rows
-from accord.papers.rubicon.recorded import recorded_rows
-from accord.papers.rubicon.tables import policy_results, stability
 from accord.project import Project, config_from
 from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale
+from accord_papers.rubicon.outcomes import result_row
+from accord_papers.rubicon.project_tables import policy_results, stability
+from accord_papers.rubicon.recordings import recorded_rows
+from accord_papers.rubicon.simulation import TEST, planted_rows
 
 PARTS = ("planted", "recorded", "embedded")
 COLUMNS = (

@@ -193,7 +193,7 @@ def missing_evidence_warned(data: Path, draws: int) -> list[Row]:
 
 def context_jump(data: Path, draws: int) -> list[Row]:
     """Remove one metric at a time from every reply."""
-    from accord.papers.ciu import rated as responses
+    from accord_papers.ciu import responses
 
     whole = responses.load(data / "topical_usr", [name for name in BANK if not name.startswith(("bert", "cosine"))])
     found = whole["all"]
@@ -212,7 +212,7 @@ def context_jump(data: Path, draws: int) -> list[Row]:
 
 def stack(data: Path, draws: int, transfer: bool) -> list[Row]:
     """The default head on LLM-RUBRIC's data."""
-    from accord.papers.llm_rubric import protocols as paper
+    from accord_papers.llm_rubric import protocols as paper
 
     synth, real = paper.both(data)
     predict = paper.learned(partial(Calibration, synth.question), transfer)
@@ -232,7 +232,7 @@ def stack(data: Path, draws: int, transfer: bool) -> list[Row]:
 
 def within_annotator(data: Path, draws: int) -> list[Row]:
     """Return the part of the headline correlation that is not due to knowing the annotator or the system."""
-    from accord.papers.llm_rubric import protocols as paper
+    from accord_papers.llm_rubric import protocols as paper
 
     synth, _ = paper.both(data)
     repeats = paper.cross_validated(paper.learned(partial(Calibration, synth.question)), synth, fold_seeds(draws))
@@ -251,7 +251,7 @@ def within_annotator(data: Path, draws: int) -> list[Row]:
 
 def worst_system_bias(data: Path, draws: int) -> list[Row]:
     """The default head, with and without shifts by group."""
-    from accord.papers.llm_rubric import protocols as paper
+    from accord_papers.llm_rubric import protocols as paper
 
     synth, _ = paper.both(data)
     system = np.array([str(synth.system_of[name]) for name in synth.rated.conversation])

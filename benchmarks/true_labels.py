@@ -42,7 +42,7 @@ WORLDS = ("normal", "useless scores", "four options", "two options", "shared top
 
 def label_next(data: Path, draws: int) -> list[Row]:
     """Compare suggested labels with random ones."""
-    from accord.papers.llm_rubric import protocols as paper
+    from accord_papers.llm_rubric import protocols as paper
 
     synth, _ = paper.both(data)
     rated, found = synth.rated, []
@@ -120,7 +120,7 @@ def estimate_type1(data: Path, draws: int) -> list[Row]:
 
 def estimate_width(data: Path, draws: int) -> list[Row]:
     """Return the length of intervals with annotators distinguished, relative to those without."""
-    from accord.papers.llm_rubric import protocols as paper
+    from accord_papers.llm_rubric import protocols as paper
 
     synth, _ = paper.both(data)
     named = {name: str(system) for name, system in synth.system_of.items()}
@@ -162,7 +162,7 @@ def selected(evidence: EvidenceTable, labels: Labels, question: Question, test: 
 
 def selective(data: Path, draws: int) -> list[Row]:
     """`accord score --agree .9`, for each rating's own annotator."""
-    from accord.papers.llm_rubric import protocols as paper
+    from accord_papers.llm_rubric import protocols as paper
 
     synth, _ = paper.both(data)
     names = sorted({str(name) for name in synth.rated.group})

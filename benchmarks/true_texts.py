@@ -27,12 +27,12 @@ from harness import Row
 
 from accord.evidence import MetricSession, measure, turn_metrics
 from accord.formats import read
-from accord.papers.ciu.plausibility import AGREEMENT, REAL, check_of_data
 from accord.project import Config, Project
 from accord.statistics import STATISTICS as BY_NAME
 from accord.statistics import Clusters, Paired, bootstrap
 from accord.store import Store
 from accord.values import Conversation, Question, Rubric, Sample, Scale, Target, content_hash
+from accord_papers.ciu.plausibility import AGREEMENT, REAL, check_of_data
 
 ROOT = Path(__file__).parent.parent
 """Replies of each half of which fakes are made."""

@@ -58,7 +58,7 @@ def drift_false_alarms(data: Path, draws: int) -> list[Row]:
 
 def halved(data: Path, draws: int) -> Iterator[bool]:
     """Return True for an alarm between two halves of Topical-USR's contexts, each with six replies."""
-    from accord.papers.ciu import rated as responses
+    from accord_papers.ciu import responses
 
     lexical = [name for name in BANK if not name.startswith(("bert", "cosine"))]
     found = responses.load(data / "topical_usr", lexical)["all"]

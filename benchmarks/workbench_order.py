@@ -81,7 +81,7 @@ def _planted(levels: bool) -> World:
 
 
 def _synth(data: Path) -> World:
-    from accord.papers.llm_rubric import protocols as paper
+    from accord_papers.llm_rubric import protocols as paper
 
     synth, _ = paper.both(data)
     return World(synth.evidence, synth.question, synth.rated, synth.rated.value)

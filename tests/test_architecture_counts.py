@@ -73,6 +73,17 @@ def test_counts_of_a_small_tree(architecture, tree):
     lines = sum(text.count("\n") for text in TREE.values())
     assert (counts["files"], counts["lines"]) == (len(TREE), lines)
     assert sum(value for name, value in counts.items() if name.startswith("lines-")) == lines
+    assert counts["core code-lines"] == 19 and counts["papers code-lines"] == 0
+
+
+@pytest.mark.parametrize("folder", ["packages/accord-papers/src/accord_papers", "src/accord/papers"])
+def test_lines_of_the_papers_are_counted_apart(architecture, tree, folder):
+    core = architecture.measure(tree)["core code-lines"]
+    package = tree.parent / folder
+    package.mkdir(parents=True)
+    (package / "study.py").write_text('"""A study."""\n\nimport numpy\n\nX = 1\nY = 2\n')
+    counts = architecture.measure(tree)
+    assert (counts["core code-lines"], counts["papers code-lines"]) == (core, 2)
 
 
 def test_short_file_with_one_importer_is_listed_with_its_importer(architecture, tree):

@@ -19,7 +19,6 @@ from accord.methods import (
     AssertionBudget,
     AssertionSelector,
     Candidates,
-    NetSatOutcome,
     Pool,
     SelectionSettings,
     UncertaintyWindow,
@@ -32,12 +31,8 @@ from accord.methods import (
     stratified,
     threshold_of,
     tuned,
-    verdict_statistics,
-    with_intervals,
 )
 from accord.models import NOT_APPLICABLE
-from accord.papers.rubicon import baselines, outcomes
-from accord.statistics import Clusters
 from accord.testing import check_selection_policy
 from accord.values import Polarity, dump_rubric, read_rubric
 
@@ -115,40 +110,8 @@ def test_a_window_worked_by_hand() -> None:
     assert lenient.low == lenient.high == 0.25  # where both sides are precise enough the threshold decides
 
 
-def test_figures_worked_by_hand() -> None:
-    scores = np.array([-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 3.5])
-    good = np.array([0, 0, 1, 0, 1, 1, 1, 1], dtype=bool)
-    tested = NetSatOutcome(
-        scores, good, 0.5, UncertaintyWindow(-0.5, 1.5), 0.9, scores + 5, np.array([-5.0] * 7 + [-4.0])
-    )
-    found = outcomes.figures(tested)
-    assert found["delta_netsat"] == pytest.approx(8.5 / 5 + 5 / 3)
-    assert found["yield_rate"] == pytest.approx(6 / 8) and found["yield_deployed"] == pytest.approx(6 / 8)
-    assert found["precision_deployed"] == pytest.approx(5 / 6)
-    assert (found["accuracy"], found["precision"], found["recall"]) == pytest.approx((7 / 8, 1.0, 4 / 5))
-    assert found["f1"] == pytest.approx(8 / 9)
-    assert found["sat_dsat"] == pytest.approx(-np.corrcoef(tested.sat, tested.dsat)[0, 1])
-    clusters = Clusters([str(i // 2) for i in range(8)])
-    row, verdict = outcomes.all_intervals(tested, clusters, draws=200), with_intervals(tested, clusters, draws=200)
-    assert row["accuracy"].low < row["accuracy"].value < 1.0 and row["delta_netsat"].low < row["delta_netsat"].value
-    for name, each in verdict.items():
-        assert (each.value, each.low, each.high) == pytest.approx((row[name].value, row[name].low, row[name].high))
-    one_class = NetSatOutcome(scores, np.ones(8, dtype=bool), 0.0, UncertaintyWindow(0, 0), 0.9, scores, scores)
-    assert {*outcomes.figures(one_class).values(), *verdict_statistics(one_class).values()} == {None}
-
-
-def test_policies_of_the_paper_follow_their_definitions() -> None:
-    pool, budget = drawn_pool(seed=5), AssertionBudget(3, 3)
-    worth, best = baselines.reward(pool), baselines.brute_force(pool, budget)
-    for side in (True, False):
-        rows = np.flatnonzero(pool.sat == side)
-        assert set(best) & set(rows.tolist()) == set(rows[np.argsort(-worth[rows])][:3].tolist())
-    bandit = baselines.ucb(pool, budget, seed=1, pulls=200)
-    assert bandit == baselines.ucb(pool, budget, seed=1, pulls=200) and len(set(bandit) & set(best)) >= 4
-
-
 def test_every_policy_keeps_the_contract() -> None:
-    assert {"all", "brute-force", "correctness", "ucb"} <= set(selection_policies.names())
+    assert {"all", "correctness"} <= set(selection_policies.names())
     for _, policy in selection_policies:
         check_selection_policy(policy)
 
@@ -158,17 +121,6 @@ def test_every_policy_keeps_the_contract() -> None:
 
     with pytest.raises(AssertionError, match="each assertion at most once"):
         check_selection_policy(repeats)
-
-
-def test_a_registered_policy_selects_and_has_no_alpha() -> None:
-    evidence, labels, question = corpus()
-    assert validate(SelectionSettings, {"policy": "ucb"}, "sources: learned-rubric").policy == "ucb"
-    settings = SelectionSettings(policy="brute-force", budgets=((2, 3),))
-    selector = AssertionSelector(question, CLASSES, settings=settings).fit(evidence, labels)
-    side = selector.training_side(evidence, labels)
-    chosen = baselines.brute_force(side.pool, AssertionBudget(2, 3))
-    assert set(selector.names_) == {side.names[row] for row in chosen} and len(selector.tuned_.tried) == 1
-    assert "policy:brute-force" in str(selector.signature()) and "alpha" not in str(selector.signature())
 
 
 def test_tuning_finds_that_sharpness_helps_where_noise_is_shared() -> None:

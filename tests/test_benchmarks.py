@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from accord.papers import StudyInput, open_paper
-from accord.papers.llm_rubric import protocols
+from accord_papers import StudyInput, open_paper
+from accord_papers.llm_rubric import protocols
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"

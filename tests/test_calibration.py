@@ -774,38 +774,6 @@ def test_extreme_annotators_get_valid_distributions() -> None:
     assert -np.log(chance).mean() < np.log(2) + 0.05, "as good as predicting either end"
 
 
-def test_svr_matches_scikit_learn_and_learns_a_bend(tmp_path: Path) -> None:
-    from sklearn.svm import SVR
-
-    corpus = planted(conversations=200, options=7)
-    bent, place = corpus.evidence, dict(zip(corpus.evidence.targets, corpus.evidence.values[:, 0], strict=True))
-    values = [int(np.clip(round(1 + 3 * abs(place[label.target])), 1, 7)) for label in corpus.labels]
-    labels = Labels(replace(label, value=value) for label, value in zip(corpus.labels, values, strict=True))
-    old, new = ({f"c{place:04d}" for place in range(*ends)} for ends in ((0, 120), (120, 200)))
-    rated, found = ratings(bent, labels.filter(new), corpus.question), {}
-    for name in ("svr", "mixed"):
-        learned = make_head(name, corpus.question, {}).fit(bent.filter(old), labels.filter(old))
-        scores = learned.predict_each(bent.take(rated.row), [None] * len(rated))
-        found[name] = pearson(rated.value, np.array([s.value for s in scores if isinstance(s, Score)])) or 0.0
-    assert found["svr"] > 0.8 and found["mixed"] < 0.3
-    learned = Calibration(corpus.question, answer_model="svr").fit(bent.filter(old), labels.filter(old))
-    answer_model = learned.answer_model_
-    assert answer_model is not None and set(answer_model.describe()) == {"strength", "tube", "support_vectors"}
-    texts = ratings(bent, labels.filter(old), corpus.question)
-    rows = np.unique(texts.row)
-    X, y = bent.values[rows], np.array([texts.value[texts.row == row].mean() for row in rows])
-    Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    weight, (strength, tube) = np.bincount(texts.row)[rows], answer_model.cell_  # type: ignore[attr-defined]
-    theirs = SVR(C=strength, epsilon=tube, gamma=1 / 3).fit(Z, y - 1, weight).predict(Z)
-    spread = answer_model.distributions(bent.take(rows), [None] * len(rows)) @ corpus.question.scale.numbers
-    assert stats.spearmanr(theirs, spread).statistic > 0.9999
-    Evaluator(corpus.question, (), learned, head_name="svr").save(tmp_path)
-    again = load_evaluator(tmp_path).head.predict(bent)
-    assert [s.value for s in again if isinstance(s, Score)] == pytest.approx(
-        [s.value for s in learned.predict(bent) if isinstance(s, Score)]
-    )
-
-
 @pytest.mark.parametrize(("rows", "width"), [(2, 3), (5, 1), (50, 7), (40, 60)])
 def test_shrunk_covariance_matches_scikit_learn(rows: int, width: int) -> None:
     rng = np.random.default_rng(0)

@@ -17,6 +17,7 @@ from accord.cli import (
 )
 
 SOURCE = Path(__file__).parents[1] / "src" / "accord"
+PAPERS = Path(__file__).parents[1] / "packages" / "accord-papers" / "src" / "accord_papers"
 _COMMAND = re.compile(r"(?<![\w./])accord ((?:[a-z]+ ?)(?:[^;,`\"\n()|&<>]|,(?=\S))*)")
 _LISTED = re.compile(r"\.(?:jsonl|csv|parquet|json), [\w/-]+\.(?:jsonl|csv|parquet|json)\b")
 
@@ -38,10 +39,10 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 
 def found_commands() -> Iterator[tuple[str, str]]:
     """Yield the place and the words of each command in the sources."""
-    for path in sorted([*SOURCE.rglob("*.py"), *SOURCE.rglob("*.html")]):
+    for path in sorted([*SOURCE.rglob("*.py"), *SOURCE.rglob("*.html"), *PAPERS.rglob("*.py")]):
         for line, text in texts(path):
             for match in _COMMAND.finditer(text):
-                yield f"{path.relative_to(SOURCE)}:{line}", match[1].strip()
+                yield f"{path.relative_to(SOURCE.parents[1])}:{line}", match[1].strip()
 
 
 def _root() -> Any:

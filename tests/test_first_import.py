@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 from commands import accord, accord_json, refused
-from new_user_files import MAIN, workbook
+from new_user_files import MAIN, RELATIONS, workbook
 
 from accord import open as open_project
 from accord import read

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import numpy as np
 import pytest
 from misbehaving_endpoint import answer_any, fault
 from scripted_models import ScriptedLikelihood
@@ -13,7 +12,6 @@ from scripted_models import ScriptedLikelihood
 from accord import Conversation, Document, Store, Turn
 from accord.edges import BadInput, BudgetReached
 from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods, passages_of
-from accord.learning import Evaluator, LabelFree, load_evaluator, make_head
 from accord.models import (
     ClientOptions,
     Likelihood,
@@ -22,8 +20,8 @@ from accord.models import (
     open_likelihood,
     wait,
 )
-from accord.testing import ChatServer, Wire, check_head, planted
-from accord.values import Labels, Sample, Score, Unscored
+from accord.testing import ChatServer, Wire
+from accord.values import Sample
 
 CHAT = Conversation(
     "c",
@@ -158,49 +156,3 @@ def test_endpoint_that_ignores_echo_is_rejected(memory: Store, api_key: None) ->
         wait(model.close())
         assert len(server.requests) == 1, "one that does not echo is asked nothing more"
     assert "no echo" in set(table.absences.values()) and not table.present.any()
-
-
-# --- without labels ---------------------------------------------------------------------------------------------------
-
-
-def test_label_free_head_keeps_the_contract() -> None:
-    check_head(lambda question: LabelFree(question, features=("f0", "f1")))
-
-
-def test_label_free_head_orders_conversations(tmp_path: Any) -> None:
-    corpus = planted()
-    head = make_head("label-free", corpus.question, {"features": ["f0"]})
-    evaluator = Evaluator(corpus.question, (), head, name="label-free", head_name="label-free")
-    evaluator.fitted_on(corpus.evidence, Labels([])).save(tmp_path)
-    scores = load_evaluator(tmp_path).head.predict(corpus.evidence)
-    values = np.array([score.value for score in scores if isinstance(score, Score)])
-    order = np.argsort(corpus.evidence.values[:, 0])
-    assert (np.diff(values[order]) >= 0).all(), "more of the feature is a higher score"
-    assert np.mean(values) == pytest.approx(2.5, abs=0.1), "levels are spread over the scale"
-    truth = corpus.evidence.values @ corpus.weights
-    assert np.corrcoef(values, truth)[0, 1] > 0.7
-    assert "label-free" in str(scores[0].signature)
-
-
-def test_label_free_head_reports_missing_columns() -> None:
-    corpus = planted(conversations=20)
-    with pytest.raises(
-        BadInput, match=r"need the evidence 'pmi'.*models: \{likelihood: \{model: embedded:smollm2-135m\}\}"
-    ):
-        LabelFree(corpus.question).fit(corpus.evidence, Labels([]))
-    for wrong in (1.5, "high", True):
-        with pytest.raises(BadInput, match="trust must be a correlation"):
-            LabelFree(corpus.question, trust=wrong)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="features must be a list"):
-        LabelFree(corpus.question, features="pmi")
-    flat = EvidenceTable(
-        corpus.evidence.targets, corpus.evidence.columns, np.zeros_like(corpus.evidence.values), corpus.evidence.present
-    )
-    with pytest.raises(BadInput, match="the same for every conversation"):
-        LabelFree(corpus.question, features=("f0",)).fit(flat, Labels([]))
-    with pytest.raises(BadInput, match="at least 2 are needed"):
-        LabelFree(corpus.question, features=("f0",)).fit(corpus.evidence.take([0]), Labels([]))
-    evaluator = LabelFree(corpus.question, features=("f0",)).fit(corpus.evidence, Labels([]))
-    absent = EvidenceTable.from_rows(corpus.evidence.columns, {corpus.evidence.targets[0]: {}}, {})
-    [unscored] = evaluator.predict(absent)
-    assert isinstance(unscored, Unscored) and unscored.reason == "no evidence"

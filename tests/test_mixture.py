@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accord import Evaluator, Label, Labels, Question, Scale, Score, Target, Unscored, compare, load_evaluator
+from accord import Evaluator, Label, Labels, Score, Target, Unscored, compare, load_evaluator
 from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable
-from accord.learning import BINS, Additive, Bins, CurveAnswers, ExpertParameters, make_head, parts, predicted
+from accord.learning import BINS, Additive, Bins, make_head, predicted
 from accord.statistics import pearson
 from accord.testing import planted
 
@@ -137,61 +137,6 @@ def test_ranks_can_be_taken_among_other_texts() -> None:
     assert there == pytest.approx(here, abs=0.1) and np.ptp(values(evaluator.predict(moved))) < np.ptp(here)
     warned = [score.warning for score in evaluator.predict(moved) if isinstance(score, Score)]
     assert all(warning and "unlike" in warning for warning in warned)
-
-
-@pytest.mark.parametrize("form", ["gated", "concat"])
-@pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
-def test_published_forms_learn_are_saved_and_give_attributions(form: str, loss: str, tmp_path: Path) -> None:
-    pytest.importorskip("jax", reason="needs accord[networks]")
-    corpus = planted(conversations=150, annotators=3)
-    evaluator = make_head("curves", corpus.question, {"curves": {"form": form, "loss": loss}}).fit(
-        corpus.evidence, corpus.labels
-    )
-    scores = evaluator.predict(corpus.evidence)
-    truth: dict[str, list[float]] = {}
-    for label in corpus.labels:
-        truth.setdefault(label.target.conversation, []).append(float(label.value))  # type: ignore[arg-type]
-    means = np.array([np.mean(truth[s.target.conversation]) for s in scores if s.target.conversation in truth])
-    found = np.array([s.value for s in scores if isinstance(s, Score) and s.target.conversation in truth])
-    assert (pearson(means, found) or 0) > 0.6
-    about = evaluator.describe()
-    assert about["form"] == form and 1 <= about["steps"] <= 200 and f"form:{form},{loss}" in str(evaluator.signature())
-    assert isinstance(evaluator.answer_model_, CurveAnswers)
-    sums = np.array([sum(amount for _, amount in s.attributions) for s in scores if isinstance(s, Score)])
-    X = np.where(corpus.evidence.present, corpus.evidence.values, np.nan)
-    assert sums + about["level"] == pytest.approx(predicted(evaluator.answer_model_.form_, X))
-    Evaluator(corpus.question, (), evaluator, head_name=form).save(tmp_path)
-    assert load_evaluator(tmp_path).head.predict(corpus.evidence) == scores
-    assert (
-        make_head("curves", corpus.question, {"curves": {"form": form, "loss": loss}})
-        .fit(corpus.evidence, corpus.labels)
-        .predict(corpus.evidence)
-        == scores
-    )
-
-
-@pytest.mark.slow
-def test_classifier_of_two_options_predicts_between_them() -> None:
-    pytest.importorskip("jax", reason="needs accord[networks]")
-    corpus = planted(conversations=120, annotators=3)
-    question = Question(id="main", text="?", scale=Scale(options=(0, 1)))
-    labels = Labels(Label(x.target, "main", x.annotator, int(float(x.value) > 2)) for x in corpus.labels)  # type: ignore[arg-type]
-    evaluator = make_head("gated", question, {"curves": {"loss": "cross-entropy"}}).fit(corpus.evidence, labels)
-    assert isinstance(evaluator.answer_model_, CurveAnswers)
-    found = predicted(evaluator.answer_model_.form_, corpus.evidence.values)
-    assert 0 < found.min() < 0.5 < found.max() < 1
-
-
-def test_gate_is_a_softmax_over_metrics() -> None:
-    rng = np.random.default_rng(0)
-    basis = np.eye(BINS + 1)[rng.integers(0, BINS, (7, 3))]
-    E, u, W = rng.normal(size=(3, BINS + 1, 4)), rng.normal(size=4), rng.normal(size=(12, 3))
-    parameters = ExpertParameters(E, u, np.array(0.0), W)
-    found = parts(np, parameters, basis)
-    for row in range(7):
-        e = [E[m, basis[row, m].argmax()] for m in range(3)]
-        gate = np.exp(np.concatenate(e) @ W)
-        assert found[row] == pytest.approx([3 * gate[m] / gate.sum() * (u @ e[m]) for m in range(3)])
 
 
 def test_unknown_forms_and_losses_are_rejected() -> None:

@@ -25,7 +25,6 @@ from accord.learning import (
     log_densities,
     predict,
 )
-from accord.learning.network_grid import Grid, losses, search
 from accord.learning.network_training import Schedule, Sheets, TrainingJob, early_stops, train
 from accord.testing import planted
 
@@ -178,28 +177,6 @@ def test_pooling_pulls_annotators_to_the_shared_weights() -> None:
 
 
 @pytest.mark.slow
-def test_grid_matches_training_each_cell() -> None:
-    shape, given = sheets(answers())
-    folds = [np.arange(60) % 3 != fold for fold in range(3)]
-    grid = Grid(hidden=(4,), batch=(16,), rate=(0.001, 0.02), epochs=(2, 3, 5))
-    assert len(grid) == 2 * 9 and len(Grid()) == 16_128
-    found = losses(shape, 16, given, folds, grid, seed=3)
-    for place, rate in enumerate(grid.rate):
-        for pretrain in (0, 2):
-            for finetune in (0, 1):
-                terms = Schedule(grid.epochs[pretrain], grid.epochs[finetune], 16, 0.0, False)
-                nets = train(shape, given, terms, [TrainingJob(rows, rate, 0, 0, 3) for rows in folds])
-                total = 0.0
-                for net, rows in zip(nets, folds, strict=True):
-                    shares = predict(shape, [net], given.values[~rows], given.annotator[~rows])
-                    total -= np.log(shares[np.arange((~rows).sum()), given.answers[~rows, 0]]).sum()
-                assert found[place, pretrain, finetune] == pytest.approx(total / 60, rel=1e-4)
-    cells = search(shape, given, folds, grid, seed=3)
-    assert cells[0].loss == pytest.approx(found.min()) and [c.loss for c in cells] == sorted(c.loss for c in cells)
-    assert len(search(shape, given, folds, Grid((4, 5), (16,), (0.02,), (2,)), seconds=0)) == 1
-
-
-@pytest.mark.slow
 def test_first_stage_of_pretraining_moves_shared_weights_only() -> None:
     shape, given = sheets(answers())
     everything = [TrainingJob(np.ones(60, dtype=bool), 0.02, 0.0, 0.0, 1)]
@@ -319,21 +296,6 @@ def test_invalid_network_settings_are_rejected() -> None:
             Calibration(corpus.question, network=wrong)
     assert NetworkSettings.of({"hidden": [4, 5]}).hidden == (4, 5)
     assert NetworkSettings.of({"like": "paper", "rate": 0.01}) == replace(PAPER, rate=0.01)
-
-
-@pytest.mark.slow
-def test_grid_search_uses_the_training_side_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    small = Grid(hidden=(3, 5), batch=(64,), rate=(0.00001, 0.02), epochs=(5, 20))
-    monkeypatch.setattr("accord.learning.network_grid.Grid", lambda: small)
-    corpus = planted(conversations=60, annotators=3, noise=0.3)
-    settings = {"like": "paper", "search": 2}
-    evaluator = Calibration(corpus.question, "network", network=settings).fit(corpus.evidence, corpus.labels)
-    found = evaluator.describe()["network"]
-    assert found["rate"] == 0.02 and found["batch"] == 64 and (found["pretrain"], found["finetune"]) == (20, 20)
-    Evaluator(corpus.question, (), evaluator, head_name="network").save(tmp_path)
-    again = load_evaluator(tmp_path).head
-    assert again.describe()["network"] == found and again.predict(corpus.evidence) == evaluator.predict(corpus.evidence)
-    assert PAPER.pooling == PAPER.decay == 0
 
 
 def crossed(conversations: int = 120) -> tuple[EvidenceTable, Labels, object]:

@@ -24,6 +24,7 @@ from accord.values import dump_rubric, load_rubric
 
 EACH_OUTPUT = {"ids": lambda each: " ".join(each) if isinstance(each, tuple) else each}
 SOURCE = Path(__file__).parents[1] / "src" / "accord"
+PAPERS = Path(__file__).parents[1] / "packages" / "accord-papers" / "src" / "accord_papers"
 ROWS = [{"id": f"c{n}", "messages": [{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Yes."}]}
         for n in range(4)]  # fmt: skip
 
@@ -217,8 +218,8 @@ WRITERS = {
     "accord.store.mart.mart": "the mart",
     "accord.web.uploads": "a new file in the folder uploads",
     "accord.learning.worker_pool": "the pipe to a worker",
-    "accord.papers.rubicon.tables": "prompts in a temporary folder",
-    "accord.papers.soda_eval.abc_eval": "a taxonomy in a temporary folder",
+    "accord_papers.rubicon.project_tables": "prompts in a temporary folder",
+    "accord_papers.soda_eval.abc_eval": "a taxonomy in a temporary folder",
 }  # fmt: skip
 """Modules that open files for writing, with the files they write."""
 
@@ -240,8 +241,9 @@ def writes(tree: ast.Module) -> Iterator[int]:
 
 def test_files_are_written_by_few_modules() -> None:
     found = {}
-    for path in SOURCE.rglob("*.py"):
-        name = ".".join(("accord", *path.relative_to(SOURCE).with_suffix("").parts))
+    for path in [*SOURCE.rglob("*.py"), *PAPERS.rglob("*.py")]:
+        package = PAPERS if path.is_relative_to(PAPERS) else SOURCE
+        name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
         lines = list(writes(ast.parse(path.read_text(encoding="utf-8"))))
         if lines and not name.startswith("accord.testing"):
             found[name] = lines

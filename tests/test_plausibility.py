@@ -18,7 +18,6 @@ from accord.evidence import BANK, SourceContext, Training
 from accord.learning import Evaluator, EvaluatorSettings, Plausibility, fakes, load_evaluator, make_evaluator
 from accord.live import LiveScorer
 from accord.models import Likelihood, LikelihoodRequest, LikelihoodResult, Models, memory_models, run
-from accord.papers.ciu import plausibility
 from accord.project import LiveConfig, Project, config_from
 from accord.values import Sample, Score, Target, Unscored
 
@@ -182,18 +181,6 @@ def test_too_few_replies_are_rejected() -> None:
             Plausibility.learn([Sample(chat, 1) for chat in chats()], lambda target: target.conversation),
             asking(Grammar(fail="no echo")),
         )
-
-
-def test_the_study_shows_that_planted_replies_lose_their_score() -> None:
-    samples = [Sample(chat, 1) for chat in chats(80)]
-    labels = Labels(Label(s.target, "useful", "ann", 2 + len(s.conversation.turns[1].content) % 4) for s in samples)
-    rows = plausibility.check_rows(samples, labels, QUESTION, asking(Grammar()))
-    drop = {row["replies"]: row for row in rows if row["measure"] == plausibility.DROP}
-    for kind in ("shuffled", "foreign", "random"):
-        assert drop[kind]["with_check_low"] > drop[kind]["without_check_high"], kind
-    assert drop["real"]["without_check"] == 0 and drop["real"]["with_check"] < 0.3
-    [agreement] = [row for row in rows if row["measure"] == plausibility.AGREEMENT]
-    assert agreement["with_check_low"] <= agreement["with_check"] <= agreement["with_check_high"]
 
 
 NEW = [{"id": "n", "messages": [{"role": "user", "content": "what of topic1"},

@@ -26,11 +26,12 @@ from accord.testing import check_metric
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "accord"
+PAPERS = ROOT / "packages" / "accord-papers" / "src" / "accord_papers"
 
 # From the top of the tree down: a package imports only from packages that stand above it.
 ORDER = [
-    "version", "edges", "values", "statistics", "formats", "sample", "store", "models", "embedded", "evidence", "methods", "learning",
-    "validation", "decisions", "finetune", "synth", "scoring", "project", "charts", "board", "live", "studies", "web", "report", "testing", "papers", "cli",
+    "version", "edges", "entry_points", "values", "statistics", "formats", "sample", "store", "models", "embedded", "evidence", "methods", "learning",
+    "validation", "decisions", "finetune", "synth", "scoring", "project", "charts", "board", "live", "studies", "web", "report", "testing", "cli",
     "__main__",
 ]  # fmt: skip
 RANK = {name: rank for rank, name in enumerate(ORDER)}
@@ -74,7 +75,7 @@ def test_imports_point_down_only() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-OPTIONAL = {"embedded", "finetune", "papers"}
+OPTIONAL = {"embedded", "finetune"}
 """Optional packages, which the rest of Accord imports inside functions, or in a module that is loaded on demand."""
 ON_DEMAND = {"finetuning.py"}
 
@@ -88,6 +89,17 @@ def test_the_core_imports_no_optional_package() -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[1:2] in [[name] for name in OPTIONAL]
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_imports_the_package_of_the_papers() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in SOURCE.rglob("*.py*")
+        if path.suffix in {".py", ".pyi"}
+        for node in nodes_of(path)
+        if isinstance(node, ast.Import | ast.ImportFrom) and "accord_papers" in ast.unparse(node)
+    ]
+    assert not wrong, "accord-papers stands above accord, and is found by its entry points: " + ", ".join(wrong)
 
 
 def test_only_web_packages_import_a_web_framework() -> None:
@@ -125,7 +137,6 @@ def test_packages_import_only_public_names() -> None:
 
 APART = {
     "accord.finetune": "needs PyTorch",
-    "accord.learning.network_grid": "needs JAX",
     "accord.learning.network_training": "needs JAX",
     "accord.embedded": "needs what reads model files",
     "accord.cli.outputs": "the marks of output options, which commands alone use",
@@ -156,10 +167,12 @@ def test_tests_import_public_names() -> None:
 def test_names_imported_by_tests_exist() -> None:
     """A file whose tests are skipped, for a library that is missing, would not tell."""
     wrong = []
-    for path in (ROOT / "tests").glob("*.py"):
+    roots = {"accord": SOURCE, "accord_papers": PAPERS}
+    for path in [*(ROOT / "tests").glob("*.py"), *(PAPERS.parents[1] / "tests").glob("*.py")]:
         for node in nodes_of(path):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "accord":
-                defined = names_in(SOURCE.joinpath(*str(node.module).split(".")[1:]))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in roots:
+                package, *inner = str(node.module).split(".")
+                defined = names_in(roots[package].joinpath(*inner))
                 missing = {alias.name for alias in node.names} - defined
                 wrong += [f"{path.name}:{node.lineno}: {node.module} has no {name}" for name in sorted(missing)]
     assert not wrong, "\n".join(wrong)
@@ -237,7 +250,7 @@ def test_few_ratings_use_one_core() -> None:
 
 
 def test_only_the_store_speaks_sql() -> None:
-    for path in SOURCE.rglob("*.py"):
+    for path in [*SOURCE.rglob("*.py"), *PAPERS.rglob("*.py")]:
         if "store" not in path.parts:
             text = path.read_text(encoding="utf-8")
             assert "sqlalchemy" not in text and "sqlite3" not in text, path
@@ -245,7 +258,7 @@ def test_only_the_store_speaks_sql() -> None:
 
 @pytest.mark.slow
 def test_pickle_and_networking_are_limited_to_listed_modules() -> None:
-    for path in SOURCE.rglob("*.py"):
+    for path in [*SOURCE.rglob("*.py"), *PAPERS.rglob("*.py")]:
         nodes = nodes_of(path)
         names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         for node in nodes:
@@ -322,9 +335,10 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_files_are_short_and_documented() -> None:
-    long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
+    files = [*SOURCE.rglob("*.py"), *PAPERS.rglob("*.py")]
+    long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in files}
     assert not {path: lines for path, lines in long.items() if lines > 500}
-    for path in SOURCE.rglob("*.py"):
+    for path in files:
         assert ast.get_docstring(tree_of(path)), path
 
 
@@ -372,4 +386,4 @@ def test_sample_ratings_equal_the_script_output() -> None:
 def test_architecture_page_lists_the_packages_in_order() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `(\w+)` \|", page, flags=re.M)
-    assert listed == [name for name in ORDER if name not in {"version", "__main__"}]
+    assert listed == [name for name in ORDER if name not in {"version", "__main__"}] + ["accord_papers"]

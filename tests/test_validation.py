@@ -16,7 +16,6 @@ from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
 from accord.edges import BadInput, UnknownName
-from accord.papers import StudyInput, open_paper, run_parts
 from accord.project import Config, Project
 from accord.report import QuotedPart, quoted_parts, write_issues_page
 from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
@@ -427,31 +426,3 @@ def test_intervals_resample_dialogues() -> None:
     }
     q, r = answer_tables(given, ["q", "r"], targets)
     assert q.targets == r.targets == (targets[1],) and q.answers.tolist() == [[2.0]] and r.answers.tolist() == [[3.0]]
-
-
-def test_study_of_the_paper_reads_issues_and_answers_of_a_project(tmp_path: Path) -> None:
-    with project(tmp_path) as opened:
-        parts = open_paper("soda-eval").parts
-        given = StudyInput(project=opened)
-        [early] = run_parts(parts, given, ["table-13"])
-        assert early.status == "skipped" and "accord validate detection" in early.reason
-        studies = Studies(opened.store)
-        for flow, answers in {"detection": {"validation:detection": 2},
-                              "overall": {"validation:initial": 4, "validation:revised": 3}}.items():  # fmt: skip
-            session = open_validation(opened, flow, studies, per_turn=2)
-            for name in ("ann", "bob"):
-                while (one := session.take(name)) is not None:
-                    for question, value in answers.items():
-                        value -= len(one.id) % 2 if question == "validation:initial" else 0
-                        id = f"{name}-{question[-6:]}-{one.id}"[:60]
-                        session.answer(name, submitted(one.id, question, value, id))
-                        one = session.finish(name, one.id)
-        studies.close()
-        found = {each.part.name: each for each in run_parts(parts, given, ["figures", "table-4", "table-13"])}
-        assert {each.status for each in found.values()} == {"works"}
-        shares = {row["kind"]: row["share"] for row in found["figures"].table.rows}  # type: ignore[union-attr]
-        assert shares["no issue"] == 0.5 and shares["Commonsense"] == shares["Engagement"] == 0.5
-        assert len(found["figures"].table.charts) >= 4  # type: ignore[union-attr]
-        valid = {row["kind"]: row["majority"] for row in found["table-13"].table.rows}  # type: ignore[union-attr]
-        assert valid["Commonsense"] == 1.0
-        assert [row["stage"] for row in found["table-4"].table.rows] == ["initial", "revised"]  # type: ignore[union-attr]

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app
+from accord.cli.plugin_commands import EXTRA_COMMANDS
 from accord.project import json_schema
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -24,6 +25,7 @@ def commands_page() -> str:
     """docs/commands.md."""
     parts = ["# Commands", "Generated from the commands' own help by `make docs`.", f"```text\n{help_of()}\n```"]
     named: list[tuple[str, ...]] = [(str(registered.name),) for registered in app.registered_commands]
+    named += [(name,) for name in EXTRA_COMMANDS]
     for group in app.registered_groups:
         assert group.typer_instance is not None
         named += [(str(group.name), str(inner.name)) for inner in group.typer_instance.registered_commands]

@@ -9,7 +9,7 @@ import gc
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
 
@@ -17,6 +17,7 @@ import typer
 import typer.core
 
 from accord.cli.outputs import check_outputs, outputs_of, refuse_empty_outputs
+from accord.cli.plugin_commands import HELP_OPTIONS, PluginCommand, plugin_names
 from accord.cli.terminal import ask_at_terminal, can_ask, say_line, set_verbosity
 from accord.edges import AccordError, BadInput
 from accord.version import __version__
@@ -45,17 +46,36 @@ PANELS = {
 class CommandGroup(typer.core.TyperGroup):
     """Group of commands whose help shows complete first sentences; Typer truncates them to a line."""
 
+    panels: Mapping[str, Sequence[str]] = {}
+    """Commands by the heading under which the help lists them; others are under "Commands"."""
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands by panel."""
-        left = dict.fromkeys(self.list_commands(ctx))
-        panels = [(panel, [name for name in names if name in left]) for panel, names in PANELS.items()]
-        placed = {name for _, names in panels for name in names} if ctx.parent is None else set()
-        rest = [name for name in left if name not in placed]
-        for panel, names in [*(panels if ctx.parent is None else ()), ("Commands", rest)]:
-            commands = [(name, self.commands[name]) for name in names if not self.commands[name].hidden]
+        left = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        panels = [(panel, [name for name in names if name in left]) for panel, names in self.panels.items()]
+        placed = {name for _, names in panels for name in names}
+        for panel, names in [*panels, ("Commands", [name for name in left if name not in placed])]:
+            commands = [(name, each) for name in names if (each := left[name]) is not None and not each.hidden]
             if commands:
                 with formatter.section(panel):
                     formatter.write_dl([(name, _first_sentence(each.help or "")) for name, each in commands])
+
+
+class RootGroup(CommandGroup):
+    """The commands of Accord, and those of other packages, which are looked up when no command of Accord is meant."""
+
+    panels = PANELS
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        return [*self.commands, *plugin_names(frozenset(self.commands))]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by name; None if there is none."""
+        if cmd_name in self.commands:
+            return self.commands[cmd_name]
+        about = plugin_names(frozenset(self.commands)).get(cmd_name)
+        return None if about is None else PluginCommand(cmd_name, about, guarded, stop)
 
 
 def _first_sentence(text: str) -> str:
@@ -66,9 +86,9 @@ def _first_sentence(text: str) -> str:
 app = typer.Typer(
     name="accord",
     help=f"Learn to judge conversations the way your annotators do.\n\n{EXIT_CODES}",
-    cls=CommandGroup,
+    cls=RootGroup,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": HELP_OPTIONS},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

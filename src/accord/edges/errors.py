@@ -79,11 +79,16 @@ class UnknownName(BadInput):
         super().__init__(f"unknown {kind} {got!r}.{hint} Available: {listed or 'none'}.")
 
 
+DISTRIBUTIONS = {"papers": "accord-papers"}
+"""Extras that are packages of their own, which a source checkout has in `packages`."""
+
+
 class MissingExtra(AccordError):
     """A feature whose optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional part. Install it: {install_command(extra)}")
+        part = f"the package {DISTRIBUTIONS[extra]}" if extra in DISTRIBUTIONS else "an optional part"
+        super().__init__(f"{feature} needs {part}. Install it: {install_command(extra)}")
 
 
 class ModelError(AccordError):
@@ -116,12 +121,17 @@ class Unmeasured(AccordError):
 
 def install_command(extra: str) -> str:
     """Return the command that adds an extra to this installation: from its source checkout, or from the index."""
-    flag, source = _installation()
+    flag, folder = _installation()
+    if folder is None:
+        return f"pip install {shlex.quote(f'accord[{extra}]')}"
+    source = "." if folder == Path.cwd() else str(folder)
+    if extra in DISTRIBUTIONS:
+        return f"pip install {flag}{shlex.quote(str(Path(source, 'packages', DISTRIBUTIONS[extra])))}"
     return f"pip install {flag}{shlex.quote(f'{source}[{extra}]')}"
 
 
-def _installation() -> tuple[str, str]:
-    """Return pip's flag and the requirement of this installation."""
+def _installation() -> tuple[str, Path | None]:
+    """Return pip's flag and the source checkout of this installation; None for one from an index or a wheel."""
     from importlib.metadata import PackageNotFoundError, distribution  # slow to import, rarely needed
 
     try:
@@ -129,9 +139,7 @@ def _installation() -> tuple[str, str]:
         details = json.loads(origin) if origin else {}
         url = urlsplit(details["url"])
     except (PackageNotFoundError, ValueError, KeyError):
-        return "", "accord"
+        return "", None
     if url.scheme != "file" or "dir_info" not in details:
-        return "", "accord"
-    folder = Path(unquote(url.path))
-    flag = "-e " if details["dir_info"].get("editable") else ""
-    return flag, "." if folder == Path.cwd() else str(folder)
+        return "", None
+    return "-e " if details["dir_info"].get("editable") else "", Path(unquote(url.path))

@@ -35,7 +35,6 @@ from .mixed_equations import best_ratios as best_ratios, EffectEquations as Effe
 from .mixed_equations import equations_for as equations_for, IterativeEquations as IterativeEquations
 from .mixed_equations import RatingEquations as RatingEquations
 from .mixed_model import MixedAnswers as MixedAnswers, MixedModel as MixedModel
-from .moe_ciu import ExpertParameters as ExpertParameters, parts as parts
 from .network import blocks as blocks, chances as chances, inputs as inputs, NetworkShape as NetworkShape
 from .network import latent_answers as latent_answers, log_densities as log_densities, predict as predict
 from .network_answers import answers_to as answers_to, NetworkAnswers as NetworkAnswers
@@ -44,7 +43,7 @@ from .ordinal import OrdinalLink as OrdinalLink
 from .panel import predict_panel as predict_panel, RULES as RULES
 from .plausibility_check import fakes as fakes, KINDS as KINDS, Plausibility as Plausibility
 from .presets import EvaluatorSettings as EvaluatorSettings, EVIDENCE as EVIDENCE, Level as Level, PRESETS as PRESETS
-from .presets import RENAMED as RENAMED
+from .presets import PMI as PMI, RENAMED as RENAMED
 from .presets import SIMPLE as SIMPLE, SIMPLE_HEADS as SIMPLE_HEADS
 from .rating_layout import GROUP as GROUP, OFFSET as OFFSET, OWN_SLOPE as OWN_SLOPE, RatingLayout as RatingLayout
 from .rating_layout import SLOPE as SLOPE, TEXT as TEXT
@@ -56,6 +55,5 @@ from .training_reference import MOST_LEVELS as MOST_LEVELS, ScaleLevels as Scale
 from .training_reference import shrunk_covariance as shrunk_covariance, UNLIKE as UNLIKE
 from .tree_answers import TreeAnswers as TreeAnswers, TREES as TREES
 from .training_set import digest_of as digest_of, TrainingSet as TrainingSet
-from .unsupervised_baseline import LabelFree as LabelFree, PMI as PMI
 from .worker_pool import cores as cores, ONE_THREAD as ONE_THREAD, pickled as pickled, Worker as Worker
 from .worker_pool import WorkerLost as WorkerLost, WorkerPool as WorkerPool, WorkerThreads as WorkerThreads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -25,22 +25,20 @@ from accord.learning.answer_model import (
     part_attributions,
     prefixed,
 )
+from accord.learning.answer_models import ANSWER_MODELS, check_answer_model, make_answer_model
 from accord.learning.auxiliary_questions import AuxiliaryQuestions
 from accord.learning.curve_answers import CurveAnswers, CurveSettings
 from accord.learning.head import Head
-from accord.learning.mixed_model import BEST, MixedAnswers
 from accord.learning.multicalibration import JUDGE_VERSION, GroupShifts
-from accord.learning.network_answers import NetworkAnswers, NetworkSettings
-from accord.learning.simple_models import FEWEST_LABELS, SIMPLE_MODELS
-from accord.learning.stacking import CANDIDATES, ConstantAnswers, StackedAnswers, fit_stack, trials_to_json
-from accord.learning.svr import SupportVectorAnswers
+from accord.learning.network_answers import NetworkSettings
+from accord.learning.simple_models import FEWEST_LABELS
+from accord.learning.stacking import CANDIDATES, StackedAnswers, fit_stack, trials_to_json
 from accord.learning.training_reference import ScaleLevels, TrainingReference
 from accord.values import POPULATION, Json, Labels, Question, Score, Signature, Unscored, content_hash, score_from
 from accord.version import __version__
 
 Floats = NDArray[np.float64]
 OPTION, LATENT = "option", "latent"
-ANSWER_MODELS = ("auto", "constant", "judge", "column", "mixed", "curves", "network", "svr", *SIMPLE_MODELS)
 
 
 class Calibration(Head):
@@ -50,8 +48,8 @@ class Calibration(Head):
         question: Main question, ordinal, binary or real-valued; a long scale is reduced to a few levels for learning.
         answer_model: `mixed` is a linear mixed model by REML under an ordered probit, `network` the paper's network or
             its regularized variant, `curves` a sum of one curve per metric, `judge` the judge's answer to the question,
-            `column` the column that correlates best with the ratings, `constant` the frequency of each option, `svr` a
-            support vector regression, or one of `SIMPLE_MODELS`; `auto` averages several by their error on inner folds.
+            `column` the column that correlates best with the ratings, `constant` the frequency of each option, or one
+            of `SIMPLE_MODELS` or `answer_models`; `auto` averages several by their error on inner folds.
         own_slopes: For `mixed`: True to let annotators weight the evidence differently, False for offsets only.
         threshold_spread: For `mixed`: prior standard deviation of an annotator's thresholds around the common ones, in
             units of the latent scale.
@@ -106,8 +104,7 @@ class Calibration(Head):
 
     def _check(self) -> None:
         """Check the settings."""
-        if self.answer_model not in ANSWER_MODELS:
-            raise UnknownName("answer_model", self.answer_model, ANSWER_MODELS)
+        check_answer_model(self.answer_model)
         for setting in ("pooled_annotators", "candidates", "shift_groups"):
             given = getattr(self, setting)
             if isinstance(given, str):
@@ -115,13 +112,12 @@ class Calibration(Head):
             if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
                 raise BadInput(f"{setting} must be a list of names, got {given!r}")
         for name in self.candidates:
-            if name not in ANSWER_MODELS[1:]:
-                raise UnknownName("answer_model", name, ANSWER_MODELS[1:])
+            check_answer_model(name, ANSWER_MODELS[1:])
         self._check_numbers()
-        CurveSettings.of(self.curves or {})
         if self.answer not in (OPTION, LATENT):
             raise UnknownName("answer", self.answer, (OPTION, LATENT))
-        NetworkSettings.of(self.network or {})
+        for name in ("curves", "network", *self.candidates):  # finds invalid settings and missing packages
+            self._make(name)
         if self.answer == LATENT and (self.answer_model == "auto" or not self._make(self.answer_model).has_latent):
             raise BadInput(
                 f"answer: latent needs answer_model: mixed, or network with head: ordinal; got {self.answer_model}"
@@ -222,20 +218,23 @@ class Calibration(Head):
 
     def _make(self, name: str) -> AnswerModel:
         """Return an unfitted answer model by name."""
+        return make_answer_model(name, self)
+
+    @property
+    def curve_settings(self) -> CurveSettings:
+        """Settings of the curves, checked."""
+        return CurveSettings.of(self.curves or {})
+
+    @property
+    def network_settings(self) -> NetworkSettings:
+        """Settings of the network, checked."""
+        return NetworkSettings.of(self.network or {}, self.answer == LATENT)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Ends of the scale."""
         options = options_of(self.question)
-        makers: dict[str, Callable[[], AnswerModel]] = {
-            **SIMPLE_MODELS,
-            "constant": ConstantAnswers,
-            "judge": lambda: MixedAnswers(False, 0.0, self.question.id, "judge"),
-            "column": lambda: MixedAnswers(False, 0.0, BEST, "column"),
-            "mixed": lambda: MixedAnswers(self.own_slopes, self.threshold_spread),
-            "curves": lambda: CurveAnswers(
-                CurveSettings.of(self.curves or {}), (float(options[0]), float(options[-1]))
-            ),
-            "svr": SupportVectorAnswers,
-            "network": lambda: NetworkAnswers(NetworkSettings.of(self.network or {}, self.answer == LATENT)),
-        }
-        return makers[name]()
+        return float(options[0]), float(options[-1])
 
     def _pool(self, labels: Labels) -> Labels:
         """Return the labels with each pooled annotator named by its pattern."""
@@ -380,7 +379,7 @@ class Calibration(Head):
         models, reference = _parts(self._fitted()), self.reference_
         makers = dict.fromkeys(c.signature for c in reference.columns if c.question is not None)
         judges = dict.fromkeys(maker.partition("|question:")[0] for maker in makers)
-        is_mixed, curves = "mixed" in models, CurveSettings.of(self.curves or {})
+        is_mixed, curves = "mixed" in models, self.curve_settings
         return Signature.of(
             self.method,
             answer_model="+".join(models),

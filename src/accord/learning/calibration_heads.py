@@ -13,10 +13,6 @@ ABOUT = {
     "auto": "Average of several answer models by their error on inner folds (default).",
     "mixed": "Personalized calibration by linear mixed effects (REML) under an ordered probit.",
     "network": "Personalized calibration by LLM-RUBRIC's network, as in the paper or regularized.",
-    "curves": "Sum of one smooth curve per metric over its ranks, with the contribution of each (after MoE-CIU).",
-    "gated": "MoE-CIU as published: trained embeddings of bins, mixed by a gate.",
-    "concat": "MoE-Concat as published: trained embeddings of bins, without a gate.",
-    "svr": "Support vector regression on each text's mean rating, as MoE-CIU's paper learns its reward.",
     "judge-mean": "Mean of the judge's standardized answers, with a slope shrunk to a prior.",
     "ridge-judge": "Ridge regression on the judge's answers.",
     "ridge": "Ridge regression on all evidence.",
@@ -27,16 +23,32 @@ ABOUT = {
 }
 """Heads that are a calibration with one answer model, or `auto`."""
 
-_FORMS = {"curves": "additive", "gated": "gated", "concat": "concat"}
 
+def answer_model_head(name: str, about: str) -> Callable[..., Calibration]:
+    """Return the maker of a head that is a calibration with one answer model, or with `auto`.
 
-def _preset(name: str, about: str) -> Callable[..., Calibration]:
-    """Return the maker of a head."""
+    Args:
+        name: Name of the answer model.
+        about: Description of the head in a sentence.
+    """
 
     def make(question: Question, **settings: Any) -> Calibration:
-        if name not in _FORMS:
-            return Calibration(question, **{"answer_model": name, **settings})
-        curves = {"form": _FORMS[name], **(settings.get("curves") or {})}
+        return Calibration(question, **{"answer_model": name, **settings})
+
+    make.__doc__ = about
+    return make
+
+
+def curves_head(form: str, about: str) -> Callable[..., Calibration]:
+    """Return the maker of a head that is a calibration with one form of curves.
+
+    Args:
+        form: Form of the curves.
+        about: Description of the head in a sentence.
+    """
+
+    def make(question: Question, **settings: Any) -> Calibration:
+        curves = {"form": form, **(settings.get("curves") or {})}
         return Calibration(question, **{"answer_model": "curves", "shift_groups": (), **settings, "curves": curves})
 
     make.__doc__ = about
@@ -44,4 +56,10 @@ def _preset(name: str, about: str) -> Callable[..., Calibration]:
 
 
 for _name, _about in ABOUT.items():
-    heads.register(_name)(_preset(_name, _about))
+    heads.register(_name)(answer_model_head(_name, _about))
+heads.register("curves")(
+    curves_head(
+        "additive",
+        "Sum of one smooth curve per metric over its ranks, with the contribution of each (after MoE-CIU).",
+    )
+)

@@ -1,11 +1,11 @@
-"""Answer model `curves`: a sum of one curve per metric, or MoE-CIU as published (Choi et al.)."""
+"""Answer model `curves`: a sum of one curve per metric over its ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from accord.edges import BadInput, UnknownName
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.answer_model import TextMeanModel, card_names, matrix, part_arrays, prefixed
 from accord.learning.metric_curves import STRENGTHS, Additive, Form
-from accord.learning.moe_ciu import LOSSES, Experts
 from accord.learning.ordinal import OrdinalLink
 from accord.values import Labels
 
@@ -22,6 +21,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 FORMS = ("additive", "gated", "concat")
+LOSSES = ("squared", "cross-entropy")
 FEWEST_TEXTS = 20
 ENOUGH_TEXTS = 50
 """Scores that were learned from fewer texts carry a warning."""
@@ -33,7 +33,7 @@ class CurveSettings:
 
     Attributes:
         flat, smooth: λ₁ and λ₂ of the curves; without them a pair of `STRENGTHS` is chosen on inner folds.
-        form: `additive`; or as published, `gated` (MoE-CIU) or `concat` (MoE-Concat).
+        form: `additive`; or as published, `gated` (MoE-CIU) or `concat` (MoE-Concat), which are in accord-papers.
         loss: Of the published forms: `squared` (a regressor) or `cross-entropy` (a classifier).
         seed: Random seed of the published forms.
     """
@@ -77,6 +77,7 @@ class CurveAnswers(TextMeanModel):
 
     name = "curves"
     uses_other_questions = False
+    form_type: ClassVar[type[Form]] = Additive
 
     def __init__(self, settings: CurveSettings, ends: tuple[float, float]) -> None:
         self.settings, self.ends = settings, ends
@@ -102,15 +103,23 @@ class CurveAnswers(TextMeanModel):
         self, features: EvidenceTable, texts: Indices, mean: Floats, weight: Floats, fold: Indices, group: Indices
     ) -> Floats:
         """Learn the curves from T rated texts."""
-        X, own = matrix(features)[texts], self.settings
         self.names_, self.texts_ = [column.name for column in features.columns], len(texts)
-        if own.form == "additive":
-            given = [(own.flat, own.smooth)] if own.flat is not None and own.smooth is not None else STRENGTHS
-            self.form_, held_out = Additive.learn(X, mean, weight, fold, group, given)
-        else:
-            gated = own.form == "gated"
-            self.form_, held_out = Experts.learn(X, mean, weight, fold, self.ends, gated, own.loss, own.seed)
+        self.form_, held_out = self.learn_form(matrix(features)[texts], mean, weight, fold, group)
         return held_out
+
+    def learn_form(self, X: Floats, mean: Floats, weight: Floats, fold: Indices, group: Indices) -> tuple[Form, Floats]:
+        """Learn a `form_type` from T rated texts; also return (T,) held-out predictions.
+
+        Args:
+            X: (T, M) metrics, NaN for missing ones.
+            mean: (T,) mean ratings.
+            weight: (T,) number of ratings in each mean.
+            fold: (T,) fold of each text.
+            group: (T,) group of each text.
+        """
+        own = self.settings
+        given = [(own.flat, own.smooth)] if own.flat is not None and own.smooth is not None else STRENGTHS
+        return Additive.learn(X, mean, weight, fold, group, given)
 
     def predict_texts(self, features: EvidenceTable) -> Floats:
         """Return (n,) predicted mean ratings."""
@@ -169,7 +178,6 @@ class CurveAnswers(TextMeanModel):
         self.settings = CurveSettings.of(card["settings"])
         self.people_ = card_names(card, "people")
         self.texts_, self.names_, self.unit_ = card["texts"], card_names(card, "names"), arrays["unit"]
-        form: type[Additive] | type[Experts] = Additive if self.settings.form == "additive" else Experts
-        self.form_ = form.restored(card["form"], part_arrays("form", arrays))
+        self.form_ = self.form_type.restored(card["form"], part_arrays("form", arrays))
         self.link_ = OrdinalLink.restored(card["link"], part_arrays("link", arrays))
         return self

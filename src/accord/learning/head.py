@@ -140,10 +140,8 @@ def _plain(value: Any) -> Json:
 HeadFactory = Callable[..., Head]
 heads: Registry[HeadFactory] = Registry(
     "head",
-    *(
-        f"accord.learning.{name}"
-        for name in ("baselines", "calibration_heads", "issue_labels", "unsupervised_baseline")
-    ),
+    *(f"accord.learning.{name}" for name in ("baselines", "calibration_heads", "issue_labels")),
+    extras=dict.fromkeys(("svr", "gated", "concat", "label-free"), "papers"),
 )
 
 

@@ -129,7 +129,8 @@ class NetworkSettings:
         unquantized: For `head: ordinal`: weight of the unquantized log likelihood, which ties the latent answer to the
             scale (footnote 28).
         search: For the paper's network: choose sizes, batch, rate and epochs from the paper's grid on inner folds,
-            limited to this number of its 64 programs, cheapest first; None uses the settings as they are.
+            limited to this number of its 64 programs, cheapest first; None uses the settings as they are. The search is
+            in accord-papers.
     """
 
     reads: str = "expected"
@@ -264,11 +265,18 @@ class NetworkAnswers(AnswerModel):
         self.shape_ = NetworkShape(width, self.settings.hidden, options, len(self.people_), self.settings.head)
         self._sheets = sheets
         fold = self._folds(rated, labels, beyond)
-        if self.settings.search is not None:
-            self._search(sheets, fold)
+        self.choose_settings(sheets, fold)
         if self.settings.early_stopping:
             self._stop_early(sheets, fold)
         return self._choose(sheets, rated, fold)
+
+    def choose_settings(self, sheets: Sheets, fold: Indices) -> None:
+        """Choose settings on inner folds; a network without a search keeps its own.
+
+        Args:
+            sheets: Training sheets.
+            fold: Inner fold of each sheet; -1 for one that is always learned from.
+        """
 
     def _folds(self, rated: Ratings, labels: Labels, beyond: Sequence[Sheet]) -> Indices:
         """Return the inner fold of each sheet; -1 for a sheet of an unrated group, which is always learned from."""
@@ -287,18 +295,6 @@ class NetworkAnswers(AnswerModel):
         strengths = len(POOLING) if own.pooling is None else 1
         networks = (strengths + 2 * own.early_stopping) * INNER_FOLDS + own.members
         return float(networks * (own.pretrain + own.finetune) * weights * (6 * laid_out + 10 * len(labels)))
-
-    def _search(self, sheets: Sheets, fold: Indices) -> None:
-        """Set the settings of the grid's best cell over inner folds."""
-        from accord.learning.network_grid import Grid, search
-
-        folds, own = [fold != each for each in range(INNER_FOLDS)], self.settings
-        best = search(self.shape_, sheets, folds, Grid(), own.seed, most=own.search)[0]
-        self.shape_ = replace(self.shape_, hidden=best.hidden)
-        hidden, batch, rate = best.hidden, best.batch, best.rate
-        self.settings = replace(
-            own, hidden=hidden, batch=batch, rate=rate, pretrain=best.pretrain, finetune=best.finetune
-        )
 
     def _stop_early(self, sheets: Sheets, fold: Indices) -> None:
         """Set the numbers of epochs with the lowest held-out losses."""

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Level = Literal["turn", "conversation"]
+PMI = "pmi"
+"""Column that the head `label-free` reads."""
 EVIDENCE = "evidence"
 """Stands for every source of the project that measures without learning."""
 
@@ -46,7 +48,9 @@ PRESETS: Mapping[str, EvaluatorSettings] = {
     "in-context": EvaluatorSettings(sources=("in-context",), head="mixed", settings={"own_slopes": False}),
     "label-free": EvaluatorSettings(sources=("likelihood",), head="label-free"),
 }
-"""LLM-RUBRIC, MoE-CIU and its SVR, SODA-EVAL, RUBICON, ADOROR as sources with a head; and a score without labels."""
+"""LLM-RUBRIC, MoE-CIU and its SVR, SODA-EVAL, RUBICON, ADOROR as sources with a head; and a score without labels.
+
+The heads `svr` and `label-free` are in the package accord-papers."""
 
 RENAMED: Mapping[str, str] = {"calibration": "default"}
 """Present names of presets that had others."""

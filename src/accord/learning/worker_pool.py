@@ -35,7 +35,6 @@ IMPORTS = (
     "accord.learning.cross_validation",
     "accord.learning.calibration_heads",
     "scipy.sparse.linalg",
-    "sklearn.svm",
 )
 """Modules that learning imports late and that take a second to load."""
 _START = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from accord.decisions import Decision, contenders, decide, rests_on
 from accord.edges import AccordError, BadInput, UnknownName
 from accord.evidence import EvidenceTable, Source, Training, joined
-from accord.learning import Evaluator, Experiment, FoldTask, Predictions, WorkerPool, learns
+from accord.learning import PRESETS, Evaluator, Experiment, FoldTask, Predictions, WorkerPool, heads, learns
 from accord.models import run
 from accord.project.diagnostics import groups_of
 from accord.project.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
@@ -69,7 +69,7 @@ def compare(
         UnknownName: There is no such evaluator, or one names an unknown source, head or setting.
     """
     note_wordings(project.store, project.question)
-    evaluators, unmade = _make_all(project, list(only) or project.evaluator_names())
+    evaluators, unmade = _make_all(project, list(only) or _default_names(project))
     if not evaluators:
         raise _none_made(unmade)
     # Evaluators that use answers to other questions get all samples; the others get the rated ones.
@@ -201,6 +201,12 @@ def by_groups(found: Compared, by: Sequence[str]) -> list[GroupAccuracy]:
     """Return agreement of the first system by system, annotator, judge-version, wording or a metadata entry."""
     samples = found.train.samples
     return [group for each in by for group in groups_of(found.comparison, samples, found.evidence, each)]
+
+
+def _default_names(project: Workspace) -> list[str]:
+    """Return the names of the project's evaluators, and of the presets whose head is installed."""
+    absent = {name for name, preset in PRESETS.items() if preset.head not in heads} - set(project.config.evaluators)
+    return [name for name in project.evaluator_names() if name not in absent]
 
 
 def _make_all(project: Workspace, names: Sequence[str]) -> tuple[dict[str, Evaluator], dict[str, str]]:

@@ -22,6 +22,7 @@ from accord.learning import (
     JudgeExpected,
     Predictions,
     RandomDraw,
+    heads,
     make_head,
 )
 from accord.methods import LOWEST_SCORE, SCORE
@@ -391,7 +392,7 @@ def _possible(evidence: EvidenceTable, question: Question) -> list[str]:
     is_issue = f"{ISSUE}{question.id.removeprefix(ISSUE)}" in columns
     turns = {"mean-turn": SCORE in columns and not is_issue, "lowest-turn": LOWEST_SCORE in columns and not is_issue}
     has_columns = bool(columns) and not question.compares
-    allowed = {"label-free": PMI in columns, BEST_COLUMN: has_columns, **turns}
+    allowed = {"label-free": PMI in columns and "label-free" in heads, BEST_COLUMN: has_columns, **turns}
     return [name for name in BASELINES if allowed.get(name, is_judged or not name.startswith("judge-"))]
 
 

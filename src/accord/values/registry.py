@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoints, entry_points
 from threading import RLock
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
-from accord.edges import BadInput, UnknownName
+from accord.edges import BadInput, MissingExtra, UnknownName
+from accord.entry_points import load_all
 
 T = TypeVar("T")
-
-
-@cache
-def _installed() -> EntryPoints:
-    """Return the entry points of this environment; reading them takes ten milliseconds."""
-    return cast(EntryPoints, entry_points())  # the stubs of Python 3.11 name another type
 
 
 class Registry(Generic[T]):
@@ -25,12 +18,19 @@ class Registry(Generic[T]):
 
     Accord's own plug-ins are in the modules given to the registry. Third parties declare an entry point in the group of
     the kind's plural (`accord.turn_metrics`) whose value is the module to import. Importing a module runs its
-    decorators; all modules are imported at the first lookup.
+    decorators; all modules are imported at the first lookup. A module of a third party that cannot be imported is left
+    out with a warning.
+
+    Args:
+        kind: Singular noun for a plug-in.
+        modules: Modules of Accord's own plug-ins.
+        extras: Names of plug-ins that an extra of Accord brings, with the extra.
     """
 
-    def __init__(self, kind: str, *modules: str) -> None:
+    def __init__(self, kind: str, *modules: str, extras: Mapping[str, str] | None = None) -> None:
         self.kind = kind
         self._modules = modules
+        self._extras = extras or {}
         self._plugins: dict[str, T] = {}
         self._families: dict[str, Callable[[str], T]] = {}
         self._members: dict[str, T] = {}  # members of families, by full name
@@ -66,8 +66,11 @@ class Registry(Generic[T]):
 
         Raises:
             UnknownName: There is no such plug-in; the message lists the existing ones.
+            MissingExtra: The plug-in is in an extra that is not installed.
         """
         if name not in self:
+            if name in self._extras:
+                raise MissingExtra(f"the {self.kind} {name!r}", self._extras[name])
             raise UnknownName(self.kind, name, self._plugins)
         if name in self._plugins:
             return self._plugins[name]
@@ -106,8 +109,7 @@ class Registry(Generic[T]):
                     import_module(module)
                 kind = self.kind.replace(" ", "_")
                 group = f"accord.{kind[:-1]}ies" if kind.endswith("y") else f"accord.{kind}s"
-                for entry in _installed().select(group=group):
-                    entry.load()
+                load_all(group)
                 self._loaded = True
             except BadInput as error:
                 self._refused = error

@@ -11,5 +11,4 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is that of doc
     users,
     store,
     models,
-    paper,
 )

@@ -354,6 +354,7 @@ def _plugins() -> dict[str, dict[str, str]]:
         "presets": {
             name: f"head {about.head} on {', '.join(about.sources) or 'the evidence of the project'}"
             for name, about in PRESETS.items()
+            if about.head in heads
         },
         "rubrics": {name: f"{len(load_rubric(name).questions)} questions" for name in shipped_rubrics()},
     }

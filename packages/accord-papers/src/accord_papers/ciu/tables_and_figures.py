@@ -1,0 +1,327 @@
+"""The parts of the study of CIU and MoE-CIU: tables 1 to 4, figure 1, our combinations, transfer, plausibility."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import lru_cache, partial
+from pathlib import Path
+
+from markupsafe import Markup
+
+from accord.charts import Axis
+from accord.edges import BadInput
+from accord.evidence import BERTSCORE, EMBEDDING
+from accord.models import LIKELIHOOD
+from accord.statistics import RANK_DRAWS
+from accord.store import Store
+from accord_papers.catalog import Paper
+from accord_papers.ciu import combinations, plausibility, single_metrics
+from accord_papers.ciu.published import LENGTH, METRICS
+from accord_papers.ciu.responses import (
+    ALL,
+    MACHINE,
+    QUESTIONS,
+    WITH_DOCUMENT,
+    Rated,
+    load,
+    of_project,
+    usable,
+)
+from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart
+
+TOPICAL, PERSONA, DIALOGUES = "topical_usr", "persona_usr", "llm_rubric_real"
+SHOWN = (
+    *METRICS,
+    "ciu",
+    "ciu-unsupported",
+    *single_metrics.ABLATIONS,
+    "chrf",
+    "bertscore-recall",
+    "content-words",
+    "words",
+)
+"""Metrics of tables 1 and 3: the paper's, the forms of CIU, and four others."""
+WIDE = tuple(
+    dict.fromkeys((*single_metrics.LEXICAL, *METRICS, *single_metrics.ABLATIONS.values(), *EMBEDDING, *BERTSCORE))
+)
+OTHER_MODELS = (
+    "BERTScore and RUBER read a MiniLM in place of the paper's BERT models, and METEOR has no WordNet, which needs a "
+    "download"
+)
+NO_PERSONA = (
+    "Persona-USR (Mehri and Eskenazi, 2020) is not among the public data sets here; put it into a folder persona_usr "
+    f"with the files of topical_usr. {OTHER_MODELS}"
+)
+
+
+@lru_cache(2)
+def responses(folder: Path) -> Mapping[str, Rated]:
+    """Return the responses of a data set with all metrics that can be measured here."""
+    return load(folder, WIDE, single_metrics.RENAMED)
+
+
+@lru_cache(32)
+def _project(given: StudyInput, question: str, with_forms: bool = False) -> Rated:
+    """Return the rated samples of a question of a project with the paper's metrics, and all forms of CIU if asked."""
+    forms = ("ciu", *single_metrics.ABLATIONS.values()) if with_forms else ()
+    project = given.required_project()
+    return of_project(
+        project, project.rubric[question], (*METRICS, *forms), single_metrics.RENAMED if with_forms else {}
+    )
+
+
+def _questions(given: StudyInput) -> list[str]:
+    """Return the questions of a project with ratings, the main one first."""
+    project = given.required_project()
+    rated = {label.question for label in project.store.labels()}
+    names = [question.id for question in project.rubric.questions if not question.compares]
+    found = [name for name in dict.fromkeys([project.question.id, *names]) if name in rated]
+    if not found:
+        raise BadInput("the project has no ratings; import some: accord import FILE")
+    return found
+
+
+def _table(
+    rows: Sequence[Row],
+    labels: Sequence[str],
+    statistics: Sequence[str],
+    note: str = "",
+    charts: Mapping[str, Markup] | None = None,
+) -> PartTable:
+    """Return a table with the reasons for missing rows as a column, if there are any."""
+    shown = [*labels, *(["missing"] if any("missing" in row for row in rows) else [])]
+    return PartTable(rows, shown, statistics, note, charts or {})
+
+
+# --- single metrics ---------------------------------------------------------------------------------------------------
+
+
+def _chart(rows: Sequence[Row], column: str, title: str) -> Markup:
+    return interval_chart([row for row in rows if f"{column}_low" in row], column, title, Axis("Spearman"))
+
+
+SINGLE = (
+    "spearman: correlation with the mean of the annotators. p: test that the correlation of `ciu`, our default, is "
+    "another one (permutation within contexts, Holm). Forms of CIU: `-paper` has all terms, `-no-freq`, `-no-pos` and "
+    "`-no-effort` lack one; `ciu` has the discount by frequency alone; `-phrases` counts only RAKE's best phrases; "
+    "`ciu-unsupported` credits content outside the documents. `one annotator`: mean correlation of each annotator with "
+    "the mean of the others, a ceiling."
+)
+
+
+def _single(name: str, given: StudyInput) -> PartTable:
+    """Tables 1 and 3: single metrics on a data set."""
+    found = responses(given.folder(name))
+    rows: list[Row] = []
+    for subset in (WITH_DOCUMENT, MACHINE, ALL):
+        data = found[subset]
+        rows += single_metrics.standalone({subset: data.only(SHOWN)})
+        rows.append({"dataset": name, "subset": subset, **single_metrics.one_annotator(data)})
+    main = [row for row in rows if row["subset"] == WITH_DOCUMENT]
+    note = f"{SINGLE} Subset `machine`: responses of models; `all`: without a document a metric is 0."
+    charts = {f"Spearman with {question}": _chart(main, column, f"Single metrics: {question}")
+              for column, question in QUESTIONS.items()}  # fmt: skip
+    statistics = [*QUESTIONS, *(_p(column) for column in QUESTIONS)]
+    return _table(rows, ("subset", "system", "n"), statistics, note, charts)
+
+
+def _p(column: str) -> str:
+    return column.replace("spearman", "ciu_ahead") + "_p"
+
+
+def single_of_project(given: StudyInput) -> PartTable:
+    """Tables 1 and 3 on a project: the paper's metrics and those of the project, for each rated question."""
+    rows: list[Row] = []
+    charts = {}
+    for question in _questions(given):
+        try:
+            data = _project(given, question, with_forms=True)
+        except BadInput as error:
+            rows.append({"question": question, "system": "all", "missing": str(error)})
+            continue
+        part = [{"question": question, **row} for row in single_metrics.standalone({"rated": data})]
+        part.append({"question": question, **single_metrics.one_annotator(data)})
+        charts[f"Spearman with {question}"] = _chart(part, "spearman", f"Single metrics: {question}")
+        rows += part
+    return _table(rows, ("question", "system", "n"), ("spearman", _p("spearman")), SINGLE, charts)
+
+
+def figure_1(given: StudyInput) -> PartTable:
+    """Figure 1: correlation of length and ratings."""
+    found = responses(given.folder(TOPICAL))
+    rows = single_metrics.standalone(
+        {subset: found[subset].only(["words"]) for subset in (ALL, WITH_DOCUMENT, MACHINE)}
+    )
+    rows = [row for row in rows if row["system"] == "words"]
+    rows[0]["spearman_uses_knowledge_published"] = LENGTH
+    note = (
+        "Length in words. The published figure is of Topical-Chat and Persona-Chat together, in characters; the public "
+        "ratings do not show it."
+    )
+    return _table(rows, ("subset", "n"), tuple(QUESTIONS), note)
+
+
+# --- combinations -----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(4)
+def _metrics_of(given: StudyInput, name: str) -> Rated:
+    """Return the paper's metrics of a data set; without one, these and those of a project, where they vary."""
+    return (
+        usable(_project(given, _questions(given)[0]))
+        if not name
+        else responses(given.folder(name))[WITH_DOCUMENT].only(METRICS)
+    )
+
+
+@lru_cache(4)
+def _selections(given: StudyInput, name: str) -> list[Row]:
+    """Return the 17 selections of these metrics."""
+    data = _metrics_of(given, name)
+    return combinations.select(data, given.repeats, combinations.splits_of(data))
+
+
+def _combinations(name: str, given: StudyInput) -> PartTable:
+    """Tables 2 and 4: the selections with a support vector regressor, MoE-Concat and MoE-CIU."""
+    data, forms = _metrics_of(given, name), combinations.PUBLISHED_FORMS
+    rows = list(_selections(given, name))
+    rows += combinations.unify(data, "paper", forms, given.repeats, combinations.splits_of(data), part="select")
+    rows = [{**row, "metrics": _selected(row)} for row in rows]
+    missing = "".join(f" Without {metric}: {reason}." for metric, reason in data.missing.items() if metric in METRICS)
+    note = (
+        f"{HELD_OUT.format(given.repeats)} `metrics` are selected in at least half of the seeds. `recursive-k` drops k "
+        f"metrics, `forward-k` and `backward-k` keep k. The paper uses 15 seeds: --repeats 15.{missing}"
+    )
+    return _table(rows, ("split", "system", "metrics", "n"), _spearmans(data), note)
+
+
+HELD_OUT = (
+    "Mean Spearman over {} seeds with 50 responses held out (at most a quarter): whole contexts (`grouped`), or random "
+    "ones as in the paper (`random`)."
+)
+MOST_NAMES = 6
+
+
+def _selected(row: Row) -> str:
+    """Return the metrics that a selection keeps in at least half of the seeds, or their number."""
+    if "kept" not in row:
+        return "all"
+    names = [name for name, share in row["kept"].items() if share >= 0.5]
+    if len(names) == len(row["kept"]):
+        return "all"
+    return f"{len(names)} of {len(row['kept'])}" if len(names) > MOST_NAMES else ", ".join(names) or "differ by seed"
+
+
+def _spearmans(data: Rated) -> list[str]:
+    return [name for column in data.questions for name in (column, f"{column}_sd")]
+
+
+def _ratios(name: str, given: StudyInput) -> PartTable:
+    """Selection ratios of tables 2 and 4."""
+    rows = combinations.ratios(_selections(given, name))
+    return _table(rows, ("split", "metric"), ("ratio",), "Share of the 17 selections, over seeds and questions.")
+
+
+def ours(given: StudyInput) -> PartTable:
+    """Our combination and ridge regression of wider sets of metrics."""
+    data = responses(given.folder(TOPICAL))[WITH_DOCUMENT]
+    rows = combinations.unify(data.only(METRICS), "the paper's six", combinations.OURS, given.repeats)
+    rows += combinations.unify(data.only(single_metrics.LEXICAL), "lexical", combinations.OURS, given.repeats)
+    embedding = [name for name in (*EMBEDDING, *BERTSCORE) if name in data.metrics]
+    if embedding:
+        rows += combinations.unify(
+            data.only([*single_metrics.LEXICAL, *embedding]), "embedding", combinations.OURS, given.repeats
+        )
+    else:
+        reason = data.missing[EMBEDDING[0]]
+        rows.append({"split": "grouped", "system": "mixture", "bank": "embedding", "missing": reason})
+    note = (
+        f"{HELD_OUT.format(given.repeats)} `lexical` needs no model; `embedding` adds cosines and BERTScore of MiniLM."
+    )
+    return _table(rows, ("split", "bank", "system", "n"), _spearmans(data), note)
+
+
+def ours_of_project(given: StudyInput) -> PartTable:
+    """Our combination and ridge regression of a project's metrics and the paper's."""
+    data = _metrics_of(given, "")
+    rows = combinations.unify(data, "own", combinations.OURS, given.repeats, combinations.splits_of(data))
+    note = f"{HELD_OUT.format(given.repeats)} Metrics: {', '.join(data.metrics)}."
+    return _table(rows, ("split", "system", "n"), _spearmans(data), note)
+
+
+def transfer(given: StudyInput) -> PartTable:
+    """Learned on Topical-USR's Overall ratings, applied to the dialogues of LLM-RUBRIC, and to Persona-USR."""
+    train = responses(given.folder(TOPICAL))[WITH_DOCUMENT].only(single_metrics.LEXICAL)
+    rows: list[Row] = []
+    for name, questions in ((DIALOGUES, {"spearman_overall": "Q0"}), (PERSONA, QUESTIONS)):
+        try:
+            found = load(given.folder(name), single_metrics.LEXICAL, questions=questions)
+        except BadInput as error:
+            rows.append({"dataset": name, "system": "mixture", "missing": str(error)})
+            continue
+        rows += combinations.transfer(train, found[WITH_DOCUMENT].only(train.metrics), "lexical", RANK_DRAWS)
+    note = (
+        "Learned on Topical-USR without a label of the other data set. `warned`: share of scores with a warning, "
+        "such as metrics unlike those in training. The rating of the dialogues is Q0, satisfaction of the user."
+    )
+    return _table(rows, ("dataset", "system", "n"), (*QUESTIONS, "warned"), note)
+
+
+# --- plausibility -----------------------------------------------------------------------------------------------------
+
+PLAUSIBILITY = (
+    "Planted replies have the words of a real one out of order (shuffled), are replies to another context (foreign) or "
+    "random words. Drop: score of the real reply minus that of the planted one; for real replies, what the check "
+    "takes from them. Intervals over replies, and over groups for correlations."
+)
+
+
+def check_effect(given: StudyInput) -> PartTable:
+    """The plausibility check on Topical-USR."""
+    with closing(Store("sqlite:///:memory:")) as store:
+        rows = plausibility.check_of_data(given.folder(TOPICAL), store)
+    return PartTable(rows, ("question", "replies", "measure"), plausibility.STATISTICS, PLAUSIBILITY)
+
+
+def check_of_project(given: StudyInput) -> PartTable:
+    """The plausibility check on a project with a likelihood model."""
+    project = given.required_project()
+    if LIKELIHOOD not in {**project.config.models, **project.given}:
+        raise BadInput(
+            "no likelihood model in the project. Add one to accord.yaml: "
+            f'models: {{likelihood: {{model: "{plausibility.SMALL}"}}}}'
+        )
+    training, _ = project.training(project.evaluator("mixture"))
+    rows = plausibility.check_rows(
+        training.samples, training.labels.on(project.question.id), project.question, project.models
+    )
+    return PartTable(rows, ("question", "replies", "measure"), plausibility.STATISTICS, PLAUSIBILITY)
+
+
+PAPER = Paper(
+    "ciu",
+    "CIU and MoE-CIU",
+    "Choi, Collins, Agichtein, Rokhlenko & Malmasi: Combining Multiple Metrics for Evaluating Retrieval-Augmented "
+    "Conversations.",
+    (
+        Part("figure-1", "Figure 1: length and usefulness", figure_1),
+        Part("table-1", "Table 1: single metrics", partial(_single, TOPICAL), single_of_project,
+             OTHER_MODELS),
+        Part("table-2", "Table 2: combinations of metrics", partial(_combinations, TOPICAL),
+             partial(_combinations, ""), OTHER_MODELS),
+        Part("ratios", "Table 2: selection ratios", partial(_ratios, TOPICAL), partial(_ratios, ""),
+             OTHER_MODELS),
+        Part("table-3", "Table 3: single metrics, Persona-USR", partial(_single, PERSONA), limits=NO_PERSONA),
+        Part("table-4", "Table 4: combinations of metrics, Persona-USR", partial(_combinations, PERSONA),
+             limits=NO_PERSONA),
+        Part("ratios-persona", "Table 4: selection ratios, Persona-USR", partial(_ratios, PERSONA), limits=NO_PERSONA),
+        Part("case-study", "Tables 5 and 6: case studies",
+             limits="the paper shortens the texts, so that no metric can be computed on them"),
+        Part("ours", "Our combination of more metrics", ours, ours_of_project),
+        Part("transfer", "Transfer to other data sets", transfer),
+        Part("plausibility", "Plausibility check on planted and real replies", check_effect, check_of_project),
+    ),
+    (TOPICAL, PERSONA, DIALOGUES),
+)  # fmt: skip
+"""Parts of CIU and MoE-CIU."""

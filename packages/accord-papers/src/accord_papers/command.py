@@ -1,0 +1,99 @@
+"""`accord paper`: tables of the five papers, with baselines and ablations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from accord.cli.options import AsJson
+from accord.cli.outputs import Output
+from accord.cli.terminal import note, say, show, stage, table
+from accord.cli.texts import spending
+from accord.edges import BadInput
+
+if TYPE_CHECKING:
+    from accord_papers import PartResult
+
+
+def _holds_pages(path: Path) -> bool:
+    """Return True for a folder whose every page comes from `accord paper`."""
+    from accord_papers.pages import is_generated
+
+    return path.is_dir() and all(map(is_generated, path.glob("*.md")))
+
+
+PAGES = Output(_holds_pages)
+
+
+def paper(
+    name: Annotated[str, typer.Argument(help="llm-rubric, rubicon, soda-eval, ciu or adoror.")],
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="FOLDER", help="Folder of the public data sets of the papers.")
+    ] = None,
+    project: Annotated[
+        Path | None, typer.Option("--project", metavar="FILE", help="accord.yaml of your own data and models.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="PART,...", help="Parts to run; --list prints them.")
+    ] = None,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, max=1000, help="Splits, draws or seeds per figure.")] = 3,
+    lists: Annotated[bool, typer.Option("--list", help="List the parts with their input; run nothing.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for a page with the tables and figures."), PAGES
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a paper's study on its public data or on your own: tables, baselines, ablations, published figures."""
+    from accord.project import open_project
+    from accord_papers import StudyInput, open_paper, run_parts, write_page
+
+    chosen = open_paper(name)
+    if lists:
+        parts = [{"part": part.name, "title": part.title, "data": part.on_data is not None,
+                  "project": part.on_project is not None, "limits": part.limits} for part in chosen.parts]  # fmt: skip
+        show({"paper": name, "parts": parts}, as_json, _listed)
+        return
+    if (data is None) == (project is None):
+        raise BadInput("give either --data FOLDER (the public data sets) or --project accord.yaml (your own)")
+    results: list[PartResult] = []
+    stage(f"{chosen.title}: {chosen.citation}")
+    with ExitStack() as stack:
+        opened = None if project is None else stack.enter_context(open_project(project))
+        if opened is not None:
+            stack.enter_context(spending(opened.budget))
+        for result in run_parts(chosen.parts, StudyInput(data, opened, repeats), only.split(",") if only else ()):
+            results.append(result)
+            if not as_json:
+                say(_part_text(result))
+    if out is not None:
+        source = "--data DATA" if data is not None else "--project accord.yaml"
+        command_line = f"accord paper {name} {source} --repeats {repeats}" + (f" --only {only}" if only else "")
+        note(f"page with tables and figures: {write_page(out, chosen, results, command_line)}")
+    if as_json:
+        show({"paper": name, "repeats": repeats, "parts": [each.to_json() for each in results]}, True, str)
+
+
+def _listed(found: Mapping[str, Any]) -> str:
+    def needs(part: dict[str, Any]) -> str:
+        return " or ".join(name for name in ("data", "project") if part[name]) or "impossible"
+
+    return table(
+        ["part", "needs", "title", "limits"],
+        [[p["part"], needs(p), p["title"], p["limits"]] for p in found["parts"]],
+    )
+
+
+def _part_text(result: PartResult) -> str:
+    """Return the title, the table and the note of a part."""
+    reason = f": {result.reason}" if result.reason else ""
+    lines = [f"{result.part.title} ({result.part.name}) - {result.status}{reason}"]
+    if result.table is not None:
+        lines += [
+            table(result.table.header(), result.table.lines()),
+            result.table.note,
+        ]
+    return "\n".join(line for line in lines if line) + "\n"

@@ -1,0 +1,258 @@
+"""Oracles (table 1, a to f), ablations (table 2), single questions (table 3), learning curve, adaptive questions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.isotonic import IsotonicRegression
+
+from accord.evidence import Column, EvidenceTable, ratings
+from accord.learning import Calibration, Experiment, JudgeExpected
+from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, grouped_folds, smece_by_option
+from accord.validation import adaptive_curve
+from accord.values import Labels, Question, Rubric, Target
+from accord_papers.llm_rubric.protocols import (
+    FOLD_SEEDS,
+    DataSet,
+    Predict,
+    Predicted,
+    authors_network,
+    cross_validated,
+    fold_rows,
+    learned,
+    test_rows,
+    transferred,
+)
+from accord_papers.study import Row
+
+Floats = NDArray[np.float64]
+SHARES = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+DRAWS = 10
+MOST_ASKED = 5
+UNTIL = 0.005
+
+
+# --- table 1, rows a to f ------------------------------------------------------------------------------------------
+
+
+def told(data: DataSet, rubric: Rubric, llm: bool, own: bool) -> DataSet:
+    """Return the ratings with people's answers to the other questions as evidence, as option shares.
+
+    `own` gives the answers of the rating's own annotator (one option has the full share), otherwise the mean of the
+    other annotators; `llm` keeps the judge's expected answers. Without any answer all shares are 0, as in the paper.
+    """
+    rated = data.rated
+    options = [(q.id, float(option)) for q in rubric.questions if q.id != rubric.main for option in q.scale.options]
+    said: dict[tuple[Target, str], dict[str, float]] = {}
+    for label in data.labels:
+        said.setdefault((label.target, label.question), {})[label.annotator] = float(label.value or 0)
+    people = np.zeros((len(rated), len(options)))
+    for row, label in enumerate(rated.labels):
+        for place, (question, option) in enumerate(options):
+            answers = said.get((label.target, question), {})
+            chosen = [value for who, value in answers.items() if (who == label.annotator) == own]
+            people[row, place] = np.mean([value == option for value in chosen]) if chosen else 0.0
+    judged = data.evidence.expected().take(rated.row)
+    columns = [*(judged.columns if llm else ()), *(Column(f"told {q} = {o:g}", "people") for q, o in options)]
+    values = np.hstack([judged.values, people]) if llm else people
+    targets = tuple(Target(label.target.conversation, row) for row, label in enumerate(rated.labels))
+    table = EvidenceTable(targets, tuple(columns), values, np.ones(values.shape, dtype=bool))
+    labels = Labels(replace(label, target=target) for label, target in zip(rated.labels, targets, strict=True))
+    return DataSet(data.name, data.system_of, table, labels, data.question)
+
+
+def anonymous(make: Predict) -> Predict:
+    """Return the data without personalization: all labels are by one annotator."""
+
+    def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
+        one = Labels(replace(label, annotator="anybody") for label in labels)
+        return make(train, one, test, ["anybody"] * len(annotators))
+
+    return predict
+
+
+def isotonic(make: Predict, question: Question) -> Predict:
+    """Correct each annotator's predictions by an isotonic regression that is learned on inner folds."""
+
+    def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
+        rated = ratings(train, labels, question)
+        inner = np.zeros(len(rated))
+        for split in grouped_folds(list(rated.conversation), 4, 0):
+            rows = np.flatnonzero([name in split.test for name in rated.conversation])
+            part = train.filter(split.train), labels.filter(split.train)
+            inner[rows] = make(*part, train.take(rated.row[rows]), list(rated.annotator[rows])).value
+        value = make(train, labels, test, annotators).value
+        for name in set(annotators):
+            mine, here = rated.annotator == name, np.array([who == name for who in annotators])
+            if mine.sum() >= 5:
+                fitted = IsotonicRegression(out_of_bounds="clip").fit(inner[mine], rated.value[mine])
+                value[here] = fitted.predict(value[here])
+        return Predicted(value)
+
+    return predict
+
+
+def oracle(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
+    """Table 1, rows a to f; the last two need dialogues with several annotators."""
+    ours = learned(partial(Calibration, data.question, "mixed"))
+    known = told(data, rubric, llm=True, own=True)
+    shared = told(data, rubric, llm=True, own=False)
+    systems = {
+        "a oracle": (ours, known),
+        "b without the judge's answers": (ours, told(data, rubric, llm=False, own=True)),
+        "c without personalization": (anonymous(ours), known),
+        "d c, personalized isotonic": (isotonic(anonymous(ours), data.question), known),
+        "e depersonalized oracle": (anonymous(ours), shared),
+        "f e, personalized isotonic": (isotonic(anonymous(ours), data.question), shared),
+    }
+    found = {name: cross_validated(predict, prompt_text, seeds) for name, (predict, prompt_text) in systems.items()}
+    return fold_rows("oracle", data, found)
+
+
+# --- tables 2 and 3 ------------------------------------------------------------------------------------------------
+
+
+def without(data: DataSet, question: str) -> DataSet:
+    """Return the set without one question's answers in the evidence."""
+    kept = [place for place, column in enumerate(data.evidence.columns) if column.question != question]
+    table = data.evidence
+    columns = tuple(table.columns[place] for place in kept)
+    part = EvidenceTable(table.targets, columns, table.values[:, kept], table.present[:, kept])
+    return DataSet(data.name, data.system_of, part, data.labels, data.question)
+
+
+def ablations(data: DataSet, rubric: Rubric, seeds: Sequence[int], tested: DataSet | None = None) -> list[Row]:
+    """Table 2: our system first, each row tested against it; then the parts of the paper's network.
+
+    Args:
+        data: The set to learn from; without `tested` it is cross-validated.
+        rubric: Its questions.
+        seeds: Seeds of the folds.
+        tested: Another set to test on, as a new domain.
+    """
+
+    def measured(
+        predict: Predict, part: Callable[[DataSet], DataSet] = _whole, number: int | None = None
+    ) -> list[Paired]:
+        if tested is not None:
+            return transferred(predict, part(data), part(tested))
+        return cross_validated(predict, part(data), seeds[:number])
+
+    ours = learned(partial(Calibration, data.question, "mixed"), in_new_domain=tested is not None)
+    found = {"accord": measured(ours), "accord, without personalization": measured(anonymous(ours))}
+    for question in rubric.questions:
+        found[f"accord, without {question.id}"] = measured(ours, partial(without, question=question.id))
+    where, protocol = tested or data, "ablations" if tested is None else "ablations, T"
+    rows = fold_rows(protocol, where, found) + test_rows(protocol, where, found)
+    parts: dict[str, dict[str, Any]] = {
+        "network": {},
+        "network, without fine-tuning": {"pretrain": 40, "finetune": 0},
+        "network, without pre-training": {"pretrain": 0, "finetune": 40},
+        "network, without personalization": {"pooling": 1e6},
+    }
+    made = {name: learned(partial(authors_network, data.question, **changed)) for name, changed in parts.items()}
+    return rows + fold_rows(protocol, where, {name: measured(predict, number=3) for name, predict in made.items()})
+
+
+def _whole(data: DataSet) -> DataSet:
+    return data
+
+
+def questions(data: DataSet, rubric: Rubric, seeds: Sequence[int], tested: DataSet | None = None) -> list[Row]:
+    """Table 3: every question as the main one; `tested` as in `ablations`."""
+    rows = []
+    for question in rubric.questions:
+        train, test = (each and replace(each, question=question) for each in (data, tested))
+        assert train is not None
+        systems = {
+            "accord": learned(partial(Calibration, question, "mixed"), in_new_domain=test is not None),
+            "judge-expected": learned(partial(JudgeExpected, question)),
+        }
+        found = {
+            name: transferred(predict, train, test) if test else cross_validated(predict, train, seeds[:2])
+            for name, predict in systems.items()
+        }
+        named = fold_rows(f"question {question.id}", test or train, found)
+        rows += [{**row, "question": question.id} for row in named]
+    return rows
+
+
+# --- appendices ----------------------------------------------------------------------------------------------------
+
+
+def curve(train: DataSet, test: DataSet, draws: int) -> list[Row]:
+    """Appendix J: T on growing random shares of the synthetic dialogues; mean and deviation over draws."""
+    names = sorted({target.conversation for target in train.evidence.targets})
+    rows: list[Row] = []
+    for share in SHARES:
+        found: list[Mapping[str, float | None]] = []
+        for draw in range(draws if share < 1 else 1):
+            kept = random.Random(draw).sample(names, round(share * len(names)))
+            part = DataSet(
+                train.name, train.system_of, train.evidence.filter(kept), train.labels.filter(kept), train.question
+            )
+            predict = learned(partial(Calibration, train.question, "mixed"), in_new_domain=True)
+            [paired] = transferred(predict, part, test)
+            found.append({name: STATISTICS[name](paired) for name in ("rmse", "pearson", "log_loss")})
+        row: Row = {"protocol": "curve", "dataset": test.name, "system": f"accord, {share:.0%}", "share": share}
+        for name in found[0]:
+            values = [each[name] for each in found if each[name] is not None]
+            row |= {name: float(np.mean(values)), f"{name}_sd": float(np.std(values))}  # type: ignore[arg-type]
+        rows.append(row)
+    return rows
+
+
+def adaptive(data: DataSet, seeds: Sequence[int]) -> list[Row]:
+    """Appendix B: questions chosen for each dialogue, after 0 to 9 questions, and with a stop."""
+    rated, clusters = data.rated, Clusters(data.rated.conversation)
+    make = partial(Calibration, answer_model="mixed")
+    rows: list[Row] = []
+    for name, most, until in (
+        ("by number", None, 0.0),
+        (f"at most {MOST_ASKED}, or surer than {UNTIL}", MOST_ASKED, UNTIL),
+    ):
+        runs = [
+            adaptive_curve(
+                Experiment(
+                    data.question, data.evidence, data.labels, rated,
+                    tuple(grouped_folds(list(rated.conversation), 5, seed)), 5, seed,
+                ),
+                make, most, until,
+            )
+            for seed in seeds
+        ]  # fmt: skip
+        for step in range(len(runs[0])) if most is None else [len(runs[0]) - 1]:
+            repeats = [run[step].paired for run in runs]
+            asked = float(np.mean([run[step].mean for run in runs]))
+            about = "accord" if most is not None else f"after {step}"
+            row: Row = {"protocol": "adaptive", "dataset": data.name, "system": about, "rule": name}
+            row["questions_asked"] = asked
+            for statistic in ("rmse", "pearson", "log_loss"):
+                values = [STATISTICS[statistic](paired) for paired in repeats]
+                row[statistic] = float(np.mean([value for value in values if value is not None]))
+                interval = bootstrap(clusters, STATISTICS[statistic], repeats, 400)
+                row |= {f"{statistic}_low": interval.low, f"{statistic}_high": interval.high}
+            rows.append(row)
+    return rows
+
+
+def diagrams(data: DataSet) -> list[Row]:
+    """Appendix K: smECE by answer, ours and that of `relplot` if it is installed."""
+    [paired] = cross_validated(learned(partial(Calibration, data.question, "mixed")), data, [FOLD_SEEDS[0]])
+    rows: list[Row] = [{"protocol": "diagrams", "system": "accord", "smece": smece_by_option(paired)}]
+    if find_spec("relplot"):
+        relplot = import_module("relplot")
+        errors = [
+            float(relplot.smECE(paired.probabilities[:, option], (paired.answer == option).astype(float)))
+            for option in range(len(paired.options))
+        ]
+        rows.append({"protocol": "diagrams", "system": "relplot", "smece": errors})
+    return rows

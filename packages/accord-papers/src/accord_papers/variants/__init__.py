@@ -1,0 +1,1 @@
+"""Heads and answer models as the papers publish them, which nothing else needs."""

@@ -1,0 +1,66 @@
+"""LLM-RUBRIC's grid against cells trained one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs accord[networks]")
+
+from accord import Evaluator, load_evaluator
+from accord.learning import PAPER, Calibration, NetworkShape, predict
+from accord.learning.network_training import Schedule, Sheets, TrainingJob, train
+from accord.testing import planted
+from accord_papers.variants.grid import Grid, losses, search
+
+
+def sheets(answers: np.ndarray, seed: int = 0) -> tuple[NetworkShape, Sheets]:
+    rng = np.random.default_rng(seed)
+    n = len(answers)
+    x = rng.normal(size=(n, 3))
+    shape = NetworkShape(3, (4, 4), (4, 3), 3, "softmax")
+    return shape, Sheets(x, np.ones((n, 0)), np.ones((0, 3)), rng.integers(3, size=n), answers)
+
+
+def answers(seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.column_stack([rng.integers(4, size=60), rng.integers(3, size=60)])
+
+
+@pytest.mark.slow
+def test_grid_matches_training_each_cell() -> None:
+    shape, given = sheets(answers())
+    folds = [np.arange(60) % 3 != fold for fold in range(3)]
+    grid = Grid(hidden=(4,), batch=(16,), rate=(0.001, 0.02), epochs=(2, 3, 5))
+    assert len(grid) == 2 * 9 and len(Grid()) == 16_128
+    found = losses(shape, 16, given, folds, grid, seed=3)
+    for place, rate in enumerate(grid.rate):
+        for pretrain in (0, 2):
+            for finetune in (0, 1):
+                terms = Schedule(grid.epochs[pretrain], grid.epochs[finetune], 16, 0.0, False)
+                nets = train(shape, given, terms, [TrainingJob(rows, rate, 0, 0, 3) for rows in folds])
+                total = 0.0
+                for net, rows in zip(nets, folds, strict=True):
+                    shares = predict(shape, [net], given.values[~rows], given.annotator[~rows])
+                    total -= np.log(shares[np.arange((~rows).sum()), given.answers[~rows, 0]]).sum()
+                assert found[place, pretrain, finetune] == pytest.approx(total / 60, rel=1e-4)
+    cells = search(shape, given, folds, grid, seed=3)
+    assert cells[0].loss == pytest.approx(found.min()) and [c.loss for c in cells] == sorted(c.loss for c in cells)
+    assert len(search(shape, given, folds, Grid((4, 5), (16,), (0.02,), (2,)), seconds=0)) == 1
+
+
+@pytest.mark.slow
+def test_grid_search_uses_the_training_side_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    small = Grid(hidden=(3, 5), batch=(64,), rate=(0.00001, 0.02), epochs=(5, 20))
+    monkeypatch.setattr("accord_papers.variants.grid.Grid", lambda: small)
+    corpus = planted(conversations=60, annotators=3, noise=0.3)
+    settings = {"like": "paper", "search": 2}
+    evaluator = Calibration(corpus.question, "network", network=settings).fit(corpus.evidence, corpus.labels)
+    found = evaluator.describe()["network"]
+    assert found["rate"] == 0.02 and found["batch"] == 64 and (found["pretrain"], found["finetune"]) == (20, 20)
+    Evaluator(corpus.question, (), evaluator, head_name="network").save(tmp_path)
+    again = load_evaluator(tmp_path).head
+    assert again.describe()["network"] == found and again.predict(corpus.evidence) == evaluator.predict(corpus.evidence)
+    assert PAPER.pooling == PAPER.decay == 0
