@@ -57,6 +57,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Testing": {
         "accord.testing": "check_metric check_source check_head check_selection_policy check_batch_scorer "
         "planted sample_project ChatServer completion",
+        "accord.models": "ScriptedJudge ScriptedModel",
     },
 }
 """Names of the users' API by group and package."""

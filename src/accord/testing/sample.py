@@ -7,17 +7,18 @@ import json
 import shutil
 import tempfile
 import weakref
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from accord.project import Project, open_project
+from accord.project import Project, load_project
 from accord.sample import sources
 
 
-def sample_project(conversations: int = 12, **settings: Any) -> Project:
+def sample_project(conversations: int = 12, given: Mapping[str, Any] | None = None, **settings: Any) -> Project:
     """Return a new project with conversations of the sample and their ratings on the main question.
 
     Its settings keep every verb below a second: one metric as evidence, a mixed model, two folds, 20 bootstrap samples.
@@ -25,6 +26,7 @@ def sample_project(conversations: int = 12, **settings: Any) -> Project:
 
     Args:
         conversations: Number of conversations, 1 to 150; each has three or four ratings from 1 to 4.
+        given: Model objects by role, as in `Project`.
         **settings: Settings of `accord.yaml` that replace these.
 
     Raises:
@@ -44,7 +46,7 @@ def sample_project(conversations: int = 12, **settings: Any) -> Project:
     }
     (folder / "accord.yaml").write_text(yaml.safe_dump(written), encoding="utf-8")
     try:
-        project = open_project(folder / "accord.yaml")
+        project = Project(load_project(folder / "accord.yaml"), given=given)
     except BaseException:
         shutil.rmtree(folder)
         raise

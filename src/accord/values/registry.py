@@ -26,6 +26,16 @@ class Registry(Generic[T]):
     Accord's own plug-ins are in the modules given to the registry. Third parties declare an entry point in the group of
     the kind's plural (`accord.turn_metrics`) whose value is the module to import. Importing a module runs its
     decorators; all modules are imported at the first lookup.
+
+    Args:
+        kind: Name of the kind in messages, such as `metric`.
+        *modules: Modules whose import registers Accord's own plug-ins.
+
+    >>> greetings = Registry[str]("greeting")
+    >>> greetings.register("short")("Hi.")
+    'Hi.'
+    >>> greetings.get("short"), greetings.names(), "long" in greetings
+    ('Hi.', ['short'], False)
     """
 
     def __init__(self, kind: str, *modules: str) -> None:
