@@ -6,10 +6,13 @@ The names stand here once. `make docs` writes both files, and tests/test_api.py 
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
+import doctest
 import enum
 import inspect
 import re
+import textwrap
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -135,7 +138,7 @@ def members(name: Name) -> Iterator[Member]:
     kind = name.thing
     listed = {each.thing for each in names() if inspect.isclass(each.thing)} - {kind}
     owners = [each for each in kind.__mro__ if each.__module__.startswith("accord.") and each not in listed]
-    fields = set(inspect.signature(kind).parameters) if dataclasses.is_dataclass(kind) else set(_fields(kind))
+    fields = {each.name for each in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set(_fields(kind))
     chosen = MEMBERS.get(name.name, "").split()
     for member in sorted({each for owner in owners for each in vars(owner)} - fields):
         if member in chosen if chosen else member in SPECIAL or not member.startswith(("_", "model_")):
@@ -172,7 +175,7 @@ def signature(name: Name) -> str:
     if not inspect.isclass(thing):
         return f": {constant(name)[0]}"
     if issubclass(thing, BaseModel):
-        return f"({', '.join(_model_fields(thing))})"
+        return f"({', '.join(_model_fields(thing))})" if thing.model_fields else "()"
     if getattr(thing, "_is_protocol", False):
         return ""
     try:
@@ -198,7 +201,7 @@ def _call(function: Callable[..., Any], skip: int) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not starred:
             parts.append("*")
         starred = starred or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
-        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        stars = "*" * (parameter.kind is parameter.VAR_POSITIONAL) + "**" * (parameter.kind is parameter.VAR_KEYWORD)
         typed = "" if parameter.annotation is parameter.empty else f": {_text(parameter.annotation)}"
         default = "" if parameter.default is parameter.empty else f" = {_default(parameter.default)}"
         parts.append(f"{stars}{parameter.name}{typed}{default}")
@@ -237,7 +240,9 @@ def constant(name: Name) -> tuple[str, str]:
     """Return the type of a constant and the text below its definition."""
     body = ast.parse(_module(name.package, name.name).read_text(encoding="utf-8")).body
     for node, after in zip(body, [*body[1:], None], strict=True):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         if [each.id for each in targets if isinstance(each, ast.Name)] != [name.name]:
             continue
         kind = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else type(name.value).__name__
@@ -268,19 +273,18 @@ def text_page() -> str:
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
 
 
-def markdown(docstring: str) -> str:
-    """Return a docstring as Markdown: sections become lists, examples become blocks."""
+def markdown(docstring: str, module: str) -> str:
+    """Return a docstring of a module as Markdown: sections become lists, examples become blocks with their imports."""
     written: list[str] = []
     rows = iter([*inspect.cleandoc(docstring).splitlines(), ""])
     inside = False
     for row in rows:
         if match := SECTION.match(row):
-            written.append(f"**{match[1]}**\n")
+            written += [f"**{match[1]}**", ""]
             inside = True
         elif row.startswith(">>>"):
-            block = [row]
-            block += iter(lambda: next(rows), "")
-            written += ["```pycon", *block, "```", ""]
+            block = [row, *iter(lambda: next(rows), "")]
+            written += ["```pycon", *_imports("\n".join(block), module), *block, "```", ""]
             inside = False
         elif inside and row.startswith("    ") and not row.startswith("     "):
             head, colon, rest = row.strip().partition(": ")
@@ -294,32 +298,80 @@ def markdown(docstring: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(written)).strip()
 
 
+def _imports(example: str, module: str) -> Iterator[str]:
+    """Yield imports of the names that an example takes from the module of its docstring.
+
+    Raises:
+        AssertionError: No package of Accord has such a name.
+    """
+    tree = ast.parse("".join(each.source for each in doctest.DocTestParser().get_examples(example)))
+    nodes = list(ast.walk(tree))
+    bound = {each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    bound |= {each.arg for each in nodes if isinstance(each, ast.arg)}
+    bound |= {
+        each.name
+        for each in nodes
+        if isinstance(each, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and each.name
+    }
+    bound |= {
+        alias.asname or alias.name
+        for each in nodes
+        if isinstance(each, ast.Import | ast.ImportFrom)
+        for alias in each.names
+    }
+    used = {each.id for each in nodes if isinstance(each, ast.Name)} - bound - set(dir(builtins))
+    packages: dict[str, list[str]] = {}
+    for name in sorted(used):
+        packages.setdefault(_package_of(name, module), []).append(name)
+    for package, taken in sorted(packages.items()):
+        yield f">>> from {package} import {', '.join(taken)}"
+
+
+def _package_of(name: str, module: str) -> str:
+    """Return the package that users import a name of a module from."""
+    value = getattr(import_module(module), name)
+    origin = getattr(value, "__module__", module) if inspect.isclass(value) or inspect.isfunction(value) else module
+    packages = ["accord", ".".join(origin.split(".")[:2]), *(each.package for each in names())]
+    found = [
+        each for each in packages if name in dir(import_module(each)) and getattr(import_module(each), name) is value
+    ]
+    assert found, f"an example of {module} uses {name}, which no package has"
+    return found[0]
+
+
 def _is_names(head: str) -> bool:
     return all(re.fullmatch(r"\*{0,2}[\w.]+", each.strip()) for each in head.split(","))
 
 
 def description(name: Name) -> str:
-    """Return the docstring of a name; of a constant, the text below its definition."""
+    """Return the text of a name: of a class also that of its constructor or fields, of a constant that below it."""
     thing = name.thing
-    if inspect.isclass(thing) or inspect.isfunction(thing):
-        return str(thing.__doc__)
-    return constant(name)[1]
+    if not inspect.isclass(thing):
+        return inspect.cleandoc(str(thing.__doc__)) if inspect.isfunction(thing) else constant(name)[1]
+    own = inspect.isfunction(thing.__init__) and thing.__init__.__module__ == thing.__module__
+    texts = [inspect.cleandoc(each) for each in (thing.__doc__, thing.__init__.__doc__ if own else None) if each]
+    fields = _fields(thing) if issubclass(thing, BaseModel) else {}
+    if said := [f"    {each}: {field.description}" for each, field in fields.items() if field.description]:
+        texts.append("\n".join(["Attributes:", *said]))
+    return "\n\n".join(texts)
 
 
 def entry(name: Name) -> str:
     """Return the section of one name."""
-    source = name.path if name.package != "accord" else f"accord.{name.name}"
-    parts = [f"### {source}", f"```text\n{name.name}{signature(name)}\n```", markdown(description(name))]
+    module = getattr(name.thing, "__module__", name.package)
+    parts = [f"### {name.path}", f"```text\n{name.name}{signature(name)}\n```", markdown(description(name), module)]
     if inspect.isclass(name.thing) and (found := list(members(name))):
-        parts.append("\n".join(_row(each) for each in found))
+        parts.append("\n".join(_row(each, module) for each in found))
     return "\n\n".join(parts)
 
 
-def _row(member: Member) -> str:
-    """Return the list item of a member: its signature and the first sentence of its text."""
-    said = (inspect.cleandoc(member.value.__doc__ or "") if inspect.isfunction(member.value) else "").partition("\n\n")[0]
-    text = f"`{member.name}{'' if member.is_call else ': '}{member.signature}`"
-    return f"- {text}" + (f"  \n  {' '.join(said.split())}" if said else "")
+def _row(member: Member, module: str) -> str:
+    """Return the list item of a member: its signature and its text."""
+    text = f"- `{member.name}{'' if member.is_call else ': '}{member.signature}`"
+    if not inspect.isfunction(member.value) or not member.value.__doc__:
+        return text
+    said = markdown(member.value.__doc__, module)
+    return f"{text}  \n{textwrap.indent(said, '  ')}" + ("\n" if "\n\n" in said else "")
 
 
 def page() -> str:
@@ -330,7 +382,7 @@ def page() -> str:
     parts = [
         "# Python API",
         "Names for users of Accord; `make docs` generates this page from the docstrings. The signatures are in\n"
-        "[api.txt](api.txt), and a change of one is a line in the changelog. All other names are for Accord's own packages\n"
+        "[api.txt](api.txt), and each change of one is in the changelog. Other names are for Accord's own packages\n"
         "([decision 75](decisions/0075-two-kinds-of-public-names.md)). [python.md](python.md) shows the names in use,\n"
         "[plugins.md](plugins.md) those of plug-ins.",
     ]

@@ -160,7 +160,7 @@ class GateFailed(AccordError):
 
 
 class BudgetReached(AccordError):
-    """The next request would exceed the budget; answers of earlier requests are stored, and the same call continues there.
+    """The next request would exceed the budget; earlier answers are stored, and the same call continues from there.
 
     >>> from accord.models import Budget, Caps, Usage
     >>> try:

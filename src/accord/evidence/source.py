@@ -194,10 +194,11 @@ class Source(ABC):
     >>> class Length(Source):
     ...     def measure(self, samples):
     ...         rows = {each.target: {"turns": len(each.conversation.turns)} for each in samples}
-    ...         return (yield from without_requests(EvidenceTable.from_rows([Column("turns", "length|version:1")], rows)))
+    ...         table = EvidenceTable.from_rows([Column("turns", "length|version:1")], rows)
+    ...         return (yield from without_requests(table))
     >>> source = Length(SourceSettings(), SourceContext(load_rubric("llm-rubric")))
-    >>> table = run(source.measure([Sample(Conversation("c1", (Turn("user", "Hi."), Turn("assistant", "Hello!"))))]), memory_models())
-    >>> table.values.tolist()
+    >>> chat = Conversation("c1", (Turn("user", "Hi."), Turn("assistant", "Hello!")))
+    >>> run(source.measure([Sample(chat)]), memory_models()).values.tolist()
     [[2.0]]
     """
 

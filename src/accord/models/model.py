@@ -119,7 +119,7 @@ class Model(Protocol[Q, A]):
     A `ChatModel` takes a prompt (a sequence of `ChatMessage`) and returns a `Reply`:
 
     >>> import asyncio
-    >>> class Echo(Model):
+    >>> class Echo(ChatModel):
     ...     name, endpoint = "echo", ""
     ...     async def ask(self, prompt):
     ...         return Reply(prompt[-1].content)

@@ -33,6 +33,12 @@ class Imported(Readable):
         judged: A model's answers in the files, to be kept as recorded judgements (`keep_judgements`).
         names: Annotators, by the spelling that the store keeps.
         repeated: Ratings that a later one of the same person replaces.
+
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     imported = project.import_([{"id": "new", "prompt": "Hi.", "response": "Hello!"}])
+    >>> imported.conversations.new, imported.labels.new
+    (1, 0)
     """
 
     conversations: AddedCounts = AddedCounts()

@@ -136,11 +136,12 @@ def check_source(make: Callable[[], Source], train: Training, models: Models | N
 
     >>> from accord.evidence import SourceContext, make_source
     >>> from accord.values import Label, Labels, Rubric, Sample
-    >>> corpus, samples = planted(conversations=2), tuple(map(Sample, probes()))
-    >>> train = Training(samples, Labels(Label(each.target, "main", "ann", 1) for each in samples), corpus.question)
-    >>> context = SourceContext(Rubric(name="r", questions=(corpus.question,), main="main"))
+    >>> question = planted(conversations=2).question
+    >>> samples = tuple(Sample(Conversation(name, (Turn("user", "Hi."), Turn("assistant", "Hello!")))) for name in "ab")
+    >>> train = Training(samples, Labels(Label(each.target, "main", "ann", 1) for each in samples), question)
+    >>> context = SourceContext(Rubric(name="r", questions=(question,), main="main"))
     >>> len(check_source(lambda: make_source("metrics", {"names": ["words"]}, context), train))
-    9
+    2
     """
     opened = models or memory_models()
     assert type(make()).__doc__, "a source needs a docstring"

@@ -57,6 +57,8 @@ def sample_project(conversations: int = 12, given: Mapping[str, Any] | None = No
     chosen = {row["id"] for row in rows}
     with ratings.open(encoding="utf-8", newline="") as lines:
         columns = ("conversation", "annotator", project.question.id)
-        labels = [{name: row[name] for name in columns} for row in csv.DictReader(lines) if row["conversation"] in chosen]
+        labels = [
+            {name: row[name] for name in columns} for row in csv.DictReader(lines) if row["conversation"] in chosen
+        ]
     project.import_([rows, labels])
     return project
