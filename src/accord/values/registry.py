@@ -24,14 +24,14 @@ class Registry(Generic[T]):
     """Plug-ins of one kind by name.
 
     Accord's own plug-ins are in the modules given to the registry. Third parties declare an entry point in the group of
-    the kind's plural (`accord.turn_metrics`) whose value is the module to import. Importing a module runs its
+    the kind's plural (`"accord.turn_metrics"`) whose value is the module to import. Importing a module runs its
     decorators; all modules are imported at the first lookup.
 
     Args:
         kind: Name of the kind in messages, such as `metric`.
         *modules: Modules whose import registers Accord's own plug-ins.
 
-    >>> greetings = Registry[str]("greeting")
+    >>> greetings: Registry[str] = Registry("greeting")
     >>> greetings.register("short")("Hi.")
     'Hi.'
     >>> greetings.get("short"), greetings.names(), "long" in greetings
