@@ -134,7 +134,7 @@ class Member(NamedTuple):
 
 
 def members(name: Name) -> Iterator[Member]:
-    """Yield the members of a class that belong to the API, without its fields and what a listed base has."""
+    """Yield the members of a class that belong to the API, without its fields and the members of listed bases."""
     kind = name.thing
     listed = {each.thing for each in names() if inspect.isclass(each.thing)} - {kind}
     owners = [each for each in kind.__mro__ if each.__module__.startswith("accord.") and each not in listed]

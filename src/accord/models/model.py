@@ -121,6 +121,7 @@ class Model(Protocol[Q, A]):
     >>> import asyncio
     >>> class Echo(ChatModel):
     ...     name, endpoint = "echo", ""
+    ...
     ...     async def ask(self, prompt):
     ...         return Reply(prompt[-1].content)
     >>> asyncio.run(Echo().ask([ChatMessage("user", "Hello!")])).text
@@ -304,6 +305,7 @@ class Judge(Protocol):
     >>> from accord.values import Sample
     >>> class Coin(Judge):
     ...     name, mode, together = "coin", "equal", 100
+    ...
     ...     async def answer(self, sample, questions):
     ...         return [Answer(each.id, {str(option): 0.25 for option in each.scale.options}) for each in questions]
     >>> question = load_rubric("llm-rubric").main_question

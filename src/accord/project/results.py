@@ -102,7 +102,7 @@ def speakers_of(rated: Ratings, samples: Sequence[Sample]) -> NDArray[np.object_
 
 @dataclass(frozen=True, repr=False)
 class Compared(Tabular):
-    """A comparison with its evidence and labels; a table with a row per system.
+    """A comparison with its evidence and labels; a table with a row per evaluator.
 
     Attributes:
         comparison: The table; the system of the decision comes first.
@@ -279,12 +279,12 @@ class NextLabel:
 
 @dataclass(frozen=True, repr=False)
 class Estimates(Tabular):
-    """Mean rating of each system with its interval, and all differences; a table with a row per system.
+    """Mean rating of each assistant version with its interval, and all differences; a table with a row per version.
 
     Attributes:
         question: ID of the main question.
-        systems: Mean of each system.
-        differences: Difference of each pair of systems.
+        systems: Mean of each assistant version.
+        differences: Difference of each pair of versions.
         level: `conversation` or `turn`: the unit of labels and scores.
         evaluator: Name of the evaluator whose scores are used; each is predicted without labels of its conversation.
         from_files: Number of scores of conversations outside the store, from `accord score`.
