@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import doctest
+import gc
 import importlib.util
 import inspect
 import re
@@ -17,6 +18,8 @@ from typing import Any
 import pytest
 
 import accord
+from accord.edges import BadInput
+from accord.testing import sample_project
 
 ROOT = Path(__file__).parents[1]
 
@@ -109,6 +112,26 @@ def test_calls_with_three_arguments_describe_them() -> None:
 def test_each_name_has_a_text() -> None:
     wrong = [name.path for name in reference().names() if not reference().description(name).strip()]
     assert not wrong, f"without a text: {', '.join(wrong)}"
+
+
+def test_sample_project_removes_its_folder() -> None:
+    with sample_project(2, seed=3) as project:
+        folder = project.config.folder
+        assert project.config.seed == 3 and project.store.count_conversations() == 2
+        assert (folder / "accord.yaml").is_file()
+    del project
+    gc.collect()
+    assert not folder.exists()
+    with pytest.raises(BadInput, match="unknown key 'seeds'"):
+        sample_project(seeds=3)
+
+
+def test_example_with_an_unknown_name_is_an_error() -> None:
+    """The page imports what an example takes from its module, so that readers can run it."""
+    text = ">>> len(Labels([]))\n0"
+    assert ">>> from accord import Labels" in reference().markdown(text, "accord.values.annotation")
+    with pytest.raises(AssertionError, match="uses probes"):
+        reference().markdown(">>> probes()", "accord.testing.contracts")
 
 
 def test_api_target_says_if_there_is_no_tag(tmp_path: Path) -> None:
