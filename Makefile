@@ -61,8 +61,17 @@ format: $(VENV)/ready ## fix style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/ready ## write the generated pages: commands and JSON Schemas
+docs: $(VENV)/ready ## write the generated pages: commands, JSON Schemas and the Python API
 	$(BIN)/python tools/write_docs.py
+
+TAG ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
+
+api: $(VENV)/ready ## list incompatible changes of the Python API since the last tag or TAG=COMMIT
+ifeq ($(strip $(TAG)),)
+	@echo "There is no tag to compare the API with; name a commit: make api TAG=COMMIT"
+else
+	$(BIN)/griffe check accord --against $(TAG) --search src
+endif
 
 tables: $(VENV)/ready ## write the tables of the README and the docs from benchmarks/results
 	$(BIN)/python tools/write_tables.py
@@ -95,4 +104,4 @@ cost: $(VENV)/ready ## compare processor time and memory with BASE=COMMIT, by de
 clean: ## remove generated files
 	rm -rf $(VENV) $(OUT) .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check quick slow test lint format docs tables screenshots papers bench cost clean
+.PHONY: help setup finetune models demo check quick slow test lint format docs api tables screenshots papers bench cost clean

@@ -183,12 +183,12 @@ def test_live_scoring_keeps_its_evaluator_if_a_new_one_has_another_scale(rated: 
     told: list[str] = []
     with api.open() as project:
         folder = Path("evaluators/default")
-        check = partial(check_scale, project)
+        check = partial(check_scale, project.rubric)
         with open_ingestor(folder, log=told.append, every=60, check=check) as ingestor:
             before = ingestor.scorer.evaluator.digest()
             asks(ELEVEN)
             with api.open() as other:
-                reloader = EvaluatorReloader(folder, None, partial(check_scale, other), told.append)
+                reloader = EvaluatorReloader(folder, None, partial(check_scale, other.rubric), told.append)
                 reloader.check()
             assert ingestor.scorer.evaluator.digest() == before
     assert len(told) == 1 and "stays in use" in told[0] and "0..10 (11)" in told[0]
@@ -231,7 +231,7 @@ def test_the_board_marks_scores_of_another_scale_and_compares_them_with_nothing(
         assert found is not None
         scores, figures = found
         assert (scores.low, scores.high) == (0, 10) and figures.evaluators is None
-        assert figures.given is not None and figures.given.rows == 72, "equal ratings are stored once"
+        assert figures.given is not None and figures.given.rows == 80, "equal ratings take the new scale"
         assert any("scored on another scale; not compared" in note for note in figures.notes)
 
 

@@ -1,8 +1,9 @@
-"""Write the documentation that follows from the code: each command's help, and the schema of accord.yaml."""
+"""Write the documentation that follows from the code: commands' help, JSON Schemas, and the Python API."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -11,6 +12,9 @@ from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app
 from accord.cli.plugin_commands import EXTRA_COMMANDS
 from accord.project import json_schema
+
+sys.path.insert(0, str(Path(__file__).parent))
+import api_reference
 
 DOCS = Path(__file__).parent.parent / "docs"
 WIDTH = {"COLUMNS": "100", "TERMINAL_WIDTH": "100"}
@@ -46,7 +50,13 @@ def messages_page() -> str:
     return json.dumps(message_schema(), indent=1) + "\n"
 
 
-PAGES = {"commands.md": commands_page, "accord.schema.json": schema_page, "scores.schema.json": messages_page}
+PAGES = {
+    "commands.md": commands_page,
+    "accord.schema.json": schema_page,
+    "scores.schema.json": messages_page,
+    "api.txt": api_reference.text_page,
+    "api.md": api_reference.page,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

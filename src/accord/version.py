@@ -1,3 +1,8 @@
-"""The version, where everything can read it without importing anything else."""
+"""Version, in a module that imports nothing else.
+
+>>> __version__.count(".")
+2
+"""
 
 __version__ = "0.2.0"
+"""Version of the package: major, minor and patch."""

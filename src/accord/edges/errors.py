@@ -23,6 +23,13 @@ class AccordError(Exception):
 
     Attributes:
         in_python: Message that names Python calls in place of commands, for errors of the verbs of `Project`.
+
+    >>> from accord import load_rubric
+    >>> try:
+    ...     load_rubric("missing.yaml")
+    ... except AccordError as error:
+    ...     print(type(error).__name__, error.exit_code)
+    BadInput 1
     """
 
     exit_code = 1
@@ -43,7 +50,15 @@ def reason_of(error: Exception) -> str:
 
 
 class BadInput(AccordError):
-    """An invalid file, setting or value."""
+    """An invalid file, setting or value.
+
+    >>> from accord import load_rubric
+    >>> try:
+    ...     load_rubric("missing.yaml")
+    ... except BadInput as error:
+    ...     print("missing.yaml" in str(error))
+    True
+    """
 
 
 class BadRow(BadInput):
@@ -64,7 +79,14 @@ class BadRow(BadInput):
 class UnknownName(BadInput):
     """A name that a registry, rubric or file does not have; the message lists the available names.
 
-    `renamed` holds the present name of each former one.
+    Args:
+        kind: Kind of the name, such as `metric`.
+        got: The unknown name.
+        available: Known names; the message suggests the one with the closest spelling.
+        renamed: Present name of each former one.
+
+    >>> print(UnknownName("head", "mixd", ["mixed", "ridge"]))
+    unknown head 'mixd'. Did you mean 'mixed'? Available: mixed, ridge.
     """
 
     def __init__(self, kind: str, got: str, available: Iterable[str], renamed: Mapping[str, str] = {}) -> None:
@@ -84,7 +106,15 @@ DISTRIBUTIONS = {"papers": "accord-papers"}
 
 
 class MissingExtra(AccordError):
-    """A feature whose optional dependency is not installed."""
+    """A feature whose optional dependency is not installed; the message has the command that installs it.
+
+    Args:
+        feature: The feature, as the subject of the message.
+        extra: Extra of the package, such as `networks`.
+
+    >>> str(MissingExtra("reading workbooks", "excel")).startswith("reading workbooks needs an optional part.")
+    True
+    """
 
     def __init__(self, feature: str, extra: str) -> None:
         part = f"the package {DISTRIBUTIONS[extra]}" if extra in DISTRIBUTIONS else "an optional part"
@@ -92,7 +122,20 @@ class MissingExtra(AccordError):
 
 
 class ModelError(AccordError):
-    """A failure of a model or its endpoint."""
+    """A failure of a model or its endpoint, which no request to it can avoid; answers of earlier requests are stored.
+
+    >>> from accord.models import ScriptedJudge
+    >>> from accord.testing import sample_project
+    >>> def reject(sample, question):
+    ...     raise ModelError("the endpoint rejects the key")
+    >>> settings = {"judge": {"model": "scripted", "mode": "verbalised"}}
+    >>> with sample_project(2, given={"judge": ScriptedJudge(reject)}, models=settings) as project:
+    ...     try:
+    ...         project.judge()
+    ...     except ModelError as error:
+    ...         print(error)
+    the endpoint rejects the key
+    """
 
 
 class NotSent(ModelError):
@@ -104,13 +147,33 @@ class NotFitted(AccordError):
 
 
 class GateFailed(AccordError):
-    """Results below the thresholds of the gate."""
+    """Results below the thresholds of `Project.gate`; the message names each failed condition.
+
+    >>> from accord.sample import sources
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     evaluator = project.fit("constant").evaluator
+    ...     run = project.score([{"id": "a", "prompt": "Hi.", "response": "Hello!"}], evaluator=evaluator)
+    ...     try:
+    ...         project.gate(min_mean=4)
+    ...     except GateFailed as error:
+    ...         print(str(error).partition(":")[0])
+    1 of 2 conditions not met
+    """
 
     exit_code = 3
 
 
 class BudgetReached(AccordError):
-    """The next request would exceed the budget; earlier results are stored."""
+    """The next request would exceed the budget; earlier answers are stored, and the same call continues from there.
+
+    >>> from accord.models import Budget, Caps, Usage
+    >>> try:
+    ...     Budget(Caps(requests=0), {}).reserve("model", Usage(input_tokens=100))
+    ... except BudgetReached as error:
+    ...     print(str(error).partition(".")[0], error.exit_code)
+    stopped: the next request would exceed the budget of 0 requests 4
+    """
 
     exit_code = 4
 

@@ -29,7 +29,13 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class SourceSettings(BaseModel):
-    """Settings of a source. `accord.yaml`, its JSON Schema and the docs follow from them; unknown keys are errors."""
+    """Settings of a source. `accord.yaml`, its JSON Schema and the docs follow from them; unknown keys are errors.
+
+    >>> class Lengths(SourceSettings):
+    ...     unit: str = "words"
+    >>> Lengths(unit="characters").unit
+    'characters'
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,8 +56,17 @@ class Training:
     Attributes:
         samples: Rated samples, and others to learn from.
         labels: All labels on these samples, with their groups; labels on `question` are learned.
+        question: Question whose answers are learned.
         seed: Seed of every random draw.
         draws: Number of bootstrap samples for intervals.
+
+    >>> from accord import Conversation, Label, Scale
+    >>> from accord.values import Sample
+    >>> samples = tuple(Sample(Conversation(name, ())) for name in "abc")
+    >>> labels = Labels(Label(each.target, "good", "ann", 1) for each in samples[:2])
+    >>> train = Training(samples, labels, Question(id="good", text="Good?", scale=Scale(options=(0, 1))))
+    >>> len(train.rated().samples), train.only(["a"]).targets
+    (2, [Target(conversation='a', turn=None)])
     """
 
     samples: tuple[Sample, ...]
@@ -91,8 +106,13 @@ class SourceContext:
 
     Attributes:
         rubric: Questions for annotators and judges.
+        seed: Seed of every random choice.
         recorded: Questions with answers from recorded judges only.
         folder: Folder that relative paths in settings start from.
+
+    >>> from accord import load_rubric
+    >>> SourceContext(load_rubric("llm-rubric")).rubric.main
+    'Q0'
     """
 
     rubric: Rubric
@@ -103,7 +123,17 @@ class SourceContext:
 
 @dataclass(frozen=True)
 class LearnedEvidence:
-    """A source after learning, with out-of-sample evidence about its training samples."""
+    """A source after learning, with out-of-sample evidence about its training samples.
+
+    Attributes:
+        source: The learned source, another object than the one before learning.
+        evidence: A row per training sample, in order, each measured by a source that did not learn from its group.
+
+    >>> from accord import EvidenceTable, load_rubric
+    >>> source = sources.get("metrics")(SourceSettings(), SourceContext(load_rubric("llm-rubric")))
+    >>> LearnedEvidence(source, EvidenceTable.of([])).source is source
+    True
+    """
 
     source: Source
     evidence: EvidenceTable
@@ -152,7 +182,25 @@ CANNOT_BE_ASKED = frozenset({NOT_APPLICABLE, "no documents"})
 
 
 class Source(ABC):
-    """Columns of evidence; the registry sets `name`, as in `accord.yaml`."""
+    """Columns of evidence; the registry sets `name`, as in `accord.yaml`.
+
+    Args:
+        settings: An instance of `settings_type`.
+        context: Settings of the project.
+
+    >>> from accord import Conversation, Turn, load_rubric
+    >>> from accord.evidence import Column
+    >>> from accord.models import memory_models, run, without_requests
+    >>> class Length(Source):
+    ...     def measure(self, samples):
+    ...         rows = {each.target: {"turns": len(each.conversation.turns)} for each in samples}
+    ...         table = EvidenceTable.from_rows([Column("turns", "length|version:1")], rows)
+    ...         return (yield from without_requests(table))
+    >>> source = Length(SourceSettings(), SourceContext(load_rubric("llm-rubric")))
+    >>> chat = Conversation("c1", (Turn("user", "Hi."), Turn("assistant", "Hello!")))
+    >>> run(source.measure([Sample(chat)]), memory_models()).values.tolist()
+    [[2.0]]
+    """
 
     settings_type: ClassVar[type[SourceSettings]] = SourceSettings
     name: str = ""
@@ -261,7 +309,15 @@ class Source(ABC):
 
 
 class LearnedSource(Source, Generic[Value]):
-    """A source that learns one value; its findings may need `examine` first."""
+    """A source that learns one value; its findings may need `examine` first.
+
+    >>> from accord import load_rubric
+    >>> class Longest(LearnedSource[int]):
+    ...     def measure(self, samples): ...
+    >>> source = Longest(SourceSettings(), SourceContext(load_rubric("llm-rubric")))
+    >>> source.having(12).learned
+    12
+    """
 
     def __init__(self, settings: Any, context: SourceContext) -> None:
         super().__init__(settings, context)
@@ -291,6 +347,7 @@ sources: Registry[type[Source]] = Registry(
     *(f"accord.evidence.{name}" for name in ("likelihood", "metric_source", "rubric_answers")),
     *(f"accord.methods.{name}.source" for name in ("in_context", "issues", "learned_rubric")),
 )
+"""Sources of evidence: subclasses of `Source`."""
 
 
 def make_source(name: str, settings: Mapping[str, Any], context: SourceContext) -> Source:

@@ -31,6 +31,9 @@ class Column:
         part_of: Name of the feature that the column belongs to; 0 means that the feature is absent. Attributions
             report the contribution of the feature.
         source: Name of the source.
+
+    >>> Column("words", "length|version:1").name
+    'words'
     """
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -86,6 +89,11 @@ class EvidenceTable:
         versions: Version of the judge by target, if its endpoint returned one.
         notes: Notes by target.
         metadata: Metadata of the conversation by target, such as the system.
+
+    >>> rows = {Target("c1"): {"words": 12.0}, Target("c2"): {}}
+    >>> table = EvidenceTable.from_rows([Column("words", "length|version:1")], rows)
+    >>> len(table), table.values.tolist(), table.present.tolist()
+    (2, [[12.0], [0.0]], [[True], [False]])
     """
 
     targets: tuple[Target, ...]
@@ -116,7 +124,13 @@ class EvidenceTable:
         rows: Mapping[Target, Mapping[str, float]],
         absences: Mapping[tuple[Target, str], str] | None = None,
     ) -> EvidenceTable:
-        """Return a table from features by column name; a name that a row lacks is missing there."""
+        """Return a table from features by column name; a name that a row lacks is missing there.
+
+        Args:
+            columns: d columns.
+            rows: Features of n targets, by target and name of the column.
+            absences: Reason for a missing value, by target and name of the column.
+        """
         values = np.zeros((len(rows), len(columns)))
         present = np.zeros(values.shape, dtype=bool)
         place = {column.name: index for index, column in enumerate(columns)}

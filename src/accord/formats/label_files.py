@@ -162,6 +162,12 @@ def read_labels(
         BadInput: The file cannot be read as a whole, lacks a column that `columns` names, or has a column that may hold
             ratings of people or a model's answers.
         BadRow: A row is not a label, or off its question's scale, and `on_bad_row` is not given.
+
+    >>> from accord import load_rubric
+    >>> from accord.sample import sources
+    >>> label = next(read_labels(sources()[1], load_rubric("llm-rubric")))
+    >>> label.target.conversation, label.annotator, label.question, label.value
+    ('support-001', 'amira', 'Q1', 4)
     """
     if roles is None:
         roles = file_roles(path, columns, is_person=lambda name: True)

@@ -64,6 +64,11 @@ def read(
     Raises:
         BadInput: The file cannot be read, or its format cannot be detected.
         BadRow: A row is bad, and `on_bad_row` is not given.
+
+    >>> from accord.sample import sources
+    >>> record = next(read(sources()[0]))
+    >>> record.conversation.id, record.conversation.turns[0].role
+    ('support-001', 'user')
     """
     source = locate(path)
     report = on_bad_row or _raise

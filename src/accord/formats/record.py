@@ -129,6 +129,9 @@ class Record:
         assessments: Assessments of single turns.
         annotations: Human annotations that a label cannot hold: marked spans with quotes, answers with a comment.
         line: Line of the file on which the first row begins; 0 if unknown.
+
+    >>> Record(Conversation("c1", ()), line=3).labels
+    ()
     """
 
     conversation: Conversation
@@ -164,6 +167,12 @@ class Format:
         is_whole: For formats with a `key`: returns True if a row holds a whole conversation, and `None` if it does
             unless another row has the same key. Without it, no row does.
         is_answer: Returns True if a row holds answers on a conversation of another file; such files are read last.
+
+    >>> def convert(rows, name):
+    ...     return Record(Conversation(str(rows[0]["ticket"]), ()))
+    >>> tickets = Format(matches=lambda row: "ticket" in row, convert=convert)
+    >>> tickets.matches({"ticket": 7}), tickets.convert([{"ticket": 7}], "row-1").conversation.id
+    (True, '7')
     """
 
     matches: Callable[[Fields], bool]
@@ -316,6 +325,7 @@ formats: Registry[Format] = Registry(
     "accord.formats.table",
     "accord.formats.traces",
 )
+"""Formats of conversations: instances of `Format`."""
 
 
 def grouped(rows: Iterable[tuple[str | None, Row]]) -> Generator[list[Row]]:

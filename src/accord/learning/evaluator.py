@@ -64,6 +64,10 @@ class Evaluator:
         checks_plausibility: True if learning includes a check of replies that a language model finds implausible;
             None if it does where possible.
         plausibility: The check; None without one.
+
+    >>> from accord.testing import sample_project
+    >>> sample_project().fit("constant").evaluator.head_name
+    'constant'
     """
 
     question: Question

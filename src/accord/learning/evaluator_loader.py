@@ -85,6 +85,12 @@ def load_evaluator(folder: str | Path, project: Path | None = None) -> Evaluator
     Raises:
         BadInput: The folder holds no evaluator, is damaged or has an invalid edit, or was written by a version
             of Accord that this one cannot read.
+
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     evaluator = load_evaluator(project.fit("constant").folder)
+    >>> evaluator.name, evaluator.question.id, evaluator.level
+    ('constant', 'Q0', 'conversation')
     """
     return _loaded(folder, 0, project_of(folder) if project is None else project)
 

@@ -16,6 +16,16 @@ class Head(ABC):
     """Learns from evidence and labels how annotators answer one question, and predicts their answers.
 
     Constructor arguments beyond the question are settings, stored unchanged; learned attributes end in `_`.
+
+    Args:
+        question: Question whose answers are learned.
+
+    >>> from accord.testing import planted
+    >>> corpus = planted(conversations=60, annotators=3)
+    >>> head = heads.get("ridge")(corpus.question).fit(corpus.evidence, corpus.labels)
+    >>> scores = head.predict(corpus.evidence, annotator="p0")
+    >>> len(scores), all(1 <= score.value <= 4 for score in scores)
+    (60, True)
     """
 
     method: ClassVar[str]
@@ -143,6 +153,7 @@ heads: Registry[HeadFactory] = Registry(
     *(f"accord.learning.{name}" for name in ("baselines", "calibration_heads", "issue_labels")),
     extras=dict.fromkeys(("svr", "gated", "concat", "label-free"), "papers"),
 )
+"""Heads: functions or subclasses of `Head` that make a head from a question and settings."""
 
 
 RENAMED = {

@@ -31,6 +31,13 @@ class Reward:
         evaluator: A fitted evaluator; its sources are live unless `models` are given.
         missing: Reward of a reply without a score; by default the lowest value of the scale.
         models: Models for sources that are not live; None sends no requests.
+
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     reward = Reward(project.fit("constant").evaluator)
+    >>> rewards = reward(["Where is my order?"] * 2, ["It arrives on Monday.", ""])
+    >>> len(rewards), all(1 <= each <= 4 for each in rewards)
+    (2, True)
     """
 
     __name__ = "accord_reward"
@@ -49,7 +56,13 @@ class Reward:
         self._models = models or memory_models(check)
 
     def one(self, prompt: Prompt, response: Prompt, documents: Sequence[str] = ()) -> float:
-        """Return the reward of one reply."""
+        """Return the reward of one reply.
+
+        Args:
+            prompt: Text of the user, or messages with `role` and `content`.
+            response: Text of the reply, or messages.
+            documents: Documents available to the assistant.
+        """
         return self([prompt], [response], [documents])[0]
 
     def __call__(
@@ -59,7 +72,13 @@ class Reward:
         documents: Sequence[Sequence[str] | str | None] | None = None,
         **ignored: Any,
     ) -> list[float]:
-        """Return (n,) rewards of a batch; the column `documents` of a data set holds the documents of each reply.
+        """Return (n,) rewards of a batch.
+
+        Args:
+            prompts: n prompts, as texts or messages.
+            completions: n replies, as texts or messages.
+            documents: Documents of each reply: the column `documents` of a data set.
+            **ignored: Other columns, which trainers pass.
 
         Raises:
             BadInput: The numbers of prompts, completions and documents differ.

@@ -1,9 +1,5 @@
 """Live scoring in this process: each reply is scored when it arrives, at a cost that depends on its own length alone.
 
-scorer = LiveScorer(load_evaluator("evaluators/mixture"))
-scorer.message("chat-17", "user", "Can I return an opened router?", documents=[policy])
-score = scorer.message("chat-17", "assistant", "Yes, within 45 days of delivery.")
-
 A live conversation is a `Conversation` with growing turns, and a reply is a `Sample` of it. The evaluator's sources
 measure that sample as in a batch; `Source.session` keeps the cost constant.
 """
@@ -17,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import inf
 from threading import RLock
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from zlib import crc32
 
 from accord.edges import BadInput, BudgetReached, ModelError, sendable
@@ -28,18 +24,10 @@ from accord.live.messages import CONVERSATIONS, Message, Role
 from accord.models import Models, memory_models, run
 from accord.project import LiveConfig
 from accord.scoring import Perspective, ScoreOptions, Scorer
-from accord.values import (
-    POPULATION,
-    Conversation,
-    Document,
-    GrowingTurns,
-    Sample,
-    Score,
-    Signature,
-    Target,
-    Turn,
-    Unscored,
-)
+from accord.values import POPULATION, Conversation, Document, GrowingTurns, Sample, Score, Target, Turn, Unscored
+
+if TYPE_CHECKING:
+    from accord.values import Signature
 
 SECONDS = 3600.0
 """Seconds that a conversation is remembered after its last message."""
@@ -121,7 +109,14 @@ class _LiveConversation:
 
 
 class LiveScorer:
-    """Scores replies of many conversations as they arrive; thread-safe."""
+    """Scores replies of many conversations as they arrive; thread-safe.
+
+    >>> from accord.testing import sample_project
+    >>> live = LiveScorer(sample_project().fit("constant").evaluator)
+    >>> live.message("chat-17", "user", "Can I return an opened router?")
+    >>> live.message("chat-17", "assistant", "Yes, within 45 days of delivery.").options
+    (1.0, 2.0, 3.0, 4.0)
+    """
 
     def __init__(
         self,
@@ -141,9 +136,8 @@ class LiveScorer:
             conversations: Maximum number of remembered conversations.
             seconds: Seconds that a conversation is remembered after its last message.
             clock: Monotonic clock in seconds.
-            models: Models for sources that are not live, which read the whole conversation and send requests for every
-                reply, and for the plausibility check, which checks a share of the replies (`limits`). None sends no
-                requests.
+            models: Models for sources that are not live, which send requests for every reply, and for the plausibility
+                check of a share of the replies (`limits`). None sends no requests.
             limits: Limits on words per message and on memory.
 
         Raises:
@@ -248,6 +242,14 @@ class LiveScorer:
         turn: int | None = None,
     ) -> Score | Unscored | None:
         """Take a message in, and return the score of a reply or None for other messages; see `Message`.
+
+        Args:
+            conversation: Id of the conversation; an unknown or forgotten id starts a new one.
+            role: Role of the speaker.
+            content: Text of the message.
+            documents: Documents that the assistant sees from now on; None keeps the previous ones.
+            id: Id of the message; a repeated id returns the previous result and changes nothing.
+            turn: Place in the conversation from 0; None is the next place.
 
         Raises:
             BadInput: The role is unknown, or the turn is negative.

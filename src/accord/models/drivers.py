@@ -260,9 +260,21 @@ def _drive(flow: Flow[T], answer: Callable[[Sequence[Request]], list[Any]], budg
 def run(flow: Flow[T], models: Models, step: OnAnswer = lambda purpose: None) -> T:
     """Run a flow and return its result; the requests of each round are answered at once.
 
+    Args:
+        flow: Generator that yields lists of requests, and receives the answers in order.
+        models: Models by role.
+        step: Called with the purpose of each request that is answered.
+
     Raises:
         BudgetReached: The budget is spent; earlier answers are stored, and the same flow continues from there.
         ModelError: No request can succeed.
+
+    >>> from accord import Conversation, load_rubric
+    >>> from accord.evidence import SourceContext, make_source
+    >>> from accord.values import Sample
+    >>> source = make_source("metrics", {"names": ["words"]}, SourceContext(load_rubric("llm-rubric")))
+    >>> len(run(source.measure([Sample(Conversation("c1", ()))]), memory_models()))
+    1
     """
     return _drive(flow, lambda requests: wait(models.answer(requests, step)), models.budget)
 
@@ -296,5 +308,12 @@ def plan(flow: Flow[Any], models: Models, assume: Assumption = "stand_in", seen:
 
 
 def memory_models(settings: Mapping[str, ModelSettings] | None = None) -> Models:
-    """Return models with a store in memory, for use without a project."""
+    """Return models with a store in memory, for use without a project.
+
+    Args:
+        settings: Settings of each role's model; without any, a flow may send no requests.
+
+    >>> memory_models().has("judge")
+    False
+    """
     return Models(settings or {}, Store("sqlite:///:memory:"))

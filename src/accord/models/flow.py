@@ -64,6 +64,10 @@ class Request:
         stand_in: The expected answer, which a plan assumes; the requests that follow from it are planned too.
         fewest: An answer with fewer follow-up requests than `stand_in`, for the lower end of a plan.
         most: An answer with more follow-up requests, such as an unreadable one, for the upper end.
+
+    >>> from accord.models import ChatMessage
+    >>> Request("scorer", (ChatMessage("user", "Is it polite?"),), purpose="politeness").role
+    'scorer'
     """
 
     role: str
@@ -197,7 +201,12 @@ def together(
 
 
 def without_requests(result: T) -> Flow[T]:
-    """Return a flow with a result and no requests."""
+    """Return a flow with a result and no requests, for a source that only measures.
+
+    >>> from accord.models import memory_models, run
+    >>> run(without_requests(3), memory_models())
+    3
+    """
     yield from ()
     return result
 

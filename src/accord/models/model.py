@@ -115,6 +115,17 @@ class Model(Protocol[Q, A]):
     """A model that answers questions. Wrappers (cache, limit, retries, budget) are models too.
 
     `endpoint` is part of the keys of stored answers; the same name at another endpoint is another model.
+
+    A `ChatModel` takes a prompt (a sequence of `ChatMessage`) and returns a `Reply`:
+
+    >>> import asyncio
+    >>> class Echo(ChatModel):
+    ...     name, endpoint = "echo", ""
+    ...
+    ...     async def ask(self, prompt):
+    ...         return Reply(prompt[-1].content)
+    >>> asyncio.run(Echo().ask([ChatMessage("user", "Hello!")])).text
+    'Hello!'
     """
 
     name: str
@@ -284,7 +295,22 @@ class NamedModel(Protocol):
 class Judge(Protocol):
     """A model that returns a distribution per question about one sample.
 
-    `together` is the maximum number of questions about one sample in one request.
+    Attributes:
+        name: Name of the model, part of the keys of its answers.
+        mode: Way of asking, part of the signature of its answers.
+        together: Maximum number of questions about one sample in one request.
+
+    >>> import asyncio
+    >>> from accord import Conversation, load_rubric
+    >>> from accord.values import Sample
+    >>> class Coin(Judge):
+    ...     name, mode, together = "coin", "equal", 100
+    ...
+    ...     async def answer(self, sample, questions):
+    ...         return [Answer(each.id, {str(option): 0.25 for option in each.scale.options}) for each in questions]
+    >>> question = load_rubric("llm-rubric").main_question
+    >>> asyncio.run(Coin().answer(Sample(Conversation("c1", ())), [question]))[0].probabilities
+    {'1': 0.25, '2': 0.25, '3': 0.25, '4': 0.25}
     """
 
     name: str

@@ -14,7 +14,18 @@ Script = Callable[[Prompt], str | Reply | Failure]
 
 
 class ScriptedModel(ChatModel):
-    """A chat model that answers with a function of the prompt; `asked` lists the prompts."""
+    """A chat model that answers with a function of the prompt; `asked` lists the prompts.
+
+    Args:
+        script: Maps a prompt to a reply or a failure, or lists the replies in order.
+        name: Name of the model.
+
+    >>> import asyncio
+    >>> from accord.models import ChatMessage
+    >>> model = ScriptedModel(["Hello!"])
+    >>> asyncio.run(model.ask([ChatMessage("user", "Hi.")])).text, len(model.asked)
+    ('Hello!', 1)
+    """
 
     endpoint = ""
 
@@ -41,7 +52,19 @@ class ScriptedModel(ChatModel):
 
 
 class ScriptedJudge(Judge):
-    """A judge that answers with a function of sample and question; `asked` lists them."""
+    """A judge that answers with a function of sample and question; `asked` lists them.
+
+    Args:
+        script: Returns the distribution of one answer by the option's text, or a failure.
+        name: Name of the judge.
+
+    >>> import asyncio
+    >>> from accord import Conversation, load_rubric
+    >>> judge = ScriptedJudge(lambda sample, question: {"4": 1.0})
+    >>> question = load_rubric("llm-rubric").main_question
+    >>> asyncio.run(judge.answer(Sample(Conversation("c1", ())), [question]))[0].probabilities
+    {'4': 1.0}
+    """
 
     mode = "scripted"
     together = 1000

@@ -142,7 +142,12 @@ class LiveConfig(_Strict):
 
 
 class Config(_Strict):
-    """Settings of a project."""
+    """Settings of a project.
+
+    >>> config = Config(store="sqlite:///:memory:", metrics=["words"])
+    >>> config.folds, config.evidence
+    (5, ('metrics',))
+    """
 
     _folder: Path = PrivateAttr(default=Path())
 
@@ -476,12 +481,18 @@ def json_schema() -> JsonSchema:
     """Return the JSON Schema of `accord.yaml`, with the settings of every source, for editors."""
     from accord.evidence import CIU, sources
 
-    schema = Config.model_json_schema()
+    schema = _schema_of(Config)
     ciu = {"type": "object", "properties": {"ciu": CIU.model_json_schema()}, "required": ["ciu"],
            "additionalProperties": False}  # fmt: skip
     schema["properties"]["metrics"]["items"] = {"anyOf": [{"type": "string"}, ciu]}
-    schema["properties"]["sources"]["properties"] = {
-        name: kind.settings_type.model_json_schema() for name, kind in sources
-    }
+    schema["properties"]["sources"]["properties"] = {name: _schema_of(kind.settings_type) for name, kind in sources}
     result: JsonSchema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return result
+
+
+def _schema_of(model: type[BaseModel]) -> JsonSchema:
+    """Return the JSON Schema of a model, described without the example of its docstring."""
+    schema = model.model_json_schema()
+    return (
+        {**schema, "description": schema["description"].partition("\n\n>>>")[0]} if "description" in schema else schema
+    )

@@ -50,6 +50,12 @@ class Insights:
         importance: Importance of each question for the main one.
         curve: Agreement by share of the labels.
         adaptive: Agreement by number of questions; empty without a judge.
+
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     insights = project.insights(project.fit("constant"))
+    >>> len(insights.diagrams), len(insights.adaptive)
+    (4, 0)
     """
 
     cautions: Sequence[str]

@@ -65,6 +65,14 @@ class ImportOptions:
         raters: Columns that each hold the ratings of one annotator, with the annotator.
         named: Columns that the user says hold ratings of people or a judge's answers.
         main: Question of a judge's answers that name none; by default the rubric's main question.
+
+    >>> from accord.testing import sample_project
+    >>> turns = [{"role": "client", "content": "Hi."}, {"role": "operator", "content": "Hello!"}]
+    >>> roles = ImportOptions(roles={"client": "user", "operator": "assistant"})
+    >>> with sample_project() as project:
+    ...     _ = project.import_([{"id": "new", "messages": turns}], options=roles)
+    ...     [turn.role for turn in next(project.store.conversations(["new"])).turns]
+    ['user', 'assistant']
     """
 
     rating_columns: Sequence[str] | None = None

@@ -34,6 +34,12 @@ class Imported(Readable):
         names: Annotators, by the spelling that the store keeps.
         repeated: Ratings that a later one of the same person replaces.
         matched: Sentences on ids of labels that the store has in another form.
+
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     imported = project.import_([{"id": "new", "prompt": "Hi.", "response": "Hello!"}])
+    >>> imported.conversations.new, imported.labels.new
+    (1, 0)
     """
 
     conversations: AddedCounts = AddedCounts()

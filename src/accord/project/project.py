@@ -40,8 +40,20 @@ if TYPE_CHECKING:  # opening a project imports no code for learning, models or s
 def open_project(path: str | Path | None = None) -> Project:
     """Open the project of an `accord.yaml`; by default the one in the working folder or above it.
 
+    Args:
+        path: The file.
+
     Raises:
         BadInput: There is no such file, it is invalid, or the store cannot be opened.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import accord
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "accord.yaml").write_text("store: 'sqlite:///:memory:'", encoding="utf-8")
+    ...     with accord.open(Path(folder, "accord.yaml")) as project:
+    ...         project.question.id
+    'Q0'
     """
     return Project(load_project(path))
 
@@ -63,13 +75,26 @@ class Project(Workspace):
     Raises:
         BadInput: The store or the rubric cannot be read.
         UnknownName: The question is unknown.
+
+    >>> from accord.project import Config
+    >>> from accord.sample import sources
+    >>> with Project(Config(store="sqlite:///:memory:", metrics=["words"])) as project:
+    ...     imported = project.import_(sources())
+    ...     imported.conversations.new, imported.labels.new, project.question.id
+    (150, 4563, 'Q0')
     """
 
     def import_(self, paths: Any, main: str | None = None, **reading: Any) -> Imported:
-        """Read conversations and labels into the store; for further arguments see `accord.project.import_files`.
+        """Read conversations and labels into the store.
 
-        `paths` is a file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources. The
-        labels add questions to a rubric that was not given (`rubric_of_labels`); `main` names the main one.
+        Args:
+            paths: A file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources.
+            main: Main question of a rubric that the labels make; a rubric that was given stays as it is.
+            **reading: `format`, `columns`, `skip_bad_rows`, `options`, `workers` and `replace` of
+                `accord.project.import_files`.
+
+        Raises:
+            BadInput: A source cannot be read.
         """
         from accord.project.importing import import_files
         from accord.project.label_rubric import adopt_rubric
@@ -101,7 +126,19 @@ class Project(Workspace):
         on_step: Callable[[], None] = lambda: None,
         on_stop: Callable[[JudgeRun], None] = lambda run: None,
     ) -> JudgeRun:
-        """Ask the sources that need a model; see `accord.project.judging.judge`."""
+        """Ask the sources that need a model; each answer is stored when it arrives and is never requested again.
+
+        Args:
+            sources: Names of sources; by default all that ask a model.
+            selection: Samples to judge; by default the rated ones.
+            on_step: Called after each answer.
+            on_stop: Called with the counts so far before BudgetReached or ModelError is raised.
+
+        Raises:
+            BadInput: No source asks a model.
+            BudgetReached: The budget is spent; answers so far are stored.
+            ModelError: No request can succeed.
+        """
         from accord.project import judging
         from accord.project.judging import JudgeSelection
 
@@ -122,9 +159,19 @@ class Project(Workspace):
         on_stage: Callable[[str], None] = lambda stage: None,
         every_question: bool = False,
     ) -> Fitted:
-        """Fit an evaluator, validate it, and save it; see `accord.project.fitting.fit`.
+        """Fit an evaluator, measure its accuracy on held-out ratings, and save it.
 
-        With `every_question` the folder also predicts all other questions of the rubric from the same evidence.
+        Args:
+            name: Name of the evaluator; by default that of the settings.
+            out: Folder to save to; by default `evaluators/NAME` in the project's folder.
+            step: Called with the purpose of each request that is answered.
+            on_stage: Called with the name of each stage.
+            every_question: True to also predict all other questions of the rubric from the same evidence.
+
+        Raises:
+            BadInput: There are too few ratings, or the folder holds the evaluator of another question.
+            BudgetReached: The budget is spent; the same call continues from there.
+            ModelError: No request can succeed.
         """
         from accord.project import fitting
 
@@ -143,9 +190,17 @@ class Project(Workspace):
         jobs: WorkerPool | int | None = None,
         on_step: Callable[[str], None] = lambda name: None,
     ) -> Compared:
-        """Compare all evaluators that the data allow, on the same folds; see `accord.project.comparing`.
+        """Compare all evaluators that the data allow, on the same folds.
 
-        `jobs` is the number of processes that fit in parallel: by default one per core, at most four.
+        Args:
+            only: Names of evaluators; by default all.
+            by: Metadata entries, such as `system`, to report the accuracy by.
+            jobs: Number of processes that fit in parallel: by default one per core, at most four.
+            on_step: Called with the name of the next step.
+
+        Raises:
+            BadInput: The main question has no ratings, or no evaluator can be made.
+            UnknownName: There is no such evaluator.
         """
         from accord.project import comparing
 
@@ -165,9 +220,20 @@ class Project(Workspace):
         options: ScoreOptions | None = None,
         **reading: Any,
     ) -> ScoreRun:
-        """Score the conversations of a file or a table in memory; see `accord.scoring.file.score_file`.
+        """Score the conversations of a file or a table in memory, and record the run in the store.
 
-        Without `out` the result holds the scores: iterate over it, or call `to_polars` or `to_pandas`.
+        Args:
+            source: A file, or a table as for `import_`.
+            out: File of scores (.jsonl, .csv, .parquet); without it the result holds them: iterate over it, or call
+                `to_polars` or `to_pandas`.
+            evaluator: A fitted evaluator or its folder; by default the one in use.
+            perspective: Annotator whose answers are predicted; by default a new annotator.
+            options: Options of scoring.
+            **reading: `format`, `columns`, `roles` and `skip_bad_rows` of `accord.scoring.score_file`.
+
+        Raises:
+            BadInput: The source cannot be read, the file cannot be written, or there is no evaluator.
+            UnknownName: The evaluator has not learned an annotator of this name.
         """
         from accord.project.label_scales import check_question
 
@@ -189,7 +255,26 @@ class Project(Workspace):
         on_progress: Callable[[int, int], None] = lambda rows, expected: None,
         roles: Mapping[str, str] | None = None,
     ) -> PartsRun:
-        """Score files of any number and size into a folder of parts; see `accord.scoring.folder.score_parts`."""
+        """Score files of any number and size into a folder of parts; existing parts are kept.
+
+        Args:
+            source: Files, folders, globs or objects of a store.
+            out: Folder of the parts, or a place in object storage.
+            evaluator: Folder of a fitted evaluator; by default the one in use.
+            perspective: Annotator whose answers are predicted; by default a new annotator.
+            options: Options of scoring.
+            execution: Engine, number of workers, and share of the run.
+            format: Format of the conversations; `auto` detects it.
+            columns: Accord's column names to those of the files.
+            on_progress: Called with the number of rows scored so far, and the estimated number of all rows.
+            roles: Roles in the files to `user`, `assistant`, `system` or `tool`.
+
+        Raises:
+            BadInput: An input cannot be read, or the folder holds something else.
+            BudgetReached: The budget is spent; finished parts stay.
+            MissingExtra: A package is not installed.
+            UnknownName: No engine has this name.
+        """
         from accord.project.label_scales import check_question
 
         config = self.config
@@ -299,7 +384,14 @@ class Project(Workspace):
         min_within: float | None = None,
         training: bool = False,
     ) -> list[Any]:
-        """Check conditions on the latest comparison and the latest scores; see `accord.report.check_gate`.
+        """Check conditions on the latest comparison and the latest scores.
+
+        Args:
+            min_agreement: Minimum of the lower bound of the 95% interval of r with people, -1 to 1.
+            min_mean: Minimum of the lower bound of the 95% interval of the mean score, within the scale.
+            max_unscored: Maximum share of targets without a score, 0 to 1; checked with `min_mean`.
+            min_within: As `min_agreement`, for r within annotators.
+            training: True to count scores of conversations that the evaluator learned from.
 
         Returns:
             The checks, all of which passed.

@@ -42,6 +42,14 @@ class JudgeRun(Readable):
         spent: Requests, tokens, money.
         stopped: Error that ended the run early, if any.
         rejection: Explanation of one of the rejected requests, if any.
+
+    >>> from accord.models import ScriptedJudge
+    >>> from accord.testing import sample_project
+    >>> judge = ScriptedJudge(lambda sample, question: {str(option): 0.25 for option in question.scale.options})
+    >>> settings = {"judge": {"model": "scripted", "mode": "verbalised"}}
+    >>> with sample_project(3, given={"judge": judge}, models=settings) as project:
+    ...     print(project.judge())
+    JudgeRun(samples=3, answered=27, failed=0, not_asked=0, requests=0)
     """
 
     samples: int
@@ -94,7 +102,7 @@ def speakers_of(rated: Ratings, samples: Sequence[Sample]) -> NDArray[np.object_
 
 @dataclass(frozen=True, repr=False)
 class Compared(Tabular):
-    """A comparison with its evidence and labels; a table with a row per system.
+    """A comparison with its evidence and labels; a table with a row per evaluator.
 
     Attributes:
         comparison: The table; the system of the decision comes first.
@@ -105,6 +113,12 @@ class Compared(Tabular):
         rests_on: Count on which the first evaluator's predictions rest, with its correlation.
         doubled: Change of its score if every reply is written twice, if they rest on a count.
         groups: Agreement of the first system by group, if requested.
+
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     compared = project.compare(only=["default"], jobs=1)
+    >>> compared.best, compared.comparison.question.id, compared.to_polars()["evaluator"][0]
+    ('default', 'Q0', 'default')
     """
 
     comparison: Comparison
@@ -162,6 +176,12 @@ class Fitted(Readable):
         spent: Requests, tokens, money.
         folder: Folder in which it is saved; `None` if it is not saved.
         questions: Results for the other questions of the rubric, if they were fitted too.
+
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     fitted = project.fit("constant")
+    >>> fitted.evaluator.is_fitted, fitted.folder.name, fitted.comparison["constant"].estimates["rmse"].value > 0
+    (True, 'constant', True)
     """
 
     evaluator: Evaluator
@@ -237,6 +257,12 @@ class NextLabel:
         annotator: Annotator to ask, or `anyone`.
         gain: Share of the remaining uncertainty that the label would remove; `None` with too few labels.
         reason: Reason to suggest it before labels with a higher gain; `None` without one.
+
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     first, *_ = project.label_next(3)
+    >>> first.question, first.turn is None, first.gain > 0
+    ('Q0', True, True)
     """
 
     conversation: str
@@ -253,15 +279,21 @@ class NextLabel:
 
 @dataclass(frozen=True, repr=False)
 class Estimates(Tabular):
-    """Mean rating of each system with its interval, and all differences; a table with a row per system.
+    """Mean rating of each assistant version with its interval, and all differences; a table with a row per version.
 
     Attributes:
         question: ID of the main question.
-        systems: Mean of each system.
-        differences: Difference of each pair of systems.
+        systems: Mean of each assistant version.
+        differences: Difference of each pair of versions.
         level: `conversation` or `turn`: the unit of labels and scores.
         evaluator: Name of the evaluator whose scores are used; each is predicted without labels of its conversation.
         from_files: Number of scores of conversations outside the store, from `accord score`.
+
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     estimates = project.estimate()
+    >>> estimates.question, [each.system for each in estimates.systems]
+    ('Q0', ['assistant-a', 'assistant-b'])
     """
 
     question: str

@@ -44,7 +44,27 @@ SHIPPED = "llm-rubric"
 
 @dataclass(frozen=True)
 class RunResult:
-    """Results of a run; `compared` is `None` if an evaluator was named, and `files` are the results by name."""
+    """Results of a run.
+
+    Attributes:
+        imported: Counts of the import.
+        compared: Comparison of all evaluators; `None` if an evaluator was named.
+        fitted: The fitted evaluator.
+        scored: Scores of all conversations.
+        recorded: Agreement of each recorded model with people.
+        files: Written files by name: `report`, `scores`, ...
+        notes: Sentences on guesses and limits.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from accord.testing import sample_project
+    >>> chats = [{"id": f"c{n}", "prompt": "How?", "response": " ".join(["step"] * (1 + n % 5))} for n in range(12)]
+    >>> labels = [{"conversation": f"c{n}", "annotator": "ann", "helpful": 1 + n % 5} for n in range(12)]
+    >>> with sample_project() as project, tempfile.TemporaryDirectory() as folder:
+    ...     done = project.run([chats, labels], Path(folder, "run"), options=RunOptions(evaluator="constant"))
+    ...     done.files["report"].exists(), done.scored.counts.scored
+    (True, 12)
+    """
 
     imported: Imported
     compared: Compared | None
@@ -73,6 +93,9 @@ class RunOptions:
         turns: Turns that an evaluator of turns scores (`ScoreOptions.turns`).
         template: Content of the project file that the settings come from, with its `${VARIABLES}` in place.
         judges: Columns with a judge's answers, or with names of judges.
+
+    >>> RunOptions(main="helpful", scales={"helpful": (1, 5)}).turns
+    'rated'
     """
 
     infers: bool = True

@@ -13,6 +13,10 @@ ABOUT = (
 
 
 def sources() -> list[Path]:
-    """Return the files of the sample: conversations and ratings."""
+    """Return the files of the sample: conversations and ratings.
+
+    >>> [path.name for path in sources()]
+    ['conversations.jsonl', 'ratings.csv']
+    """
     folder = Path(str(files("accord.sample")))
     return [folder / "conversations.jsonl", folder / "ratings.csv"]

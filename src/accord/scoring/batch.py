@@ -100,6 +100,14 @@ class BatchScorer:
     Raises:
         BadInput: The folder holds no evaluator, the options are invalid, or the evaluator needs access to models.
         UnknownName: The evaluator has not learned an annotator of this name.
+
+    >>> import polars as pl
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     scorer = BatchScorer(project.fit("constant").folder)
+    ...     table = scorer(pl.DataFrame({"id": ["a"], "prompt": ["Hi."], "response": ["Hello!"]}))
+    >>> table["conversation"].to_list(), table["status"].to_list()
+    (['a'], ['scored'])
     """
 
     def __init__(

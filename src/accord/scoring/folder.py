@@ -102,6 +102,9 @@ class Execution:
         engine: `local` or `ray`.
         workers: Number of parallel workers; by default one per core, or one if the evaluator asks a model.
         shard: Share of the pieces to score.
+
+    >>> Execution(workers=4).engine, Execution(shard=Shard.parse("3/16")).shard.total
+    ('local', 16)
     """
 
     engine: str = "local"

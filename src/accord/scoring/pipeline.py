@@ -102,6 +102,8 @@ class ScoreOptions:
         adapt: With `certify`: True to refit bands that fail the test, instead of an error.
         synthetic: Selection of synthetic conversations in a batch; the others stay unscored.
         training: True to include training conversations in the comparison with the training data (drift).
+
+    >>> ScoreOptions(turns="all", loss="absolute").check()
     """
 
     new_domain: bool = False
@@ -144,7 +146,16 @@ class ScoreOptions:
 
 @dataclass(frozen=True)
 class Perspective:
-    """Annotator whose answers are predicted: a known one, a panel by its rule, or by default a new annotator."""
+    """Annotator whose answers are predicted: a known one, a panel by its rule, or by default a new annotator.
+
+    Attributes:
+        annotator: Annotator that the evaluator learned.
+        panel: Annotators whose answers are combined.
+        rule: Rule of the panel: `mean`, `max` or `min`.
+
+    >>> Perspective("ann").speaker, Perspective(panel=("ann", "bob"), rule="min").speaker, Perspective().speaker
+    ('ann', 'min', 'population')
+    """
 
     annotator: str | None = None
     panel: Sequence[str] = ()
@@ -153,6 +164,11 @@ class Perspective:
     @classmethod
     def named(cls, annotator: str | None, panel: Sequence[str], rule: str | None) -> Perspective:
         """Return the perspective of a user's options.
+
+        Args:
+            annotator: Annotator; None without one.
+            panel: Members of a panel; empty without one.
+            rule: Rule of the panel; None for `mean`.
 
         Raises:
             BadInput: An annotator and a panel are given, or a rule without a panel.

@@ -106,6 +106,13 @@ class ScoreRun(Tabular):
         plausibility: Sentence on the plausibility check of the evaluator.
         role_notes: Sentences on mapped roles that no conversation has, and on conversations without an assistant.
         scores: Rows of scores if there is no file.
+
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     evaluator = project.fit("constant").evaluator
+    ...     run = project.score([{"id": "a", "prompt": "Hi.", "response": "Hello!"}], evaluator=evaluator)
+    >>> run.counts.scored, [row["conversation"] for row in run], run.to_polars().height
+    (1, ['a'], 1)
     """
 
     counts: ScoreCounts
@@ -181,6 +188,17 @@ class PartsRun(Readable):
         signature: Signature of the scores.
         level: Level of the samples: `turn` or `conversation`.
         plausibility: Sentence on the plausibility check of the evaluator.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from accord.scoring import Execution
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project, tempfile.TemporaryDirectory() as folder:
+    ...     chats, fitted = Path(folder, "chats.jsonl"), project.fit("constant").folder
+    ...     _ = chats.write_text('{"id": "a", "prompt": "Hi.", "response": "Hello!"}', encoding="utf-8")
+    ...     run = project.score_parts(chats, Path(folder, "out"), fitted, execution=Execution(workers=1))
+    >>> run.parts, run.counts.scored
+    (1, 1)
     """
 
     out: str

@@ -80,18 +80,21 @@ class Run(NamedTuple):
 
 
 class Store:
-    """Conversations, annotations, runs and cached replies behind one URL.
+    """Conversations, annotations, runs and cached replies behind one URL; methods raise `StoreError`.
 
-    Every batch is one transaction and stays whatever happens later. Writing the same row again changes nothing, so an
-    interrupted command can be repeated. All methods raise `StoreError` if the database fails.
+    Every batch is one transaction. Writing a row again changes nothing, so interrupted commands can be repeated.
 
-    Synthetic conversations are left out of every listing unless `synthetic` includes them; a conversation is always
-    found by its ID. Labels are read on the scales of `rubric`; `other_scales` treats those on another scale, and `stop`
-    returns them.
+    Args:
+        url: `sqlite:///FILE`, `sqlite:///:memory:` or `postgresql://...`; a missing store is created.
+        synthetic: Synthetic conversations in listings: `without`, `with`, or `only`. One is always found by its ID.
+        rubric: Rubric on whose scales labels are read; `other_scales` treats those on another scale.
+
+    >>> store = Store("sqlite:///:memory:")
+    >>> store.add_conversations([Conversation("c1", ())]).new, store.count_conversations()
+    (1, 1)
     """
 
     def __init__(self, url: str, synthetic: Synthetic = WITHOUT_SYNTHETIC, rubric: Rubric | None = None) -> None:
-        """Open the store at `url`, or create it; see `engine.open_engine` for the URLs."""
         self.url, self.synthetic, self.rubric = url, synthetic, rubric
         self.other_scales: OtherScales = "stop"
         self._engine = open_engine(url)
@@ -299,8 +302,11 @@ class Store:
     ) -> Iterator[Annotation]:
         """Yield annotations by people, models or metrics, ordered by kind and place.
 
-        With `conversations`, only annotations of these and their turns, ordered per batch; otherwise `synthetic`
-        decides, by default the store's own setting.
+        Args:
+            kinds: `person`, `model` or `metric`; by default all.
+            question: ID of a question; by default all.
+            conversations: Conversations to restrict to, with their turns; ordered per batch.
+            synthetic: Setting without `conversations`, by default the store's own.
         """
         table, query = annotation_table.c, select(annotation_table)
         if question is not None:

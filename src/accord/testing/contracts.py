@@ -51,6 +51,11 @@ def check_metric(metric: Metric) -> None:
 
     Raises:
         AssertionError: A check fails; the message names the conversation.
+
+    >>> def turns(conversation):
+    ...     "Number of turns."
+    ...     return float(len(conversation.turns))
+    >>> check_metric(turns)
     """
     assert metric.__doc__, "a metric needs a docstring"
     for conversation in probes():
@@ -64,6 +69,9 @@ def check_selection_policy(policy: Policy) -> None:
 
     Raises:
         AssertionError: A check fails.
+
+    >>> from accord.methods import selection_policies
+    >>> check_selection_policy(selection_policies.get("correctness"))
     """
     assert policy.__doc__, "a selection policy needs a docstring"
     rng = np.random.default_rng(0)
@@ -85,6 +93,9 @@ def check_head(make: Callable[[Question], Head], corpus: Planted | None = None) 
 
     Raises:
         AssertionError: A check fails.
+
+    >>> from accord.learning import heads
+    >>> check_head(heads.get("constant"))
     """
     corpus = corpus or planted(conversations=60, annotators=3)
     head = make(corpus.question)
@@ -122,6 +133,15 @@ def check_source(make: Callable[[], Source], train: Training, models: Models | N
 
     Raises:
         AssertionError: A check fails.
+
+    >>> from accord.evidence import SourceContext, make_source
+    >>> from accord.values import Label, Labels, Rubric, Sample
+    >>> question = planted(conversations=2).question
+    >>> samples = tuple(Sample(Conversation(name, (Turn("user", "Hi."), Turn("assistant", "Hello!")))) for name in "ab")
+    >>> train = Training(samples, Labels(Label(each.target, "main", "ann", 1) for each in samples), question)
+    >>> context = SourceContext(Rubric(name="r", questions=(question,), main="main"))
+    >>> len(check_source(lambda: make_source("metrics", {"names": ["words"]}, context), train))
+    2
     """
     opened = models or memory_models()
     assert type(make()).__doc__, "a source needs a docstring"
@@ -168,6 +188,10 @@ def check_batch_scorer(scorer: BatchScorer, rows: Sequence[Mapping[str, Any]] = 
 
     Raises:
         AssertionError: A check fails.
+
+    >>> from accord.testing import sample_project
+    >>> with sample_project() as project:
+    ...     check_batch_scorer(BatchScorer(project.fit("constant").folder))
     """
     import polars as pl
 

@@ -60,6 +60,9 @@ def completion(
         refusal: Text of a refusal.
         finish: Finish reason.
         sent: Billed input tokens.
+
+    >>> completion("Hello!").body["choices"][0]["message"]["content"]
+    'Hello!'
     """
     logprobs = None
     if probabilities is not None:
@@ -115,7 +118,15 @@ class _Quiet(ThreadingHTTPServer):
 
 
 class ChatServer:
-    """Serves `respond` at `url` on 127.0.0.1 as a context manager, and records the JSON of every request."""
+    """Serves `respond` at `url` on 127.0.0.1 as a context manager, and records the JSON of every request in `requests`.
+
+    Args:
+        respond: Returns the response to the JSON of a request; called in the thread of each request.
+
+    >>> with ChatServer(lambda request: completion("Hello!")) as server:
+    ...     server.url.startswith("http://127.0.0.1:"), server.requests
+    (True, [])
+    """
 
     def __init__(self, respond: Respond) -> None:
         """Prepare a server; it calls `respond` in the thread of each request."""

@@ -57,7 +57,21 @@ def planted(
     share: float = 0.5,
     seed: int = 0,
 ) -> Planted:
-    """Draw y = round(middle + x·w + level of the annotator + noise), clipped to the scale."""
+    """Draw y = round(middle + x·w + level of the annotator + noise), clipped to the scale.
+
+    Args:
+        conversations: Number of conversations.
+        annotators: Number of annotators.
+        features: Number of features x; their weights w fall from 0.8 to 0.1.
+        options: Number of options of the scale, from 1.
+        noise: Standard deviation of the noise, in units of the scale.
+        share: Share of the conversations that each annotator rates, 0 to 1.
+        seed: Seed of all draws.
+
+    >>> corpus = planted(conversations=20, annotators=2)
+    >>> corpus.evidence.values.shape, corpus.labels.annotators, corpus.question.scale.range
+    ((20, 3), ['p0', 'p1'], '1..4 (4)')
+    """
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(conversations, features))
     weights = np.linspace(0.8, 0.1, features)

@@ -114,6 +114,12 @@ class Comparison(Tabular):
         leak: Metrics under folds of single samples, if groups join samples.
         synthetic: Number of rated synthetic conversations.
         others: Predictions of some evaluators in further repetitions of the cross-validation, by name.
+
+    >>> from accord.testing import planted
+    >>> corpus = planted(conversations=40, annotators=3)
+    >>> table = compare(corpus.evidence, corpus.labels, corpus.question, ["ridge"], folds=2, draws=20)
+    >>> table.question.id, table.folds, table.to_polars()["evaluator"][0]
+    ('main', 2, 'ridge')
     """
 
     question: Question
@@ -267,6 +273,12 @@ def compare(
 
     Raises:
         BadInput: Too few rated conversations for the folds, or a label outside the scale.
+
+    >>> from accord.testing import planted
+    >>> corpus = planted(conversations=40, annotators=3)
+    >>> table = compare(corpus.evidence, corpus.labels, corpus.question, ["ridge"], folds=2, draws=20)
+    >>> table["ridge"].estimates["pearson"].value > 0.3
+    True
     """
     experiment = Experiment.of(evidence, labels, question, folds, seed, seen)
     given = factories or {}

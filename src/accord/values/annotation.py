@@ -31,6 +31,10 @@ class Label:
         wording: Wording and scale of the question at that time (`Question.wording`), if known.
         against: The other conversation of a comparison.
         repeat: Number of a deliberate repeat by the same person, from 1; 0 for every other rating.
+
+    >>> label = Label(Target("c1"), "helpful", "ann", 4)
+    >>> label.value, label.target.turn
+    (4, None)
     """
 
     target: Target
@@ -46,7 +50,13 @@ class Label:
 class Labels(Sequence[Label]):
     """Labels in the order they were read; repeated ratings by the same person are separate labels.
 
-    `groups` maps targets to the groups that splits keep together; the default group is the conversation.
+    Args:
+        labels: The labels.
+        groups: Targets and the groups that splits keep together; the default group is the conversation.
+
+    >>> ratings = Labels([Label(Target("c1"), "helpful", "ann", 4), Label(Target("c1"), "polite", "bob", 5)])
+    >>> ratings.annotators, len(ratings.on("helpful")), ratings[0].value
+    (['ann', 'bob'], 1, 4)
     """
 
     def __init__(self, labels: Iterable[Label] = (), groups: Mapping[Target, str] | None = None) -> None:

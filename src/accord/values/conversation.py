@@ -19,7 +19,11 @@ WITHOUT_SYNTHETIC: Synthetic = "without"
 
 
 class Target(NamedTuple):
-    """A conversation or one of its turns, as the target of a label, evidence or a score."""
+    """A conversation or one of its turns, as the target of a label, evidence or a score.
+
+    >>> Target("c1").turn is None, Target("c1", 3).turn
+    (True, 3)
+    """
 
     conversation: str
     turn: int | None = None
@@ -30,7 +34,18 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message; `extra` holds further fields of the log (tool calls, IDs)."""
+    """One message of a conversation.
+
+    Attributes:
+        role: `user`, `assistant`, `system` or `tool`; between two people any two names.
+        content: Text of the message.
+        name: Name of the speaker; None if unknown.
+        time: Time of the message, ISO 8601; None if unknown.
+        extra: Further fields of the log, such as tool calls and ids.
+
+    >>> Turn("user", "Where is my order?").to_json()
+    {'role': 'user', 'content': 'Where is my order?'}
+    """
 
     role: str
     content: str
@@ -137,7 +152,16 @@ class PlainTurns(_Turns):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text available to the assistant: a search result, a help article, a fact."""
+    """A text available to the assistant: a search result, a help article, a fact.
+
+    Attributes:
+        text: The text.
+        id: Identifier in the log; None without one.
+        title: Title; None without one.
+
+    >>> Document("Returns are free for 45 days.", title="Returns").to_json()
+    {'text': 'Returns are free for 45 days.', 'title': 'Returns'}
+    """
 
     text: str
     id: str | None = None
@@ -151,10 +175,18 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Turns in order, documents, and metadata (system, topic, user, version, and all other keys of the log).
+    """Turns in order, with documents and metadata.
 
-    The turns are a tuple, `GrowingTurns` of a conversation in progress, or `PlainTurns` of a plain log. `reply` is the
-    index of the judged turn if it is only one; see `at`.
+    Attributes:
+        id: Identifier, unique in a store.
+        turns: A tuple; also `GrowingTurns` of a conversation in progress, or `PlainTurns` of a plain log.
+        documents: Texts available to the assistant.
+        metadata: `system` (name of the assistant), `topic`, `user`, `version`, and all other keys of the log.
+        reply: Index of the judged turn from 0, if only one is judged (see `at`); None for all replies.
+
+    >>> chat = Conversation("c1", (Turn("user", "Hi."), Turn("assistant", "Hello!")), metadata={"system": "bot-2"})
+    >>> chat.system, [turn.content for turn in chat.replies], len(chat.at(0).turns)
+    ('bot-2', ['Hello!'], 1)
     """
 
     id: str
@@ -262,7 +294,13 @@ def text_hash(canonical: str, length: int = 64) -> str:
 class Sample:
     """The unit that is judged: a conversation, or one turn together with all turns before it.
 
-    Turns with an index in the range `hidden` are not shown; see `models/context_window.py`.
+    Attributes:
+        conversation: The conversation.
+        turn: Index of the judged turn, from 0; None for the whole conversation.
+        hidden: Range of turns that are not shown, first and last + 1; see `models/context_window.py`.
+
+    >>> Sample(Conversation("c1", (Turn("user", "Hi."), Turn("assistant", "Hello!"))), turn=1).target
+    Target(conversation='c1', turn=1)
     """
 
     conversation: Conversation

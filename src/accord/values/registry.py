@@ -17,14 +17,20 @@ class Registry(Generic[T]):
     """Plug-ins of one kind by name.
 
     Accord's own plug-ins are in the modules given to the registry. Third parties declare an entry point in the group of
-    the kind's plural (`accord.turn_metrics`) whose value is the module to import. Importing a module runs its
+    the kind's plural (`"accord.turn_metrics"`) whose value is the module to import. Importing a module runs its
     decorators; all modules are imported at the first lookup. A module of a third party that cannot be imported is left
     out with a warning.
 
     Args:
-        kind: Singular noun for a plug-in.
-        modules: Modules of Accord's own plug-ins.
+        kind: Name of the kind in messages, such as `metric`.
+        *modules: Modules whose import registers Accord's own plug-ins.
         extras: Names of plug-ins that an extra of Accord brings, with the extra.
+
+    >>> greetings: Registry[str] = Registry("greeting")
+    >>> greetings.register("short")("Hi.")
+    'Hi.'
+    >>> greetings.get("short"), greetings.names(), "long" in greetings
+    ('Hi.', ['short'], False)
     """
 
     def __init__(self, kind: str, *modules: str, extras: Mapping[str, str] | None = None) -> None:

@@ -45,7 +45,20 @@ class FrozenModel(BaseModel):
 
 
 class Scale(FrozenModel):
-    """Allowed answers: `options` in order, or `low` to `high` for a real scale."""
+    """Allowed answers: `options` in order, or `low` to `high` for a real scale.
+
+    Attributes:
+        kind: `ordinal` (numbers in rising order), `binary` (two numbers), `nominal` (names), or `real` (a range).
+        options: 2 to 101 allowed answers; empty for a real scale.
+        low, high: Ends of a real scale.
+
+    Raises:
+        ValueError: The options do not suit the kind of scale.
+
+    >>> stars = Scale(options=(1, 2, 3, 4, 5))
+    >>> stars.range, stars.holds(3), stars.holds(6)
+    ('1..5 (5)', True, False)
+    """
 
     kind: ScaleKind = ScaleKind.ORDINAL
     options: tuple[Value, ...] = ()
@@ -161,8 +174,22 @@ class AssertionReason(FrozenModel):
 class Question(FrozenModel):
     """One question with its scale, the meanings of its options, and its condition.
 
-    A learned assertion also has a `side`, a `weight` in the sum, and `reasons`. Annotators and judges do not see these,
-    and they are not part of the question's key.
+    Attributes:
+        id: Identifier, unique in the rubric.
+        text: Wording for annotators and judges.
+        scale: Allowed answers.
+        meanings: Meaning of options, by the option's text.
+        applies: `always`, `with-documents`, `without-documents`, `multi-turn`, or `pairs` for a comparison.
+        side: Side of a learned assertion: `sat` or `dsat`. As `weight` and `reasons`, it is neither shown to annotators
+            and judges nor part of the question's key.
+        weight: Weight of a learned assertion in the sum, above 0 and at most 100.
+        reasons: Conversations that a learned assertion comes from.
+
+    Raises:
+        ValueError: A meaning is that of no option.
+
+    >>> Question(id="helpful", text="Was it helpful?", scale=Scale(options=(1, 2, 3))).can_be_judged
+    True
     """
 
     id: str = Field(min_length=1)
@@ -220,7 +247,21 @@ class Question(FrozenModel):
 class Rubric(FrozenModel):
     """Questions in order, with a main question and shared instructions.
 
-    `learned_on` names the conversations whose labels were used to write and select the questions.
+    Attributes:
+        name: Name of the rubric.
+        questions: Questions with distinct ids.
+        main: Id of the question that is predicted.
+        instructions: Text that annotators and judges see before the questions.
+        source: Origin of the rubric, such as a paper.
+        learned_on: Conversations whose labels were used to write and select the questions.
+
+    Raises:
+        ValueError: Two questions have one id, or no question has the id `main`.
+
+    >>> helpful = Question(id="helpful", text="Was it helpful?", scale=Scale(options=(1, 2, 3)))
+    >>> rubric = Rubric(name="mine", questions=(helpful,), main="helpful")
+    >>> rubric["helpful"].text, rubric.get("polite") is None
+    ('Was it helpful?', True)
     """
 
     name: str = Field(min_length=1)
@@ -370,6 +411,10 @@ def load_rubric(name_or_path: str | Path, folder: Path = Path()) -> Rubric:
     Raises:
         BadInput: The file does not exist, is not YAML, has unknown keys, or is inconsistent.
         UnknownName: There is neither a file nor a shipped rubric of this name.
+
+    >>> rubric = load_rubric("llm-rubric")
+    >>> rubric.main, len(rubric.questions), rubric.main_question.scale.options
+    ('Q0', 9, (1, 2, 3, 4))
     """
     path = folder / name_or_path
     if path.suffix in {".yaml", ".yml"} or path.is_file():
@@ -399,7 +444,12 @@ def read_rubric(content: Any, where: str) -> Rubric:
 
 
 def dump_rubric(rubric: Rubric) -> str:
-    """Return the rubric as YAML, from which `load_rubric` returns an equal rubric."""
+    """Return the rubric as YAML, from which `load_rubric` returns an equal rubric.
+
+    >>> helpful = Question(id="helpful", text="Was it helpful?", scale=Scale(options=(1, 2)))
+    >>> print(dump_rubric(Rubric(name="mine", questions=(helpful,), main="helpful")).splitlines()[0])
+    name: mine
+    """
 
     def question(entry: Question) -> dict[str, Any]:
         row: dict[str, Any] = {"id": entry.id, "text": entry.text, "scale": entry.scale.kind.value}

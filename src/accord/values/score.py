@@ -139,6 +139,10 @@ class Score:
 
     Raises:
         BadInput: A number is NaN or infinite.
+
+    >>> score = score_from(Target("c1"), POPULATION, [1, 2, 3], [0.25, 0.25, 0.5], Signature("example"))
+    >>> score.value, score.interval, score.distribution
+    (2.25, (1.0, 3.0), {'1': 0.25, '2': 0.25, '3': 0.5})
     """
 
     target: Target
@@ -190,7 +194,21 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A target without a score, and the reason: a value in a batch, never NaN, 0 or -1."""
+    """A target without a score, and the reason: a value in a batch, never NaN, 0 or -1.
+
+    Attributes:
+        target: The conversation or turn.
+        annotator: Annotator whose answer was to be predicted, as in `Score`.
+        reason: Reason for the missing score, such as `no evidence`.
+        signature: Description of how the score would have been computed.
+        notes: Values from sources by name.
+        rated: True if people had rated the target when the evaluator was fitted.
+        in_training: True if the evaluator learned from the target's conversation.
+
+    >>> row = Unscored(Target("c1"), POPULATION, "no evidence", Signature("example")).to_json()
+    >>> row["value"] is None, row["unscored"]
+    (True, 'no evidence')
+    """
 
     target: Target
     annotator: str
@@ -228,7 +246,21 @@ def score_from(
 ) -> Score:
     """Make a score from a distribution, with its mean and its central interval.
 
-    `options` are K rising values, `probabilities` K numbers summing to 1.
+    Args:
+        target: The conversation or turn.
+        annotator: Annotator whose answer is predicted, as in `Score`.
+        options: (K,) rising values of the scale.
+        probabilities: (K,) probability of each option, summing to 1.
+        signature: Description of how the score was computed.
+        band: Conformal interval around the mean.
+        warning: Reason to trust the score less.
+        attributions: Pieces of evidence with their contributions, in units of the scale, the largest first.
+
+    Raises:
+        BadInput: A number is NaN or infinite.
+
+    >>> score_from(Target("c1"), "ann", [1, 2], [0.5, 0.5], Signature("example")).value
+    1.5
     """
     values, shares = tuple(map(float, options)), tuple(map(float, probabilities))
     interval = central_interval(values, shares, INTERVAL_MASS)

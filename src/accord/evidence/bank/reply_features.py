@@ -249,3 +249,4 @@ TurnMetric = Callable[[ParsedText, TurnHistory, Sequence[ParsedDocument]], "floa
 turn_metrics: Registry[TurnMetric] = Registry(
     "turn metric", *(f"accord.evidence.bank.{name}" for name in ("reply_metrics", "ruber"))
 )
+"""Metrics of replies: functions of the reply, the turns before it and the documents, to a number or `None`."""

@@ -157,6 +157,7 @@ Metric = Callable[[Conversation], float | None]
 """A number about a conversation, or `None` if it does not apply (no document to compare with)."""
 
 metrics: Registry[Metric] = Registry("metric")
+"""Metrics of conversations: functions from a `Conversation` to a number, or `None` if the metric does not apply."""
 
 
 def _rate(words: ConversationWords, pattern: str) -> float | None:

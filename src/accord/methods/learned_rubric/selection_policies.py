@@ -293,7 +293,7 @@ def select(candidates: Candidates, budget: AssertionBudget, alpha: float) -> lis
 Policy = Callable[[Pool, AssertionBudget, int], Sequence[int]]
 """Maps a pool, a budget and a seed to rows of the pool."""
 selection_policies: Registry[Policy] = Registry("selection policy")
-"""Alternatives to algorithm 1."""
+"""Alternatives to algorithm 1: functions of a pool, a budget and a seed that return rows of the pool."""
 
 
 @selection_policies.register("correctness")
