@@ -138,9 +138,13 @@ def test_api_target_says_if_there_is_no_tag(tmp_path: Path) -> None:
     """`make api` of a copy without history neither fails nor compares with nothing."""
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / ".venv").mkdir()
-    (tmp_path / "pyproject.toml").touch()
     (tmp_path / ".venv" / "ready").touch()
     done = subprocess.run(
-        ["make", "api", "TAG="], cwd=tmp_path, capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin"}
+        ["make", "-o", ".venv/ready", "api", "TAG="],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin"},
     )
     assert done.stdout == "There is no tag to compare the API with; name a commit: make api TAG=COMMIT\n"
