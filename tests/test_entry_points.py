@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_sample import sources
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = {
@@ -220,3 +221,30 @@ def test_published_variants_without_their_package_name_it(without_papers: Path) 
     assert len(lines) == len(names) and is_known == "False"
     for name, line in zip(names, lines, strict=True):
         assert repr(name) in line and "needs the package accord-papers. Install it: pip install " in line
+
+
+@pytest.mark.slow
+def test_compare_without_the_package_leaves_out_its_heads(without_papers: Path) -> None:
+    """The project has likelihoods, so that the baseline `label-free` would be possible."""
+    code = """
+from accord.evidence import Column, EvidenceTable
+from accord.learning import PMI
+from accord.testing import planted
+from accord.validation import baselines
+from accord.learning import Experiment
+
+corpus = planted(conversations=60)
+names = EvidenceTable(corpus.evidence.targets, tuple(
+    Column(PMI if column.name == "f0" else column.name, column.source) for column in corpus.evidence.columns
+), corpus.evidence.values, corpus.evidence.present)
+print(*[each.name for each in baselines(Experiment.of(names, corpus.labels, corpus.question, 5, 0))])
+"""
+    assert "label-free" in ran(without_papers.parent, "-c", code).stdout.split()
+    assert "label-free" not in ran(without_papers, "-c", code).stdout.split()
+    listed = accord(without_papers, "plugins").stdout
+    assert "mixture" in listed and "svr" not in listed and "label-free" not in listed
+    (without_papers / "accord.yaml").write_text("seed: 0\n", encoding="utf-8")
+    accord(without_papers, "import", *map(str, sources()))
+    compared = accord(without_papers, "compare", "--json").stdout
+    assert '"mixture"' in compared and '"svr"' not in compared and '"label-free"' not in compared
+    assert "the head 'svr' needs the package accord-papers" in accord(without_papers, "fit", "svr", code=1).stderr

@@ -24,7 +24,7 @@ def installed(group: str) -> tuple[EntryPoint, ...]:
 def _every_entry_point() -> EntryPoints:
     try:
         return cast(EntryPoints, entry_points())  # the stubs of Python 3.11 name another type
-    except Exception:  # the metadata of one package are malformed; reading them one by one tells which
+    except Exception:  # malformed metadata of one package, which the next lines find
         packages: dict[str, Distribution] = {}
         for each in distributions():
             packages.setdefault(_folder_of(each), each)  # as Python does: the first one on the path
@@ -61,7 +61,7 @@ def summary_of(entry: EntryPoint) -> str:
 
 
 def load(entry: EntryPoint) -> Any:
-    """Import what an entry point names.
+    """Return the object of an entry point, importing its module.
 
     Raises:
         BadInput: It cannot be imported; the message names the package and the reason.

@@ -52,15 +52,18 @@ def test_grid_matches_training_each_cell() -> None:
 
 
 @pytest.mark.slow
-def test_grid_search_uses_the_training_side_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "settings"), [("network", {"like": "paper", "search": 2}), ("grid", {})])
+def test_grid_search_uses_the_training_side_only(
+    name: str, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     small = Grid(hidden=(3, 5), batch=(64,), rate=(0.00001, 0.02), epochs=(5, 20))
     monkeypatch.setattr("accord_papers.variants.grid.Grid", lambda: small)
     corpus = planted(conversations=60, annotators=3, noise=0.3)
-    settings = {"like": "paper", "search": 2}
-    evaluator = Calibration(corpus.question, "network", network=settings).fit(corpus.evidence, corpus.labels)
+    evaluator = Calibration(corpus.question, name, network=settings).fit(corpus.evidence, corpus.labels)
     found = evaluator.describe()["network"]
     assert found["rate"] == 0.02 and found["batch"] == 64 and (found["pretrain"], found["finetune"]) == (20, 20)
-    Evaluator(corpus.question, (), evaluator, head_name="network").save(tmp_path)
+    Evaluator(corpus.question, (), evaluator, head_name="auto").save(tmp_path)
     again = load_evaluator(tmp_path).head
     assert again.describe()["network"] == found and again.predict(corpus.evidence) == evaluator.predict(corpus.evidence)
+    assert again.describe()["answer_model"] == name
     assert PAPER.pooling == PAPER.decay == 0
