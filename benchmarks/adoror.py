@@ -19,7 +19,7 @@ from pathlib import Path
 from harness import Row, chosen, data_folder, options, rows_of_part, table, write
 from synthetic_corpus import rated_chats
 
-from accord.methods import examples_of
+from accord.methods.in_context.template import examples_of
 from accord.values import Sample
 from accord_papers.adoror.prefixes import prefix_rows
 from accord_papers.adoror.simulation import (

@@ -19,7 +19,12 @@ from pathlib import Path
 import numpy as np
 from harness import Row, Server, process_memory
 
-from accord.store import Mart, bundle_of, mart_schema, row_key
+from accord.store import Mart
+from accord.store.mart.rows import (
+    bundle_of,
+    mart_schema,
+    row_key,
+)
 
 PAGES = (
     "/board?by=version", "/board?by=topic", "/board?system=system-1", "/board?system=system-1&by=topic",

@@ -34,8 +34,14 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from accord.evidence import EvidenceTable, Ratings, ratings
-from accord.learning import Calibration, MixedAnswers, NetworkShape, answers_to, predict
-from accord.learning.network_training import Schedule, Sheets, TrainingJob, train
+from accord.learning import Calibration
+from accord.learning.answer_models.mixed.model import MixedAnswers
+from accord.learning.answer_models.network.answers import answers_to
+from accord.learning.answer_models.network.formula import (
+    NetworkShape,
+    predict,
+)
+from accord.learning.answer_models.network.training import Schedule, Sheets, TrainingJob, train
 from accord.models import RecordedJudge
 from accord.statistics import Clusters, grouped_folds
 from accord.testing import planted

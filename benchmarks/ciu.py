@@ -31,7 +31,10 @@ from pathlib import Path
 
 from harness import Row, chosen, data_folder, finish, options
 
-from accord.evidence import BERTSCORE, EMBEDDING
+from accord.evidence.bank.reply_metrics import (
+    BERTSCORE,
+    EMBEDDING,
+)
 from accord_papers.ciu.combinations import OURS, PUBLISHED_FORMS, SPLITS, ratios, select, transfer, unify
 from accord_papers.ciu.published import METRICS
 from accord_papers.ciu.responses import Rated

@@ -40,7 +40,8 @@ from random_figures import contradictions, random_figures
 from true_bands import new_annotator_bands
 from who_rated import who_rated_rows
 
-from accord.decisions import STATES, sure_enough
+from accord.decisions.selective import sure_enough
+from accord.decisions.verdict import STATES
 from accord.evidence import EvidenceTable, ratings
 from accord.learning import Calibration, Experiment, HeldOutAnswers
 from accord.sample import sources as sample_sources

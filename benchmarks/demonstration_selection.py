@@ -16,7 +16,16 @@ from collections.abc import Callable
 import numpy as np
 from harness import Row, chosen, finish, options
 
-from accord.methods import Nodes, TowerSelector, greedy_subgraph, initial, make_selector, random_nodes
+from accord.methods.in_context.prompt_assembly import greedy_subgraph
+from accord.methods.in_context.selectors import (
+    Nodes,
+    make_selector,
+    random_nodes,
+)
+from accord.methods.in_context.tower_selector import (
+    TowerSelector,
+    initial,
+)
 from accord_papers.adoror.simulated_world import PlantedUtility, planted_utility
 
 PARTS = ("rank-100000", "subgraph-2048", "train")

@@ -13,8 +13,19 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from accord.learning import NetworkShape, blocks
-from accord.learning.network_training import Schedule, Sheets, TrainingJob, initial, settings, surprise, tables
+from accord.learning.answer_models.network.formula import (
+    NetworkShape,
+    blocks,
+)
+from accord.learning.answer_models.network.training import (
+    Schedule,
+    Sheets,
+    TrainingJob,
+    initial,
+    settings,
+    surprise,
+    tables,
+)
 
 STEPS = 12
 

@@ -30,11 +30,28 @@ import numpy as np
 from harness import Row, chosen, data_folder, finish, options, rows_of_part
 from numpy.typing import NDArray
 
-from accord.embedded import EmbeddedChat, EmbeddedLikelihood, LanguageModel, open_language_model
-from accord.evidence import EMBEDDING, LEXICAL, EvidenceTable, measure, measure_likelihoods
+from accord.embedded.chat import (
+    EmbeddedChat,
+    EmbeddedLikelihood,
+)
+from accord.embedded.language_model import (
+    LanguageModel,
+    open_language_model,
+)
+from accord.evidence import EvidenceTable
+from accord.evidence.bank.reply_metrics import EMBEDDING
+from accord.evidence.bank.session import LEXICAL
+from accord.evidence.likelihood import measure_likelihoods
+from accord.evidence.metric_source import measure
 from accord.formats import read
 from accord.learning import Calibration
-from accord.models import IN_PROCESS_LOGPROBS, Answer, LogprobsJudge, Unanswered, wait
+from accord.models import (
+    IN_PROCESS_LOGPROBS,
+    Answer,
+    Unanswered,
+    wait,
+)
+from accord.models.judges.chat_judges import LogprobsJudge
 from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, grouped_folds
 from accord.store import Store
 from accord.values import Conversation, Document, Labels, Question, Sample, Scale, Score, Target, Turn, load_rubric

@@ -35,7 +35,8 @@ from harness import DATABASES, QUESTIONS, RUBRIC, Row, chosen, database, finish,
 from misbehaving_endpoint import Misbehaving, answer_any
 
 from accord.store import Store, check_store
-from accord.testing import ChatServer, Wire
+from accord.testing import ChatServer
+from accord.testing.server import Wire
 from accord.values import load_rubric
 
 KILLS = 3

@@ -21,13 +21,15 @@ from harness import Row, chosen, data_folder, finish, options
 from issue_finder import dialogues, ratings, verdict, written
 
 from accord.methods import (
-    ReplyVerdict,
-    assessed,
-    issue_table,
     postprocess,
     read_verdict,
     settled,
 )
+from accord.methods.issues.evidence import (
+    assessed,
+    issue_table,
+)
+from accord.methods.issues.issue_prompts import ReplyVerdict
 from accord.models import (
     Failure,
 )

@@ -42,15 +42,17 @@ from harness import TOKEN, Row, Server, chosen, finish, options, process_memory
 
 from accord.edges import AccordError
 from accord.evidence import (
-    BANK,
-    BERTSCORE,
-    MetricSession,
     SourceContext,
     Training,
-    TurnMetric,
     make_source,
     turn_metrics,
 )
+from accord.evidence.bank.reply_features import TurnMetric
+from accord.evidence.bank.reply_metrics import (
+    BANK,
+    BERTSCORE,
+)
+from accord.evidence.bank.session import MetricSession
 from accord.learning import Evaluator, make_head
 from accord.live import LiveScorer
 from accord.models import memory_models, run

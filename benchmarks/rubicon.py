@@ -22,10 +22,13 @@ import numpy as np
 from harness import Row, chosen, data_folder, finish, options
 
 from accord.edges import BadInput
-from accord.embedded import is_pulled
+from accord.embedded.catalogue import is_pulled
 from accord.evidence import Source, Training
 from accord.formats import read
-from accord.methods import RUBICON, ClassifiedSamples, LearnedRubric, RubricFindings
+from accord.methods.learned_rubric.assertion_selector import ClassifiedSamples
+from accord.methods.learned_rubric.findings import RubricFindings
+from accord.methods.learned_rubric.selection_policies import RUBICON
+from accord.methods.learned_rubric.source import LearnedRubric
 from accord.models import Models, run
 from accord.project import Project, config_from
 from accord.values import Conversation, Label, Labels, Question, Rubric, Sample, Scale

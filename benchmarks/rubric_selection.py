@@ -19,12 +19,14 @@ from harness import Row, chosen, finish, options
 from numpy.typing import NDArray
 
 from accord.methods import (
+    AssertionBudget,
+    Pool,
+)
+from accord.methods.learned_rubric.selection_policies import (
     ALPHAS,
     DIGITS,
     POINT,
-    AssertionBudget,
     Candidates,
-    Pool,
     UncertaintyWindow,
     select,
     stratified,

@@ -24,7 +24,8 @@ from harness import Row, finish, options
 from numpy.typing import NDArray
 
 from accord.evidence import Column, EvidenceTable
-from accord.learning import Calibration, MixedAnswers
+from accord.learning import Calibration
+from accord.learning.answer_models.mixed.model import MixedAnswers
 from accord.values import Label, Labels, Question, Scale, Score, Target
 
 Floats = NDArray[np.float64]

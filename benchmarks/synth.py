@@ -30,8 +30,13 @@ from accord.models import ModelSettings
 from accord.project import Config, Project
 from accord.sample import sources
 from accord.store import Store
-from accord.synth import END, SynthSettings
-from accord.testing import ChatServer, Wire, completion
+from accord.synth import SynthSettings
+from accord.synth.utterance_parser import END
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import Wire
 
 PARTS = ("embedded", "killed")
 MODEL = "embedded:smollm2-135m"

@@ -34,7 +34,12 @@ from numpy.typing import NDArray
 from synthetic_corpus import planted_thumbs, planted_turns
 from true_shared import DRAWN, SIGNIFICANT, Floats, cross_validated, fold_seeds, inside, row, said
 
-from accord.evidence import BANK, Column, EvidenceTable, ratings
+from accord.evidence import (
+    Column,
+    EvidenceTable,
+    ratings,
+)
+from accord.evidence.bank.reply_metrics import BANK
 from accord.learning import Calibration, make_head
 from accord.models import ModelSettings
 from accord.statistics import STATISTICS as BY_NAME

@@ -25,7 +25,9 @@ from tempfile import TemporaryDirectory, gettempdir
 import numpy as np
 from harness import Row
 
-from accord.evidence import MetricSession, measure, turn_metrics
+from accord.evidence import turn_metrics
+from accord.evidence.bank.session import MetricSession
+from accord.evidence.metric_source import measure
 from accord.formats import read
 from accord.project import Config, Project
 from accord.statistics import STATISTICS as BY_NAME

@@ -22,9 +22,11 @@ from harness import Row
 from synthetic_corpus import planted_turns
 from true_shared import counted
 
-from accord.evidence import BANK, Column
+from accord.evidence import Column
+from accord.evidence.bank.reply_metrics import BANK
 from accord.learning import make_head
-from accord.live import ScoreMonitor, raise_alarms
+from accord.live import raise_alarms
+from accord.live.monitoring import ScoreMonitor
 from accord.store import MonitoringTables, Store
 from accord.validation import shifts
 from accord.values import Score, Signature, Target, score_from

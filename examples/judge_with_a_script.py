@@ -3,7 +3,7 @@
 Run: python examples/judge_with_a_script.py
 """
 
-from accord.evidence import tokens as words
+from accord.evidence.bank.words import tokens as words
 from accord.models import ScriptedJudge
 from accord.project import Config, Project
 from accord.sample import sources

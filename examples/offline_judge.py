@@ -22,7 +22,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import accord
-from accord.models import Answer, Prompt, batch_files, prompt_for, questions_for, read_batch, read_first_token
+from accord.models import (
+    Answer,
+    Prompt,
+    batch_files,
+    questions_for,
+    read_first_token,
+)
+from accord.models.prompts import prompt_for
+from accord.models.requests.batching import read_batch
 from accord.project import Project
 from accord.values import Sample
 

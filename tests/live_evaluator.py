@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from small_sample import sources
 
 from accord import Conversation, Evaluator, Label, Labels, Question, Rubric, Scale, Score, Unscored, read
-from accord.evidence import BANK, SourceContext, Training
+from accord.evidence import (
+    SourceContext,
+    Training,
+)
+from accord.evidence.bank.reply_metrics import BANK
 from accord.learning import EvaluatorSettings, make_evaluator
 from accord.models import memory_models, run
 from accord.values import Sample

@@ -11,7 +11,12 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from accord.testing import Respond, Wire, completion, tokens_in
+from accord.testing import completion
+from accord.testing.server import (
+    Respond,
+    Wire,
+    tokens_in,
+)
 from accord.values import Json
 
 FAULTS = (

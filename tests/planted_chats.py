@@ -9,7 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.testing import Wire, completion, decisions
+from accord.testing import completion
+from accord.testing.server import (
+    Wire,
+    decisions,
+)
 from accord.values import Conversation, Turn
 
 IDEAS = {

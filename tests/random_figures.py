@@ -7,7 +7,9 @@ import re
 from random import Random
 from typing import TypeVar
 
-from accord.decisions import STATES, Figures, verdict_of
+from accord.decisions import verdict_of
+from accord.decisions.figures import Figures
+from accord.decisions.verdict import STATES
 from accord.statistics import PairedTest
 from accord.values import Estimate
 

@@ -10,7 +10,11 @@ from typing import Any
 from issue_finder import SIGNS, verdict
 
 from accord.models import Failure, LikelihoodRequest, LikelihoodResult
-from accord.testing import Wire, completion, decisions
+from accord.testing import completion
+from accord.testing.server import (
+    Wire,
+    decisions,
+)
 
 _FENCE = re.compile(r"^(=====\[\w+\]=====)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 _TURN = re.compile(r"^\[(\d+)\] (\w+):\n(.*?)(?=\n\n\[\d+\] |\Z)", re.MULTILINE | re.DOTALL)

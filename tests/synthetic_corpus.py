@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from accord.testing import Planted, annotator_levels
+from accord.testing.synthetic_ratings import (
+    Planted,
+    annotator_levels,
+)
 from accord.values import Conversation, Label, Labels, Question, Rubric, Scale, Target, Turn
 
 

@@ -18,21 +18,23 @@ from accord.statistics import (
     Paired,
     bootstrap,
     bootstrap_all,
-    cohen_kappa,
     fold_of,
     grouped_folds,
     holm,
     krippendorff_alpha,
-    lowest_rmse,
     mean_smece,
     paired_test,
     smece,
-    smece_by_option,
     smece_estimates,
-    smece_of,
-    summary,
     within,
 )
+from accord.statistics.agreement import (
+    lowest_rmse,
+    smece_by_option,
+    smece_of,
+    summary,
+)
+from accord.statistics.chance_corrected import cohen_kappa
 from accord.values import Estimate
 
 

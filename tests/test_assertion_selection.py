@@ -12,22 +12,26 @@ from accord import Label, Labels, Question, Rubric, Scale, Target
 from accord.edges import BadInput, UnknownName, load_yaml, validate
 from accord.evidence import Column, EvidenceTable
 from accord.methods import (
-    DIGITS,
-    NET_SAT,
-    POINT,
     TOP,
     AssertionBudget,
-    AssertionSelector,
-    Candidates,
     Pool,
+    selection_policies,
+)
+from accord.methods.learned_rubric.assertion_selector import (
+    NET_SAT,
+    AssertionSelector,
+    points,
+    signed,
+)
+from accord.methods.learned_rubric.selection_policies import (
+    DIGITS,
+    POINT,
+    Candidates,
     SelectionSettings,
     UncertaintyWindow,
     correctness_alone,
     curves,
-    points,
     select,
-    selection_policies,
-    signed,
     stratified,
     threshold_of,
     tuned,

@@ -26,11 +26,22 @@ from misbehaving_endpoint import answer_any
 from typer.testing import CliRunner, Result
 from waiting import PATIENCE, until
 
-from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.edges import AccordError
-from accord.live import WebhookError, post_alarms
-from accord.models import ChatCompletions, ChatMessage, Prompt, wait
-from accord.testing import ChatServer, Wire, completion
+from accord.live import post_alarms
+from accord.live.monitoring import WebhookError
+from accord.models import (
+    ChatMessage,
+    Prompt,
+    wait,
+)
+from accord.models.requests.client import ChatCompletions
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import Wire
 
 pytestmark = [pytest.mark.attack, pytest.mark.slow]
 

@@ -11,13 +11,12 @@ from small_sample import sources
 
 from accord import Conversation, Document, Store, Turn
 from accord.edges import BadInput, BudgetReached
-from accord.evidence import judge_samples
+from accord.evidence.rubric_answers import judge_samples
 from accord.models import (
     Budget,
     Caps,
     ClientOptions,
     Failure,
-    LogprobsJudge,
     ModelSettings,
     RecordedJudge,
     ScriptedJudge,
@@ -25,16 +24,28 @@ from accord.models import (
     attacks,
     fit_to_context,
     insert_attack,
-    material_of,
     open_judge,
     room_for,
     transcript_of,
     truncated_share,
     wait,
 )
-from accord.project import AuditRun, Config, Project
+from accord.models.judges.chat_judges import LogprobsJudge
+from accord.models.prompts import material_of
+from accord.project import (
+    Config,
+    Project,
+)
+from accord.project.judges.judge_audit import AuditRun
 from accord.testing import ChatServer
-from accord.validation import PADDING, ProbeResult, audit, audit_requests, injections, robustness_probes
+from accord.validation import (
+    ProbeResult,
+    audit,
+    audit_requests,
+    injections,
+    robustness_probes,
+)
+from accord.validation.judge_audit import PADDING
 from accord.values import Estimate, Question, Rubric, Sample, Scale
 
 SCALE = Scale(options=(1, 2, 3, 4))

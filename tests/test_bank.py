@@ -18,24 +18,32 @@ import pytest
 from accord import Conversation, Document, Turn, embedded
 from accord.edges import BadInput, MissingExtra
 from accord.evidence import (
-    BANK,
     CIU,
-    REFERENCE,
     STOP_WORDS,
-    MetricSession,
-    ParsedDocument,
-    ParsedText,
-    TurnHistory,
     first_words,
-    measure,
-    score,
-    signature_of,
-    stems,
-    tokens,
     turn_metrics,
     word_count,
 )
 from accord.evidence.bank import reply_metrics as similarity
+from accord.evidence.bank.reply_features import (
+    ParsedDocument,
+    ParsedText,
+    TurnHistory,
+)
+from accord.evidence.bank.reply_metrics import (
+    BANK,
+    REFERENCE,
+    score,
+)
+from accord.evidence.bank.session import MetricSession
+from accord.evidence.bank.words import (
+    stems,
+    tokens,
+)
+from accord.evidence.metric_source import (
+    measure,
+    signature_of,
+)
 from accord.formats import read
 from accord.project import config_from
 from accord.statistics import STATISTICS, Paired

@@ -16,9 +16,22 @@ from misbehaving_endpoint import answer_any, fault
 from small_sample import sources
 from waiting import PATIENCE
 
-from accord.models import BatchEndpoint, CallFailed, ChatCompletions, ChatMessage, Prompt, batch_files, batching, wait
-from accord.project import batch_judging
-from accord.testing import Batches, ChatServer, Wire
+from accord.models import (
+    BatchEndpoint,
+    CallFailed,
+    ChatMessage,
+    Prompt,
+    batch_files,
+    wait,
+)
+from accord.models.requests import batching
+from accord.models.requests.client import ChatCompletions
+from accord.project.judges import batch_judging
+from accord.testing import ChatServer
+from accord.testing.server import (
+    Batches,
+    Wire,
+)
 
 ODD = [b'{"custom_id": "s256:odd", "response": null, "error": "expired"}', b'{"custom_id": "x", "response": "oops"}']
 

@@ -16,13 +16,15 @@ from test_board import BEGIN, DAY, board, figures, row
 
 from accord import Conversation, Turn
 from accord.board import (
-    GroupRow,
-    GroupTable,
-    MeanDifference,
     difference_in_words,
-    ranking_in_words,
     times_as_often,
 )
+from accord.board.comparisons import MeanDifference
+from accord.board.statistics import (
+    GroupRow,
+    GroupTable,
+)
+from accord.board.summary import ranking_in_words
 from accord.statistics import holm
 from accord.store import MartRow, MonitoringTables
 from accord.values import Estimate, Label, Target

@@ -20,25 +20,30 @@ from accord import Evaluator, Label, Labels, Question, Scale, Score, Unscored, l
 from accord.edges import BadInput, NotFitted, UnknownName
 from accord.evidence import Column, EvidenceTable, ratings
 from accord.learning import (
+    Calibration,
+    MixedModel,
+    make_head,
+    predict_panel,
+)
+from accord.learning.answer_models.mixed.equations import (
+    EffectEquations,
+    RatingEquations,
+    best_ratios,
+    equations_for,
+)
+from accord.learning.answer_models.mixed.layout import (
     GROUP,
     OFFSET,
     OWN_SLOPE,
     SLOPE,
     TEXT,
-    Calibration,
-    EffectEquations,
-    MixedModel,
-    OrdinalLink,
-    RatingEquations,
     RatingLayout,
-    best_ratios,
-    equations_for,
-    make_head,
-    predict_panel,
-    shrunk_covariance,
 )
+from accord.learning.answer_models.ordinal import OrdinalLink
+from accord.learning.calibration.training_reference import shrunk_covariance
 from accord.statistics import pearson
-from accord.testing import Planted, planted
+from accord.testing import planted
+from accord.testing.synthetic_ratings import Planted
 from accord.values import Target
 
 

@@ -17,7 +17,8 @@ from accord.project import Project, config_from
 from accord.sample import sources as sample_sources
 from accord.scoring import ScoreOptions
 from accord.statistics import upper_bound
-from accord.testing import Planted, planted
+from accord.testing import planted
+from accord.testing.synthetic_ratings import Planted
 
 
 def learned(coverage: float = 0.9) -> Evaluator:

@@ -16,25 +16,29 @@ from waiting import PATIENCE
 
 from accord import Conversation, Document, Question, Rubric, Scale, Turn
 from accord.edges import BadInput, BadRow, ModelError, UnknownName
-from accord.evidence import judge_samples
+from accord.evidence.rubric_answers import judge_samples
 from accord.models import (
     Answer,
     CallFailed,
-    ChatCompletions,
     ChatMessage,
-    LogprobsJudge,
     Prompt,
     RecordedJudge,
     Reply,
-    Retrying,
     Unanswered,
     answer_labels,
     fence_for,
-    prompt_for,
     read_first_token,
 )
+from accord.models.judges.chat_judges import LogprobsJudge
+from accord.models.prompts import prompt_for
+from accord.models.requests.client import ChatCompletions
+from accord.models.requests.wrappers import Retrying
 from accord.store import Store
-from accord.testing import ChatServer, Wire, completion
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import Wire
 from accord.values import Sample, ScaleKind
 
 CHAT = Conversation("c1", (Turn("user", "Is it 4?"), Turn("assistant", "It is 4.")), (Document("Four.", title="Sums"),))

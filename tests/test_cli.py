@@ -29,15 +29,16 @@ from small_sample import sources
 from waiting import PATIENCE
 
 from accord import open as open_project
-from accord.cli import (
-    Progress,
-    commands,  # noqa: F401 - registers the commands
-)
+from accord.cli.terminal import Progress
 from accord.edges import BadInput
 from accord.project import with_settings
 from accord.store import Store, Studies
 from accord.studies import StudySession
-from accord.testing import ChatServer, completion, tokens_in
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import tokens_in
 
 CHATS, RATINGS = map(str, sources())
 pytestmark = pytest.mark.usefixtures("working_folder")

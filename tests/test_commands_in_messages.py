@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
+from accord.cli.app import app
 
 SOURCE = Path(__file__).parents[1] / "src" / "accord"
 PAPERS = Path(__file__).parents[1] / "packages" / "accord-papers" / "src" / "accord_papers"

@@ -11,7 +11,7 @@ import pytest
 import small_sample as sample
 
 from accord import LiveScorer, read
-from accord.cli import fitted_text
+from accord.cli.texts import fitted_text
 from accord.edges import BadInput
 from accord.evidence import make_source, sources
 from accord.models import run

@@ -13,25 +13,34 @@ from accord import Question, Scale, Store
 from accord.edges import BadInput, BudgetReached, ModelError
 from accord.models import (
     Budget,
-    Cached,
     CallFailed,
     Caps,
     ChatMessage,
     ClientOptions,
-    DecisionQuestion,
-    DecisionsRequest,
     Prompt,
     Reply,
     Usage,
     answer_labels,
-    decisions_request_of,
     estimated_usage,
-    open_chat,
     open_uncached,
-    reply_key,
     wait,
 )
-from accord.testing import ChatServer, Respond, Wire, tokens_in
+from accord.models.factory import open_chat
+from accord.models.judges.decisions import (
+    DecisionQuestion,
+    DecisionsRequest,
+    decisions_request_of,
+)
+from accord.models.requests.wrappers import (
+    Cached,
+    reply_key,
+)
+from accord.testing import ChatServer
+from accord.testing.server import (
+    Respond,
+    Wire,
+    tokens_in,
+)
 
 GOOD = Question(id="Q1", text="How good?", scale=Scale(options=(1, 2, 3)), meanings={"1": "Bad."})
 DONE = Question(id="Q2", text="Resolved?", scale=Scale(kind="binary", options=(0, 1)), meanings={"1": "It is."})

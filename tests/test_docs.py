@@ -24,10 +24,7 @@ from typer.testing import CliRunner
 from waiting import PATIENCE, until
 
 import accord
-from accord.cli import (
-    app,  # noqa: F401 - registers the commands
-    commands,  # noqa: F401 - registers the commands
-)
+from accord.cli.app import app
 from accord.evidence import metrics, sources, turn_metrics
 from accord.formats import read, read_labels, sniff, source_of
 from accord.learning import heads

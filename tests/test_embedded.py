@@ -30,25 +30,33 @@ from accord.edges import (
     UnknownName,
 )
 from accord.embedded import (
-    CatalogueModel,
-    EmbeddedChat,
-    EmbeddedLikelihood,
-    LanguageModel,
-    Llama,
-    Prefix,
     catalogue,
-    is_pulled,
     list_models,
-    models_folder,
-    open_language_model,
-    open_sentence_embedder,
-    read_model,
 )
 from accord.embedded import gguf_chat as gguf
-from accord.embedded.catalogue import pull
+from accord.embedded.catalogue import (
+    CatalogueModel,
+    is_pulled,
+    models_folder,
+    pull,
+    read_model,
+)
+from accord.embedded.chat import (
+    EmbeddedChat,
+    EmbeddedLikelihood,
+)
 from accord.embedded.gguf_chat import open_gguf
 from accord.embedded.gguf_weights import convert
 from accord.embedded.huggingface import model_folder
+from accord.embedded.language_model import (
+    LanguageModel,
+    open_language_model,
+)
+from accord.embedded.llama import (
+    Llama,
+    Prefix,
+)
+from accord.embedded.minilm import open_sentence_embedder
 from accord.models import CallFailed, ChatMessage, Failure, LikelihoodRequest, Prompt, Reply, wait
 
 

@@ -16,34 +16,39 @@ import pytest
 from accord import Conversation, Document, Store, Turn, embedded
 from accord.edges import BadInput, BudgetReached, MissingExtra, ModelError, NotSent, UnknownName, Unmeasured
 from accord.evidence import (
-    FOLDS,
-    MetricSession,
-    Pair,
     Relatedness,
     SourceContext,
-    fold_of,
     make_source,
-    measure,
     pairs_of,
     turn_metrics,
 )
 from accord.evidence.bank import reply_metrics as similarity
 from accord.evidence.bank import ruber
+from accord.evidence.bank.ruber import (
+    FOLDS,
+    Pair,
+    fold_of,
+)
+from accord.evidence.bank.session import MetricSession
+from accord.evidence.metric_source import measure
 from accord.models import (
     Caps,
     ClientOptions,
-    EmbeddingsEndpoint,
-    Local,
-    Remote,
-    embed,
     embedders,
     memory_models,
     open_embedder,
     run,
-    wrap_wire,
 )
+from accord.models.embedders import (
+    EmbeddingsEndpoint,
+    Local,
+    Remote,
+    embed,
+)
+from accord.models.factory import wrap_wire
 from accord.project import train_ruber
-from accord.testing import ChatServer, Wire
+from accord.testing import ChatServer
+from accord.testing.server import Wire
 from accord.values import Sample
 
 WORDS = ["heron", "fish", "opening", "hours", "router", "return", "order", "monday"]

@@ -22,11 +22,11 @@ from accord.validation import (
     LabeledSystem,
     MeanDifference,
     SystemMean,
-    estimate_system,
     estimate_systems,
     mean_differences,
     system_means,
 )
+from accord.validation.estimation import estimate_system
 from accord.values import Question, Rubric, Sample, Scale, Signature, dump_rubric, score_from
 
 QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5, 6, 7, 8, 9)))

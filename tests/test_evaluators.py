@@ -35,24 +35,35 @@ from accord import (
 from accord.edges import BadInput, NotFitted, UnknownName
 from accord.evidence import Column, EvidenceTable, SourceContext, Training, make_source, ratings
 from accord.learning import (
-    AnnotatorMean,
     Calibration,
-    Choice,
     Constant,
     EvaluatorSettings,
     Experiment,
-    JudgeArgmax,
     JudgeExpected,
     RandomDraw,
     heads,
     make_evaluator,
     make_head,
 )
+from accord.learning.baselines import (
+    AnnotatorMean,
+    JudgeArgmax,
+)
+from accord.learning.experiment import Choice
 from accord.models import memory_models, run
 from accord.project import Config, Project
 from accord.statistics import grouped_folds
-from accord.testing import Planted, check_head, planted
-from accord.validation import MetricsTable, is_better, other_people, people_alpha
+from accord.testing import (
+    check_head,
+    planted,
+)
+from accord.testing.synthetic_ratings import Planted
+from accord.validation import (
+    MetricsTable,
+    is_better,
+    other_people,
+)
+from accord.validation.metrics_table import people_alpha
 from accord.values import Sample, Signature, score_from
 
 ORDINAL, BINARY = (1, 2, 3, 4), (0, 1)

@@ -13,7 +13,12 @@ import pytest
 
 from accord import Conversation, Document, EvidenceTable, Rubric, Store, Target, Turn, metrics
 from accord.edges import BadInput, ModelError, UnknownName
-from accord.evidence import Column, answer_table, judge_samples, measure
+from accord.evidence import Column
+from accord.evidence.metric_source import measure
+from accord.evidence.rubric_answers import (
+    answer_table,
+    judge_samples,
+)
 from accord.models import Answer, Failure, Judged, ScriptedJudge, Unanswered
 from accord.testing import check_metric
 from accord.values import Registry, Sample

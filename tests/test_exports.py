@@ -12,7 +12,7 @@ import pytest
 
 from accord.edges import BadInput
 from accord.formats import NO_CALL, formats
-from accord.live import HistoryDeduplicator
+from accord.live.messages import HistoryDeduplicator
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 from accord.live.service.otlp import LOGS, TRACES, parse_export

@@ -30,7 +30,11 @@ from accord.embedded.huggingface import open_folder, open_hf
 from accord.finetune import Parts, TrainingSettings, evaluate, examples_of, export, predict, split_by_dialogue, train
 from accord.finetune.data import TOO_LONG, Encoded, TrainingExample, encode
 from accord.finetune.training import TRAINING, Trained
-from accord.methods import IssuePromptBuilder, ReplyVerdict, read_verdict
+from accord.methods import (
+    IssuePromptBuilder,
+    read_verdict,
+)
+from accord.methods.issues.issue_prompts import ReplyVerdict
 from accord.models import (
     MADE,
     Answer,
@@ -39,11 +43,11 @@ from accord.models import (
     ClientOptions,
     Prompt,
     open_judge,
-    open_likelihood,
     open_uncached,
-    run_flow,
     wait,
 )
+from accord.models.factory import open_likelihood
+from accord.models.requests.flow import run_flow
 from accord.values import (
     Conversation,
     Issue,

@@ -12,7 +12,12 @@ from tiny_models import write_tiny_t5
 from accord.embedded.huggingface import OTHER_BRACES, open_folder, open_hf, prompt_tokens, write
 from accord.finetune import TrainingSettings, examples_of, export, predict, split_by_dialogue, train
 from accord.finetune.data import IGNORED, TrainingExample, encode, encoder_batch_of
-from accord.models import ChatMessage, Prompt, run_flow, wait
+from accord.models import (
+    ChatMessage,
+    Prompt,
+    wait,
+)
+from accord.models.requests.flow import run_flow
 from accord.values import IssueAnnotation
 
 pytestmark = [

@@ -13,9 +13,10 @@ from accord import Conversation, Evaluator, Label, Labels, LiveScorer, Score, Ta
 from accord.edges import BadInput
 from accord.evidence import SourceContext, Training, make_source, ratings
 from accord.learning import Calibration
-from accord.live import Message
+from accord.live.messages import Message
 from accord.models import memory_models, run
-from accord.testing import Planted, planted
+from accord.testing import planted
+from accord.testing.synthetic_ratings import Planted
 from accord.values import Rubric, Sample
 
 OTHERS = {"small": 0.7, "even": 0.0, "large": -0.7}

@@ -15,9 +15,20 @@ from small_sample import sources
 from waiting import until
 
 from accord import Evaluator, Label, Labels, LiveScorer, Question, Rubric, Scale, Store, load_evaluator, read
-from accord.evidence import BANK, SourceContext, Training
+from accord.evidence import (
+    SourceContext,
+    Training,
+)
+from accord.evidence.bank.reply_metrics import BANK
 from accord.learning import EvaluatorSettings, make_evaluator
-from accord.live import EvaluatorReloader, Ingestor, Message, ScoreMonitor, folder_version, open_ingestor
+from accord.live import open_ingestor
+from accord.live.ingest import (
+    EvaluatorReloader,
+    Ingestor,
+    folder_version,
+)
+from accord.live.messages import Message
+from accord.live.monitoring import ScoreMonitor
 from accord.models import memory_models
 from accord.models import run as drive
 from accord.store import MonitoringTables

@@ -16,17 +16,23 @@ from accord import Store
 from accord.edges import ModelError
 from accord.models import (
     CallFailed,
-    ChatCompletions,
     ChatMessage,
     ClientOptions,
     Prompt,
     Reply,
-    open_chat,
-    reply_key,
     wait,
 )
-from accord.models.client import MOST_BYTES
-from accord.testing import ChatServer, Respond, Wire, completion
+from accord.models.factory import open_chat
+from accord.models.requests.client import MOST_BYTES, ChatCompletions
+from accord.models.requests.wrappers import reply_key
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import (
+    Respond,
+    Wire,
+)
 
 PROMPT = Prompt((ChatMessage("user", "the whole transcript"),))
 

@@ -20,7 +20,7 @@ from accord import Conversation, Store, Turn
 from accord.edges import AccordError, BadInput, BadRow
 from accord.formats import WrongShape, decoded_json, rating_cells, rating_labels, read, read_rows
 from accord.project import Imported, ImportOptions, import_files
-from accord.project import import_worker as preparing
+from accord.project.importing import worker as preparing
 from accord.store import AnnotationKeys, StoreError, conversation_row, label_row
 from accord.values import GrowingTurns, Label, PlainTurns, Rubric, Target, canonical_json, content_hash
 
@@ -128,7 +128,8 @@ def test_a_killed_worker_is_a_one_line_error(file: Path, rubric: Rubric) -> None
 LONG = """
 import sys
 from pathlib import Path
-from accord.project import import_files, import_worker as preparing
+from accord.project import import_files
+from accord.project.importing import worker as preparing
 from accord.store import Store
 from accord.values import load_rubric
 preparing.LARGE_BYTES, preparing.BATCH_ROWS = 1, 100

@@ -13,50 +13,56 @@ from accord import Conversation, Label, Labels, Question, Scale, Score, Target, 
 from accord.edges import BadInput, BudgetReached
 from accord.evidence import SourceContext, make_source
 from accord.learning import JudgeExpected
-from accord.methods import (
-    AMBIGUOUS,
+from accord.methods import read
+from accord.methods.in_context.prompt_inversion import (
     COPY,
-    DIALOGUE,
-    ECHO,
     EXAMPLES,
     GONE_ON,
-    LEAST_TARGET,
-    LOGPROBS,
+    SHORT,
+    TaskPrompt,
+    checked,
+    distinct,
+    dump_tasks,
+    invert,
+    load_tasks,
+    prompt_search,
+    read_tasks,
+    squared_error,
+)
+from accord.methods.in_context.scoring_requests import (
+    AMBIGUOUS,
+    ECHO,
     NO_NUMBER,
     OUTSIDE,
-    SEPARATOR,
-    SHORT,
     SPREAD,
-    TURN,
     Ensemble,
     ParsedScore,
+    RequestCounts,
+    as_evidence,
+    ensemble_of,
+    spread_out,
+)
+from accord.methods.in_context.selectors import (
+    LEAST_TARGET,
+    SelectorTrial,
+    TowerSettings,
+    pair_draws,
+    selector_figures,
+    simplest,
+    target,
+    try_pairs,
+)
+from accord.methods.in_context.template import (
+    DIALOGUE,
+    LOGPROBS,
+    SEPARATOR,
+    TURN,
     PromptTemplate,
     RatedExample,
     RatedExamples,
-    RequestCounts,
-    SelectorTrial,
-    TaskPrompt,
-    TowerSettings,
-    as_evidence,
-    checked,
     contexts_of,
-    distinct,
-    dump_tasks,
-    ensemble_of,
     examples_of,
-    invert,
-    load_tasks,
-    pair_draws,
     private_by,
-    prompt_search,
-    read,
-    read_tasks,
-    selector_figures,
-    simplest,
-    spread_out,
-    squared_error,
-    target,
-    try_pairs,
 )
 from accord.models import (
     MARGIN,
@@ -67,9 +73,14 @@ from accord.models import (
     Reply,
     ScriptedModel,
     estimated_usage,
-    run_flow,
 )
-from accord.values import Applies, Document, Sample, ScaleKind
+from accord.models.requests.flow import run_flow
+from accord.values import (
+    Document,
+    Sample,
+    ScaleKind,
+)
+from accord.values.rubric import Applies
 
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
 REAL = Question(id="warmth", text="How warm?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=2.0))

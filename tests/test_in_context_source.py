@@ -25,7 +25,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import BadInput, BudgetReached, NotFitted, UnknownName
-from accord.embedded import open_sentence_embedder
+from accord.embedded.minilm import open_sentence_embedder
 from accord.evidence import (
     Column,
     EvidenceTable,
@@ -38,7 +38,14 @@ from accord.evidence import (
     sources,
 )
 from accord.learning import Calibration
-from accord.methods import IN_CONTEXT, InContext, InContextFindings, at_level, prompt_text, rivals
+from accord.methods import rivals
+from accord.methods.in_context.experiment import InContextFindings
+from accord.methods.in_context.prompt_assembly import at_level
+from accord.methods.in_context.source import (
+    IN_CONTEXT,
+    InContext,
+)
+from accord.methods.in_context.template import prompt_text
 from accord.models import (
     Budget,
     Caps,
@@ -46,17 +53,25 @@ from accord.models import (
     Models,
     ModelSettings,
     Prompt,
-    Remote,
     ScriptedModel,
     open_embedder,
-    plan,
     run,
     without_requests,
 )
 from accord.models import ChatMessage as Message
+from accord.models.embedders import Remote
+from accord.models.requests.drivers import plan
 from accord.statistics import Split
 from accord.store import Store
-from accord.testing import ChatServer, Respond, Wire, completion, decisions
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import (
+    Respond,
+    Wire,
+    decisions,
+)
 from accord.validation import Comparison, compare_held_out
 from accord.values import Sample, ScaleKind
 

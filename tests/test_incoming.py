@@ -41,7 +41,11 @@ from accord.edges import (
     sendable_json,
 )
 from accord.formats import formats
-from accord.live import HistoryDeduplicator, Message, open_ingestor
+from accord.live import open_ingestor
+from accord.live.messages import (
+    HistoryDeduplicator,
+    Message,
+)
 from accord.project import Config, Project, import_files
 from accord.report import write_report
 from accord.scoring import (

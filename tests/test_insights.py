@@ -20,20 +20,29 @@ from accord.evidence import Column, EvidenceTable, Ratings, ratings
 from accord.learning import (
     AdaptiveRubric,
     Calibration,
-    EffectEquations,
     Experiment,
-    IterativeEquations,
-    MixedAnswers,
     Predictions,
-    best_ratios,
     importance,
     make_head,
     suggest_labels,
 )
+from accord.learning.answer_models.mixed.equations import (
+    EffectEquations,
+    IterativeEquations,
+    best_ratios,
+)
+from accord.learning.answer_models.mixed.model import MixedAnswers
 from accord.project import Config, Project, config_from
 from accord.sample import sources as sample_sources
-from accord.statistics import Clusters, Paired, diagrams, grouped_folds, smece_by_option
-from accord.testing import Planted, planted
+from accord.statistics import (
+    Clusters,
+    Paired,
+    diagrams,
+    grouped_folds,
+)
+from accord.statistics.agreement import smece_by_option
+from accord.testing import planted
+from accord.testing.synthetic_ratings import Planted
 from accord.validation import (
     Leak,
     Shift,

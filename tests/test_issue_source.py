@@ -18,38 +18,49 @@ from scripted_models import Finder
 
 from accord import Conversation, Label, Labels, Question, Scale, Score, Target, Turn, Unscored, load_evaluator
 from accord import open as open_project
-from accord.cli import fitted_text
+from accord.cli.texts import fitted_text
 from accord.edges import BadInput, UnknownName
-from accord.evidence import MEANING, Column, EvidenceTable, SourceContext, judge_samples, make_source
+from accord.evidence import (
+    MEANING,
+    Column,
+    EvidenceTable,
+    SourceContext,
+    make_source,
+)
+from accord.evidence.rubric_answers import judge_samples
 from accord.learning import (
+    PRESETS,
+    Evaluator,
+    IssueLabels,
+    kinds_of,
+    labels_of,
+    make_head,
+)
+from accord.learning.answer_models.binary import (
     DIRECTIONS,
     ISOTONIC,
     PLATT,
-    PRESETS,
     RIDGE,
     Design,
-    Evaluator,
-    IssueLabels,
     best_threshold,
-    kinds_of,
-    labels_of,
     learn_calibration,
-    make_head,
 )
 from accord.methods import (
-    COUNT,
-    CRITICAL,
     NOT_ASSESSED,
     Issues,
-    ReplyVerdict,
-    assessed,
-    issue_table,
     kind_question,
     postprocess,
-    probable,
     read_verdict,
     settled,
 )
+from accord.methods.issues.evidence import (
+    COUNT,
+    CRITICAL,
+    assessed,
+    issue_table,
+    probable,
+)
+from accord.methods.issues.issue_prompts import ReplyVerdict
 from accord.models import (
     Models,
     ModelSettings,
@@ -61,19 +72,30 @@ from accord.models import (
 )
 from accord.project import Fitted
 from accord.report import write_issues_page
-from accord.statistics import Clusters, grouped_folds, krippendorff_alpha, two_valued_alpha
+from accord.statistics import (
+    Clusters,
+    grouped_folds,
+    krippendorff_alpha,
+)
+from accord.statistics.chance_corrected import two_valued_alpha
 from accord.store import IssueAnnotations, Store, Studies
 from accord.studies import SubmittedAnswer, load_outcomes, open_validation
-from accord.testing import ChatServer, completion, decisions
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import decisions
 from accord.validation import (
-    ABOVE_CHANCE,
-    ALWAYS,
-    MACRO,
-    Called,
     cross_validate_labels,
     no_better_than_chance,
     rows_of,
     summarize_issues,
+)
+from accord.validation.issue_metrics import (
+    ABOVE_CHANCE,
+    ALWAYS,
+    MACRO,
+    Called,
 )
 from accord.values import ISSUE, Issue, IssueAnnotation, Rubric, Sample, load_taxonomy
 
@@ -179,7 +201,7 @@ class _Placed:
 def test_embeddings_are_reduced_to_few_directions(monkeypatch: pytest.MonkeyPatch) -> None:
     made = dialogues(20)
     samples = [Sample(chat, place) for chat in made for place in (1, 3, 5)]
-    monkeypatch.setattr("accord.models.drivers.open_embedder", lambda name: _Placed())
+    monkeypatch.setattr("accord.models.requests.drivers.open_embedder", lambda name: _Placed())
     source = make_source("meaning", {"embedder": "placed"}, CONTEXT)
     meaning = run(source.measure(samples), memory_models())
     assert [column.name for column in meaning.columns] == [f"{MEANING}{place}" for place in range(3)]
@@ -422,7 +444,8 @@ def test_missing_evidence_is_named() -> None:
 @pytest.mark.slow
 def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path, memory: Store) -> None:
     from accord.formats import read
-    from accord.values import IssueType, Taxonomy
+    from accord.values import Taxonomy
+    from accord.values.issues import IssueType
 
     kinds = ("irrelevant", "incorrect fact", "redundant")
     behaviours = Taxonomy(name="abc", issues=tuple(IssueType(name=name, definition=name) for name in kinds))
@@ -511,7 +534,7 @@ def test_a_context_in_several_dialogues_is_planned_and_requested_once(
     """A dialogue is stored after each of its replies, and each copy of a reply is annotated."""
     [chat] = dialogues(1, turns=6, rate=0.5)
     write_rows("chats.jsonl", (replace(chat, id=f"until-{end}", turns=chat.turns[:end]).to_json() for end in (2, 4, 6)))
-    monkeypatch.setattr("accord.project.judging._BATCH_SIZE", 1)
+    monkeypatch.setattr("accord.project.judges.judging._BATCH_SIZE", 1)
     finder = Finder()
     with ChatServer(finder) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)

@@ -13,29 +13,39 @@ from accord import Conversation, Target, Turn
 from accord.edges import BadInput, BadRow, UnknownName
 from accord.formats import detect, read
 from accord.methods import (
+    IssuePromptBuilder,
+    has_only_people,
+    largest,
+    postprocess,
+    read_verdict,
+    settled,
+    shots_of,
+    verdict_of,
+)
+from accord.methods.issues.annotate import (
     EMPTY,
     MORE_SPEAKERS,
     NO_CONTEXT,
     NO_KIND,
     NO_REPLY,
+    annotate,
+    judged_turns,
+    postprocessed,
+    speakers,
+)
+from accord.methods.issues.issue_prompts import (
     SHIPPED_SHOTS,
-    IssuePromptBuilder,
     ReplyVerdict,
     Shot,
-    annotate,
-    has_only_people,
-    judged_turns,
-    largest,
-    postprocess,
-    postprocessed,
-    read_verdict,
     read_verdicts,
-    settled,
-    shots_of,
-    speakers,
-    verdict_of,
 )
-from accord.models import OUT_OF_BUDGET, Failure, Prompt, ScriptedModel, run_flow
+from accord.models import (
+    OUT_OF_BUDGET,
+    Failure,
+    Prompt,
+    ScriptedModel,
+)
+from accord.models.requests.flow import run_flow
 from accord.store import IssueAnnotations, Store
 from accord.validation import summarize_issues
 from accord.values import (
@@ -47,9 +57,9 @@ from accord.values import (
     Unannotated,
     find_quote,
     load_taxonomy,
-    read_taxonomy,
     turn_digests,
 )
+from accord.values.issues import read_taxonomy
 
 SODA = load_taxonomy("soda-eval")
 ASKING = IssuePromptBuilder(SODA)

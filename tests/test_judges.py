@@ -19,36 +19,46 @@ from accord.edges import BadInput, BudgetReached
 from accord.models import (
     Answer,
     Budget,
-    Budgeted,
-    Cached,
     CallFailed,
     Caps,
-    ChatCompletions,
     ChatMessage,
     ClientOptions,
     EmbeddingText,
     Failure,
-    Limit,
-    Limited,
     Models,
-    Price,
     Prompt,
     Reply,
     Request,
-    Retrying,
     ScriptedModel,
     Unanswered,
     Usage,
     attacks,
     estimated_usage,
-    frequencies,
     load_prices,
     open_judge,
-    read_stated,
     wait,
 )
+from accord.models.judges.chat_judges import (
+    frequencies,
+    read_stated,
+)
+from accord.models.requests.budget import (
+    Budgeted,
+    Price,
+)
+from accord.models.requests.client import ChatCompletions
+from accord.models.requests.wrappers import (
+    Cached,
+    Limit,
+    Limited,
+    Retrying,
+)
 from accord.project import config_from
-from accord.testing import ChatServer, Wire, completion
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import Wire
 from accord.values import Sample
 
 OPTIONS = Scale(options=(1, 2, 3))

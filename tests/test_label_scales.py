@@ -13,7 +13,12 @@ from commands import accord, invoke, printed, refused, write, write_rows
 
 import accord as api
 from accord.formats import LabelWordings, label_wordings, on_present_scale
-from accord.live import EvaluatorReloader, open_ingestor, open_service, scoring_problem
+from accord.live import (
+    open_ingestor,
+    open_service,
+    scoring_problem,
+)
+from accord.live.ingest import EvaluatorReloader
 from accord.project import check_scale
 from accord.values import Label, Question, Rubric, Scale, ScaleKind, Target
 

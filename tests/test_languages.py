@@ -14,16 +14,16 @@ import pytest
 from accord import Conversation, Document, Label, Labels, Question, Scale, Turn
 from accord.edges import UnknownName
 from accord.evidence import (
-    BANK,
-    MetricSession,
-    ParsedText,
     SourceContext,
     Training,
     make_source,
-    measure,
-    tokens,
     turn_metrics,
 )
+from accord.evidence.bank.reply_features import ParsedText
+from accord.evidence.bank.reply_metrics import BANK
+from accord.evidence.bank.session import MetricSession
+from accord.evidence.bank.words import tokens
+from accord.evidence.metric_source import measure
 from accord.formats import read
 from accord.learning import Evaluator, EvaluatorSettings, load_evaluator, make_evaluator
 from accord.live import LiveScorer

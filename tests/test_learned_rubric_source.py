@@ -22,15 +22,16 @@ from accord.cli import (
 from accord.edges import BadInput, ModelError, NotFitted, UnknownName, parse_yaml
 from accord.evidence import EvidenceTable, Source, SourceContext, SourceState, Training, make_source
 from accord.methods import (
-    JUDGE_DIRECTLY,
-    NET_SAT,
-    POOL_FILE,
     PROMPTS,
-    RUBRIC_FILE,
-    Assertion,
-    LearnedRubric,
+    shipped,
+)
+from accord.methods.learned_rubric.assertion_pool import (
     PrivateNames,
-    RubricFindings,
+    questions_of,
+)
+from accord.methods.learned_rubric.assertion_selector import NET_SAT
+from accord.methods.learned_rubric.assertion_writer import (
+    Assertion,
     RubricPromptBuilder,
     TaskDescription,
     deduplicate,
@@ -39,11 +40,18 @@ from accord.methods import (
     extraction_prompt,
     load_prompts,
     load_task,
-    passage,
-    questions_of,
-    shipped,
     summarise,
     windowed,
+)
+from accord.methods.learned_rubric.findings import (
+    JUDGE_DIRECTLY,
+    RubricFindings,
+    passage,
+)
+from accord.methods.learned_rubric.source import (
+    POOL_FILE,
+    RUBRIC_FILE,
+    LearnedRubric,
 )
 from accord.models import (
     JUDGE,
@@ -58,16 +66,20 @@ from accord.models import (
     Prompt,
     ScriptedJudge,
     ScriptedModel,
-    VerbalisedJudge,
     in_requests,
-    parse_list,
-    plan,
     run,
-    run_flow,
 )
+from accord.models.judges.chat_judges import VerbalisedJudge
+from accord.models.list_replies import parse_list
+from accord.models.requests.drivers import plan
+from accord.models.requests.flow import run_flow
 from accord.statistics import Split
 from accord.store import Store
-from accord.testing import ChatServer, Wire, completion
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import Wire
 from accord.values import AssertionReason, Document, Polarity, Sample, dump_rubric, load_rubric, read_rubric
 
 TASK = TaskDescription(about="Help with printers.", expected=("Finds the cause.", "Gives steps."))
@@ -592,7 +604,7 @@ class ByWho:
 
 @pytest.mark.slow
 def test_embedder_finds_duplicates(bench: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.models.drivers.open_embedder", lambda name: ByWho())
+    monkeypatch.setattr("accord.models.requests.drivers.open_embedder", lambda name: ByWho())
     found = bench(Author()).learned(deduplicate="embedding", min_similarity=0.9).describe()
     assert found["pool"]["repeated"] > 2 and {"sat", "dsat"} == {each["class"] for each in found["assertions"]}
 

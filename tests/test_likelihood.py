@@ -11,16 +11,24 @@ from scripted_models import ScriptedLikelihood
 
 from accord import Conversation, Document, Store, Turn
 from accord.edges import BadInput, BudgetReached
-from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods, passages_of
+from accord.evidence import (
+    EvidenceTable,
+    passages_of,
+)
+from accord.evidence.likelihood import (
+    LIKELIHOOD,
+    measure_likelihoods,
+)
 from accord.models import (
     ClientOptions,
     Likelihood,
     LikelihoodRequest,
     LikelihoodResult,
-    open_likelihood,
     wait,
 )
-from accord.testing import ChatServer, Wire
+from accord.models.factory import open_likelihood
+from accord.testing import ChatServer
+from accord.testing.server import Wire
 from accord.values import Sample
 
 CHAT = Conversation(

@@ -37,24 +37,31 @@ from accord import (
 )
 from accord.edges import BadInput, BudgetReached, NotFitted, UnknownName
 from accord.evidence import (
-    BANK,
     CHARACTERS,
-    LEXICAL,
-    WORDLESS,
     Column,
     EvidenceTable,
     Source,
     make_source,
-    measure,
     metrics,
-    parsed_document,
     sources,
     word_count,
 )
 from accord.evidence.bank import reply_metrics as similarity
 from accord.evidence.bank import words
+from accord.evidence.bank.reply_features import parsed_document
+from accord.evidence.bank.reply_metrics import BANK
+from accord.evidence.bank.session import (
+    LEXICAL,
+    WORDLESS,
+)
+from accord.evidence.metric_source import measure
 from accord.learning import Head, make_head
-from accord.live import Message, MonitoringThread, open_ingestor, raise_alarms
+from accord.live import (
+    open_ingestor,
+    raise_alarms,
+)
+from accord.live.messages import Message
+from accord.live.monitoring import MonitoringThread
 from accord.models import (
     SCORER,
     Budget,

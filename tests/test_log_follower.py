@@ -33,7 +33,18 @@ from accord.cli import (
 )
 from accord.edges import AccordError, BadInput, UnknownName
 from accord.learning import load_evaluator
-from accord.live import HistoryDeduplicator, Ingestor, LogFollower, Message, RowLog, log_follower, open_ingestor, report
+from accord.live import (
+    LogFollower,
+    RowLog,
+    log_follower,
+    open_ingestor,
+    report,
+)
+from accord.live.ingest import Ingestor
+from accord.live.messages import (
+    HistoryDeduplicator,
+    Message,
+)
 from accord.store import Mart, Store
 
 

@@ -18,14 +18,16 @@ from waiting import at_once
 from accord import Store
 from accord.edges import BadInput
 from accord.store import (
-    MART,
-    MOST_LOOSE_ROWS,
     Mart,
     MartRow,
     StoreError,
-    bundle_of,
     check_store,
     mart_folder,
+)
+from accord.store.mart.mart import MOST_LOOSE_ROWS
+from accord.store.mart.rows import (
+    MART,
+    bundle_of,
     mart_schema,
 )
 

@@ -20,7 +20,8 @@ from accord.edges import BadInput, BadRow
 from accord.formats import MemoryTable, read_rows
 from accord.learning import Evaluator
 from accord.project import Config, Estimates, Imported, JudgeRun
-from accord.scoring import ScoreCounts, ScoreRun
+from accord.scoring import ScoreRun
+from accord.scoring.results import ScoreCounts
 
 CHATS, RATINGS = sources()
 ROWS = [json.loads(line) for line in CHATS.read_text().splitlines()]

@@ -10,7 +10,13 @@ import pytest
 from accord import Evaluator, Label, Labels, Score, Target, Unscored, compare, load_evaluator
 from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable
-from accord.learning import BINS, Additive, Bins, make_head, predicted
+from accord.learning import make_head
+from accord.learning.answer_models.metric_curves import (
+    BINS,
+    Additive,
+    Bins,
+    predicted,
+)
 from accord.statistics import pearson
 from accord.testing import planted
 

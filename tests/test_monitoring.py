@@ -15,20 +15,25 @@ from accord import Score, Store, Target, Unscored
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.live import (
-    MAX_CONVERSATIONS,
-    MAX_UNCERTAIN,
-    DaySketch,
-    MonitoringThread,
-    ScoreMonitor,
-    WebhookError,
-    number_of_checks,
     post_alarms,
     raise_alarms,
     report,
     send_alarms,
 )
+from accord.live.alarms import number_of_checks
+from accord.live.daily_sketch import (
+    MAX_CONVERSATIONS,
+    MAX_UNCERTAIN,
+    DaySketch,
+)
+from accord.live.monitoring import (
+    MonitoringThread,
+    ScoreMonitor,
+    WebhookError,
+)
 from accord.store import MonitoringTables
-from accord.testing import ChatServer, Wire
+from accord.testing import ChatServer
+from accord.testing.server import Wire
 from accord.values import Signature, score_from
 
 COLUMNS = [Column("words", "metric|name:words"), Column("ciu", "metric|name:ciu")]

@@ -12,12 +12,14 @@ import pytest
 from accord import Evaluator, Label, Labels, load_evaluator
 from accord.edges import BadInput, MissingExtra
 from accord.evidence import EvidenceTable, ratings
-from accord.learning import (
+from accord.learning import Calibration
+from accord.learning.answer_models.network.answers import (
     PAPER,
-    Calibration,
     NetworkSettings,
-    NetworkShape,
     answers_to,
+)
+from accord.learning.answer_models.network.formula import (
+    NetworkShape,
     blocks,
     chances,
     inputs,
@@ -25,7 +27,7 @@ from accord.learning import (
     log_densities,
     predict,
 )
-from accord.learning.network_training import Schedule, Sheets, TrainingJob, early_stops, train
+from accord.learning.answer_models.network.training import Schedule, Sheets, TrainingJob, early_stops, train
 from accord.testing import planted
 
 SMALL = {"hidden": (6, 5), "finetune": 40, "members": 1, "pooling": 30.0}
@@ -261,7 +263,7 @@ def test_network_recovers_planted_habits_and_is_saved(tmp_path: Path, monkeypatc
 def test_training_without_jax_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = planted(conversations=60, annotators=4, share=0.9)
     monkeypatch.setitem(sys.modules, "jax", None)
-    monkeypatch.delitem(sys.modules, "accord.learning.network_training")
+    monkeypatch.delitem(sys.modules, "accord.learning.answer_models.network.training")
     with pytest.raises(MissingExtra, match=r"pip install .*\[networks\]"):
         Calibration(corpus.question, answer_model="network").fit(corpus.evidence, corpus.labels)
 

@@ -9,7 +9,11 @@ import pytest
 
 from accord import Evaluator, Label, Labels, Score, Target, load_evaluator
 from accord.evidence import Column, EvidenceTable
-from accord.learning import Calibration, make_head, new_annotator_factor
+from accord.learning import (
+    Calibration,
+    make_head,
+)
+from accord.learning.calibration.conformal import new_annotator_factor
 from accord.values import Question, Scale
 
 QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5)))

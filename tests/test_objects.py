@@ -10,21 +10,18 @@ import scaled
 from new_project import new_project
 from typer.testing import CliRunner
 
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
+from accord.cli.app import app
 from accord.edges import BadInput, MissingExtra
 from accord.formats import delete_file, find_files, list_names, open_file, read_piece, split_files, write_file
-from accord.formats import file_chunks as pieces
-from accord.formats import object_storage as objects
+from accord.formats.files import file_chunks as pieces
+from accord.formats.files import object_storage as objects
 from accord.scoring import (
     BatchScorer,
     Execution,
-    finished,
     merge_parts,
     score_parts,
 )
+from accord.scoring.parts import finished
 
 LACKING = [name for name in ("s3fs", "moto") if find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)} (accord[s3], moto[server])")

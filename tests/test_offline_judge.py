@@ -13,7 +13,12 @@ from misbehaving_endpoint import answer_any
 
 from accord import Conversation, Turn
 from accord.project import Project, config_from
-from accord.values import Applies, Label, Rubric, Target
+from accord.values import (
+    Label,
+    Rubric,
+    Target,
+)
+from accord.values.rubric import Applies
 
 FILE = Path(__file__).parents[1] / "examples" / "offline_judge.py"
 

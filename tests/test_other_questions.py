@@ -12,21 +12,26 @@ from synthetic_corpus import planted_thumbs
 from accord import Conversation, Evaluator, Label, Labels, Score, Target, Turn, load_evaluator, read_labels
 from accord.evidence import ratings
 from accord.learning import (
-    PAPER,
-    AuxiliaryQuestions,
     Calibration,
+    other_sheets,
+)
+from accord.learning.answer_models.network.answers import (
+    PAPER,
     NetworkAnswers,
     NetworkSettings,
     answers_to,
+    sheets_beyond,
+)
+from accord.learning.answer_models.network.formula import (
     blocks,
     chances,
     inputs,
-    other_sheets,
-    sheets_beyond,
 )
+from accord.learning.calibration.other_questions import AuxiliaryQuestions
 from accord.project import Project, config_from, infer_rubric, survey_files
 from accord.statistics import pearson
-from accord.testing import Planted, planted
+from accord.testing import planted
+from accord.testing.synthetic_ratings import Planted
 from accord.values import Question, Rubric, Scale, ScaleKind
 
 
@@ -202,7 +207,7 @@ def test_network_receives_every_answer() -> None:
 
 @pytest.mark.slow
 def test_pretraining_learns_from_every_answer() -> None:
-    training = pytest.importorskip("accord.learning.network_training")
+    training = pytest.importorskip("accord.learning.answer_models.network.training")
     corpus = planted(conversations=12, annotators=2, share=1.0)
     t, main = corpus.evidence.targets, [*corpus.labels]
     # Two annotators answered both questions on two texts; a user answered the other question alone, once.
@@ -244,7 +249,7 @@ def jax_free(parameters: dict[str, dict[str, object]]) -> dict[str, dict[str, np
 
 @pytest.mark.slow
 def test_users_with_thumbs_alone_have_no_weights_of_their_own() -> None:
-    training = pytest.importorskip("accord.learning.network_training")
+    training = pytest.importorskip("accord.learning.answer_models.network.training")
     corpus, _ = planted_thumbs(users=30, conversations=100)
     settings = {**vars(PAPER), "hidden": (4, 3), "rate": 0.01, "pretrain": 3, "finetune": 1}
 

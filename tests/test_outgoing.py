@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from accord import Conversation, Label, Rubric, Store, Turn, read_labels
 from accord.charts import Axis, ChartRow, bar_chart
-from accord.cli import (
+from accord.cli.app import (
     app,
-    commands,  # noqa: F401 - registers the commands
     guarded,
 )
 from accord.edges import BadInput, escape_controls, escape_formula, one_line, page_text, unescape_formula

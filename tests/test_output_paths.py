@@ -17,7 +17,9 @@ import typer
 from typer.testing import CliRunner
 
 from accord import Conversation, Label, Store, Target, Turn
-from accord.cli import app, commands, outputs_of  # noqa: F401 - registers the commands
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app  # noqa: F401 - registers the commands
+from accord.cli.outputs import outputs_of  # noqa: F401 - registers the commands
 from accord.edges import BadInput, ProtectedFile, check_output, is_same_path
 from accord.formats import QueueWriter
 from accord.values import dump_rubric, load_rubric
@@ -130,7 +132,7 @@ def test_an_output_that_grows_too_large_is_named(folder: Path, monkeypatch: pyte
     def fail(*_: Any, **__: Any) -> None:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
 
-    monkeypatch.setattr("accord.formats.row_writer.RowWriter.put", fail)
+    monkeypatch.setattr("accord.formats.files.row_writer.RowWriter.put", fail)
     found = CliRunner().invoke(app, ["export", "labels.jsonl"])
     assert found.exit_code == 1 and "cannot use labels.jsonl: File too large" in found.output
 
@@ -200,14 +202,14 @@ def test_paths_are_compared_through_links_dots_and_capitals(tmp_path: Path) -> N
 WRITERS = {
     "accord.edges.output_escaping": "files that are written whole",
     "accord.edges.output_paths": "files with transcripts",
-    "accord.formats.row_writer": "rows of outputs",
-    "accord.formats.object_storage": "objects of a store, and their parts",
+    "accord.formats.files.row_writer": "rows of outputs",
+    "accord.formats.files.object_storage": "objects of a store, and their parts",
     "accord.report.report": "the report", "accord.report.issues_page": "the page of issues",
     "accord.report.project_run": "the folder of a run, which keeps files that were edited",
     "accord.cli.commands.init": "new files, never existing ones",
-    "accord.project.judged_answers": "judgements of imported files, in the folder of the project",
+    "accord.project.importing.judged_answers": "judgements of imported files, in the folder of the project",
     "accord.project.project": "a rubric in a temporary folder",
-    "accord.project.recorded_judges": "one line of accord.yaml, at the user's request",
+    "accord.project.judges.recorded_judges": "one line of accord.yaml, at the user's request",
     "accord.learning.evaluator_files": "the folder of an evaluator",
     "accord.evidence.bank.ruber": "the folder of a metric",
     "accord.finetune.training": "the folder of a training",
@@ -217,7 +219,7 @@ WRITERS = {
     "accord.live.ingest": "rows of live scoring", "accord.live.log_follower": "the place in a log",
     "accord.store.mart.mart": "the mart",
     "accord.web.uploads": "a new file in the folder uploads",
-    "accord.learning.worker_pool": "the pipe to a worker",
+    "accord.runtime.worker_pool": "the pipe to a worker",
     "accord_papers.rubicon.project_tables": "prompts in a temporary folder",
     "accord_papers.soda_eval.abc_eval": "a taxonomy in a temporary folder",
 }  # fmt: skip

@@ -27,7 +27,7 @@ from waiting import PATIENCE
 
 from accord import Conversation, Question, Rubric, Scale, Store, Turn
 from accord.edges import BudgetReached
-from accord.evidence import judge_samples
+from accord.evidence.rubric_answers import judge_samples
 from accord.models import (
     Answer,
     Budget,
@@ -36,7 +36,6 @@ from accord.models import (
     EmbeddingText,
     Failure,
     Judged,
-    Lease,
     LikelihoodRequest,
     Models,
     ModelSettings,
@@ -48,12 +47,14 @@ from accord.models import (
     RequestLedger,
     ScriptedJudge,
     Unanswered,
-    judge_all,
     wait,
 )
+from accord.models.ask_judge import judge_all
+from accord.models.requests.request_ledger import Lease
 from accord.project import Project, config_from
 from accord.store import Claims, PaidRow, Spool, StoreError, UnsavedAnswers, VectorCache
-from accord.testing import ChatServer, Wire
+from accord.testing import ChatServer
+from accord.testing.server import Wire
 from accord.values import Sample
 
 KEYS = [f"s256:{place:03}" for place in range(300)]

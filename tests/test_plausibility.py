@@ -14,8 +14,21 @@ from scripted_models import ScriptedLikelihood
 
 from accord import Conversation, Label, Labels, Question, Reward, Rubric, Scale, Store, Turn
 from accord.edges import BadInput
-from accord.evidence import BANK, SourceContext, Training
-from accord.learning import Evaluator, EvaluatorSettings, Plausibility, fakes, load_evaluator, make_evaluator
+from accord.evidence import (
+    SourceContext,
+    Training,
+)
+from accord.evidence.bank.reply_metrics import BANK
+from accord.learning import (
+    Evaluator,
+    EvaluatorSettings,
+    load_evaluator,
+    make_evaluator,
+)
+from accord.learning.calibration.plausibility import (
+    Plausibility,
+    fakes,
+)
 from accord.live import LiveScorer
 from accord.models import Likelihood, LikelihoodRequest, LikelihoodResult, Models, memory_models, run
 from accord.project import LiveConfig, Project, config_from

@@ -16,10 +16,7 @@ from pathlib import Path
 import pytest
 
 import accord
-from accord.cli import (
-    app,  # noqa: F401 - registers the commands
-    commands,  # noqa: F401 - registers the commands
-)
+from accord.cli.app import app
 from accord.evidence import metrics, sources
 from accord.learning import heads
 from accord.testing import check_metric
@@ -30,7 +27,7 @@ PAPERS = ROOT / "packages" / "accord-papers" / "src" / "accord_papers"
 
 # From the top of the tree down: a package imports only from packages that stand above it.
 ORDER = [
-    "version", "edges", "entry_points", "values", "statistics", "formats", "sample", "store", "models", "embedded", "evidence", "methods", "learning",
+    "version", "edges", "entry_points", "values", "statistics", "runtime", "formats", "sample", "store", "models", "embedded", "evidence", "methods", "learning",
     "validation", "decisions", "finetune", "synth", "scoring", "project", "charts", "board", "live", "studies", "web", "report", "testing", "cli",
     "__main__",
 ]  # fmt: skip
@@ -122,7 +119,7 @@ def test_every_package_has_its_place() -> None:
 
 
 def test_packages_import_only_public_names() -> None:
-    heavy = {"accord.finetune", "accord.learning.network_training", "accord.embedded"}
+    heavy = {"accord.finetune", "accord.learning.answer_models.network.training", "accord.embedded"}
     deep = [
         f"{path.relative_to(ROOT)}: {node.module}"
         for path in SOURCE.rglob("*.py")
@@ -135,32 +132,15 @@ def test_packages_import_only_public_names() -> None:
     assert len(deep) < 20, "\n".join(sorted(deep))
 
 
-APART = {
-    "accord.finetune": "needs PyTorch",
-    "accord.learning.network_training": "needs JAX",
-    "accord.embedded": "needs what reads model files",
-    "accord.cli.outputs": "the marks of output options, which commands alone use",
-    "accord.models.client": "the endpoints, which need an HTTP client",
-    "accord.studies": "services behind the pages",
-    "accord.web": "parts of pages, some of which need a web framework",
-    "accord.live.service": "parts of the service, which need a web framework",
-    "accord.models.reply_parsing": "an edge, tested by its own table of cases",
-}
-"""Names that tests import although they are not public, with the reasons."""
-
-
-def test_tests_import_public_names() -> None:
+def test_tests_import_no_private_names() -> None:
+    """Tests of pages and commands use public names; tests of mathematics import modules."""
     wrong = []
     for path in (ROOT / "tests").glob("*.py"):
         for node in nodes_of(path):
-            if not isinstance(node, ast.ImportFrom) or (node.module or "").split(".")[0] != "accord":
-                continue
-            module = str(node.module)
-            public = not any(name.startswith("_") for name in [*module.split("."), *(a.name for a in node.names)])
-            folder = SOURCE.joinpath(*module.split(".")[1:]).is_dir()
-            shallow = module.count(".") < 2 or folder or any(module.startswith(each) for each in APART)
-            if not (public and shallow):
-                wrong.append(f"{path.name}:{node.lineno}: {ast.unparse(node)}")
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "accord":
+                names = [*str(node.module).split("."), *(alias.name for alias in node.names)]
+                if any(name.startswith("_") for name in names):
+                    wrong.append(f"{path.name}:{node.lineno}: {ast.unparse(node)}")
     assert not wrong, "\n".join(wrong)
 
 

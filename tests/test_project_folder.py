@@ -14,10 +14,7 @@ from small_sample import sources
 from typer.testing import CliRunner
 
 import accord
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
+from accord.cli.app import app
 from accord.edges import BadInput
 from accord.learning import load_evaluator
 from accord.project import config_from, load_config

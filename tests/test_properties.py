@@ -17,7 +17,12 @@ from accord import Conversation, Evaluator, Rubric, Score, Store, read
 from accord.edges import BadRow
 from accord.evidence import SourceContext, make_source
 from accord.learning import make_head
-from accord.models import fenced, memory_models, prompt_for, run
+from accord.models import (
+    fenced,
+    memory_models,
+    run,
+)
+from accord.models.prompts import prompt_for
 from accord.values import Sample, canonical_json, turn_digests
 
 MESSAGES = [{"role": "user", "content": "My parcel is late."}, {"role": "assistant", "content": "It comes on Monday."}]

@@ -12,7 +12,8 @@ import pytest
 
 from accord import Project, Rubric
 from accord.edges import AccordError, BadInput, GateFailed, UnknownName
-from accord.project import Config, python_text
+from accord.project import Config
+from accord.project.python_calls import python_text
 from accord.values import dump_rubric, load_rubric
 
 QUICK: dict[str, Any] = {

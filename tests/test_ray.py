@@ -20,7 +20,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no
 LIMIT = 300
 RUN = """
 import sys
-from accord.formats import file_chunks
+from accord.formats.files import file_chunks
 file_chunks.PIECE_ROWS = 50
 from accord.cli import app, commands
 app(sys.argv[1:])

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from accord.decisions import Decision, contenders, decide
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable, Ratings, ratings
-from accord.learning import BestColumn, JudgeArgmax, JudgeExpected, Predictions
+from accord.learning import (
+    JudgeExpected,
+    Predictions,
+)
+from accord.learning.baselines import (
+    BestColumn,
+    JudgeArgmax,
+)
 from accord.validation import Gain, labels_needed
 from accord.values import Label, Labels, Question, Scale, Target
 

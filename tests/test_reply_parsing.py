@@ -11,25 +11,36 @@ import pytest
 from misbehaving_endpoint import answer_any
 
 from accord import Conversation, Question, Rubric, Scale, Store, Turn
-from accord.evidence import judge_samples
+from accord.evidence.rubric_answers import judge_samples
 from accord.models import (
     Answer,
     CallFailed,
     ChatMessage,
     ClientOptions,
-    EmbeddingRequest,
-    EmbeddingsEndpoint,
     LikelihoodRequest,
     Prompt,
     ScriptedJudge,
     Unanswered,
-    open_chat,
     open_judge,
-    open_likelihood,
     wait,
 )
-from accord.models.reply_parsing import distribution_error, make_answer, parse_json, read_chat_reply
-from accord.testing import ChatServer, Respond, Wire, completion
+from accord.models.embedders import (
+    EmbeddingRequest,
+    EmbeddingsEndpoint,
+)
+from accord.models.factory import (
+    open_chat,
+    open_likelihood,
+)
+from accord.models.requests.reply_parsing import distribution_error, make_answer, parse_json, read_chat_reply
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import (
+    Respond,
+    Wire,
+)
 from accord.values import Sample
 
 QUESTIONS = (

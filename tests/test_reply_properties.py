@@ -16,8 +16,16 @@ from misbehaving_endpoint import answer_any
 
 from accord import Conversation, Question, Scale, Turn
 from accord.edges import AccordError
-from accord.models import Answer, ClientOptions, Reply, client, open_judge, read_batch, wait
-from accord.models.reply_parsing import parse_json, read_chat_reply
+from accord.models import (
+    Answer,
+    ClientOptions,
+    Reply,
+    open_judge,
+    wait,
+)
+from accord.models.requests import client
+from accord.models.requests.batching import read_batch
+from accord.models.requests.reply_parsing import parse_json, read_chat_reply
 from accord.values import Sample
 
 ODD: list[Any] = [

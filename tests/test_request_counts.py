@@ -21,19 +21,23 @@ from waiting import PATIENCE
 from accord.edges import BudgetReached, NotSent
 from accord.models import (
     Budget,
-    Budgeted,
     CallFailed,
     Caps,
-    ChatCompletions,
     ChatMessage,
     ClientOptions,
     Failure,
     Prompt,
     ScriptedModel,
     wait,
-    wrap_wire,
 )
-from accord.testing import ChatServer, Wire, completion
+from accord.models.factory import wrap_wire
+from accord.models.requests.budget import Budgeted
+from accord.models.requests.client import ChatCompletions
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import Wire
 
 QUESTIONS = 9
 """Questions of the shipped rubric that a judge can be asked."""

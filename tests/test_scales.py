@@ -12,11 +12,28 @@ from small_sample import sources
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Target, compare, load_evaluator, load_rubric
 from accord.edges import BadInput
-from accord.evidence import Column, EvidenceTable, differences, in_pairs, ratings
-from accord.learning import MOST_LEVELS, Calibration, ScaleLevels
-from accord.statistics import Clusters, Paired, diagrams, pearson, range_names, smece_by_option
+from accord.evidence import (
+    Column,
+    EvidenceTable,
+    in_pairs,
+    ratings,
+)
+from accord.evidence.rating_rows import differences
+from accord.learning import Calibration
+from accord.learning.calibration.training_reference import (
+    MOST_LEVELS,
+    ScaleLevels,
+)
+from accord.statistics import (
+    Clusters,
+    Paired,
+    diagrams,
+    pearson,
+    range_names,
+)
+from accord.statistics.agreement import smece_by_option
 from accord.testing import planted
-from accord.values import Applies
+from accord.values.rubric import Applies
 
 REAL = Question(id="main", text="How good is it, from -1 to 1?", scale=Scale(kind="real", low=-1, high=1))
 SLIDER = Question(id="main", text="How good is it, from 0 to 100?", scale=Scale(options=tuple(range(101))))

@@ -14,13 +14,15 @@ from new_project import new_project
 from typer.testing import CliRunner
 
 from accord import Conversation, Turn
-from accord.cli import (
-    app,
-    commands,  # noqa: F401 - registers the commands
-)
+from accord.cli.app import app
 from accord.edges import BadInput
 from accord.learning import load_evaluator
-from accord.live import Ingestor, LiveScorer, Message, open_ingestor
+from accord.live import (
+    LiveScorer,
+    open_ingestor,
+)
+from accord.live.ingest import Ingestor
+from accord.live.messages import Message
 from accord.project import Config, Project
 from accord.scoring import (
     ConversationFacts,

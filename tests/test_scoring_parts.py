@@ -20,23 +20,35 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.edges import AccordError, BadInput, BadRow, BudgetReached, UnknownName
-from accord.formats import file_chunks as pieces
-from accord.formats import find_files, line_rows, read_piece, split_files
-from accord.learning import WorkerPool, load_evaluator
-from accord.learning import worker_pool as at_once
+from accord.formats import (
+    find_files,
+    read_piece,
+    split_files,
+)
+from accord.formats.files import file_chunks as pieces
+from accord.formats.files.row_reader import line_rows
+from accord.learning import (
+    load_evaluator,
+)
 from accord.project import Config, Project
+from accord.runtime import (
+    WorkerPool,
+)
+from accord.runtime import worker_pool as at_once
 from accord.scoring import (
     BatchScorer,
     Execution,
     Perspective,
     Shard,
-    finished,
     merge_parts,
-    read_manifest,
     score_parts,
 )
 from accord.scoring import (
     folder as engines,
+)
+from accord.scoring.parts import (
+    finished,
+    read_manifest,
 )
 
 ONE, TWO = Execution(workers=1), Execution(workers=2)
@@ -94,7 +106,7 @@ def test_lines_belong_to_the_piece_of_their_first_byte(tmp_path, newline, last):
 
 
 def test_too_long_line_is_one_bad_row(tmp_path, monkeypatch):
-    from accord.formats import row_reader as rows
+    from accord.formats.files import row_reader as rows
 
     monkeypatch.setattr(rows, "ROW_BYTES", 40)
     path = tmp_path / "lines.jsonl"
@@ -452,7 +464,7 @@ def test_worker_error_stops_all_workers(tmp_path, monkeypatch, processes):
 
 RUN = """
 import sys
-from accord.formats import file_chunks
+from accord.formats.files import file_chunks
 file_chunks.PIECE_ROWS = 40
 from accord.cli import app, commands
 app(sys.argv[1:])

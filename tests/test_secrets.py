@@ -18,9 +18,22 @@ from small_sample import sources
 import accord
 from accord import Store
 from accord.edges import AccordError, redact, redact_message, register_secret, register_url_secrets, secrets
-from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, open_chat, reply_key, wait
+from accord.models import (
+    CallFailed,
+    ChatMessage,
+    ClientOptions,
+    Prompt,
+    wait,
+)
+from accord.models.factory import open_chat
+from accord.models.requests.client import ChatCompletions
+from accord.models.requests.wrappers import reply_key
 from accord.store import StoreError
-from accord.testing import Batches, ChatServer, Wire
+from accord.testing import ChatServer
+from accord.testing.server import (
+    Batches,
+    Wire,
+)
 
 KEY = "sk-proj-Zq81vLr5TwXy77bn"
 PROMPT = Prompt((ChatMessage("user", "hello"),))
@@ -186,17 +199,17 @@ def test_batch_replies_do_not_store_the_key(place: str, tmp_path: Path, monkeypa
 NETWORK_CLIENTS = ("openai", "httpx", "urllib.request", "fsspec", "requests", "aiohttp")
 """Packages whose exceptions and responses contain text from other machines."""
 EDGES = {
-    "models/client.py": "`failures` converts the SDK's exceptions",
-    "models/batching.py": "catches NotFoundError without reading it",
+    "models/requests/client.py": "`failures` converts the SDK's exceptions",
+    "models/requests/batching.py": "catches NotFoundError without reading it",
     "embedded/catalogue.py": "downloads; errors become BadInput",
     "live/monitoring.py": "webhooks; errors show status and type only",
-    "formats/object_storage.py": "object stores; errors become BadInput",
+    "formats/files/object_storage.py": "object stores; errors become BadInput",
 }
 RAW = re.compile(r"\b(?:response|error|exc)\.(?:body|text|content|message|reason_phrase|headers|request|args)\b")
 READ_RAW = {
-    ("models/client.py", "error.body"): "redacted by `_reason_in`",
-    ("models/client.py", "response.request"): "the client's own request",
-    ("models/client.py", "response.headers"): "parsed, or shown by `shorten` and `_origin` only",
+    ("models/requests/client.py", "error.body"): "redacted by `_reason_in`",
+    ("models/requests/client.py", "response.request"): "the client's own request",
+    ("models/requests/client.py", "response.headers"): "parsed, or shown by `shorten` and `_origin` only",
 }
 SOURCE = Path(accord.__file__).parent
 
@@ -225,6 +238,6 @@ def test_only_edge_modules_import_network_clients() -> None:
 
 
 def test_only_edge_modules_read_raw_provider_texts() -> None:
-    read = {(name, found[0]) for name, code in source_files() if name.startswith(("models/", "formats/object_storage.py"))
+    read = {(name, found[0]) for name, code in source_files() if name.startswith(("models/", "formats/files/object_storage.py"))
             for found in RAW.finditer(code)}  # fmt: skip
     assert read <= set(READ_RAW), "redact provider texts first, then list the place in READ_RAW"

@@ -12,7 +12,11 @@ import pytest
 from scipy import stats
 
 from accord import Evaluator, Score, Target, Unscored
-from accord.decisions import LEFT, Selection, sure_enough
+from accord.decisions import (
+    LEFT,
+    Selection,
+)
+from accord.decisions.selective import sure_enough
 from accord.edges import BadInput
 from accord.evidence import Source, SourceContext, SourceSettings
 from accord.learning import Calibration, HeldOutAnswers, load_evaluator
@@ -25,9 +29,11 @@ from accord.statistics import (
     gamma_quantile,
     normal_quantile,
     normal_tail,
+    upper_bound,
+)
+from accord.statistics.intervals import (
     t_quantile,
     t_tail,
-    upper_bound,
 )
 from accord.testing import planted
 from accord.values import Sample, Signature, score_from

@@ -25,23 +25,31 @@ from waiting import PATIENCE, until
 
 from accord import Evaluator, LiveScorer
 from accord.edges import BadInput
-from accord.live import AttemptLimiter, Guard, Ingestor, Message, RowLog
+from accord.live import (
+    AttemptLimiter,
+    Guard,
+    RowLog,
+)
+from accord.live.ingest import Ingestor
+from accord.live.messages import Message
 from accord.project import LiveConfig
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 from accord.live import (
-    FairQueue,
-    QueueFull,
-    ScoreMonitor,
-    ScoringTimeout,
-    Service,
     checked_token,
     exposure,
     is_loopback,
     make_app,
-    timeout_protocol,
+)
+from accord.live.monitoring import ScoreMonitor
+from accord.live.service.app import Service
+from accord.live.service.fair_queue import (
+    FairQueue,
+    QueueFull,
+    ScoringTimeout,
 )
 from accord.live.service.otlp import TRACES
+from accord.live.service.server import timeout_protocol
 
 JSON = {"Content-Type": "application/json"}
 PROTOBUF = {"Content-Type": "application/x-protobuf"}

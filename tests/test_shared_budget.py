@@ -15,11 +15,25 @@ from processes import Forked
 from synthetic_corpus import rated_chats
 
 from accord.edges import BudgetReached
-from accord.models import Budget, Budgeted, Caps, ChatMessage, Price, Prompt, ScriptedModel, Usage, wait
+from accord.models import (
+    Budget,
+    Caps,
+    ChatMessage,
+    Prompt,
+    ScriptedModel,
+    Usage,
+    wait,
+)
+from accord.models.requests.budget import (
+    Budgeted,
+    Price,
+)
 from accord.project import Project, config_from
 from accord.store import MONEY_UNITS, Amounts, SharedBudget, Store, StoreError
-from accord.testing import ChatServer, Wire
-from accord.values import Applies, Rubric
+from accord.testing import ChatServer
+from accord.testing.server import Wire
+from accord.values import Rubric
+from accord.values.rubric import Applies
 
 PROMPT = Prompt((ChatMessage("user", "hello" * 40),), max_tokens=10)
 

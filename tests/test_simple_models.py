@@ -16,24 +16,31 @@ from accord import Score
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, ratings
 from accord.learning import (
-    PENALTIES,
     SIMPLE_HEADS,
-    TREES,
     Calibration,
     Evaluator,
+    bands,
+    load_evaluator,
+    spread_targets,
+)
+from accord.learning.answer_models.contract import (
+    inner_folds,
+    matrix,
+)
+from accord.learning.answer_models.simple import (
+    PENALTIES,
     JudgeMean,
     PartialLeastSquares,
     Ridge,
+)
+from accord.learning.answer_models.stacking import shrunk_weights
+from accord.learning.answer_models.trees import (
+    TREES,
     TreeAnswers,
-    bands,
-    inner_folds,
-    load_evaluator,
-    matrix,
-    shrunk_weights,
-    spread_targets,
 )
 from accord.project import Project, config_from
-from accord.testing import Planted, planted
+from accord.testing import planted
+from accord.testing.synthetic_ratings import Planted
 from accord.values import Labels
 
 

@@ -23,9 +23,22 @@ from accord import open as open_project
 from accord.edges import BadInput, NotFitted
 from accord.evidence import Source, SourceContext, Training, make_source, sources
 from accord.learning import load_evaluator
-from accord.models import Models, open_embedder, plan, run
+from accord.models import (
+    Models,
+    open_embedder,
+    run,
+)
+from accord.models.requests.drivers import plan
 from accord.project import Project, config_from
-from accord.testing import ChatServer, Respond, Wire, check_source, completion
+from accord.testing import (
+    ChatServer,
+    check_source,
+    completion,
+)
+from accord.testing.server import (
+    Respond,
+    Wire,
+)
 from accord.values import (
     Conversation,
     Document,

@@ -23,13 +23,15 @@ from waiting import PATIENCE
 from accord import Conversation, Document, Label, Store, Target, Turn
 from accord.edges import BadInput
 from accord.store import (
-    SCHEMA_VERSION,
     AddedCounts,
     StoreError,
     VectorCache,
     check_store,
-    metadata,
     restore,
+)
+from accord.store.schema import (
+    SCHEMA_VERSION,
+    metadata,
 )
 
 

@@ -13,15 +13,18 @@ import pytest
 from tiny_models import write_tiny_gguf
 
 from accord.edges import BudgetReached, ModelError
-from accord.embedded import EmbeddedChat, LanguageModel, open_language_model
 from accord.embedded.catalogue import pull
+from accord.embedded.chat import EmbeddedChat
+from accord.embedded.language_model import (
+    LanguageModel,
+    open_language_model,
+)
 from accord.models import (
     Budget,
     CallFailed,
     Caps,
     ChatMessage,
     ClientOptions,
-    Limit,
     Prompt,
     Reply,
     ScriptedModel,
@@ -29,7 +32,15 @@ from accord.models import (
     open_streaming,
     stream_reply,
 )
-from accord.testing import ChatServer, Wire, completion, spoken
+from accord.models.requests.wrappers import Limit
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import (
+    Wire,
+    spoken,
+)
 
 ASKED = Prompt((ChatMessage("user", "Hello?"),), max_tokens=50)
 

@@ -19,24 +19,30 @@ from processes import Forked, run
 from waiting import PATIENCE, until
 
 from accord import Conversation, read
-from accord.cli import main
+from accord.cli.app import main
 from accord.edges import BadInput, BudgetReached
 from accord.models import Failure, Prompt, ScriptedModel
 from accord.project import Config, Project
 from accord.store import Store
 from accord.synth import (
-    END,
     SYNTH_METHODS,
     GenerationFailure,
     SynthSettings,
+)
+from accord.synth.dialogues import plan_conversations
+from accord.synth.topics import read_topics
+from accord.synth.utterance_parser import (
+    END,
     Utterance,
-    plan_conversations,
     read_dialogue,
     read_query,
-    read_topics,
     read_utterance,
 )
-from accord.testing import ChatServer, Wire, completion
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import Wire
 from accord.values import Topic
 
 WORDS = ["kettle", "valve", "pump", "engine", "rope", "anchor", "sail", "mast", "boiler", "piston"]

@@ -20,13 +20,16 @@ from accord import Conversation, Turn, read
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.formats import ConversationWriter
-from accord.live import HistoryDeduplicator
+from accord.live.messages import HistoryDeduplicator
 from accord.project import Config, Project
 from accord.report import check_gate
 from accord.scoring import NOT_COUNTED, BatchScorer, latest_scores
+from accord.statistics import (
+    TwoSampleResult,
+    two_sample_test,
+)
 from accord.store import Store
 from accord.studies import sample_items
-from accord.synth import TwoSampleResult, two_sample_test
 from accord.values import SYNTHETIC, Label, StudySettings, Synthetic, Target
 
 MADE = 12

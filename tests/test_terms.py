@@ -39,7 +39,14 @@ ALLOWED = {
 def files() -> list[Path]:
     """Templates, pages of documentation, and modules with texts for the terminal."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *SOURCE.rglob("*.html")]
-    texts = ["cli", "decisions", "report", "live/service/schemas.py", "project/file_survey.py", "project/config.py"]
+    texts = [
+        "cli",
+        "decisions",
+        "report",
+        "live/service/schemas.py",
+        "project/importing/file_survey.py",
+        "project/config.py",
+    ]
     modules = [path for name in texts for path in (_modules(SOURCE / name))]
     return sorted([*pages, *modules])
 

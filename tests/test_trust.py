@@ -15,7 +15,8 @@ from small_sample import sources
 from typer.testing import CliRunner
 
 import accord
-from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.edges import (
     AccordError,
     BadInput,
@@ -29,7 +30,8 @@ from accord.edges import (
     write_atomically,
 )
 from accord.live import post_alarms
-from accord.project import load_config, open_project
+from accord.project import load_config
+from accord.project.project import open_project
 from accord.store import Store
 from accord.values import find_project_file
 

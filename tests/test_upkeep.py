@@ -31,11 +31,11 @@ from accord.store import (
     Studies,
     backup,
     check_store,
-    metadata,
     prune,
     restore,
     vacuum,
 )
+from accord.store.schema import metadata
 from accord.values import Annotation, Label, Target
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

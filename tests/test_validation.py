@@ -17,24 +17,37 @@ from sklearn.metrics import cohen_kappa_score
 
 from accord.edges import BadInput, UnknownName
 from accord.project import Config, Project
-from accord.report import QuotedPart, quoted_parts, write_issues_page
-from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
+from accord.report import write_issues_page
+from accord.report.issues_page import (
+    QuotedPart,
+    quoted_parts,
+)
+from accord.statistics import (
+    fleiss_kappa,
+    mean_kappa,
+    no_fleiss,
+)
+from accord.statistics.chance_corrected import cohen_kappa
 from accord.store import Conflict, IssueAnnotations, Store, Studies
 from accord.studies import (
-    DialogueResampling,
     SubmittedAnswer,
-    ValidatedTurns,
+    load_outcome,
+    open_validation,
+    sample_items,
+)
+from accord.studies.annotator_agreement import (
     agreement_with_all,
     agreement_with_model,
     agreement_with_others,
+)
+from accord.studies.human_studies import (
+    DialogueResampling,
+    ValidatedTurns,
     answer_tables,
     detection_outcome,
-    eligible_turns,
-    load_outcome,
-    open_validation,
     overall_outcome,
-    sample_items,
 )
+from accord.studies.item_sampling import eligible_turns
 from accord.validation import summarize_issues
 from accord.values import (
     Conversation,

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_figures import contradictions, random_figures
 
-from accord.decisions import Figures, verdict_of
+from accord.decisions import verdict_of
+from accord.decisions.figures import Figures
 from accord.statistics import PairedTest
 from accord.values import Estimate
 

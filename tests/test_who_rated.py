@@ -12,7 +12,8 @@ from commands import accord, accord_json, invoke, refused, write
 from rating_shapes import SHAPES, Shape, is_right, read_shape
 
 from accord import open as open_project
-from accord.project import raters_text, remove_judgements
+from accord.project import remove_judgements
+from accord.project.importing.raters import raters_text
 from accord.store import Store
 from accord.values import Conversation, Label, Target, Turn, text_hash
 

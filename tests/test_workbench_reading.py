@@ -17,8 +17,8 @@ from test_workbench_pages import EVIL, strange
 from waiting import until
 
 from accord import Conversation, Turn
-from accord.live import Message
 from accord.live import open_ingestor as watched
+from accord.live.messages import Message
 from accord.models import run
 from accord.project import Project
 from accord.scoring import score

@@ -27,7 +27,14 @@ from accord.store import Chats, Studies
 from accord.studies import StudySession
 from accord.studies.chat_session import ChatSession
 from accord.synth import DocumentIndex
-from accord.testing import ChatServer, Wire, completion, spoken
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import (
+    Wire,
+    spoken,
+)
 from accord.web import WorkbenchContext, workbench_app
 
 NAMES = ("plain-jane", "bookworm", "model-9000", "model-mini")

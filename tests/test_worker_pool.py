@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from accord.edges import BadInput
-from accord.learning import WorkerPool
+from accord.runtime import (
+    WorkerPool,
+)
 
 WAITS = 30
 
@@ -106,7 +108,7 @@ def test_work_that_cannot_be_pickled_is_done_locally(tmp_path: Path) -> None:
 
 SCRIPT = """
 import os, signal, time
-from accord.learning import WorkerPool
+from accord.runtime import (WorkerPool,)
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from accord.edges import MissingExtra
-from accord.embedded import LlamaShape
+from accord.embedded.llama import LlamaShape
 
 TINY = LlamaShape(layers=2, heads=4, key_heads=2, width=32, head_width=8, context=512, rope_base=10_000.0, epsilon=1e-5)
 FEED = 48

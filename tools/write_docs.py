@@ -45,7 +45,7 @@ def schema_page() -> str:
 
 def messages_page() -> str:
     """docs/scores.schema.json."""
-    from accord.live import message_schema
+    from accord.live.service.schemas import message_schema
 
     return json.dumps(message_schema(), indent=1) + "\n"
 

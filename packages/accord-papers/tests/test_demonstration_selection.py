@@ -13,22 +13,24 @@ import numpy as np
 import pytest
 
 from accord.edges import BadInput, MissingExtra, NotFitted, UnknownName
-from accord.methods import (
-    PARTS,
+from accord.methods.in_context.prompt_assembly import greedy_subgraph
+from accord.methods.in_context.selectors import (
     ExampleLibrary,
     Nodes,
     Query,
-    TowerSelector,
     TowerSettings,
-    TowerShape,
-    bucket_edges,
     by_cost,
-    demonstration_tower,
-    greedy_subgraph,
-    initial,
-    input_tower,
     make_selector,
     random_nodes,
+)
+from accord.methods.in_context.tower_selector import (
+    PARTS,
+    TowerSelector,
+    TowerShape,
+    bucket_edges,
+    demonstration_tower,
+    initial,
+    input_tower,
 )
 from accord_papers.adoror import simulated_world, systems
 

@@ -11,7 +11,7 @@ import pytest
 
 from accord.entry_points import installed, load
 from accord.learning import heads
-from accord.learning.answer_models import answer_models
+from accord.learning.answer_models.registry import answer_models
 from accord.version import __version__
 
 PACKAGE = Path(__file__).parents[1]

@@ -10,8 +10,13 @@ import pytest
 pytest.importorskip("jax", reason="needs accord[networks]")
 
 from accord import Evaluator, load_evaluator
-from accord.learning import PAPER, Calibration, NetworkShape, predict
-from accord.learning.network_training import Schedule, Sheets, TrainingJob, train
+from accord.learning import Calibration
+from accord.learning.answer_models.network.answers import PAPER
+from accord.learning.answer_models.network.formula import (
+    NetworkShape,
+    predict,
+)
+from accord.learning.answer_models.network.training import Schedule, Sheets, TrainingJob, train
 from accord.testing import planted
 from accord_papers.variants.grid import Grid, losses, search
 

@@ -20,9 +20,19 @@ from accord import Conversation, Label, Labels, Question, Scale, Target, Turn
 from accord import open as open_project
 from accord.edges import UnknownName
 from accord.evidence import Training
-from accord.methods import TowerSettings, by_cost, examples_of, random_nodes, rivals
+from accord.methods import rivals
+from accord.methods.in_context.selectors import (
+    TowerSettings,
+    by_cost,
+    random_nodes,
+)
+from accord.methods.in_context.template import examples_of
 from accord.models import open_embedder
-from accord.testing import ChatServer, Wire, completion
+from accord.testing import (
+    ChatServer,
+    completion,
+)
+from accord.testing.server import Wire
 from accord.values import Document, Sample
 from accord_papers import StudyInput, open_paper, run_parts
 from accord_papers.adoror import metrics, prefixes, published, simulated_world, simulation, system_answers, systems

@@ -13,16 +13,21 @@ from test_assertion_selection import CLASSES, corpus, drawn_pool
 from accord.edges import validate
 from accord.methods import (
     AssertionBudget,
+    selection_policies,
+)
+from accord.methods.learned_rubric.assertion_selector import (
     AssertionSelector,
     NetSatOutcome,
-    RubricPromptBuilder,
-    SelectionSettings,
-    UncertaintyWindow,
-    selection_policies,
     verdict_statistics,
     with_intervals,
 )
-from accord.models import ScriptedModel, run_flow
+from accord.methods.learned_rubric.assertion_writer import RubricPromptBuilder
+from accord.methods.learned_rubric.selection_policies import (
+    SelectionSettings,
+    UncertaintyWindow,
+)
+from accord.models import ScriptedModel
+from accord.models.requests.flow import run_flow
 from accord.statistics import Clusters
 from accord.testing import ChatServer, check_selection_policy
 from accord.values import AssertionReason, Polarity

@@ -11,7 +11,8 @@ from test_plausibility import QUESTION, Grammar, asking, chats
 
 from accord import Conversation, Label, Labels, Turn
 from accord.edges import UnknownName
-from accord.embedded import open_language_model, open_sentence_embedder
+from accord.embedded.language_model import open_language_model
+from accord.embedded.minilm import open_sentence_embedder
 from accord.evidence import Column, EvidenceTable
 from accord.values import Sample, Target
 from accord_papers import (

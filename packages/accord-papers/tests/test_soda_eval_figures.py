@@ -8,7 +8,13 @@ import pytest
 from test_validation import project, submitted
 
 from accord.store import Studies
-from accord.studies import INITIAL, OVERALL, REVISED, ValidatedTurns, open_validation
+from accord.studies import open_validation
+from accord.studies.human_studies import (
+    INITIAL,
+    OVERALL,
+    REVISED,
+    ValidatedTurns,
+)
 from accord.values import IssueAnnotation, Target
 from accord_papers import (
     REVISION_STATISTICS,

@@ -13,7 +13,15 @@ from scipy import stats
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Unscored, load_evaluator
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, ratings
-from accord.learning import BINS, Calibration, CurveAnswers, make_head, predicted
+from accord.learning import (
+    Calibration,
+    make_head,
+)
+from accord.learning.answer_models.curves import CurveAnswers
+from accord.learning.answer_models.metric_curves import (
+    BINS,
+    predicted,
+)
 from accord.statistics import pearson
 from accord.testing import check_head, planted
 from accord_papers.variants.experts import ExpertParameters, parts

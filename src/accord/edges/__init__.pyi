@@ -1,22 +1,20 @@
-from .errors import AccordError as AccordError, BadInput as BadInput, BadRow as BadRow, BudgetReached as BudgetReached
-from .errors import reason_of as reason_of
-from .errors import GateFailed as GateFailed, install_command as install_command, MissingExtra as MissingExtra
-from .errors import ModelError as ModelError, NotFitted as NotFitted, NotSent as NotSent, UnknownName as UnknownName
-from .errors import Unmeasured as Unmeasured
+from .errors import AccordError as AccordError, BadInput as BadInput, BadRow as BadRow
+from .errors import BudgetReached as BudgetReached, GateFailed as GateFailed, install_command as install_command
+from .errors import MissingExtra as MissingExtra, ModelError as ModelError, NotFitted as NotFitted
+from .errors import NotSent as NotSent, reason_of as reason_of, UnknownName as UnknownName, Unmeasured as Unmeasured
 from .input_limits import ARRAYS_BYTES as ARRAYS_BYTES, CARD_BYTES as CARD_BYTES, first_line as first_line
 from .input_limits import FIRST_MOMENT as FIRST_MOMENT, format_size as format_size, FREE_BYTES as FREE_BYTES
-from .input_limits import is_in_calendar as is_in_calendar, is_plain_json as is_plain_json, is_sendable as is_sendable
-from .input_limits import is_too_deep as is_too_deep, LAST_MOMENT as LAST_MOMENT, MAX_DEPTH as MAX_DEPTH
-from .input_limits import MAX_FIELDS as MAX_FIELDS, MAX_UNPACK_RATIO as MAX_UNPACK_RATIO, MB as MB
-from .input_limits import open_regular as open_regular
-from .input_limits import open_unpacked as open_unpacked, PACKED_ENDINGS as PACKED_ENDINGS
+from .input_limits import is_in_calendar as is_in_calendar, is_plain_json as is_plain_json
+from .input_limits import is_sendable as is_sendable, is_too_deep as is_too_deep, LAST_MOMENT as LAST_MOMENT
+from .input_limits import MAX_DEPTH as MAX_DEPTH, MAX_FIELDS as MAX_FIELDS, MAX_UNPACK_RATIO as MAX_UNPACK_RATIO
+from .input_limits import MB as MB, open_regular as open_regular, open_unpacked as open_unpacked
 from .input_limits import parse_whole_number as parse_whole_number, read_bytes as read_bytes
 from .input_limits import read_json_file as read_json_file, read_text as read_text, regular_size as regular_size
 from .input_limits import sendable as sendable, sendable_json as sendable_json, unpacked_name as unpacked_name
 from .input_limits import unreadable_parquet as unreadable_parquet
-from .output_escaping import count_of as count_of, escape_controls as escape_controls, escape_formula as escape_formula
-from .output_escaping import hide_folders as hide_folders, LONGEST_NAME as LONGEST_NAME, one_line as one_line
-from .output_escaping import one_line_json as one_line_json
+from .output_escaping import count_of as count_of, escape_controls as escape_controls
+from .output_escaping import escape_formula as escape_formula, hide_folders as hide_folders
+from .output_escaping import LONGEST_NAME as LONGEST_NAME, one_line as one_line, one_line_json as one_line_json
 from .output_escaping import page_text as page_text, truncate_middle as truncate_middle
 from .output_escaping import unescape_formula as unescape_formula
 from .output_paths import check_output as check_output, create_private as create_private, is_inside as is_inside

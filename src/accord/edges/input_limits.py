@@ -16,7 +16,7 @@ r"""Limits on input: sizes and kinds of files, nesting, texts, numbers and times
 | a time outside the years 1 to 9999 UTC | dropped from files, refused in live messages (`is_in_calendar`) |
 
 Each error is one `BadInput`, raised before the content is in memory. A pipe or a device is never opened, so reading
-does not block. `formats/row_reader.py` bounds single rows of files that are read row by row.
+does not block. `formats/files/row_reader.py` bounds single rows of files that are read row by row.
 """
 
 from __future__ import annotations

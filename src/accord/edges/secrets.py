@@ -3,8 +3,8 @@
 | text | function | caller |
 |---|---|---|
 | a secret of the configuration | `register_secret`, `register_url_secrets` | configuration, clients, stores |
-| the body of a reply, parsed from JSON | `redact_json` | `models/reply_parsing.py`, first |
-| a value of a reply inside a message | `short` in `models/reply_parsing.py` | batches, streams, decisions |
+| the body of a reply, parsed from JSON | `redact_json` | `models/requests/reply_parsing.py`, first |
+| a value of a reply inside a message | `short` in `models/requests/reply_parsing.py` | batches, streams, decisions |
 | the results of a run | `redact_json` | the store, before they are written |
 | the text of an error | `redact_message` | `AccordError`, `CallFailed`, the command line |
 | a page, a terminal line, a spooled row | `redact` | `report`, `cli/terminal.py`, `store/request_claims.py` |

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from accord.edges import BadInput, BadRow, UnknownName, sendable, unpacked_name
-from accord.formats.annotations import COLUMNS as ANNOTATION_COLUMNS
-from accord.formats.annotations import looks_like_annotations
-from accord.formats.label_files import ALIASES as LABEL_ALIASES
-from accord.formats.label_files import is_exchange, is_judgement, looks_like_labels, mapped
-from accord.formats.memory import Source
-from accord.formats.rating_columns import words_of
+from accord.formats.files.memory import Source
+from accord.formats.files.row_reader import Lines, line_chunks, locate, read_rows, rows_of_lines
+from accord.formats.files.row_writer import ENDINGS
+from accord.formats.labels.annotations import COLUMNS as ANNOTATION_COLUMNS
+from accord.formats.labels.annotations import looks_like_annotations
+from accord.formats.labels.label_files import ALIASES as LABEL_ALIASES
+from accord.formats.labels.label_files import is_exchange, is_judgement, looks_like_labels, mapped
+from accord.formats.labels.rating_columns import words_of
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped, plain_name
-from accord.formats.row_reader import Lines, line_chunks, locate, read_rows, rows_of_lines
-from accord.formats.row_writer import ENDINGS
 from accord.formats.table import ALIASES as TEXT_ALIASES
 from accord.formats.table import names_annotator, names_rating
 from accord.formats.transcript import TEXT_SUFFIX

@@ -318,7 +318,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 formats: Registry[Format] = Registry(
     "format",
-    "accord.formats.annotation_tools",
+    "accord.formats.labels.annotation_tools",
     "accord.formats.benchmark_items",
     "accord.formats.openai_messages",
     "accord.formats.otel",

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from accord.formats.labels.rating_columns import VALUE_KEYS, is_rating_name
 from accord.formats.openai_messages import conversation_from, documents_from, role_named, text_of, turn_index
-from accord.formats.rating_columns import VALUE_KEYS, is_rating_name
 from accord.formats.record import (
     ANNOTATOR_KEYS,
     FILE_NAMES,

@@ -20,9 +20,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from accord.formats.files.row_reader import decoded_json
 from accord.formats.openai_messages import checked_answer, checked_id, turn_from_message
 from accord.formats.record import Fields, Format, Record, WrongShape, answered, formats, mapping_of
-from accord.formats.row_reader import decoded_json
 from accord.values import Annotation, Conversation, Label, Target, Turn
 
 Call = tuple[Sequence[Turn], Sequence[Turn]]

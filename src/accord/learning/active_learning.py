@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput, UnknownName
 from accord.evidence import EvidenceTable, Ratings
-from accord.learning.answer_model import judge_columns, known_ratings, matrix, sources_of
-from accord.learning.mixed_model import MixedModel
-from accord.learning.rating_layout import GROUP, OFFSET, TEXT, standardization
-from accord.learning.simple_models import FEWEST_LABELS
+from accord.learning.answer_models.contract import judge_columns, known_ratings, matrix, sources_of
+from accord.learning.answer_models.mixed.layout import GROUP, OFFSET, TEXT, standardization
+from accord.learning.answer_models.mixed.model import MixedModel
+from accord.learning.answer_models.simple import FEWEST_LABELS
 from accord.values import Labels, Question, Target
 
 Floats = NDArray[np.float64]

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
-from accord.learning.answer_model import missing_reason
-from accord.learning.calibration import Calibration
-from accord.learning.conformal import bands
+from accord.learning.answer_models.contract import missing_reason
+from accord.learning.calibration.calibration import Calibration
+from accord.learning.calibration.conformal import bands
 from accord.learning.head import Head
 from accord.values import POPULATION, Score, Unscored, score_from
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from accord.edges import AccordError, BudgetReached, ModelError, NotFitted
 from accord.evidence import EvidenceTable, Source, Training, joined, languages_of, measure_all
-from accord.learning.answer_model import prefixed
-from accord.learning.cross_validation import Experiment, HeadLearner, HeldOutAnswers, Predictions, level_of
+from accord.learning.answer_models.contract import prefixed
+from accord.learning.calibration.plausibility import Plausibility
 from accord.learning.evaluator_files import (
     FOLDER_FORMAT,
     HELD_OUT,
@@ -27,8 +27,8 @@ from accord.learning.evaluator_files import (
     SourceCard,
     write_folder,
 )
+from accord.learning.experiment import Experiment, HeadLearner, HeldOutAnswers, Predictions, level_of
 from accord.learning.head import Head
-from accord.learning.plausibility_check import Plausibility
 from accord.learning.presets import Level
 from accord.learning.training_set import TrainingSet
 from accord.models import LIKELIHOOD, NOT_RECORDED, Flow, ModelSettings

@@ -14,8 +14,8 @@ import numpy as np
 
 from accord.edges import CARD_BYTES, BadInput, read_text
 from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, SourceState, make_source
-from accord.learning.answer_model import part_arrays
-from accord.learning.cross_validation import HeldOutAnswers
+from accord.learning.answer_models.contract import part_arrays
+from accord.learning.calibration.plausibility import Plausibility
 from accord.learning.evaluator import Evaluator
 from accord.learning.evaluator_files import (
     DAMAGED,
@@ -26,8 +26,8 @@ from accord.learning.evaluator_files import (
     read_arrays,
     saved_as,
 )
+from accord.learning.experiment import HeldOutAnswers
 from accord.learning.head import Head, make_head
-from accord.learning.plausibility_check import Plausibility
 from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
 from accord.learning.training_set import TrainingSet
 from accord.models import LIKELIHOOD, ModelSettings

@@ -150,7 +150,9 @@ def _plain(value: Any) -> Json:
 HeadFactory = Callable[..., Head]
 heads: Registry[HeadFactory] = Registry(
     "head",
-    *(f"accord.learning.{name}" for name in ("baselines", "calibration_heads", "issue_labels")),
+    "accord.learning.baselines",
+    "accord.learning.calibration.heads",
+    "accord.learning.answer_models.binary",
     extras=dict.fromkeys(("svr", "gated", "concat", "label-free"), "papers"),
 )
 """Heads: functions or subclasses of `Head` that make a head from a question and settings."""

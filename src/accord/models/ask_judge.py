@@ -1,4 +1,4 @@
-"""Ask a judge a rubric's questions about samples; the requests go through `accord.models.exchange`."""
+"""Ask a judge a rubric's questions about samples; the requests go through `accord.models.requests.exchange`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from accord.models.budget import Budget
 from accord.models.context_window import fit_to_context, room_for, truncated_share
-from accord.models.exchange import Assumption, Exchange, Missing, Unit, answer_units
-from accord.models.flow import NOT_APPLICABLE, NOT_YET
 from accord.models.model import Answer, Judge, NamedModel, Unanswered, in_requests
-from accord.models.reply_parsing import check_answer
-from accord.models.request_ledger import Lease, RequestLedger
+from accord.models.requests.budget import Budget
+from accord.models.requests.exchange import Assumption, Exchange, Missing, Unit, answer_units
+from accord.models.requests.flow import NOT_APPLICABLE, NOT_YET
+from accord.models.requests.reply_parsing import check_answer
+from accord.models.requests.request_ledger import Lease, RequestLedger
 from accord.store import PaidRow, Store, batches
 from accord.values import Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
 

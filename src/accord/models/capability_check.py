@@ -9,7 +9,6 @@ from importlib.resources import files
 from typing import Any
 
 from accord.edges import AccordError, BadInput, ModelError
-from accord.models.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
 from accord.models.judges.chat_judges import TOP_LOGPROBS, schema_of
 from accord.models.judges.decisions import (
     DecisionQuestion,
@@ -21,7 +20,8 @@ from accord.models.judges.decisions import (
 from accord.models.likelihood import NO_ECHO, Echo, EchoCompletions, Echoed
 from accord.models.model import CallFailed, ChatMessage, Prompt, Reply, in_process
 from accord.models.prompts import prompt_for
-from accord.models.reply_parsing import parse_json, require_list, require_object
+from accord.models.requests.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
+from accord.models.requests.reply_parsing import parse_json, require_list, require_object
 from accord.values import Conversation, Question, Sample, Scale, Turn
 
 QUESTION = Question(id="polite", text="Is the assistant polite?", scale=Scale(options=(1, 2, 3, 4)))

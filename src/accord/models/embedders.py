@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, BudgetReached, MissingExtra, ModelError, Unmeasured, sendable
-from accord.models.budget import Budget, Budgeted
-from accord.models.client import Endpoint
-from accord.models.exchange import Assumption, Exchange, Missing, Plan, answer_all
 from accord.models.factory import ClientOptions, wrap_wire
-from accord.models.flow import EMBEDDER, NOT_ASKED, OUT_OF_BUDGET, gather_all, wait
 from accord.models.model import CallFailed, Failure, Model, Unanswered, Usage
-from accord.models.reply_parsing import MALFORMED, read_usage, require_index, require_list, require_object
-from accord.models.request_ledger import RequestLedger
-from accord.models.wrappers import ATTEMPTS
+from accord.models.requests.budget import Budget, Budgeted
+from accord.models.requests.client import Endpoint
+from accord.models.requests.exchange import Assumption, Exchange, Missing, Plan, answer_all
+from accord.models.requests.flow import EMBEDDER, NOT_ASKED, OUT_OF_BUDGET, gather_all, wait
+from accord.models.requests.reply_parsing import MALFORMED, read_usage, require_index, require_list, require_object
+from accord.models.requests.request_ledger import RequestLedger
+from accord.models.requests.wrappers import ATTEMPTS
 from accord.store import VECTOR_DTYPE, PaidRow, Store, VectorCache
 from accord.values import content_hash
 

@@ -12,9 +12,6 @@ from importlib import import_module
 from typing import Any
 
 from accord.edges import BadInput
-from accord.models.batching import MOST_FILE_BYTES, BatchChat, BatchEndpoint
-from accord.models.budget import Budget, Budgeted, Caps
-from accord.models.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
 from accord.models.judges.chat_judges import (
     IN_PROCESS_LOGPROBS,
     TOP_LOGPROBS,
@@ -25,8 +22,11 @@ from accord.models.judges.chat_judges import (
 from accord.models.judges.decisions import DecisionsChat, DecisionsJudge, OpenAIDecisions, SystemOne
 from accord.models.likelihood import EchoCompletions, EchoLikelihood, LikelihoodModel
 from accord.models.model import EMBEDDED, GGUF, HF, MODES, ChatModel, Judge, Model, in_process
-from accord.models.streaming import StreamingClient
-from accord.models.wrappers import ATTEMPTS, Cached, Limit, Limited, Retrying
+from accord.models.requests.batching import MOST_FILE_BYTES, BatchChat, BatchEndpoint
+from accord.models.requests.budget import Budget, Budgeted, Caps
+from accord.models.requests.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
+from accord.models.requests.streaming import StreamingClient
+from accord.models.requests.wrappers import ATTEMPTS, Cached, Limit, Limited, Retrying
 from accord.store import Store
 from accord.values import MAX_JUDGE_OPTIONS, Question
 

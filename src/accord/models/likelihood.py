@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from accord.edges import BudgetReached, ModelError, NotSent
-from accord.models.budget import Budget
-from accord.models.client import Endpoint
-from accord.models.exchange import Assumption, Exchange, Missing
-from accord.models.flow import NOT_MEASURED, OUT_OF_BUDGET, Request
 from accord.models.model import CallFailed, ChatMessage, Failure, Model, ModelWrapper, Usage
-from accord.models.reply_parsing import (
+from accord.models.requests.budget import Budget
+from accord.models.requests.client import Endpoint
+from accord.models.requests.exchange import Assumption, Exchange, Missing
+from accord.models.requests.flow import NOT_MEASURED, OUT_OF_BUDGET, Request
+from accord.models.requests.reply_parsing import (
     read_usage,
     require_index,
     require_list,
@@ -26,7 +26,7 @@ from accord.models.reply_parsing import (
     require_object,
     require_text,
 )
-from accord.models.request_ledger import RequestLedger
+from accord.models.requests.request_ledger import RequestLedger
 from accord.store import PaidRow, Store
 from accord.values import content_hash
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from accord.edges import sendable
-from accord.models.flow import PromptFlow, StandIn
 from accord.models.model import Failure, Prompt, Reply
+from accord.models.requests.flow import PromptFlow, StandIn
 from accord.values import JsonSchema
 
 NO_LIST = "no list"

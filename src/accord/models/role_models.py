@@ -11,10 +11,7 @@ from typing import Any, TypeVar
 
 from accord.edges import BadInput
 from accord.models.ask_judge import SAMPLES_AT_ONCE, Judged, JudgeExchange, judge_all
-from accord.models.batching import BatchChat, BatchEndpoint
-from accord.models.budget import Budget
 from accord.models.context_window import context_of
-from accord.models.exchange import Exchange, Plan, count
 from accord.models.factory import (
     DIALECTS,
     ClientOptions,
@@ -23,11 +20,14 @@ from accord.models.factory import (
     open_likelihood,
     open_uncached,
 )
-from accord.models.flow import GIVEN, ModelInfo, Questions, Request
 from accord.models.judges.recorded import RecordedJudge
 from accord.models.likelihood import LikelihoodExchange, LikelihoodModel
 from accord.models.model import ChatModel, Judge, ModelSettings, Prompt, located_model
-from accord.models.wrappers import ReplyExchange
+from accord.models.requests.batching import BatchChat, BatchEndpoint
+from accord.models.requests.budget import Budget
+from accord.models.requests.exchange import Exchange, Plan, count
+from accord.models.requests.flow import GIVEN, ModelInfo, Questions, Request
+from accord.models.requests.wrappers import ReplyExchange
 from accord.store import Store
 from accord.values import Rubric
 

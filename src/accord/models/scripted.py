@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from accord.models.model import Answer, CallFailed, ChatModel, Failure, Judge, Prompt, Reply, Unanswered
-from accord.models.streaming import ReplyStream
+from accord.models.requests.streaming import ReplyStream
 from accord.values import Question, Sample
 
 Script = Callable[[Prompt], str | Reply | Failure]

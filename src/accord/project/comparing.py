@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from accord.decisions import Decision, contenders, decide, rests_on
 from accord.edges import AccordError, BadInput, UnknownName
 from accord.evidence import EvidenceTable, Source, Training, joined
-from accord.learning import PRESETS, Evaluator, Experiment, FoldTask, Predictions, WorkerPool, heads, learns
+from accord.learning import (
+    PRESETS,
+    Evaluator,
+    Experiment,
+    FoldTask,
+    Predictions,
+    heads,
+    learns,
+)
 from accord.models import run
 from accord.project.diagnostics import groups_of
 from accord.project.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
@@ -17,6 +25,9 @@ from accord.project.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.label_scales import note_wordings
 from accord.project.length_check import doubling
 from accord.project.results import Compared, speakers_of
+from accord.runtime import (
+    WorkerPool,
+)
 from accord.validation import (
     BEST_COLUMN,
     CONSTANT,

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from accord import learning, scoring
+from accord import runtime, scoring
 from accord.edges import BadInput, GateFailed
 from accord.formats import tables_of
 from accord.project.config import load_project
@@ -26,15 +26,22 @@ from accord.store import LabelCounts
 from accord.values import dump_rubric
 
 if TYPE_CHECKING:  # opening a project imports no code for learning, models or statistics
-    from accord.learning import Evaluator, WorkerPool
+    from accord.learning import (
+        Evaluator,
+    )
     from accord.models import OnAnswer, Plan
     from accord.project.diagnostics import Insights
-    from accord.project.imported import Imported
-    from accord.project.judging import JudgeSelection
+    from accord.project.importing.imported import Imported
+    from accord.project.judges.judging import JudgeSelection
+    from accord.project.judges.synthesising import SynthRun
     from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
-    from accord.project.synthesising import SynthRun
+    from accord.runtime import (
+        WorkerPool,
+    )
     from accord.scoring import Execution, PartsRun, Perspective, ScoreOptions, ScoreRun
-    from accord.synth import TwoSampleResult
+    from accord.statistics import (
+        TwoSampleResult,
+    )
 
 
 def open_project(path: str | Path | None = None) -> Project:
@@ -96,8 +103,8 @@ class Project(Workspace):
         Raises:
             BadInput: A source cannot be read.
         """
-        from accord.project.importing import import_files
-        from accord.project.label_rubric import adopt_rubric
+        from accord.project.importing.importing import import_files
+        from accord.project.importing.label_rubric import adopt_rubric
 
         sources = tables_of(paths)
         if not self.keeps_rubric:
@@ -109,7 +116,7 @@ class Project(Workspace):
 
         If nobody answered it, those who answered any question are named.
         """
-        from accord.project.raters import raters_text
+        from accord.project.importing.raters import raters_text
 
         labels = self.rated(self.question.id)
         people = Counter(label.annotator for label in labels or self.store.labels())
@@ -139,15 +146,15 @@ class Project(Workspace):
             BudgetReached: The budget is spent; answers so far are stored.
             ModelError: No request can succeed.
         """
-        from accord.project import judging
-        from accord.project.judging import JudgeSelection
+        from accord.project.judges import judging
+        from accord.project.judges.judging import JudgeSelection
 
         return judging.judge(self, sources, selection or JudgeSelection(), on_step, on_stop=on_stop)
 
     def plan_judge(self, sources: Sequence[str] = (), selection: JudgeSelection | None = None) -> Plan:
         """Plan the requests and the cost of `judge` without a request."""
-        from accord.project import judging
-        from accord.project.judging import JudgeSelection
+        from accord.project.judges import judging
+        from accord.project.judges.judging import JudgeSelection
 
         return judging.plan_judge(self, sources, selection or JudgeSelection())
 
@@ -204,7 +211,7 @@ class Project(Workspace):
         """
         from accord.project import comparing
 
-        workers = nullcontext(jobs) if isinstance(jobs, learning.WorkerPool) else learning.WorkerPool(jobs)
+        workers = nullcontext(jobs) if isinstance(jobs, runtime.WorkerPool) else runtime.WorkerPool(jobs)
         with workers as pool, self.store.run("compare", scoring.asked_in(self.question, self.config.shown())) as record:
             result = comparing.compare(self, only, pool, on_step)
             result = replace(result, groups=comparing.by_groups(result, by))
@@ -308,26 +315,26 @@ class Project(Workspace):
         return estimates
 
     def synth(self, out: str | Path | None = None, step: OnAnswer = lambda purpose: None, **changes: Any) -> SynthRun:
-        """Generate synthetic conversations; see `accord.project.synthesising.synth`.
+        """Generate synthetic conversations; see `accord.project.judges.synthesising.synth`.
 
         Args:
             out: File of conversations (.jsonl), written at the end.
             step: Called after each reply.
             **changes: Settings that replace those under `synth:`: `topics`, `methods`, `documents`, ...
         """
-        from accord.project import synthesising
+        from accord.project.judges import synthesising
 
         return synthesising.synth(self, synthesising.settings_of(self, changes), out, step)
 
     def plan_synth(self, **changes: Any) -> Plan:
         """Plan the maximum cost of `synth` without a request."""
-        from accord.project import synthesising
+        from accord.project.judges import synthesising
 
         return synthesising.plan_synth(self, synthesising.settings_of(self, changes))
 
     def check_synth(self, method: str | None = None) -> TwoSampleResult:
-        """Compare synthetic with real conversations; see `accord.project.synthesising.check_synth`."""
-        from accord.project import synthesising
+        """Compare synthetic with real conversations; see `accord.project.judges.synthesising.check_synth`."""
+        from accord.project.judges import synthesising
 
         return synthesising.check_synth(self, method)
 

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from accord.edges import BadInput, dump_yaml, parse_yaml
-from accord.project.file_survey import FileSurvey
-from accord.project.rubric_inference import infer_rubric
+from accord.project.importing.file_survey import FileSurvey
+from accord.project.importing.rubric_inference import infer_rubric
 from accord.values import PROJECT_FILE, Rubric, dump_rubric, load_rubric, read_study
 
 RUBRIC_FILE = "rubric.yaml"

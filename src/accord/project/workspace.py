@@ -122,7 +122,7 @@ class Workspace:
     @cached_property
     def recordings(self) -> Mapping[str, RecordedAnswers]:
         """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
-        from accord.project.recorded_judges import load_recordings
+        from accord.project.judges.recorded_judges import load_recordings
 
         judge = None if models.JUDGE in self.given else self.config.models.get(models.JUDGE)
         return load_recordings(judge, self.config.folder)
@@ -130,7 +130,7 @@ class Workspace:
     @cached_property
     def model_settings(self) -> Mapping[str, ModelSettings]:
         """Settings of the models by role; a recorded judge names its model (`choose_recording`)."""
-        from accord.project.recorded_judges import choose_recording
+        from accord.project.judges.recorded_judges import choose_recording
 
         settings = self.config.models
         if not self.recordings:
@@ -151,7 +151,7 @@ class Workspace:
     @property
     def context(self) -> SourceContext:
         """Settings that all sources share."""
-        from accord.project.recorded_judges import recorded_questions
+        from accord.project.judges.recorded_judges import recorded_questions
 
         recorded: tuple[Question, ...] = ()
         if self.recordings:
@@ -290,7 +290,7 @@ class Workspace:
             whole = evaluator.level == "conversation"
             rated = Labels(label for label in rated if (label.target.turn is None) == whole)
         if not len(rated):
-            from accord.project.rubric_inference import missing_labels
+            from accord.project.importing.rubric_inference import missing_labels
 
             raise BadInput(missing_labels(evaluator.question.id, labels, self.store, self.config.rubric))
         own = {name for source in evaluator.sources for name in source.own_questions()}

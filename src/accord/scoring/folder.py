@@ -41,7 +41,11 @@ from accord.formats import (
     storage_options,
     write_file,
 )
-from accord.learning import ONE_THREAD, WorkerLost, WorkerThreads
+from accord.runtime import (
+    ONE_THREAD,
+    WorkerLost,
+    WorkerThreads,
+)
 from accord.scoring.batch import BatchScorer
 from accord.scoring.part_checks import check_rows
 from accord.scoring.parts import (

@@ -30,8 +30,6 @@ from sqlalchemy.exc import DBAPIError
 
 from accord.edges import AccordError, BadInput, count_of, redact_message
 from accord.store import schema
-from accord.store.accounts import ROLES
-from accord.store.chats import ChatState, MessageState
 from accord.store.derived_tables import COMPUTED, VECTOR, check_vector
 from accord.store.engine import (
     RECOVER,
@@ -52,10 +50,12 @@ from accord.store.foreign_objects import (
 from accord.store.imports import find_orphans
 from accord.store.mart.files import DAMAGED
 from accord.store.mart.mart import Mart
+from accord.store.people.accounts import ROLES
+from accord.store.people.chats import ChatState, MessageState
+from accord.store.people.studies import ItemKind, State
 from accord.store.request_claims import spool_folders
 from accord.store.rows import annotation_from
 from accord.store.schema import SCHEMA_VERSION, VERSION_TABLE, annotation_table, conversations, metadata
-from accord.store.studies import ItemKind, State
 from accord.values import Conversation
 
 NAMED_ROWS = 3

@@ -1,32 +1,25 @@
 from .agreement_sentences import describe_agreement as describe_agreement, describe_levels as describe_levels
 from .agreement_sentences import describe_parts as describe_parts
-from .annotator_agreement import agreement_with_all as agreement_with_all, agreement_with_model as agreement_with_model
-from .annotator_agreement import agreement_with_others as agreement_with_others, annotator_habits as annotator_habits
-from .annotator_agreement import agreement_of as agreement_of, AnswerMatrix as AnswerMatrix
-from .annotator_agreement import AnnotatorHabit as AnnotatorHabit, CountedEstimate as CountedEstimate
+from .annotator_agreement import agreement_of as agreement_of, annotator_habits as annotator_habits
+from .annotator_agreement import AnnotatorHabit as AnnotatorHabit, AnswerMatrix as AnswerMatrix
 from .annotator_agreement import decompose_disagreement as decompose_disagreement
 from .annotator_agreement import DisagreementParts as DisagreementParts, most_disputed as most_disputed, Unit as Unit
 from .background_jobs import BackgroundJobs as BackgroundJobs
 from .background_learning import BackgroundLearning as BackgroundLearning, FIT as FIT, SCORE as SCORE
 from .chat_session import ChatSession as ChatSession
 from .citations import CitationFinder as CitationFinder, DocumentUse as DocumentUse, excerpts as excerpts
-from .human_studies import ANALYSIS as ANALYSIS, DETECTION as DETECTION, INITIAL as INITIAL, OVERALL as OVERALL
-from .human_studies import analysis_outcome as analysis_outcome, REVISED as REVISED
-from .human_studies import answer_tables as answer_tables, Answers as Answers, detection_outcome as detection_outcome
-from .human_studies import DialogueResampling as DialogueResampling, overall_outcome as overall_outcome
-from .human_studies import StudyOutcome as StudyOutcome, ValidatedTurns as ValidatedTurns
+from .human_studies import ANALYSIS as ANALYSIS, StudyOutcome as StudyOutcome
 from .item_order import ItemOrder as ItemOrder
-from .item_sampling import eligible_turns as eligible_turns, sample_items as sample_items
+from .item_sampling import sample_items as sample_items
 from .predicted_ratings import ConversationPredictions as ConversationPredictions
 from .predicted_ratings import PredictionService as PredictionService
-from .retrain import restore_evaluator as restore_evaluator, verdict_in_use as verdict_in_use
-from .shipped_studies import FLOWS as FLOWS, load_outcome as load_outcome, load_outcomes as load_outcomes
-from .shipped_studies import open_validation as open_validation, shipped_study as shipped_study
-from .shipped_studies import study_answers as study_answers
+from .retrain import verdict_in_use as verdict_in_use
+from .shipped_studies import load_outcome as load_outcome, load_outcomes as load_outcomes
+from .shipped_studies import open_validation as open_validation
 from .study_progress import norming_items as norming_items, study_annotators as study_annotators
 from .study_progress import StudyProgress as StudyProgress
 from .study_session import conversation_view as conversation_view, ConversationView as ConversationView
-from .study_session import ItemView as ItemView, MAX_LISTED_OPTIONS as MAX_LISTED_OPTIONS, StudySession as StudySession
-from .study_session import tool_calls_of as tool_calls_of
+from .study_session import ItemView as ItemView, MAX_LISTED_OPTIONS as MAX_LISTED_OPTIONS
+from .study_session import StudySession as StudySession, tool_calls_of as tool_calls_of
 from .submitted_answer import BOTH_BAD as BOTH_BAD, parse_value as parse_value, SubmittedAnswer as SubmittedAnswer
 from .submitted_answer import text_field as text_field

@@ -48,7 +48,7 @@ def paper(
     as_json: AsJson = False,
 ) -> None:
     """Run a paper's study on its public data or on your own: tables, baselines, ablations, published figures."""
-    from accord.project import open_project
+    from accord.project.project import open_project
     from accord_papers import StudyInput, open_paper, run_parts, write_page
 
     chosen = open_paper(name)

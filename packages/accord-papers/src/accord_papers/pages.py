@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from accord.charts import svg_file
+from accord.charts.plot_area import svg_file
 from accord.edges import write_atomically
 from accord_papers.catalog import Paper
 from accord_papers.study import PartResult, PartTable

@@ -13,7 +13,8 @@ from markupsafe import Markup
 
 from accord.charts import Axis, ChartRow, interval_plot
 from accord.edges import AccordError, BadInput, BudgetReached, UnknownName
-from accord.statistics import CONFIDENCE, t_quantile
+from accord.statistics import CONFIDENCE
+from accord.statistics.intervals import t_quantile
 from accord.values import Estimate
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def run_parts(parts: Sequence[Part], given: StudyInput, only: Sequence[str] = ()
 
 
 def _run(part: Part, given: StudyInput) -> PartResult:
-    from accord.project import single_threaded
+    from accord.project.fit_cache import single_threaded
 
     run = part.on_data if given.project is None else part.on_project
     if run is None:

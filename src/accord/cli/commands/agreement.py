@@ -37,7 +37,9 @@ def compare(
 
     Sends no requests: evidence comes from the store, so run `accord judge` (and `accord fit`) before.
     """
-    from accord.learning import WorkerPool
+    from accord.runtime import (
+        WorkerPool,
+    )
 
     with WorkerPool(jobs) as begun, options.open_counted() as project:
         with StageProgress() as steps:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from accord.models.flow import LATER, ask_model, gather_all
 from accord.models.list_replies import strict_schema
 from accord.models.model import Answer, CallFailed, ChatModel, Failure, ModelWrapper, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash, verbalised_prompt
-from accord.models.reply_parsing import (
+from accord.models.requests.flow import LATER, ask_model, gather_all
+from accord.models.requests.reply_parsing import (
     NO_DISTRIBUTION,
     NO_OPTION,
     distribution_error,

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from accord.edges import BadInput, BudgetReached, sendable
-from accord.models.client import Endpoint
-from accord.models.flow import OUT_OF_BUDGET
 from accord.models.model import Answer, CallFailed, Model, ModelWrapper, Prompt, Reply, Unanswered, Usage
 from accord.models.prompts import answer_labels, material_hash, material_of
-from accord.models.reply_parsing import (
+from accord.models.requests.client import Endpoint
+from accord.models.requests.flow import OUT_OF_BUDGET
+from accord.models.requests.reply_parsing import (
     MALFORMED,
     NO_DISTRIBUTION,
     make_answer,

@@ -18,7 +18,7 @@ from typing import Any
 from accord.edges import BadInput, BadRow, UnknownName, is_sendable
 from accord.formats import VALUE_KEYS, read_rows
 from accord.models.model import Answer, Judge, Unanswered
-from accord.models.reply_parsing import NO_DISTRIBUTION, distribution_error
+from accord.models.requests.reply_parsing import NO_DISTRIBUTION, distribution_error
 from accord.values import ISSUE, Question, Sample
 
 JUDGEMENTS_FILE = "judgments.jsonl.gz"

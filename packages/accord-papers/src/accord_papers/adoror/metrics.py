@@ -11,9 +11,17 @@ from pathlib import Path
 from statistics import fmean
 
 from accord.edges import AccordError
-from accord.evidence import BERTSCORE, REFERENCE, EvidenceTable, measure
+from accord.evidence import EvidenceTable
+from accord.evidence.bank.reply_metrics import (
+    BERTSCORE,
+    REFERENCE,
+)
+from accord.evidence.metric_source import measure
 from accord.formats import read
-from accord.methods import RatedExamples, contexts_of
+from accord.methods.in_context.template import (
+    RatedExamples,
+    contexts_of,
+)
 from accord.values import Document, Sample, Target
 from accord_papers.adoror import published
 from accord_papers.adoror.system_answers import spearman_interval

@@ -9,8 +9,16 @@ from typing import Any, cast
 
 from accord.edges import BadInput
 from accord.evidence import Training, make_source
-from accord.methods import IN_CONTEXT, InContext, InContextSettings
-from accord.models import Flow, plan, run
+from accord.methods.in_context.experiment import InContextSettings
+from accord.methods.in_context.source import (
+    IN_CONTEXT,
+    InContext,
+)
+from accord.models import (
+    Flow,
+    run,
+)
+from accord.models.requests.drivers import plan
 from accord.project import Project
 from accord_papers.adoror.system_answers import learned_and_asked, system_rows
 from accord_papers.adoror.systems import registered

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from accord.methods import SEPARATOR, PromptTemplate, RatedExamples, contexts_of, pair_draws
+from accord.methods.in_context.selectors import pair_draws
+from accord.methods.in_context.template import (
+    SEPARATOR,
+    PromptTemplate,
+    RatedExamples,
+    contexts_of,
+)
 from accord_papers.study import Row
 
 PROMPTS, K, EACH = 4, 5, 4

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.methods import ExampleLibrary, Floats, Indices, Nodes, Pairs, Query, Vectors, random_nodes
+from accord.methods.in_context.selectors import (
+    ExampleLibrary,
+    Floats,
+    Indices,
+    Nodes,
+    Pairs,
+    Query,
+    Vectors,
+    random_nodes,
+)
 
 MECHANISMS: Mapping[str, float] = {"match": 0.25, "absolute": 0.15, "relative": 0.3, "scores": 0.2, "prompt": 0.1}
 """Planted mechanisms with their default weights."""

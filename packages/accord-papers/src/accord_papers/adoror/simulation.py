@@ -14,18 +14,20 @@ import numpy as np
 from scipy import stats
 
 from accord.methods import (
+    Selector,
+    selectors,
+)
+from accord.methods.in_context.prompt_assembly import greedy_subgraph
+from accord.methods.in_context.selectors import (
     Floats,
     Indices,
     Neighbours,
     Nodes,
     Pairs,
     Query,
-    Selector,
     TowerSettings,
-    greedy_subgraph,
     pair_draws,
     random_nodes,
-    selectors,
 )
 from accord_papers.adoror.simulated_world import MECHANISMS, PlantedUtility, planted_utility
 from accord_papers.adoror.system_answers import FOLDS, spearman

@@ -14,7 +14,15 @@ from scipy import stats
 
 from accord.evidence import Training
 from accord.formats import read
-from accord.methods import IN_CONTEXT, InContext, RatedExamples, contexts_of, examples_of
+from accord.methods.in_context.source import (
+    IN_CONTEXT,
+    InContext,
+)
+from accord.methods.in_context.template import (
+    RatedExamples,
+    contexts_of,
+    examples_of,
+)
 from accord.models import Flow, OnAnswer, run
 from accord.project import Project, config_from
 from accord.statistics import DETAIL_DRAWS, STATISTICS, Clusters, Paired, bootstrap, fold_of

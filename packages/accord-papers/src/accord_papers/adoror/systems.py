@@ -17,30 +17,36 @@ import numpy as np
 
 from accord.evidence import counted_stems, pieces
 from accord.methods import (
+    Selector,
+    at_random,
+    rivals,
+    selectors,
+)
+from accord.methods.in_context.experiment import (
     FEW_SHOT,
-    IN_CONTEXT,
-    PARTS,
     ZERO_SHOT,
     Choose,
+    InContextTraining,
+)
+from accord.methods.in_context.prompt_assembly import shared_with
+from accord.methods.in_context.scoring_requests import ScoreRequest
+from accord.methods.in_context.selectors import (
     ExampleLibrary,
     Floats,
-    InContextTraining,
     Neighbours,
     Nodes,
     Pairs,
     PreparedNodes,
     Query,
-    ScoreRequest,
-    Selector,
-    TowerSelector,
     TowerSettings,
     Vectors,
-    at_random,
     highest,
     make_selector,
-    rivals,
-    selectors,
-    shared_with,
+)
+from accord.methods.in_context.source import IN_CONTEXT
+from accord.methods.in_context.tower_selector import (
+    PARTS,
+    TowerSelector,
 )
 from accord.values import Sample
 

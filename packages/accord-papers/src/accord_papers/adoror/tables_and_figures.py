@@ -12,7 +12,11 @@ from scipy import stats
 from accord.charts import Axis, ChartLine, line_chart
 from accord.edges import BadInput
 from accord.formats import read
-from accord.methods import InContextFindings, RatedExamples, examples_of
+from accord.methods.in_context.experiment import InContextFindings
+from accord.methods.in_context.template import (
+    RatedExamples,
+    examples_of,
+)
 from accord.values import Labels, Question, Sample, Scale
 from accord_papers.adoror import metrics, published, simulation, system_answers
 from accord_papers.adoror.own_project import ask, rated_project, settings_of
@@ -102,7 +106,7 @@ def baselines_of_project(given: StudyInput) -> PartTable:
 
 def systems(given: StudyInput) -> PartTable:
     """Systems of table 1 on Topical-USR with the embedded model."""
-    from accord.embedded import is_pulled
+    from accord.embedded.catalogue import is_pulled
 
     folder = given.folder(TOPICAL_USR)
     if not is_pulled(system_answers.MODEL):

@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from accord.edges import AccordError
-from accord.learning import Bins, Calibration, make_head, matrix
+from accord.learning import (
+    Calibration,
+    make_head,
+)
+from accord.learning.answer_models.contract import matrix
+from accord.learning.answer_models.metric_curves import Bins
 from accord.statistics import Clusters
 from accord.values import Labels, Score
 from accord_papers.ciu.published import SELECTED, UNIFIED, published

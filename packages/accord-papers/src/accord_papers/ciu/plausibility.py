@@ -9,9 +9,15 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import BANK, measure
+from accord.evidence.bank.reply_metrics import BANK
+from accord.evidence.metric_source import measure
 from accord.formats import read
-from accord.learning import KINDS, Plausibility, fakes, make_head
+from accord.learning import make_head
+from accord.learning.calibration.plausibility import (
+    KINDS,
+    Plausibility,
+    fakes,
+)
 from accord.models import LIKELIHOOD, Models, ModelSettings, run
 from accord.statistics import DETAIL_DRAWS, Clusters
 from accord.store import Store

@@ -13,7 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import AccordError, BadInput
-from accord.evidence import EvidenceTable, Relatedness, make_source, measure, metric_names, pairs_of
+from accord.evidence import (
+    EvidenceTable,
+    Relatedness,
+    make_source,
+    pairs_of,
+)
+from accord.evidence.metric_source import (
+    measure,
+    metric_names,
+)
 from accord.formats import read
 from accord.project import Project
 from accord.statistics import groups_of

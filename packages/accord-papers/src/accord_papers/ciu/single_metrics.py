@@ -9,19 +9,24 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from accord.evidence import BANK, CIU, PAPER_EFFORT, REFERENCE
+from accord.evidence import CIU
+from accord.evidence.bank.reply_metrics import (
+    BANK,
+    PAPER_EFFORT,
+    REFERENCE,
+)
 from accord.statistics import (
     RANK_DRAWS,
     STATISTICS,
     Clusters,
     MeanStatistic,
     Paired,
-    WeightedStatistic,
     bootstrap,
     holm,
     paired_test,
     pearson,
 )
+from accord.statistics.agreement import WeightedStatistic
 from accord_papers.ciu.published import STANDALONE, published
 from accord_papers.ciu.responses import WITH_DOCUMENT, Rated
 from accord_papers.study import Row

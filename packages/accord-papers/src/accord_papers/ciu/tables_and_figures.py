@@ -11,7 +11,10 @@ from markupsafe import Markup
 
 from accord.charts import Axis
 from accord.edges import BadInput
-from accord.evidence import BERTSCORE, EMBEDDING
+from accord.evidence.bank.reply_metrics import (
+    BERTSCORE,
+    EMBEDDING,
+)
 from accord.models import LIKELIHOOD
 from accord.statistics import RANK_DRAWS
 from accord.store import Store

@@ -16,7 +16,14 @@ from sklearn.isotonic import IsotonicRegression
 
 from accord.evidence import Column, EvidenceTable, ratings
 from accord.learning import Calibration, Experiment, JudgeExpected
-from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, grouped_folds, smece_by_option
+from accord.statistics import (
+    STATISTICS,
+    Clusters,
+    Paired,
+    bootstrap,
+    grouped_folds,
+)
+from accord.statistics.agreement import smece_by_option
 from accord.validation import adaptive_curve
 from accord.values import Labels, Question, Rubric, Target
 from accord_papers.llm_rubric.protocols import (

@@ -24,9 +24,25 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from accord.edges import BadInput
-from accord.evidence import EvidenceTable, Ratings, judge_samples, ratings
+from accord.evidence import (
+    EvidenceTable,
+    Ratings,
+    ratings,
+)
+from accord.evidence.rubric_answers import judge_samples
 from accord.formats import read
-from accord.learning import PAPER, AnnotatorMean, Calibration, Constant, Head, JudgeArgmax, JudgeExpected, RandomDraw
+from accord.learning import (
+    Calibration,
+    Constant,
+    Head,
+    JudgeExpected,
+    RandomDraw,
+)
+from accord.learning.answer_models.network.answers import PAPER
+from accord.learning.baselines import (
+    AnnotatorMean,
+    JudgeArgmax,
+)
 from accord.models import RecordedJudge
 from accord.statistics import (
     STATISTICS,
@@ -36,12 +52,24 @@ from accord.statistics import (
     bootstrap,
     grouped_folds,
     holm,
-    lowest_rmse,
     paired_test,
+)
+from accord.statistics.agreement import (
+    lowest_rmse,
     smece_by_option,
 )
 from accord.store import Store
-from accord.values import Applies, Conversation, Labels, Question, Rubric, Sample, Score, content_hash, load_rubric
+from accord.values import (
+    Conversation,
+    Labels,
+    Question,
+    Rubric,
+    Sample,
+    Score,
+    content_hash,
+    load_rubric,
+)
+from accord.values.rubric import Applies
 from accord_papers.study import Row, spread_of
 
 FOLD_SEEDS = range(43, 53)

@@ -9,7 +9,7 @@ import numpy as np
 
 from accord.charts import Axis, ChartLine, line_chart
 from accord.learning import Calibration
-from accord.report import reliability_curve
+from accord.report.report import reliability_curve
 from accord.statistics import Clusters, diagrams
 from accord_papers.catalog import Paper
 from accord_papers.llm_rubric import ablations, annotators, published

@@ -18,19 +18,23 @@ from accord.evidence import Training
 from accord.methods import (
     TOP,
     AssertionBudget,
-    ClassifiedSamples,
-    LearnedRubricSettings,
     Pool,
-    RubricPromptBuilder,
+    selection_policies,
+)
+from accord.methods.learned_rubric.assertion_pool import (
     WriterOptions,
-    WrittenAssertions,
-    nearest,
     questions_of,
     rubric_of,
-    selection_policies,
-    summary_parts,
     write_pool,
 )
+from accord.methods.learned_rubric.assertion_selector import ClassifiedSamples
+from accord.methods.learned_rubric.assertion_writer import (
+    RubricPromptBuilder,
+    WrittenAssertions,
+    nearest,
+    summary_parts,
+)
+from accord.methods.learned_rubric.source import LearnedRubricSettings
 from accord.models import WRITER, Failure, Flow, ListForm, ModelQuery, PromptFlow, Request, ask_for_list
 from accord.statistics import Floats
 from accord.values import AssertionReason, Polarity, Rubric, Scale

@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Training
-from accord.methods import (
+from accord.methods.learned_rubric.assertion_selector import (
     ClassifiedSamples,
     NetSatOutcome,
-    RubricResult,
-    UncertaintyWindow,
-    clusters_of,
     verdict_statistics,
 )
+from accord.methods.learned_rubric.findings import (
+    RubricResult,
+    clusters_of,
+)
+from accord.methods.learned_rubric.selection_policies import UncertaintyWindow
 from accord.statistics import DRAWS, Clusters, estimate_from_draws
 from accord.values import Estimate
 from accord_papers.study import Row, mean_interval, spread_of

@@ -11,21 +11,27 @@ import numpy as np
 
 from accord.edges import BadInput
 from accord.evidence import Training, ask_rubric, make_source
-from accord.methods import (
-    ALL,
-    RUBICON,
+from accord.methods import selection_policies
+from accord.methods.learned_rubric.assertion_pool import only
+from accord.methods.learned_rubric.assertion_selector import (
     AssertionSelector,
     ClassifiedSamples,
-    LearnedRubric,
-    LearnedRubricSettings,
     NetSatOutcome,
+)
+from accord.methods.learned_rubric.assertion_writer import load_prompts
+from accord.methods.learned_rubric.findings import (
     RubricFit,
     RubricResult,
     ask_held_out,
     compare_rubrics,
-    load_prompts,
-    only,
-    selection_policies,
+)
+from accord.methods.learned_rubric.selection_policies import (
+    ALL,
+    RUBICON,
+)
+from accord.methods.learned_rubric.source import (
+    LearnedRubric,
+    LearnedRubricSettings,
 )
 from accord.models import Models, run
 from accord.project import Project

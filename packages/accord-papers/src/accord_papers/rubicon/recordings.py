@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Column, EvidenceTable
-from accord.methods import AssertionSelector, NetSatOutcome, SelectionSettings, stratified
+from accord.methods.learned_rubric.assertion_selector import (
+    AssertionSelector,
+    NetSatOutcome,
+)
+from accord.methods.learned_rubric.selection_policies import (
+    SelectionSettings,
+    stratified,
+)
 from accord.values import Label, Labels, Target
 from accord_papers.rubicon.baselines import SYSTEMS
 from accord_papers.rubicon.outcomes import figures, mean_row

@@ -10,17 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import ask_rubric
-from accord.methods import (
-    Assertion,
-    AssertionSelector,
-    NetSatOutcome,
-    RubricPromptBuilder,
-    SelectionSettings,
-    deduplicate,
+from accord.methods.learned_rubric.assertion_pool import (
     questions_of,
     rubric_of,
 )
-from accord.models import JUDGE, Models, Prompt, ScriptedJudge, ScriptedModel, run, run_flow
+from accord.methods.learned_rubric.assertion_selector import (
+    AssertionSelector,
+    NetSatOutcome,
+)
+from accord.methods.learned_rubric.assertion_writer import (
+    Assertion,
+    RubricPromptBuilder,
+    deduplicate,
+)
+from accord.methods.learned_rubric.selection_policies import SelectionSettings
+from accord.models import (
+    JUDGE,
+    Models,
+    Prompt,
+    ScriptedJudge,
+    ScriptedModel,
+    run,
+)
+from accord.models.requests.flow import run_flow
 from accord.statistics import Floats
 from accord.store import Store
 from accord.values import Conversation, Label, Labels, Polarity, Question, Sample, Scale, Target, Turn

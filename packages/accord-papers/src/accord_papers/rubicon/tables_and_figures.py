@@ -9,7 +9,11 @@ import numpy as np
 from markupsafe import Markup
 
 from accord.charts import Axis, ChartLine, Guide, line_chart
-from accord.methods import NetSatOutcome, UncertaintyWindow, curves
+from accord.methods.learned_rubric.assertion_selector import NetSatOutcome
+from accord.methods.learned_rubric.selection_policies import (
+    UncertaintyWindow,
+    curves,
+)
 from accord_papers.catalog import Paper
 from accord_papers.rubicon import published
 from accord_papers.rubicon.outcomes import HEADINGS, OF_PAPER

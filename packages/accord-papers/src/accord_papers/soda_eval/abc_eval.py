@@ -10,15 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from accord.embedded import is_pulled
+from accord.embedded.catalogue import is_pulled
 from accord.evidence import EvidenceTable, ask_rubric
 from accord.learning import kinds_of
 from accord.methods import WORST
 from accord.models import Models, ModelSettings, run
 from accord.project import Project, config_from
 from accord.statistics import Split, fold_of
-from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, cross_validate_labels
-from accord.values import ISSUE, IssueType, Labels, Taxonomy
+from accord.validation import cross_validate_labels
+from accord.validation.issue_metrics import (
+    ABOVE_CHANCE,
+    ALWAYS,
+    MACRO,
+    Called,
+)
+from accord.values import (
+    ISSUE,
+    Labels,
+    Taxonomy,
+)
+from accord.values.issues import IssueType
 from accord_papers.study import Row, spread_of
 
 JUDGE, CLASSIFIERS = "gpt-3.5-turbo (ChatGPT, 2023)", "specialized classifier"

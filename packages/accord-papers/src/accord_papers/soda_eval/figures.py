@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from accord.charts import Axis, ChartRow, interval_plot
 from accord.statistics import RANK_DRAWS
-from accord.studies import INITIAL, REVISED, Answers, DialogueResampling, ValidatedTurns, answer_tables
+from accord.studies.human_studies import (
+    INITIAL,
+    REVISED,
+    Answers,
+    DialogueResampling,
+    ValidatedTurns,
+    answer_tables,
+)
 from accord.values import IssueAnnotation
 from accord_papers.study import Row, columns_of, estimate_of
 

@@ -13,12 +13,32 @@ from scipy.stats import rankdata
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from accord.evidence import Column, EvidenceTable, SourceContext, judge_samples, make_source
+from accord.evidence import (
+    Column,
+    EvidenceTable,
+    SourceContext,
+    make_source,
+)
+from accord.evidence.rubric_answers import judge_samples
 from accord.formats import read
-from accord.methods import issue_table, judged_turns, probable
-from accord.models import Models, ModelSettings, Prompt, RecordedJudge, ScriptedModel, estimated_usage, plan, run
+from accord.methods.issues.annotate import judged_turns
+from accord.methods.issues.evidence import (
+    issue_table,
+    probable,
+)
+from accord.models import (
+    Models,
+    ModelSettings,
+    Prompt,
+    RecordedJudge,
+    ScriptedModel,
+    estimated_usage,
+    run,
+)
+from accord.models.requests.drivers import plan
 from accord.store import Store
-from accord.validation import Called, cross_validate_labels
+from accord.validation import cross_validate_labels
+from accord.validation.issue_metrics import Called
 from accord.values import Conversation, Labels, Sample, Target, load_taxonomy
 from accord_papers.soda_eval.abc_eval import JUDGE, behaviors_of, halve
 from accord_papers.study import Row, spread_of

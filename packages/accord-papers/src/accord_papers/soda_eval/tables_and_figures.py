@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from accord.project import Compared, Project, config_from, corrected_pairs, issues_of
-from accord.report import issue_plots
+from accord.report.issues_page import issue_plots
 from accord.store import Studies
-from accord.studies import ANALYSIS, OVERALL, load_outcome, study_answers
+from accord.studies import (
+    ANALYSIS,
+    load_outcome,
+)
+from accord.studies.human_studies import OVERALL
+from accord.studies.shipped_studies import study_answers
 from accord.validation import summarize_issues
 from accord.values import Estimate, Question, Rubric, Scale
 from accord_papers.catalog import Paper

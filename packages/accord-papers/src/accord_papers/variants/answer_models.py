@@ -9,15 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accord.learning import Calibration, CurveAnswers, NetworkAnswers, NetworkSettings
-from accord.learning.answer_models import answer_models
-from accord.learning.curve_answers import CurveSettings, Floats, Indices
+from accord.learning.answer_models.curves import CurveAnswers, CurveSettings, Floats, Indices
+from accord.learning.answer_models.network.answers import (
+    NetworkAnswers,
+    NetworkSettings,
+)
+from accord.learning.answer_models.registry import ModelSettings, answer_models
 from accord.statistics import INNER_FOLDS
 from accord_papers.variants.experts import Experts
 from accord_papers.variants.support_vectors import SupportVectorAnswers
 
 if TYPE_CHECKING:
-    from accord.learning.network_training import Sheets
+    from accord.learning.answer_models.network.training import Sheets
 
 PROGRAMS = 64
 """Number of programs in the paper's grid."""
@@ -61,26 +64,26 @@ class SearchedNetworkAnswers(NetworkAnswers):
 
 
 @answer_models.register("svr")
-def _svr(head: Calibration) -> SupportVectorAnswers:
+def _svr(head: ModelSettings) -> SupportVectorAnswers:
     return SupportVectorAnswers()
 
 
 @answer_models.register("gated")
-def _gated(head: Calibration) -> ExpertAnswers:
+def _gated(head: ModelSettings) -> ExpertAnswers:
     return _experts(head, "gated")
 
 
 @answer_models.register("concat")
-def _concat(head: Calibration) -> ExpertAnswers:
+def _concat(head: ModelSettings) -> ExpertAnswers:
     return _experts(head, "concat")
 
 
-def _experts(head: Calibration, form: str) -> ExpertAnswers:
+def _experts(head: ModelSettings, form: str) -> ExpertAnswers:
     return ExpertAnswers(CurveSettings.of({**(head.curves or {}), "form": form}), head.ends)
 
 
 @answer_models.register("grid")
-def _grid(head: Calibration) -> SearchedNetworkAnswers:
+def _grid(head: ModelSettings) -> SearchedNetworkAnswers:
     given = dict(head.network or {})
     name = "network" if "search" in given else "grid"
     return SearchedNetworkAnswers(NetworkSettings.of({"like": "paper", "search": PROGRAMS, **given}), name)

@@ -20,7 +20,7 @@ import scipy
 
 from accord.edges import MissingExtra
 from accord.evidence import Arrays
-from accord.learning.metric_curves import BINS, Bins, Floats, Indices
+from accord.learning.answer_models.metric_curves import BINS, Bins, Floats, Indices
 
 WIDTH = 16
 """Embedding size D."""

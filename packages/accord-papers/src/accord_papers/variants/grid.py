@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.learning.network import Array, NetworkShape, Parameters, inputs, main_alone
-from accord.learning.network_training import (
+from accord.learning.answer_models.network.formula import Array, NetworkShape, Parameters, inputs, main_alone
+from accord.learning.answer_models.network.training import (
     HALF_THE_EFFORT,
     Schedule,
     Settings,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accord.learning import heads
-from accord.learning.calibration_heads import answer_model_head, curves_head
+from accord.learning.calibration.heads import answer_model_head, curves_head
 from accord_papers.variants.label_free import LabelFree
 
 heads.register("label-free")(LabelFree)

@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 
 from accord.evidence import Arrays, EvidenceTable, by_row
-from accord.learning.answer_model import (
+from accord.learning.answer_models.contract import (
     Floats,
     Indices,
     TextMeanModel,
@@ -25,8 +25,8 @@ from accord.learning.answer_model import (
     part_arrays,
     prefixed,
 )
-from accord.learning.ordinal import OrdinalLink
-from accord.learning.rating_layout import standardization
+from accord.learning.answer_models.mixed.layout import standardization
+from accord.learning.answer_models.ordinal import OrdinalLink
 
 GRID = [(strength, tube) for strength in (0.1, 1.0, 10.0) for tube in (0.1, 0.5)]
 """C and the half width of the tube in steps of the scale, most regularized first."""

@@ -1,0 +1,1 @@
+"""Rows of files, tables in memory and object storage."""

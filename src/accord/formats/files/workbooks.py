@@ -1,0 +1,191 @@
+"""Rows of Excel workbooks.
+
+A workbook is a zip archive of XML, which its reader unpacks into memory whatever its directory says. It is therefore
+unpacked here first, and only the counted content is read.
+
+| input | error |
+|---|---|
+| XML that unpacks to more than `WORKBOOK_BYTES` | the limit |
+| cells that span more than `WORKBOOK_CELLS`: the reader keeps empty ones too | the limit and the last cell |
+| cells that repeat shared texts to more than `WORKBOOK_BYTES` | the limit |
+| an encrypted or damaged archive, or two parts of one name | no workbook |
+
+The number of shared texts that a workbook states is removed: the reader would reserve memory for it, and a false one
+ends the process. A number of more than 15 digits, which spreadsheets round, is returned in scientific notation, so that
+two ids that were rounded to one are refused and not joined.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from accord.edges import MB, BadInput, BadRow, MissingExtra, format_size, open_regular
+from accord.formats.files.table_files import column_names, row_of
+from accord.formats.record import Row
+
+EXCEL_SUFFIXES = {".xlsx", ".xlsm"}
+_AS_TABLE = "open it and save the sheet as .xlsx or as CSV UTF-8"
+_AS_TEXT = "save it as plain text (.txt) with a line such as `Customer: ...` for each message"
+UNREAD_SUFFIXES = {
+    ".xls": f"is an Excel workbook of the format before 2007, which is not read; {_AS_TABLE}",
+    ".xlsb": f"is a binary Excel workbook, which is not read; {_AS_TABLE}",
+    ".ods": f"is an OpenDocument spreadsheet, which is not read; {_AS_TABLE}",
+    ".numbers": f"is a Numbers spreadsheet, which is not read; {_AS_TABLE}",
+    ".docx": f"is a Word document, which is not read; {_AS_TEXT}",
+    ".doc": f"is a Word document, which is not read; {_AS_TEXT}",
+    ".rtf": f"is a rich-text document, which is not read; {_AS_TEXT}",
+    ".pdf": f"is a PDF, which is not read; {_AS_TEXT}",
+}
+"""Suffixes of documents that are refused, with the next step."""
+WORKBOOK_BYTES = 256 * MB
+"""Maximum unpacked size of a workbook, which is read into memory."""
+WORKBOOK_CELLS = 5_000_000
+"""Maximum number of cells from the first to the last, about 100 bytes each while they are read."""
+_AS_CSV = "save the sheet as CSV UTF-8, which is read row by row"
+_REFERENCE = re.compile(rb"r\s*=\s*[\"']([A-Za-z]{0,3})([0-9]{1,9})[\"']")
+_ROW, _PREFIXED = re.compile(rb"<(?:\w+:)?row"), re.compile(rb"<\w+:c[\s/>]")
+_TEXTS = re.compile(rb"<(?:[^\s<>/:]+:)?sst\b(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>")
+_STATED = re.compile(rb"\b(?:count|uniqueCount)\s*=\s*(?:\"[^\"]*\"|'[^']*')")
+_LONG_NUMBER = re.compile(
+    rb"<(?:\w+:)?c\b([^<>]*)>(?:<(?:\w+:)?f\b[^<>]*(?:/>|>[^<]*</(?:\w+:)?f>))?<(?:\w+:)?v>"
+    rb"(-?[0-9]{16,30}|-?[0-9](?:\.[0-9]{1,30})?[eE]\+?[0-9]{2})</"
+)
+_OTHER_TYPE = re.compile(rb"\bt\s*=\s*[\"'](?!n[\"'])")
+_EXACT = 10**15
+"""Whole numbers from here on are rounded by spreadsheets, to 15 digits."""
+_TEXT_END = re.compile(rb"</(?:\w+:)?si\s*>")
+_TEXT_CELL = re.compile(rb"t\s*=\s*[\"']s[\"'][^<]{0,200}<(?:\w+:)?v[^>]{0,50}>\s{0,20}([0-9]{1,9})")
+
+
+def excel_rows(path: Path) -> Iterator[Row | BadRow]:
+    """Yield the rows of an Excel workbook's only sheet with data; empty rows are skipped.
+
+    Raises:
+        BadInput: The file is no workbook, is too large, or has no or several sheets with data, or equal column names.
+        MissingExtra: The package that reads workbooks is not installed.
+    """
+    names: list[str] = []
+    for line, cells in _excel_cells(path):
+        if names:
+            yield row_of(path, line, names, cells)
+        else:
+            names = column_names(path, cells)
+
+
+def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+    if find_spec("fastexcel") is None:  # the reader that Polars calls
+        raise MissingExtra(f"{path}: reading an Excel workbook (saving it as CSV UTF-8 avoids this)", "excel")
+    import polars as pl
+
+    try:
+        content, rounded = _unpacked(path)
+        sheets = pl.read_excel(
+            content, sheet_id=0, engine="calamine", has_header=False, infer_schema_length=0,
+            drop_empty_rows=False, raise_if_empty=False,
+        )  # fmt: skip
+    except BadInput:
+        raise
+    except Exception as error:  # Polars, the reader and its Rust core have exceptions of their own
+        raise BadInput(f"{path} cannot be read as an Excel workbook: {str(error).splitlines()[0]}") from None
+    filled = {name: frame for name, frame in sheets.items() if frame.height > 1}
+    if len(filled) != 1:
+        named = ", ".join(repr(name) for name in filled) or "none"
+        raise BadInput(
+            f"{path}: a workbook must have one sheet with a header and rows, got {len(filled)} ({named}); save each "
+            "sheet in a file of its own"
+        )
+    [frame] = filled.values()
+    for line, cells in enumerate(frame.iter_rows(), 1):
+        if any(cell is not None for cell in cells):
+            yield line, ["" if cell is None else rounded.get(str(cell), str(cell)) for cell in cells]
+
+
+def _unpacked(path: Path) -> tuple[io.BytesIO, dict[str, str]]:
+    """Return a workbook with its XML unpacked and within the limits, and its rounded numbers in scientific notation."""
+    sheets: list[bytes] = []
+    texts: list[int] = []
+    total, copy = 0, io.BytesIO()
+    try:
+        with open_regular(path) as stream, zipfile.ZipFile(stream) as archive, zipfile.ZipFile(copy, "w") as target:
+            parts = [entry for entry in archive.infolist() if entry.filename.lower().endswith((".xml", ".rels"))]
+            if len({entry.filename for entry in parts}) < len(parts):
+                raise zipfile.BadZipFile("two parts of one name")
+            for entry in parts:
+                content = _content(path, archive, entry, WORKBOOK_BYTES - total)
+                total += len(content)
+                content = _TEXTS.sub(lambda start: _STATED.sub(b"", start[0]), content)
+                target.writestr(entry.filename, content)
+                if b"sheetData" in content:
+                    _check_cells(path, content)
+                    sheets.append(content)
+                elif _TEXT_END.search(content):
+                    texts = [len(text) for text in _TEXT_END.split(content)]
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, OSError, ValueError):
+        raise BadInput(f"{path} is not an Excel workbook, despite its suffix; {_AS_TABLE}") from None
+    _check_texts(path, sheets, texts)
+    return copy, {str(int(number)): f"{number:.14E}" for sheet in sheets for number in _rounded_numbers(sheet)}
+
+
+def _rounded_numbers(sheet: bytes) -> Iterator[float]:
+    """Yield the whole numbers of more than 15 digits in the cells of a sheet that hold numbers."""
+    for match in _LONG_NUMBER.finditer(sheet):
+        number = float(match[2])
+        if abs(number) >= _EXACT and number.is_integer() and not _OTHER_TYPE.search(match[1]):
+            yield number
+
+
+def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:
+    """Unpack an entry of at most `most` bytes, whatever size the directory states."""
+    is_stored = entry.compress_type == zipfile.ZIP_STORED
+    entry.file_size = entry.compress_size if is_stored else 1 << 62  # reading would stop at the stated size
+    pieces, size = list[bytes](), 0
+    with archive.open(entry) as stream:
+        while piece := stream.read(MB):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise BadInput(f"{path} unpacks to more than {format_size(WORKBOOK_BYTES)}; {_AS_CSV}")
+    return b"".join(pieces)
+
+
+def _check_cells(path: Path, sheet: bytes) -> None:
+    """Check the number of cells from the first to the last; a cell without a reference follows the one before."""
+    starts = [match.start() for match in _ROW.finditer(sheet)]
+    sign = b":c" if _PREFIXED.search(sheet) else b"<c"
+    per_row = (sheet.count(sign, *span) for span in zip(starts, [*starts[1:], len(sheet)], strict=False))
+    width, height, columns = max(per_row, default=0), len(starts), set[bytes]()
+    for match in _REFERENCE.finditer(sheet):
+        columns.add(match[1])
+        height = max(height, int(match[2]))
+    width = max([width, *map(_column_number, columns)])
+    if width * height > WORKBOOK_CELLS:
+        raise BadInput(
+            f"{path} has cells as far as row {height:,} and column {width:,}, at most {WORKBOOK_CELLS:,} in all; "
+            f"delete empty rows and columns, or {_AS_CSV}"
+        )
+
+
+def _column_number(letters: bytes) -> int:
+    number = 0
+    for letter in letters.upper():
+        number = number * 26 + letter - 64
+    return number
+
+
+def _check_texts(path: Path, sheets: list[bytes], texts: list[int]) -> None:
+    """Check the total size of shared texts in all cells that show them."""
+    longest, size = max(texts, default=0), 0
+    for sheet in sheets:
+        if longest * sheet.count(b"<") <= WORKBOOK_BYTES:
+            continue
+        for match in _TEXT_CELL.finditer(sheet):
+            place = int(match[1])
+            size += texts[place] if place < len(texts) else 0
+        if size > WORKBOOK_BYTES:
+            raise BadInput(f"{path} repeats texts in its cells to more than {format_size(WORKBOOK_BYTES)}; {_AS_CSV}")

@@ -1,0 +1,1 @@
+"""Answer models: distributions over a question's options; `accord.learning` exports public names."""

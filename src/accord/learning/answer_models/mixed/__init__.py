@@ -1,0 +1,1 @@
+"""The linear mixed model: layout, equations, restricted likelihood and answers."""

@@ -1,0 +1,1 @@
+"""The calibration network: formula, training and answers (LLM-RUBRIC)."""

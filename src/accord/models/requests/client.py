@@ -1,0 +1,443 @@
+"""Client of OpenAI-compatible endpoints: the official `openai` SDK, with its errors converted to Accord's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from accord.edges import (
+    AccordError,
+    BadInput,
+    ModelError,
+    NotSent,
+    check_address,
+    is_web_address,
+    one_line,
+    redact_message,
+    register_secret,
+    register_url_secrets,
+    strip_url_secrets,
+)
+from accord.models.model import DEFAULT_URL, NO_ADDRESS, URL_VARIABLE, CallFailed, Prompt, Reply
+from accord.models.requests.reply_parsing import MALFORMED, TOO_LARGE, error_code, parse_json, read_chat_reply, shorten
+from accord.models.requests.streaming import EVENTS, ReplyStream, StreamedReply
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from openai import AsyncOpenAI
+
+
+TIMEOUT_SECONDS = 60.0
+NOT_IMPLEMENTED, LONGEST_REASON = 501, 200
+MOST_BYTES = 16_000_000
+"""Maximum bytes of one unpacked reply, a thousand times a long answer with token probabilities."""
+ENCODINGS = "gzip"
+"""Encodings that the client accepts."""
+POOLED, POOLS = 16, 8
+"""Requests in progress per client, and maximum number of clients. Several small pools are faster than one: for each
+request the HTTP library checks every idle connection of its pool."""
+KEY_VARIABLE = "OPENAI_API_KEY"
+"""Default endpoint of the SDK."""
+
+
+def open_client(
+    model: str,
+    base_url: str,
+    api_key: str | None,
+    timeout: float,
+    most_bytes: int = MOST_BYTES,
+    certificates: SSLContext | None = None,
+) -> AsyncOpenAI:
+    """Open a client of an OpenAI-compatible endpoint, without sending a request.
+
+    The key comes from `OPENAI_API_KEY` unless given. The SDK's own retries are off, since `Retrying` counts them.
+    Replies are checked by `receiver`. Reading the system's certificates takes tens of milliseconds, so
+    clients of one endpoint share them.
+
+    Raises:
+        NotSent: No key is given and `OPENAI_API_KEY` is not set, or a project names the address and the user has not
+            confirmed it.
+    """
+    check_address(base_url)
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
+
+    try:
+        http = DefaultAsyncHttpxClient(
+            timeout=timeout,
+            headers={"Accept-Encoding": ENCODINGS},
+            event_hooks={"request": [_trace_sending], "response": [receiver(most_bytes)]},
+            verify=True if certificates is None else certificates,
+        )
+        return AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0, http_client=http)
+    except OpenAIError:
+        raise NotSent(
+            f"no API key for model {model!r}: set {KEY_VARIABLE} in the environment (to any text if the endpoint needs "
+            "no key)"
+        ) from None
+
+
+@dataclass
+class _Sending:
+    """State of the request in a `failures` block; `is_sent` is True from its first byte on."""
+
+    is_sent: bool = False
+
+
+_SENDING: ContextVar[_Sending | None] = ContextVar("sending", default=None)
+
+
+async def _trace_sending(request: Any) -> None:
+    """Note when the HTTP library begins to write a request; before that, connecting may fail."""
+    sending = _SENDING.get()
+    if sending is None:
+        return
+
+    async def trace(event: str, _: object) -> None:
+        if event.endswith(".send_request_headers.started"):
+            sending.is_sent = True
+
+    request.extensions = {**request.extensions, "trace": trace}
+
+
+def _certificates() -> SSLContext:
+    """Return the certificates of the HTTP library that the SDK uses."""
+    from openai import DefaultAsyncHttpxClient
+
+    built_on = next(kind.__module__ for kind in DefaultAsyncHttpxClient.__mro__ if kind.__module__[:6] != "openai")
+    context: SSLContext = import_module(built_on.partition(".")[0]).create_ssl_context()
+    return context
+
+
+@dataclass(eq=False)
+class _Pool:
+    """A client with its connections and its number of requests in progress."""
+
+    client: AsyncOpenAI
+    busy: int = 0
+
+
+class Endpoint(ABC):
+    """A model at an OpenAI-compatible endpoint; subclasses define the requests."""
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        """Store the options; the first request opens a client (see `open_client` for the key).
+
+        The base URL comes from `OPENAI_BASE_URL` unless given. A request ends `timeout` seconds after it was sent.
+
+        Raises:
+            BadInput: The base URL is not a web address.
+        """
+        register_secret(api_key)
+        url = (os.environ.get(URL_VARIABLE) or DEFAULT_URL) if base_url is None else base_url
+        if not is_web_address(url):
+            address = one_line(re.split("[?#]", url.rpartition("@")[2])[0], 200) or "empty"
+            if base_url is None:
+                raise BadInput(f"OPENAI_BASE_URL is {address}; it needs http:// or https:// in front")
+            raise BadInput(f"the endpoint of {model!r} is {address}: {NO_ADDRESS}")
+        register_url_secrets(url)
+        self.name = model
+        self.timeout = timeout
+        self._options = (url, api_key, timeout, most_bytes)
+        self._pools: list[_Pool] = []
+        self.endpoint = strip_url_secrets(url).rstrip("/") + "/"
+
+    @cached_property
+    def client(self) -> AsyncOpenAI:
+        """Client of the SDK, opened on first use; see `open_client` for errors."""
+        return self._opened()
+
+    @cached_property
+    def _certificates(self) -> SSLContext:
+        return _certificates()
+
+    def _opened(self) -> AsyncOpenAI:
+        return open_client(self.name, *self._options, self._certificates)
+
+    async def fetch(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Send a POST request, or a GET request without a body, and return the JSON of the reply.
+
+        Raises:
+            CallFailed: This request failed; see `failures` for the reasons.
+            ModelError: No request can succeed: wrong key, no permission, no such model.
+        """
+        pool = self._free()  # outside the timeout: the SDK takes a second to load
+        pool.busy += 1
+        try:
+            with failures(self.endpoint, self.name):
+                async with asyncio.timeout(self.timeout):
+                    if body is None:
+                        content = await pool.client.get(path, cast_to=bytes)
+                    else:
+                        content = await pool.client.post(path, body=dict(body), cast_to=bytes)
+        finally:
+            pool.busy -= 1
+        return parse_json(content)
+
+    def _free(self) -> _Pool:
+        """Return a client with a free slot; open another one if all are busy."""
+        free = next((pool for pool in self._pools if pool.busy < POOLED), None)
+        if free is None and len(self._pools) < POOLS:
+            free = _Pool(self._opened() if self._pools else self.client)
+            self._pools.append(free)
+        return free or min(self._pools, key=lambda pool: pool.busy)
+
+    @abstractmethod
+    async def ask(self, question: Any, /) -> Any:
+        """Send one question.
+
+        Raises:
+            CallFailed: This request failed; subclasses add reasons to those of `failures`.
+            ModelError: No request can succeed: wrong key, no permission, no such model.
+        """
+
+    async def close(self) -> None:
+        """Close the connections, in the event loop that opened them."""
+        if "client" in vars(self):
+            await self.client.close()
+        for pool in self._pools[1:]:
+            await pool.client.close()
+
+
+@contextmanager
+def failures(endpoint: str, model: str) -> Iterator[None]:
+    """Convert the SDK's exceptions to Accord's. Of the key and the body, messages contain only an HTTP 501's reason.
+
+    A failure has `is_sent=False` if there was no connection.
+
+    Raises:
+        CallFailed: This request failed: `timeout`, `unreachable`, `rate-limited`, `server`, `too long`, `rejected`,
+            `malformed`.
+        ModelError: No request can succeed: wrong key, no permission, no such model, or not supported by the server.
+    """
+    import openai
+
+    sending = _Sending()
+    token = _SENDING.set(sending)
+    try:
+        yield
+    except (openai.APITimeoutError, TimeoutError):
+        raise CallFailed("timeout", f"{endpoint} did not answer in time", is_sent=sending.is_sent) from None
+    except openai.APIConnectionError as error:
+        if isinstance(error.__cause__, AccordError):  # raised by `receiver`
+            raise error.__cause__ from None
+        problem = "lost the connection" if sending.is_sent else "cannot connect"
+        detail = f"{problem} to {address_of(endpoint)} ({endpoint})"
+        raise CallFailed("unreachable", detail, is_sent=sending.is_sent) from None
+    except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
+        # The body of a 401 may repeat the key, so only the status is shown.
+        raise ModelError(f"{endpoint} refused the key for {model!r} (HTTP {error.status_code})") from None
+    except openai.NotFoundError:
+        raise ModelError(f"{endpoint} has no model {model!r}, or no such route (HTTP 404)") from None
+    except openai.APIStatusError as error:
+        if error.status_code == NOT_IMPLEMENTED:
+            reason = _reason_in(error.body)
+            raise ModelError(f"{endpoint} does not support this request to {model!r} (HTTP 501){reason}") from None
+        raise _status_failure(endpoint, error) from None
+    except (
+        openai.APIResponseValidationError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
+        RecursionError,
+    ):  # fmt: skip
+        raise CallFailed(MALFORMED, f"{endpoint} sent a reply in an unknown format") from None
+    finally:
+        _SENDING.reset(token)
+
+
+def address_of(url: str) -> str:
+    """Return host and port of a web address, without credentials."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _reason_in(body: object) -> str:
+    """Return the reason in the body of an error as one line without secrets, or an empty string."""
+    reason = body.get("message") if isinstance(body, Mapping) else None
+    if not isinstance(reason, str) or not reason.strip():
+        return ""
+    return f": {one_line(redact_message(reason), LONGEST_REASON)}"
+
+
+def _status_failure(endpoint: str, error: Any) -> CallFailed:
+    """Return the failure of an HTTP status: too many requests, a server error, or a rejected request."""
+    status = error.status_code
+    if status == 429:
+        return CallFailed(
+            "rate-limited", f"{endpoint} answered HTTP 429: too many requests", retry_after(error.response)
+        )
+    if status >= 500 or status in {408, 409}:
+        return CallFailed("server", f"{endpoint} answered HTTP {status}", retry_after(error.response))
+    code = error_code(getattr(error, "code", None))
+    reason = "too long" if status == 413 or "context_length" in code else "rejected"
+    return CallFailed(reason, f"{endpoint} answered HTTP {status}" + (f" ({code})" if code else ""))
+
+
+def retry_after(response: Any) -> float | None:
+    """Return the seconds of a Retry-After header, at least 0; a date counts from now."""
+    value = response.headers.get("retry-after")
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+class ChatCompletions(Endpoint):
+    """A chat model; a request can also fail as `refused` or `filtered`."""
+
+    async def ask(self, prompt: Prompt, /) -> Reply:
+        """Send one prompt; see `Endpoint.ask` for errors."""
+        body = await self.fetch("/chat/completions", {"model": self.name, **chat_request_of(prompt)})
+        return read_chat_reply(body, self.name, with_tokens=bool(prompt.top_logprobs))
+
+    async def stream(self, prompt: Prompt, /) -> ReplyStream:
+        """Send one prompt and yield its reply as it arrives; see `StreamingChat.stream`.
+
+        `timeout` covers the whole reply. An endpoint that does not stream sends the reply in one piece.
+        """
+        body: dict[str, Any] = {"model": self.name, **chat_request_of(prompt), "stream": True}
+        body["stream_options"] = {"include_usage": True}  # hidden reasoning tokens are billed too
+        request = self.client.chat.completions.with_streaming_response.create(
+            **body, extra_headers={"Accept": EVENTS, "Accept-Encoding": "identity"}
+        )
+        reply = StreamedReply(self.name, self._options[3])
+        until = asyncio.get_running_loop().time() + self.timeout
+        try:
+            with failures(self.endpoint, self.name):
+                async with asyncio.timeout_at(until):
+                    response = await request.__aenter__()
+            if not response.headers.get("content-type", "").startswith(EVENTS):
+                whole = read_chat_reply(parse_json(await response.read()), self.name, with_tokens=False)
+                yield whole.text
+                yield whole
+                return
+            chunks = response.iter_bytes()
+            while not reply.has_ended and (chunk := await _next_of(chunks, until, reply, self.endpoint)) is not None:
+                for text in reply.feed(chunk):
+                    yield text
+            yield reply.reply()
+        finally:
+            await request.__aexit__(None, None, None)
+
+
+async def _next_of(chunks: AsyncIterator[bytes], until: float, reply: StreamedReply, endpoint: str) -> bytes | None:
+    """Return the next bytes of a reply; None at its end."""
+    try:
+        async with asyncio.timeout_at(until):
+            return await anext(chunks, None)
+    except TimeoutError:
+        raise CallFailed("timeout", f"{endpoint} did not finish in time") from None
+    except (AccordError, asyncio.CancelledError):
+        raise
+    except Exception:  # an exception of the HTTP library, which has no name here
+        raise reply.broken() from None
+
+
+def chat_request_of(prompt: Prompt) -> dict[str, Any]:
+    """Return the body of the request for a prompt, without the model's name."""
+    request: dict[str, Any] = {
+        "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],
+        "max_tokens": prompt.max_tokens,
+        "temperature": prompt.temperature,
+    }
+    if prompt.top_logprobs:
+        request |= {"logprobs": True, "top_logprobs": prompt.top_logprobs}
+    if prompt.schema is not None:
+        shape = {"name": "answer", "schema": prompt.schema, "strict": True}
+        request["response_format"] = {"type": "json_schema", "json_schema": shape}
+    return request
+
+
+# --- checks of every reply before it is read --------------------------------------------------------------------------
+
+
+def receiver(most: int = MOST_BYTES) -> Callable[[Any], Awaitable[None]]:
+    """Return a response hook of the HTTP client that raises for refused responses.
+
+    A redirect to another origin would send the transcript there and store its answers under the endpoint's name. A
+    compressed body is unpacked up to a bound, since a few kilobytes can unpack to gigabytes.
+
+    Raises:
+        ModelError: The endpoint redirects to another origin.
+        CallFailed: The body has more than `most` bytes, or cannot be unpacked.
+    """
+
+    async def receive(response: Any) -> None:
+        _stay_at_origin(response)
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        is_packed = encoding not in {"identity", ""}
+        if not is_packed and _is_stream(response):
+            return  # `StreamedReply` reads it, with a bound of its own
+        if is_packed and encoding not in {"gzip", "x-gzip"}:
+            raise CallFailed(MALFORMED, f"the reply is packed as {shorten(encoding)}; allowed: {ENCODINGS}")
+        unpacker, body, has_begun = zlib.decompressobj(zlib.MAX_WBITS | 16), bytearray(), False
+        async for chunk in response.aiter_raw():
+            has_begun = has_begun or bool(chunk)
+            try:
+                body += unpacker.decompress(chunk, most + 1 - len(body)) if is_packed else chunk
+            except zlib.error:
+                raise CallFailed(MALFORMED, "the reply cannot be unpacked") from None
+            if len(body) > most:
+                raise CallFailed(TOO_LARGE, f"the reply has more than {most / 1e6:g} MB")
+        if is_packed and has_begun and not unpacker.eof:
+            raise CallFailed(MALFORMED, "the packed reply is incomplete")
+        # The client expects a read response: unpacked, with its content set.
+        response.headers.pop("content-encoding", None)
+        response._content = bytes(body)
+
+    return receive
+
+
+def _is_stream(response: Any) -> bool:
+    """Return True if a stream of events was requested and arrives."""
+    is_requested = response.request.headers.get("accept") == EVENTS and response.status_code == 200
+    return bool(is_requested and response.headers.get("content-type", "").startswith(EVENTS))
+
+
+def _stay_at_origin(response: Any) -> None:
+    """Raise ModelError for a redirect to another scheme, host or port."""
+    location = response.headers.get("location")
+    if not 300 <= response.status_code < 400 or location is None:
+        return
+    requested = response.request.url
+    try:
+        target = _origin(requested.join(location))
+    except Exception:  # for example InvalidURL of the HTTP library, which has no name here
+        target = "(not a URL)"
+    if target != _origin(requested):
+        raise ModelError(
+            f"{_origin(requested)} redirects to {target} (HTTP {response.status_code}), another origin; nothing was "
+            "sent there. If it is the right endpoint, set base_url to it"
+        )
+
+
+def _origin(url: Any) -> str:
+    """Return scheme, host and port, without user, path and query."""
+    port = f":{url.port}" if url.port is not None else ""
+    return shorten(f"{url.scheme}://{url.host}{port}")

@@ -1,0 +1,457 @@
+"""Survey of files before an import: their kinds, and the questions that their labels answer."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from accord.edges import BadInput, UnknownName, read_json_file
+from accord.formats import (
+    RATING,
+    UNNAMED,
+    FileKind,
+    FileRoles,
+    HeldRows,
+    MemoryTable,
+    Record,
+    Source,
+    is_rating_name,
+    rating_cells,
+    raw_label_rows,
+    read,
+    read_annotations,
+    scores_error,
+    sniff_rows,
+    source_of,
+    unclear_text,
+)
+from accord.models import JUDGEMENTS_FILE
+from accord.project.importing.data_files import QUESTIONS_FILE, files_in
+from accord.project.importing.rater_columns import (
+    NO_COLUMN,
+    NamedColumns,
+    columns_with_names,
+    may_be_rater,
+    person_in,
+    rater_columns,
+    share_scale,
+)
+from accord.project.importing.raters import RaterNames, raters_text
+from accord.project.importing.rubric_inference import (
+    MAX_LOCATIONS,
+    ObservedAnswers,
+    RowLocation,
+    has_scale_values,
+    number_of,
+    positions_among,
+)
+from accord.values import ISSUE, Question, Rubric, Scale, ScaleKind
+
+MOST_SURVEYED = 2000
+"""Rows of each file that an import surveys before it reads them."""
+_NO_QUESTION = Question(id="\uffff", text="?", scale=Scale(kind=ScaleKind.BINARY, options=(0, 1)))
+_NO_RUBRIC = Rubric(name="none", main=_NO_QUESTION.id, questions=(_NO_QUESTION,))
+"""Rubric without a question that a file could answer."""
+_PROGRESS_ROWS = 500
+
+Answers = dict[str, ObservedAnswers]
+
+
+@dataclass
+class FileSurvey:
+    """Kinds of files and the questions that they answer.
+
+    Attributes:
+        conversations: Files of conversations.
+        labels: Files of labels without text.
+        annotations: Files of `accord export`.
+        recordings: Files of a judge's recorded answers, or folders that hold one.
+        kinds: Kind of each file that was opened.
+        roles: Roles of the columns of files of labels or conversations.
+        questions: Observed answers by question.
+        rating_columns: Questions answered in columns or metadata of conversations.
+        other_candidates: Other columns with values on a scale.
+        guessed_columns: Columns in `rating_columns` that were chosen only for their values.
+        skipped_files: Files of a folder that were skipped, each with the reason.
+        label_columns: Questions answered in tables of labels.
+        raters: Columns that each hold the ratings of one annotator, with the annotator.
+        possible_raters: Columns that are read as questions, but may hold the ratings of one annotator each.
+        mismatched_raters: Columns that look like annotators but share no scale.
+        raters_are_guessed: True if the user named no columns of annotators.
+        judges: Number of a model's answers in columns of the files, by judge.
+        unclear: Columns that hold ratings of people or a model's answers, with the file.
+        named: Columns that the user says hold ratings of people, and columns of judges with the judge.
+    """
+
+    conversations: list[Source] = field(default_factory=list)
+    labels: list[Source] = field(default_factory=list)
+    annotations: list[Source] = field(default_factory=list)
+    recordings: list[Path] = field(default_factory=list)
+    kinds: dict[Source, FileKind] = field(default_factory=dict)
+    roles: dict[Source, FileRoles] = field(default_factory=dict)
+    questions: Answers = field(default_factory=dict)
+    rating_columns: list[str] = field(default_factory=list)
+    other_candidates: list[str] = field(default_factory=list)
+    guessed_columns: list[str] = field(default_factory=list)
+    skipped_files: list[str] = field(default_factory=list)
+    label_columns: list[str] = field(default_factory=list)
+    raters: dict[str, str] = field(default_factory=dict)
+    possible_raters: list[str] = field(default_factory=list)
+    mismatched_raters: list[str] = field(default_factory=list)
+    raters_are_guessed: bool = True
+    judges: Counter[str] = field(default_factory=Counter)
+    unclear: dict[str, str] = field(default_factory=dict)
+    named: NamedColumns = field(default_factory=NamedColumns)
+
+    @property
+    def people(self) -> dict[str, int]:
+        """Number of ratings by person, on all questions; spellings of one name are one person."""
+        counts: Counter[str] = Counter()
+        for answers in self.questions.values():
+            counts.update(answers.annotators)
+            counts[UNNAMED] += answers.total - answers.annotators.total()
+        return RaterNames().counts(+counts)
+
+    @property
+    def who_rated(self) -> str:
+        """People and judges, each with the number of ratings."""
+        return raters_text(self.people, self.judges)
+
+    @property
+    def rater_notes(self) -> list[str]:
+        """A sentence for each guess about columns of annotators, with the options that override it."""
+        notes = []
+        if self.raters and self.raters_are_guessed:
+            notes.append(
+                f"columns {', '.join(self.raters)} are read as {len(self.raters)} annotators of one question, "
+                f"{RATING!r} (a guess from names and values). If each is a question: "
+                f"{_options('--labels', self.raters)}"
+            )
+        if self.possible_raters:
+            notes.append(
+                f"columns {', '.join(self.possible_raters)} share a scale and are read as questions (a guess). If each "
+                f"holds one person's ratings: {_options('--rater', self.possible_raters)}"
+            )
+        if self.mismatched_raters:
+            notes.append(
+                f"columns {', '.join(self.mismatched_raters)} look like annotators, but their values share no scale. "
+                f"Convert them to one scale; if each is a question: {_options('--labels', self.mismatched_raters)}"
+            )
+        return notes
+
+    @property
+    def files(self) -> list[Source]:
+        """All files that can be imported."""
+        return [*self.conversations, *self.labels, *self.annotations]
+
+    @property
+    def turn_questions(self) -> list[str]:
+        """Questions with most answers about turns."""
+        return [name for name, answers in self.questions.items() if answers.level == "turn"]
+
+    @property
+    def positions(self) -> list[str]:
+        """Names of annotators that may be positions in a list, not persons: r1, r2, ...; else an empty list."""
+        return positions_among({name for answers in self.questions.values() for name in answers.annotators})
+
+
+def _options(option: str, names: Iterable[str]) -> str:
+    return " ".join(
+        shlex.quote(f"{option}={name}") if name.startswith("-") else f"{option} {shlex.quote(name)}" for name in names
+    )
+
+
+def survey_files(
+    paths: Sequence[str | Source],
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    named: Collection[str] = (),
+    on_progress: Callable[[int], None] | None = None,
+    raters: Collection[str] = (),
+    limit: int | None = None,
+    skips_unreadable: bool = False,
+    judges: Collection[str] = (),
+    command: str | None = None,
+) -> FileSurvey:
+    """Survey files without storing anything.
+
+    Args:
+        paths: Files, benchmark folders, folders of files, or tables in memory. Unreadable files of a folder are
+            skipped.
+        format: The conversations' format, or `auto`.
+        columns: Accord's column names to the files'.
+        named: Columns of conversation files that hold ratings; by default chosen by name and values. `NO_COLUMN`: none.
+        on_progress: Called now and then with the number of rows read so far.
+        raters: Columns that each hold the ratings of one annotator, as `COLUMN` or `COLUMN=NAME`; by default chosen by
+            name and values.
+        limit: Rows of each file to read; by default all.
+        skips_unreadable: Skip every file that cannot be read, including named ones.
+        judges: Columns with a judge's answers or with names of judges, as `COLUMN` or `COLUMN=NAME`; by default chosen
+            by name and values.
+        command: Command with the files that an error about unclear columns repeats; by default an import.
+
+    Raises:
+        BadInput: A named file, or every file of a folder, cannot be read; or a column holds ratings of people or a
+            model's answers, and nothing says which.
+    """
+    persons = columns_with_names(raters)
+    people = NamedColumns([*named, *persons], columns_with_names(judges))
+    survey = _Surveyor(format, columns, limit, on_progress, people)
+    sources = list(map(source_of, paths))
+    tables = [source for source in sources if isinstance(source, MemoryTable)]
+    files = [source for source in sources if isinstance(source, Path)]
+    result = survey.result
+    readable: list[Source] = [*(files_in(files, result.skipped_files) if files else []), *tables]
+    for path in readable:
+        try:
+            survey.add(path)
+        except BadInput as error:
+            if path in sources and not skips_unreadable:
+                raise
+            result.skipped_files.append(str(error))
+    if not (result.files or result.recordings or skips_unreadable):
+        raise BadInput("; ".join(result.skipped_files) or "no file to read")
+    unknown = next((name for name in people.judges if name not in survey.judge_columns), None)
+    if unknown is not None:
+        raise BadInput(f"--judge {unknown}: no file has a column {unknown!r}")
+    if result.unclear:
+        command = command or f"accord import {shlex.join(map(str, paths))}"
+        raise BadInput(unclear_text(next(iter(result.unclear.values())), list(result.unclear), command))
+    persons = {name: person for name, person in persons.items() if name not in survey.annotator_columns}
+    _choose_columns(result, survey.in_tables, survey.beside_text, named, persons)
+    return result
+
+
+def set_scales(survey: FileSurvey, scales: Mapping[str, tuple[float, float]]) -> None:
+    """Set the lowest and highest value of questions instead of inferring them.
+
+    Raises:
+        BadInput: The values of a question are words.
+        UnknownName: No label answers the question.
+    """
+    for name, ends in scales.items():
+        if name not in survey.questions:
+            raise UnknownName("question of --scale", name, survey.questions)
+        answers = survey.questions[name]
+        word = next((value for value in answers.values if number_of(value) is None), None)
+        if word is not None:
+            raise BadInput(f"--scale {name}=...: {name!r} has values that are words, such as {word!r}")
+        answers.ends = ends
+
+
+class _Surveyor:
+    """Collect the answers of files: in tables of labels, next to the text, or marked by a format."""
+
+    def __init__(
+        self,
+        format: str,
+        columns: Mapping[str, str] | None,
+        limit: int | None,
+        on_progress: Callable[[int], None] | None,
+        named: NamedColumns,
+    ) -> None:
+        self.named = named
+        self.annotator_columns: set[str] = set()
+        self.judge_columns: set[str] = set()
+        self.format, self.columns, self.limit, self.on_progress = format, columns, limit, on_progress
+        self.result = FileSurvey(named=named)
+        self.in_tables: Answers = {}
+        self.beside_text: Answers = {}
+
+    def add(self, path: Source) -> None:
+        """Read a file.
+
+        Raises:
+            BadInput: The file cannot be read, or has no conversation.
+        """
+        kind, rows = sniff_rows(path, self.columns)
+        self.result.kinds[path] = kind
+        with closing(rows):
+            self._add(path, kind, rows)
+
+    def _add(self, path: Source, kind: FileKind, rows: HeldRows) -> None:
+        if kind.content == "judgements" and isinstance(path, Path):
+            self.result.recordings.append(path)
+        elif kind.content == "scores":
+            raise BadInput(f"{scores_error(path)}; name another file")
+        elif kind.content == "annotations":
+            self._add_annotations(path, kind.columns, rows)
+        elif kind.content == "labels" and self.format == "auto":
+            self._add_labels(path, kind.columns, self._roles(path, kind, rows), rows)
+        else:
+            self._add_conversations(path, kind.columns, self._roles(path, kind, rows), rows)
+
+    def _roles(self, path: Source, kind: FileKind, rows: HeldRows) -> FileRoles:
+        """Return the roles of a file's columns, and note them."""
+        roles = self.result.roles[path] = self.named.roles(path, kind, rows.again())
+        self.judge_columns |= {*roles.judges, *([roles.names] if roles.names else [])}
+        self.annotator_columns |= {roles.annotator} if roles.annotator else set()
+        self.result.unclear |= {name: str(path) for name in roles.unclear}
+        return roles
+
+    def _add_annotations(self, path: Source, columns: Mapping[str, str], rows: HeldRows) -> None:
+        self.result.annotations.append(path)
+        annotations = read_annotations(path, _NO_RUBRIC, columns, lambda error: None, rows)
+        for annotation in islice(annotations, self.limit):
+            if annotation.kind == "person" and annotation.value is not None:
+                answers = _answers_to(self.result.questions, annotation.question)
+                answers.add(annotation.value, annotation.by, annotation.target.turn)
+
+    def _add_labels(self, path: Source, columns: Mapping[str, str], roles: FileRoles, rows: HeldRows) -> None:
+        self.result.labels.append(path)
+        for line, target, row, judged in islice(raw_label_rows(path, columns, roles, rows), self.limit):
+            self.result.judges.update(answer.judge for answer in judged)
+            for question, annotator, value in row:
+                if isinstance(value, str | int | float) and value != "":
+                    location = RowLocation(str(path), line)
+                    _answers_to(self.in_tables, question).add(value, annotator, target.turn, location)
+
+    def _add_conversations(self, path: Source, columns: Mapping[str, str], roles: FileRoles, rows: HeldRows) -> None:
+        marked, beside = Answers(), Answers()
+        reasons: list[str] = []
+
+        def note(reason: BadInput | str) -> None:
+            if not reasons:  # the first one explains a file without conversations
+                reasons.append(str(reason))
+
+        count = 0
+        records = read(path, self.format, roles.columns(columns), note, note, limit=self.limit, rows=rows)
+        for count, record in enumerate(records, 1):
+            self.result.judges.update(_add_record(record, RowLocation(str(path), record.line), marked, beside, roles))
+            if self.on_progress is not None and count % _PROGRESS_ROWS == 0:
+                self.on_progress(count)
+        if not count:
+            reason = f": {reasons[0]}" if reasons else "; it has no rows"
+            raise BadInput(f"{path} holds no conversation that can be read{reason}")
+        self.result.conversations.append(path)
+        if isinstance(path, Path):
+            for observed in marked.values():
+                _read_question_list(observed, path)
+            if path.is_dir() and (path / JUDGEMENTS_FILE).is_file():
+                self.result.recordings.append(path)
+        _merge(self.result.questions, marked)
+        _merge(self.beside_text, beside)
+
+
+def _add_record(record: Record, location: RowLocation, marked: Answers, beside: Answers, roles: FileRoles) -> list[str]:
+    """Add the labels of a record to `marked`, and the cells beside its text to `beside`.
+
+    Returns:
+        The judge of each answer of a model.
+    """
+    judges = []
+    answers = (each.to_label() for each in record.annotations if not each.question.startswith(ISSUE))
+    for label in (*record.labels, *answers):
+        if isinstance(label.value, str | int | float):
+            _answers_to(marked, label.question).add(label.value, label.annotator, label.target.turn, location)
+    for cell in rating_cells(record.conversation):
+        judge = roles.judge_of(cell.question, cell.annotator)
+        if judge is not None:
+            judges += [judge] if number_of(cell.value) is not None else []
+            continue
+        observed = _answers_to(beside, cell.question)
+        observed.add(cell.value, cell.annotator, cell.turn, location)
+        observed.is_marked = observed.is_marked or cell.is_marked
+    return judges
+
+
+def _answers_to(answers: Answers, name: str) -> ObservedAnswers:
+    return answers.setdefault(name, ObservedAnswers(name))
+
+
+def _choose_columns(
+    survey: FileSurvey, in_tables: Answers, beside: Answers, named: Collection[str], raters: Mapping[str, str]
+) -> None:
+    """Choose the columns with ratings: the named ones, else those whose name or values look like ratings."""
+    columns = {**in_tables, **beside}
+    unknown = next((name for name in (*named, *raters) if name not in {*columns, *survey.questions, NO_COLUMN}), None)
+    if unknown is not None:
+        raise BadInput(f"no file has a column {unknown!r}; there are {', '.join(columns) or 'no columns'}")
+    known = [name for name, column in columns.items() if column.is_marked or name in survey.questions]
+    survey.raters = {name: person or _person_of(name) for name, person in raters.items()}
+    if not (raters or named):
+        survey.raters, survey.mismatched_raters = rater_columns(columns, known)
+    others = {name: column for name, column in in_tables.items() if name not in survey.raters}
+    answered = {name: column for name, column in others.items() if _is_question(column, named)}
+    survey.label_columns = list(answered)
+    _merge(survey.questions, answered)
+    left = {name: column for name, column in beside.items() if name not in survey.raters}
+    survey.rating_columns = _rating_columns(survey, left, named)
+    _merge(survey.questions, {name: beside[name] for name in survey.rating_columns})
+    for name, person in survey.raters.items():
+        as_answers = replace(columns[name], name=RATING, annotators=Counter({person: columns[name].total}))
+        _merge(survey.questions, {RATING: as_answers})
+    survey.raters_are_guessed = not raters
+    possible = [columns[name] for name in survey.questions if name in columns and may_be_rater(columns[name])]
+    if not (named or survey.raters) and share_scale(possible):
+        survey.possible_raters = [column.name for column in possible]
+
+
+def _person_of(column: str) -> str:
+    """Return the annotator of a column: its name, or `UNNAMED` if that is the name of a rating."""
+    return UNNAMED if is_rating_name(column) and person_in(column) is None else column
+
+
+def _is_question(column: ObservedAnswers, named: Collection[str]) -> bool:
+    """Return True if a column of a table of labels holds answers, by its name or by values on a scale."""
+    is_named = column.name in named or column.name.casefold().startswith("q")
+    return is_named or is_rating_name(column.name) or has_scale_values(column)
+
+
+def _rating_columns(survey: FileSurvey, beside: Answers, named: Collection[str]) -> list[str]:
+    scaled = {name: column for name, column in beside.items() if len(column.values) > 1}
+    by_name = [name for name, column in scaled.items() if is_rating_name(column.name)]
+    if named:
+        return [name for name in named if name in beside]
+    if survey.questions or survey.raters:  # labels exist, so further columns are not guessed
+        chosen = [name for name, column in scaled.items() if column.is_marked or name in survey.questions]
+        survey.other_candidates = [name for name in by_name if name not in chosen]
+        return chosen
+    chosen = list(dict.fromkeys([*(name for name, column in scaled.items() if column.is_marked), *by_name]))
+    by_values = [name for name, column in scaled.items() if has_scale_values(column) and name not in chosen]
+    if chosen:
+        survey.other_candidates = by_values
+    else:
+        survey.guessed_columns = chosen = by_values
+    # A column with one value gives an error later, with its name.
+    return chosen or [name for name, column in beside.items() if is_rating_name(column.name)]
+
+
+def _merge(into: Answers, more: Mapping[str, ObservedAnswers]) -> None:
+    for name, new in more.items():
+        known = into.setdefault(name, ObservedAnswers(name))
+        known.values.update(new.values)
+        for value, locations in new.locations.items():
+            known.locations[value] = [*known.locations.get(value, ()), *locations][:MAX_LOCATIONS]
+        known.annotators.update(new.annotators)
+        known.turn_answers += new.turn_answers
+        known.text, known.ends = known.text or new.text, known.ends or new.ends
+        known.meanings = known.meanings or new.meanings
+        known.is_marked = known.is_marked or new.is_marked
+
+
+def _read_question_list(answers: ObservedAnswers, folder: Path) -> None:
+    """Take the wording, the options and the ends of the scale of a question from the list of a benchmark folder."""
+    path = folder / QUESTIONS_FILE
+    try:
+        content = read_json_file(path) if path.is_file() else None
+    except (OSError, BadInput):
+        return
+    for entry in content.get("questions", ()) if isinstance(content, dict) else ():
+        if not isinstance(entry, dict) or entry.get("name", entry.get("id")) != answers.name:
+            continue
+        text, options, ends = entry.get("text"), entry.get("options"), entry.get("scale")
+        answers.text = text if isinstance(text, str) else ""
+        if isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, int | float) for end in ends):
+            low, high = ends
+            numbers: list[Any] = [value for value in answers.values if isinstance(value, int | float)]
+            if low < high and all(low <= number <= high for number in numbers):
+                answers.ends = (low, high)
+        if isinstance(options, dict) and answers.ends is not None:
+            answers.meanings = {str(key): str(text) for key, text in options.items()}

@@ -1,0 +1,1 @@
+"""Rows about people: accounts, chats and studies."""
