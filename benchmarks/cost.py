@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -291,12 +292,30 @@ def default_baseline() -> str:
     raise BadInput("no tag and no origin/main to compare with. Name a commit: make cost BASE=COMMIT")
 
 
-def measured(case: str, source: Path, files: Path, quick: bool, url: str) -> tuple[float, float] | str:
+def import_path(base: Path, folder: Path) -> str:
+    """Return the import path of a checkout, with the packages whose entry points this environment names.
+
+    The working tree's packages do not fit an earlier version, so those that the checkout lacks are empty modules.
+    """
+    own = [base / "src", *sorted(base.glob("packages/*/src"))]
+    for entry in (entry for installed in distributions() for entry in installed.entry_points):
+        if entry.group.startswith("accord."):
+            parts = entry.module.split(".")
+            if not any((path / parts[0]).is_dir() for path in own):
+                module = folder.joinpath(*parts).with_suffix(".py")
+                module.parent.mkdir(parents=True, exist_ok=True)
+                module.touch()
+                for depth in range(1, len(parts)):
+                    folder.joinpath(*parts[:depth], "__init__.py").touch()
+    return os.pathsep.join(map(str, [*own, folder]))
+
+
+def measured(case: str, path: str, files: Path, quick: bool, url: str) -> tuple[float, float] | str:
     """Return processor seconds and peak megabytes of a case with a version, or the reason why it has none."""
     script, given = CASES[case](files, quick)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            seconds, peak = run_python(script, folder, json.dumps({**given, "url": url}), PYTHONPATH=str(source))
+            seconds, peak = run_python(script, folder, json.dumps({**given, "url": url}), PYTHONPATH=path)
         except RuntimeError as error:
             return " ".join(str(error).split())[-300:] or "failed without a message"
     return seconds, peak
@@ -322,15 +341,15 @@ def compared(cases: list[str], base: Path, quick: bool, repetitions: int) -> lis
     """Measure the cases for the baseline and the working tree in turn."""
     runs: dict[str, tuple[list[Any], list[Any]]] = {case: ([], []) for case in cases}
     start = time.monotonic()
-    with tempfile.TemporaryDirectory() as files, model_server() as url:
+    with tempfile.TemporaryDirectory() as files, tempfile.TemporaryDirectory() as absent, model_server() as url:
+        paths = [import_path(ROOT, Path(absent)), import_path(base, Path(absent))]
         for repetition in range(repetitions):
             for case in cases:
                 if repetition and time.monotonic() - start > SECONDS:
                     break
-                sources = [ROOT / "src", base / "src"]
                 order = (0, 1) if repetition % 2 else (1, 0)
                 for which in order:
-                    runs[case][which].append(measured(case, sources[which], Path(files), quick, url))
+                    runs[case][which].append(measured(case, paths[which], Path(files), quick, url))
                 print(f"{case}: {time.monotonic() - start:.0f} s", file=sys.stderr)
     return [row_of(case, *runs[case]) for case in cases]
 
