@@ -40,7 +40,7 @@ from accord.learning.answer_models.mixed.layout import (
     RatingLayout,
 )
 from accord.learning.answer_models.ordinal import OrdinalLink
-from accord.learning.calibration.training_reference import shrunk_covariance
+from accord.learning.calibration.distance import shrunk_covariance
 from accord.statistics import pearson
 from accord.testing import planted
 from accord.testing.synthetic_ratings import Planted
@@ -543,7 +543,7 @@ def test_inner_folds_keep_named_groups_together() -> None:
     grouped = Calibration(world.question, answer_model="mixed", pooled_annotators=["p*"]).fit(
         world.evidence, world.labels.grouped(pairs)
     )
-    assert grouped.reference_.groups == 20
+    assert grouped.reference_.bands.groups == 20
 
 
 def test_band_is_the_whole_scale_with_a_warning_for_too_few_groups(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from accord.learning import (
     Calibration,
     make_head,
 )
-from accord.learning.calibration.conformal import new_annotator_factor
+from accord.learning.calibration.bands import new_annotator_factor
 from accord.values import Question, Scale
 
 QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5)))

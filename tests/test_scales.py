@@ -20,7 +20,7 @@ from accord.evidence import (
 )
 from accord.evidence.rating_rows import differences
 from accord.learning import Calibration
-from accord.learning.calibration.training_reference import (
+from accord.learning.calibration.levels import (
     MOST_LEVELS,
     ScaleLevels,
 )

@@ -3,7 +3,7 @@
 The share of k fresh ratings outside their bands has an upper confidence bound (Clopper–Pearson; Korn & Graubard, 1998,
 for several ratings per conversation). Bands are certified if the bound is at most the promised share. Otherwise they
 are rejected, or refitted on these labels by conformal prediction over conversations, whose coverage holds for any
-number of conversations from `groups_needed` (`accord.learning.calibration.conformal`).
+number of conversations from `groups_needed` (`accord.learning.calibration.bands`).
 """
 
 from __future__ import annotations

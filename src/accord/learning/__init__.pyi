@@ -6,9 +6,9 @@ from .answer_models.mixed.model import MixedModel as MixedModel
 from .answer_models.simple import FEWEST_LABELS as FEWEST_LABELS
 from .baselines import Constant as Constant, JudgeExpected as JudgeExpected, RandomDraw as RandomDraw
 from .calibration.calibration import Calibration as Calibration
-from .calibration.conformal import band_quantile as band_quantile, bands as bands, groups_needed as groups_needed
+from .calibration.bands import band_quantile as band_quantile, bands as bands, groups_needed as groups_needed
 from .calibration.other_questions import other_sheets as other_sheets
-from .calibration.training_reference import UNLIKE as UNLIKE
+from .calibration.distance import UNLIKE as UNLIKE
 from .evaluator import Evaluator as Evaluator, learns as learns
 from .evaluator_files import CARD as CARD, OTHER_QUESTIONS as OTHER_QUESTIONS, saved_as as saved_as
 from .evaluator_loader import load_evaluator as load_evaluator, make_evaluator as make_evaluator

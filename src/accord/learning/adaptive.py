@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning.answer_models.contract import missing_reason
+from accord.learning.calibration.bands import bands
 from accord.learning.calibration.calibration import Calibration
-from accord.learning.calibration.conformal import bands
 from accord.learning.head import Head
 from accord.values import POPULATION, Score, Unscored, score_from
 
@@ -145,7 +145,7 @@ class AdaptiveRubric:
                 scores.append(Unscored(target, who, missing_reason(reasons, target), made))
                 continue
             shares = self.outlook(features, row, (speaker,)).distribution
-            quantile = self.side.quantile_new if speaker is None else self.side.quantile
+            quantile = self.side.bands.quantile_new if speaker is None else self.side.bands.quantile
             [(low, high)] = bands(self.side.options, shares[None], quantile).tolist()
             scores.append(score_from(target, who, self.side.options, shares, made, (low, high), warnings[row]))
         return scores

@@ -30,9 +30,10 @@ from accord.learning.answer_models.network.answers import NetworkSettings
 from accord.learning.answer_models.registry import ANSWER_MODELS, check_answer_model, make_answer_model
 from accord.learning.answer_models.simple import FEWEST_LABELS
 from accord.learning.answer_models.stacking import CANDIDATES, StackedAnswers, fit_stack, trials_to_json
+from accord.learning.calibration.levels import ScaleLevels
 from accord.learning.calibration.other_questions import AuxiliaryQuestions
 from accord.learning.calibration.shifts import JUDGE_VERSION, GroupShifts
-from accord.learning.calibration.training_reference import ScaleLevels, TrainingReference
+from accord.learning.calibration.training_reference import TrainingReference
 from accord.learning.head import Head
 from accord.values import POPULATION, Json, Labels, Question, Score, Signature, Unscored, content_hash, score_from
 from accord.version import __version__
@@ -317,7 +318,7 @@ class Calibration(Head):
         contributions = predicted[:, 1 + options :]
         signature, known = self.signature(), set(self.annotators)
         is_new = np.array([name is None or str(name) not in known for name in speakers], dtype=bool)
-        bands, warnings = reference.bands(features, distributions, is_new), reference.warnings(features)
+        bands, warnings = reference.bands_of(features, distributions, is_new), reference.warnings(features)
         has_evidence = np.asarray(features.present.any(axis=1)).tolist()
         reasons = {} if all(has_evidence) else features.reasons()
         if contributions.shape[1]:
@@ -418,7 +419,7 @@ class Calibration(Head):
             "candidates": dict(self.trials_),
             "signature": str(self.signature()),
             "coverage": self.coverage,
-            **self.reference_.describe(),
+            **self.reference_.bands.describe(),
             "other_questions": dict(self.auxiliary_.sheets) if self.auxiliary_ else {},
             "group_shifts": self.shifts_.to_json(),
             **learned,
@@ -428,7 +429,7 @@ class Calibration(Head):
     def remarks(self) -> list[str]:
         """Return sentences on other questions that were learned from, shifted groups, and bands of few annotators."""
         self.check_fitted()
-        few = self.reference_.few_annotators
+        few = self.reference_.bands.few_annotators
         return [
             *(self.auxiliary_.lines() if self.auxiliary_ else []),
             *self.shifts_.lines(),

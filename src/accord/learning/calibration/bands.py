@@ -1,4 +1,4 @@
-"""Conformal prediction by groups, in units of the predicted standard deviation.
+"""Bands of scores: conformal prediction by groups, in units of the predicted standard deviation.
 
     band(x) = the options within mean ± q·sd
     q = the `coverage` quantile of  Σ_g Σ_{i in g} δ(s_i) / ((G+1)·n_g)  +  δ(∞) / (G+1)
@@ -23,11 +23,14 @@ with the residuals r, of variance V, in predicted standard deviations. Q is the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, Self
+
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from accord.evidence import by_row
+from accord.evidence import Ratings, by_row
 from accord.statistics import normal_quantile
 
 Floats = NDArray[np.float64]
@@ -131,3 +134,87 @@ def bands(options: Floats, distributions: Floats, width: float | Floats) -> Floa
     low = options[np.minimum(np.searchsorted(options, mean - reach - slack), len(options) - 1)]
     high = options[np.maximum(np.searchsorted(options, mean + reach + slack, side="right") - 1, 0)]
     return np.column_stack([np.minimum(low, mean), np.maximum(high, mean)])
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Learned widths of the bands of scores.
+
+    Attributes:
+        quantile: q for known annotators; ∞ if there are too few groups.
+        quantile_new: q for a new annotator.
+        groups: Number of groups that the bands rest on.
+        annotators: Number of annotators that the bands rest on; None if an earlier version learned them.
+        coverage: Share of new ratings that a band should contain, between 0 and 1.
+    """
+
+    quantile: float
+    quantile_new: float
+    groups: int = 0
+    annotators: int | None = None
+    coverage: float = 0.9
+
+    @classmethod
+    def fit(
+        cls, rated: Ratings, distributions: tuple[Floats, Floats], raters: NDArray[np.object_], coverage: float
+    ) -> Self:
+        """Return the bands of n ratings.
+
+        Args:
+            rated: The ratings.
+            distributions: (n, K) held-out distributions for each rating's annotator, and for a new one.
+            raters: (n,) annotator of each rating, before annotators are pooled.
+            coverage: Share of new ratings that a band should contain.
+        """
+        groups = [str(name) for name in rated.group]
+        known, new = (band_quantile(rated.options, each, rated.value, coverage, groups) for each in distributions)
+        mean, spread = moments(rated.options, distributions[1])
+        new *= new_annotator_factor((rated.value - mean) / spread, raters, groups, coverage)
+        return cls(known, new, len(set(groups)), len(set(raters)), coverage)
+
+    def ends(
+        self, options: Floats, distributions: Floats, is_new: NDArray[np.bool_], is_lacking: NDArray[np.bool_]
+    ) -> Floats:
+        """Return (n, 2) the ends of each row's band.
+
+        A row that lacks usual evidence gets at least a normal interval: q was measured on complete rows, so it does
+        not apply to distributions that are wide because evidence is missing.
+
+        Args:
+            options: (K,) options of the scale.
+            distributions: (n, K) distribution of each row.
+            is_new: (n,) True for a new annotator.
+            is_lacking: (n,) True for rows that lack usual evidence.
+        """
+        quantile = np.where(is_new, self.quantile_new, self.quantile)
+        least = float(normal_quantile((1 + self.coverage) / 2))
+        return bands(options, distributions, np.where(is_lacking, np.maximum(quantile, least), quantile))
+
+    @property
+    def no_band(self) -> str | None:
+        """Reason why the band is the whole scale, or None."""
+        if np.isfinite(self.quantile):
+            return None
+        return (
+            f"its band is the whole scale: a {self.coverage:.0%} band needs {groups_needed(self.coverage)} groups, "
+            f"learned from {self.groups}"
+        )
+
+    @property
+    def few_annotators(self) -> str | None:
+        """Sentence on the bands for new annotators if they rest on few annotators, or None."""
+        count = self.annotators
+        if self.no_band or count is None or not 0 < count < FEW_ANNOTATORS:
+            return None
+        return (
+            f"Bands for a new annotator are learned from {count} annotator{'s' if count > 1 else ''}, so they may hold "
+            f"less often than {self.coverage:.0%}; with {FEW_ANNOTATORS} annotators the ratings show how much "
+            "annotators differ"
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return the band as JSON."""
+        if self.no_band:
+            return {"band_quantile": None, "band": self.no_band}
+        found = {"band_quantile": self.quantile, "band_quantile_new": self.quantile_new}
+        return {**found, **({"band_new": self.few_annotators} if self.few_annotators else {})}
