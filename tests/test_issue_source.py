@@ -31,9 +31,8 @@ from accord.evidence.rubric_answers import judge_samples
 from accord.learning import (
     PRESETS,
     Evaluator,
-    IssueLabels,
+    Head,
     kinds_of,
-    labels_of,
     make_head,
 )
 from accord.learning.answer_models.binary import (
@@ -43,7 +42,6 @@ from accord.learning.answer_models.binary import (
     RIDGE,
     Design,
     best_threshold,
-    learn_calibration,
 )
 from accord.methods import (
     NOT_ASSESSED,
@@ -205,7 +203,7 @@ def test_embeddings_are_reduced_to_few_directions(monkeypatch: pytest.MonkeyPatc
     source = make_source("meaning", {"embedder": "placed"}, CONTEXT)
     meaning = run(source.measure(samples), memory_models())
     assert [column.name for column in meaning.columns] == [f"{MEANING}{place}" for place in range(3)]
-    design = Design.fit(table(made, turns=True).join(meaning))
+    design = Design.fit(table(made, turns=True).join(meaning), "issue:Coherence")
     assert design.directions.shape == (3, 2)  # the third dimension never varies
     inputs = design.of(table(made, turns=True).join(meaning))
     assert np.allclose(inputs.mean(axis=0), 0, atol=1e-9) and np.allclose(inputs[:, -2:].std(axis=0), 1)
@@ -219,47 +217,77 @@ def test_embeddings_are_reduced_to_few_directions(monkeypatch: pytest.MonkeyPatc
         rng.normal(size=(50, 40)),
         np.ones((50, 40), dtype=bool),
     )
-    assert Design.fit(wide).of(wide).shape == (50, DIRECTIONS)
+    assert Design.fit(wide, "").of(wide).shape == (50, DIRECTIONS)
 
 
 # --- marks --------------------------------------------------------------------------------------------------------
 
 
-def drawn(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:  # type: ignore[type-arg]
+def found_in(columns: dict[str, np.ndarray], groups: list[str]) -> EvidenceTable:  # type: ignore[type-arg]
+    """Evidence of turns: a finding of the kind `odd`, and other columns."""
+    values = np.column_stack(list(columns.values()))
+    targets = tuple(Target(group, place) for place, group in enumerate(groups))
+    return EvidenceTable(
+        targets, tuple(Column(name, "m") for name in columns), values, np.ones(values.shape, dtype=bool)
+    )
+
+
+def marks_of(evidence: EvidenceTable, marked: np.ndarray) -> Labels:  # type: ignore[type-arg]
+    return Labels(Label(t, "odd", "ann", int(mark)) for t, mark in zip(evidence.targets, marked, strict=True))
+
+
+def learned_marks(evidence: EvidenceTable, marked: np.ndarray) -> Head:  # type: ignore[type-arg]
+    return make_head("issue-labels", kind_question("odd"), {}).fit(evidence, marks_of(evidence, marked))
+
+
+def chances(head: Head, evidence: EvidenceTable) -> np.ndarray:  # type: ignore[type-arg]
+    return np.array([score.value for score in head.predict(evidence)])  # type: ignore[union-attr]
+
+
+def drawn(count: int, seed: int) -> tuple[EvidenceTable, np.ndarray]:  # type: ignore[type-arg]
     """A finding that is half right, a second clue, and marks that follow both."""
     rng = np.random.default_rng(seed)
     own = (rng.random(count) < 0.3).astype(float)
     clue = rng.normal(size=count)
     chance = 1 / (1 + np.exp(-(-2.0 + 1.5 * own + 1.5 * clue)))
-    return own, np.column_stack([own, clue]), rng.random(count) < chance, [f"c{n // 5}" for n in range(count)]
+    groups = [f"c{n // 5}" for n in range(count)]
+    return found_in({"issue:odd": own, "clue": clue}, groups), rng.random(count) < chance
 
 
 def test_best_calibration_is_chosen() -> None:
-    own, inputs, marked, groups = drawn(2000, 0)
-    marks = learn_calibration(own, inputs, marked, groups)
-    assert marks is not None and marks.mode == RIDGE
-    new_own, new_inputs, new_marked, _ = drawn(4000, 1)
-    chance = marks.probabilities(new_own, new_inputs)
+    evidence, marked = drawn(2000, 0)
+    head = learned_marks(evidence, marked)
+    assert head.describe()["mode"] == RIDGE
+    new, new_marked = drawn(4000, 1)
+    chance = chances(head, new)
     for low in (0.0, 0.2, 0.4, 0.6):
         inside = (chance >= low) & (chance < low + 0.2)
         assert new_marked[inside].mean() == pytest.approx(chance[inside].mean(), abs=0.08)
     # Without the clue the finding's own rates are all there is to know.
-    alone = learn_calibration(own, own[:, None], marked, groups)
-    assert alone is not None
-    found = alone.probabilities(np.array([0.0, 1.0]), np.array([[0.0], [1.0]]))
-    assert found[0] == pytest.approx(marked[own == 0].mean(), abs=0.03) and found[1] == pytest.approx(
-        marked[own == 1].mean(), abs=0.03
-    )
-    assert set(alone.losses) >= {PLATT, ISOTONIC}
+    alone = learned_marks(evidence.select([0]), marked)
+    found = chances(alone, found_in({"issue:odd": np.array([0.0, 1.0])}, ["x", "y"]))
+    own = evidence.values[:, 0]
+    assert found == pytest.approx([marked[own == 0].mean(), marked[own == 1].mean()], abs=0.03)
+    assert set(alone.describe()["losses"]) >= {PLATT, ISOTONIC}
 
 
 def test_isotonic_fits_a_non_logistic_curve() -> None:
     rng = np.random.default_rng(0)
     own = rng.choice([0.0, 0.3, 0.6, 0.9], size=4000)
     marked = rng.random(4000) < np.select([own < 0.5, own < 0.7], [0.02, 0.6], 0.62)
-    marks = learn_calibration(own, np.zeros((4000, 0)), marked, [f"c{n % 50}" for n in range(4000)])
-    assert marks is not None and marks.mode == ISOTONIC
-    assert marks.probabilities(np.array([0.1, 0.6]), np.zeros((2, 0))) == pytest.approx([0.02, 0.6], abs=0.04)
+    head = learned_marks(found_in({"issue:odd": own}, [f"c{n % 50}" for n in range(4000)]), marked)
+    assert head.describe()["mode"] == ISOTONIC
+    new = found_in({"issue:odd": np.array([0.1, 0.6])}, ["x", "y"])
+    assert chances(head, new) == pytest.approx([0.02, 0.6], abs=0.04)
+
+
+def test_calls_are_those_above_the_threshold_of_the_held_out_probabilities() -> None:
+    evidence, marked = drawn(400, 0)
+    head = learned_marks(evidence, marked)
+    scores = [score for score in head.predict(evidence) if isinstance(score, Score)]
+    threshold = head.describe()["threshold"]
+    assert 0.2 < threshold < 0.6
+    assert [score.notes["called"] for score in scores] == [score.value >= threshold for score in scores]
 
 
 def test_threshold_is_half_of_the_best_expected_f1() -> None:
@@ -276,11 +304,34 @@ def test_threshold_is_half_of_the_best_expected_f1() -> None:
     assert at == pytest.approx(f1(at) / 2, abs=0.02)
 
 
-def test_too_few_labels_are_not_learned() -> None:
-    own, inputs, marked, groups = drawn(200, 0)
-    assert learn_calibration(own, inputs, np.zeros(200, dtype=bool), groups) is None
-    assert learn_calibration(own, inputs, np.ones(200, dtype=bool), groups) is None
-    assert learn_calibration(own, inputs, marked, ["one"] * 200) is None
+@pytest.mark.parametrize(
+    ("marked", "groups"),
+    [(np.arange(200) < 4, None), (np.arange(200) < 196, None), (np.arange(200) < 100, ["one"] * 200)],
+)
+def test_too_few_labels_are_not_learned(marked: np.ndarray, groups: list[str] | None) -> None:  # type: ignore[type-arg]
+    evidence, _ = drawn(200, 0)
+    names = groups or [target.conversation for target in evidence.targets]
+    with pytest.raises(BadInput, match="5 of each in 4 conversations are needed"):
+        learned_marks(found_in({"issue:odd": evidence.values[:, 0]}, names), marked)
+
+
+def test_turns_that_were_not_assessed_are_not_learned_from() -> None:
+    evidence, marked = drawn(400, 0)
+    is_known = np.arange(400) < 300
+    partly = replace(evidence, present=evidence.present & (is_known[:, None] | [False, True]))
+    head = learned_marks(partly, marked)
+    only = learned_marks(evidence.take(np.flatnonzero(is_known)), marked[is_known])
+    assert head.describe()["losses"] == only.describe()["losses"]
+    scores = head.predict(partly)
+    assert [isinstance(score, Score) for score in scores] == is_known.tolist()
+    assert "issue-labels" in str(scores[0].signature)
+
+
+def test_kinds_of_marks_have_two_options() -> None:
+    evidence, marked = drawn(200, 0)
+    question = Question(id="odd", text="How odd is it?", scale=Scale(options=(0, 1, 2)))
+    with pytest.raises(BadInput, match="a mark of 'odd' is 0 or 1; the question has 3 options"):
+        make_head("issue-labels", question, {}).fit(evidence, marks_of(evidence, marked))
 
 
 def test_labels_are_cross_validated_by_dialogue() -> None:
@@ -305,7 +356,8 @@ def test_labels_are_cross_validated_by_dialogue() -> None:
     assert ours["f1_low"] < ours["f1"] < ours["f1_high"] and ours["alpha"] > 0.5
     assert rows["issues", "macro"]["f1"] == ours["f1"]
     # Two positive labels, two positive predictions, one in common.
-    row = Called([True, True, False, False], [True, False, True, False], [0.9, 0.2, 0.8, 0.1], list("abcd")).figures()
+    marked, called = np.array([True, True, False, False]), np.array([True, False, True, False])
+    row = Called(marked, called, np.array([0.9, 0.2, 0.8, 0.1]), list("abcd")).figures()
     assert (row.precision, row.recall, row.f1) == (0.5, 0.5, 0.5) and row.alpha == pytest.approx(0.125)
     assert len(Clusters(list("abcd"))) == 4
 
@@ -334,12 +386,13 @@ def test_uninformative_finder_is_named() -> None:
     assert rows["issues", ABOVE_CHANCE]["f1"] == rows["issues", told]["f1"]
     assert rows[ALWAYS, ABOVE_CHANCE]["f1"] == rows[ALWAYS, told]["f1"]
     question = kind_question(told)
-    text = fitted_text(Fitted(Evaluator(question, (), IssueLabels(question)), labels=found))
+    text = fitted_text(Fitted(Evaluator(question, (), make_head("issue-labels", question, {})), labels=found))
     assert f"{drawn_}: agreement with annotators is not above chance" in text and f"{told}: agreement" not in text
-    for kind, warning in ((told, None), (drawn_, "agreement with people is not above chance")):
-        head = IssueLabels(kind_question(kind)).fit(evidence, labels)
-        again = IssueLabels(kind_question(kind)).restore(*head.state())
-        assert {score.notes.get("warning") for score in again.predict(evidence)} == {warning}  # type: ignore[union-attr]
+    for kind, is_uninformative in ((told, False), (drawn_, True)):
+        head = make_head("issue-labels", kind_question(kind), {}).fit(evidence, labels)
+        again = make_head("issue-labels", kind_question(kind), {}).restore(*head.state())
+        warnings = {score.warning for score in again.predict(evidence)}  # type: ignore[union-attr]
+        assert any("agreement with people is not above chance" in str(each) for each in warnings) == is_uninformative
 
 
 def test_alpha_of_calls_is_krippendorffs() -> None:
@@ -368,10 +421,9 @@ def test_labels_of_another_taxonomy_are_translated() -> None:
 
 def test_label_is_0_or_1() -> None:
     evidence = table(dialogues(2), turns=True)
-    with pytest.raises(BadInput, match="a mark of 'Coherence' must be 0 or 1, got 2"):
-        labels_of(evidence, Labels([Label(Target("dialogue-000", 1), "Coherence", "ann", 2)]), "Coherence")
-    elsewhere = Labels([Label(Target("nowhere", 1), ISSUE + "Coherence", "ann", 1)])
-    assert len(labels_of(evidence, elsewhere, "Coherence")[0]) == 0
+    labels = Labels([Label(Target("dialogue-000", 1), "Coherence", "ann", 2)])
+    with pytest.raises(BadInput, match="'ann' on dialogue-000#1.*got 2, allowed: 0, 1"):
+        make_head("issue-labels", kind_question("Coherence"), {}).fit(evidence, labels)
 
 
 # --- the evaluator ------------------------------------------------------------------------------------------------
@@ -410,10 +462,10 @@ def test_labels_of_a_kind_are_learned_and_saved(tmp_path: Path) -> None:
     assert all((score.value > 0.5) == (score.target in called) for score in scores)  # type: ignore[union-attr]
     evaluator.save(tmp_path)
     loaded = load_evaluator(tmp_path)
-    assert isinstance(loaded.head, IssueLabels) and loaded.head.predict(evidence) == scores
+    assert loaded.head.predict(evidence) == scores
     unknown = EvidenceTable.from_rows(list(evidence.columns), {Target("new", 1): {}})
     [score] = loaded.head.predict(unknown)
-    assert isinstance(score, Unscored) and score.reason == "not assessed"
+    assert isinstance(score, Unscored) and score.reason == "no evidence"
 
 
 def test_finder_without_issues_is_learned_and_loaded(tmp_path: Path) -> None:
@@ -423,7 +475,8 @@ def test_finder_without_issues_is_learned_and_loaded(tmp_path: Path) -> None:
     evidence = replace(evidence, values=np.where(silent, 0.0, evidence.values))
     labels = Labels(Label(t, "Coherence", "ann", place % 2) for place, t in enumerate(evidence.targets))
     question = kind_question("Coherence")
-    fitted = Evaluator(question, (), IssueLabels(question), "Coherence", "issue-labels").fitted_on(evidence, labels)
+    fitted = Evaluator(question, (), make_head("issue-labels", question, {}), "Coherence", "issue-labels")
+    fitted = fitted.fitted_on(evidence, labels)
     fitted.save(tmp_path)
     assert load_evaluator(tmp_path).head.predict(evidence) == fitted.head.predict(evidence)
 
@@ -432,9 +485,9 @@ def test_missing_evidence_is_named() -> None:
     made = dialogues(10)
     nothing = EvidenceTable.from_rows([Column("x", "m")], {Target("a"): {"x": 1.0}})
     with pytest.raises(BadInput, match="no evidence of issue 'Coherence'. Available: none"):
-        IssueLabels(kind_question("Coherence")).fit(nothing, Labels([]))
-    with pytest.raises(BadInput, match="0 assessed turns are labelled 'Coherence'.*5 of each"):
-        IssueLabels(kind_question("Coherence")).fit(table(made, turns=True), Labels([]))
+        make_head("issue-labels", kind_question("Coherence"), {}).fit(nothing, Labels([]))
+    with pytest.raises(BadInput, match="0 labels on 'Coherence' have evidence"):
+        make_head("issue-labels", kind_question("Coherence"), {}).fit(table(made, turns=True), Labels([]))
     with pytest.raises(BadInput, match="'overall'"):
         learned(shown(made), Labels([]))
     with pytest.raises(BadInput, match="issue:Coherence"):
@@ -470,7 +523,7 @@ def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path,
     for kind in kinds:
         ours, raw = rows["issues", kind], rows["raw finding", kind]
         assert ours["calibration_error"] < 0.06 < raw["calibration_error"] and ours["f1"] > raw["f1"] - 0.04
-    head = IssueLabels(kind_question("irrelevant")).fit(evidence, labels)
+    head = make_head("issue-labels", kind_question("irrelevant"), {}).fit(evidence, labels)
     assert all(isinstance(score, Score) for score in head.predict(evidence))
 
 

@@ -1,7 +1,6 @@
 from .active_learning import spread_targets as spread_targets, suggest_labels as suggest_labels
 from .adaptive import AdaptiveRubric as AdaptiveRubric
-from .answer_models.binary import finding as finding, IssueLabels as IssueLabels, kinds_of as kinds_of
-from .answer_models.binary import labels_of as labels_of
+from .answer_models.binary import finding as finding, kinds_of as kinds_of
 from .answer_models.mixed.model import MixedModel as MixedModel
 from .answer_models.simple import FEWEST_LABELS as FEWEST_LABELS
 from .baselines import Constant as Constant, JudgeExpected as JudgeExpected, RandomDraw as RandomDraw

@@ -352,6 +352,8 @@ class Evaluator:
             for turn, score in zip(turns, (yield from other.predict(turns)), strict=True):
                 if isinstance(score, Score):
                     row = {"turn": turn.turn, "question": other.question.id, "value": score.value, **score.notes}
+                    if score.warning is not None:
+                        row["warning"] = score.warning
                     for target in (turn.target, Target(turn.conversation.id)):
                         notes.setdefault(target, []).append(row)
         return [

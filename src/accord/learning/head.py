@@ -152,7 +152,6 @@ heads: Registry[HeadFactory] = Registry(
     "head",
     "accord.learning.baselines",
     "accord.learning.calibration.heads",
-    "accord.learning.answer_models.binary",
     extras=dict.fromkeys(("svr", "gated", "concat", "label-free"), "papers"),
 )
 """Heads: functions or subclasses of `Head` that make a head from a question and settings."""

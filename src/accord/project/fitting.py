@@ -396,7 +396,8 @@ def _issue_evaluators(project: Workspace, evaluator: Evaluator) -> tuple[list[Ev
     labels = project.labels(evaluator) if own_questions else Labels()
     config = project.config
     for name, own in own_questions.items():
-        answered = Labels(label for label in labels if label.question in own and label.value is not None)
+        given = [label for label in labels if label.question in own and label.value is not None]
+        answered = Labels([label for label in given if label.target.turn is not None] or given)
         if not len(answered):
             continue
         samples = project.samples(answered.targets)
@@ -415,7 +416,7 @@ def _issue_evaluators(project: Workspace, evaluator: Evaluator) -> tuple[list[Ev
         if not fitted or len(groups) < config.folds:
             return fitted, []
         splits = list(grouped_folds(groups, config.folds, config.seed))
-        calls = cross_validate_labels(known, train.labels, splits, config.seed)
+        calls = cross_validate_labels(known, train.labels, splits)
         return fitted, rows_of(*calls, seed=config.seed)
     return None
 

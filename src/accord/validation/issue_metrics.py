@@ -8,18 +8,17 @@ agreement with people is not above chance (the 95% interval of α includes 0) ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.edges import BadInput
-from accord.evidence import EvidenceTable
-from accord.learning import IssueLabels, finding, kinds_of, labels_of
+from accord.evidence import EvidenceTable, ratings
+from accord.learning import Experiment, finding, kinds_of, make_head
 from accord.methods import kind_question
 from accord.statistics import REPEATED_DRAWS, Clusters, Split, alpha_estimate, estimate_from_draws, smece
-from accord.values import Labels
+from accord.values import Labels, Question, Score, Target, Unscored
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -80,25 +79,25 @@ class CalledRow:
         return own if self.figures is None else own | asdict(self.figures)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Called:
     """Held-out marks of one kind, with calls that were made without seeing them.
 
     Attributes:
-        marked: True if an annotator marked the turn.
-        called: True if the system calls the issue.
-        chance: Predicted probability of a mark.
-        conversation: Conversation of the turn.
+        marked: (n,) True if an annotator marked the turn.
+        called: (n,) True if the system calls the issue.
+        chance: (n,) predicted probability of a mark.
+        conversation: (n,) group of the turn, a conversation or several with a common context.
     """
 
-    marked: list[bool] = field(default_factory=list)
-    called: list[bool] = field(default_factory=list)
-    chance: list[float] = field(default_factory=list)
-    conversation: list[str] = field(default_factory=list)
+    marked: Flags
+    called: Flags
+    chance: Floats
+    conversation: Sequence[str]
 
     def figures(self, draws: int = REPEATED_DRAWS, seed: int = 0) -> CalledFigures:
         """Return precision, recall, F1, α and calibration error, with intervals over conversations."""
-        marked, called = np.array(self.marked, dtype=bool), np.array(self.called, dtype=bool)
+        marked, called = self.marked, self.called
         counts = np.column_stack([marked & called, called, marked]).astype(float)
         clusters = Clusters(self.conversation)
         drawn = clusters.counts(draws, seed) @ clusters.sums(counts)
@@ -117,36 +116,37 @@ class Called:
             alpha=alpha.value,
             alpha_low=alpha.low,
             alpha_high=alpha.high,
-            calibration_error=smece(np.array(self.chance), marked),
+            calibration_error=smece(self.chance, marked),
         )
 
     def everywhere(self) -> Called:
         """Return the same marks with every turn called."""
-        return replace(self, called=[True] * len(self.marked), chance=[1.0] * len(self.marked))
+        return replace(self, called=np.ones(len(self.marked), dtype=bool), chance=np.ones(len(self.marked)))
 
 
 def cross_validate_labels(
-    evidence: EvidenceTable, labels: Labels, splits: Sequence[Split], seed: int = 0
+    evidence: EvidenceTable, labels: Labels, splits: Sequence[Split]
 ) -> tuple[dict[str, Called], dict[str, Called]]:
-    """Return held-out calls by kind, calibrated and raw."""
+    """Return held-out calls by kind, calibrated and raw; a fold in which a kind cannot be learned has none of it."""
     calibrated: dict[str, Called] = {}
     raw: dict[str, Called] = {}
-    for split in splits:
-        train = evidence.filter(split.train, labels.group_of)
-        test = evidence.filter(split.test, labels.group_of)
-        for kind in kinds_of(evidence):
-            try:
-                head = IssueLabels(kind_question(kind), seed).fit(train, labels.filter(split.train))
-            except BadInput:
-                continue
-            rows, marked = labels_of(test, labels, kind)
-            own, known = finding(test, kind)
-            rows, marked = rows[known[rows]], marked[known[rows]]
-            chances, _ = head.chances(test)
-            names = [labels.group_of(test.targets[row]) for row in rows]
-            _add(calibrated.setdefault(kind, Called()), marked, chances[rows] >= head.threshold, chances[rows], names)
-            result = np.clip(own[rows], 0.0, 1.0)
-            _add(raw.setdefault(kind, Called()), marked, result >= CALLED, result, names)
+    tested = frozenset[str]().union(*(split.test for split in splits))
+    for kind in kinds_of(evidence):
+        own, is_assessed = finding(evidence, kind)
+        question = kind_question(kind)
+        rated = ratings(evidence, labels, question)
+        is_tested = is_assessed[rated.row] & np.array([group in tested for group in rated.group], dtype=bool)
+        rated = rated.take(np.flatnonzero(is_tested))
+        experiment, caller = Experiment(question, evidence, labels, rated, splits, len(splits)), _Caller(question)
+        predicted = experiment.run(CALIBRATED, caller.unfitted)
+        rows = np.flatnonzero(predicted.scored)
+        if not len(rows):
+            continue
+        marked, groups = rated.answer[rows] == 1, [str(name) for name in rated.group[rows]]
+        called = np.array([caller.called[rated.target[row]] for row in rows], dtype=bool)
+        found = np.clip(own[rated.row[rows]], 0.0, 1.0)
+        calibrated[kind] = Called(marked, called, predicted.probabilities[rows, 1], groups)
+        raw[kind] = Called(marked, found >= CALLED, found, groups)
     return calibrated, raw
 
 
@@ -173,8 +173,24 @@ def no_better_than_chance(rows: Sequence[CalledRow]) -> list[str]:
     return [row.issue for row in ours if row.figures is not None and not row.figures.is_above_chance]
 
 
-def _add(to: Called, marked: Flags, called: Flags, chance: Floats, conversations: Sequence[str]) -> None:
-    to.marked += marked.tolist()
-    to.called += called.tolist()
-    to.chance += chance.tolist()
-    to.conversation += conversations
+class _Caller:
+    """Head of a kind of issue that records the calls of the rows that it predicts."""
+
+    def __init__(self, question: Question) -> None:
+        self.head = make_head("issue-labels", question, {})
+        self.called: dict[Target, bool] = {}
+
+    def unfitted(self, question: Question) -> _Caller:
+        """Return itself."""
+        return self
+
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> _Caller:
+        """Fit the head."""
+        self.head.fit(evidence, labels)
+        return self
+
+    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
+        """Return the scores of the head, and record their calls."""
+        scores = self.head.predict_each(evidence, annotators)
+        self.called |= {score.target: score.notes["called"] for score in scores if isinstance(score, Score)}
+        return scores

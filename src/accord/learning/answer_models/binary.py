@@ -1,115 +1,84 @@
-"""Head `issue-labels`: probability that people mark an issue, given a detector's findings (SODA-EVAL).
+"""Answer model `issue-labels`: probability that people mark an issue, given a detector's findings (SODA-EVAL).
 
-Evidence becomes inputs of a linear model: standardized columns, missing values at their mean, and embeddings of replies
-reduced to a few directions.
+It chooses on inner folds, by log loss, among a logistic curve of the finding (Platt), isotonic regression, and ridge
+logistic regression on all evidence (docs/decisions/0021). For the regression, columns are standardized, missing values
+are at their mean, and embeddings of replies are reduced to a few directions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput
-from accord.evidence import MEANING, Arrays, Column, EvidenceTable, by_row, columns_from
-from accord.learning.head import Head, heads
+from accord.evidence import MEANING, Arrays, EvidenceTable, Ratings, by_row
+from accord.learning.answer_models.contract import AnswerModel, card_names, card_number, fold_masks, inner_folds
 from accord.methods import WORST
-from accord.statistics import INNER_FOLDS, REPEATED_DRAWS, alpha_estimate, grouped_folds
-from accord.values import (
-    ISSUE,
-    POPULATION,
-    Labels,
-    Question,
-    Score,
-    Unscored,
-    score_from,
-)
+from accord.statistics import INNER_FOLDS, REPEATED_DRAWS, alpha_estimate
+from accord.values import ISSUE, Labels
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 DIRECTIONS = 24
 """Number of principal components of the embeddings of replies."""
+PLATT, ISOTONIC, RIDGE = "platt", "isotonic", "ridge"
+PENALTIES = (0.003, 0.01, 0.03, 0.1)
+"""Inverse strengths of the ridge penalty."""
+FEWEST_LABELLED = 5
+"""Smallest number of marked, and of unmarked, turns of a kind."""
+_LEAST = 1e-4
+_CANDIDATES = {name: (name, 1.0) for name in (PLATT, ISOTONIC)} | {f"{RIDGE} {C}": (RIDGE, C) for C in PENALTIES}
+"""Mode and inverse strength of the penalty of each candidate."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """Conversion of columns to inputs.
+    """Conversion of d columns to inputs.
 
     Attributes:
-        columns: d plain columns that were learned from.
-        mean: (d,) mean of each column, which replaces missing values.
-        scale: (d,) standard deviation of each column.
-        meaning: e columns of an embedder's vectors; empty without one.
+        plain: (p,) columns that are standardized: those that vary, and the finding.
+        mean: (p,) mean of each of them, which replaces missing values.
+        scale: (p,) standard deviation of each of them.
+        meaning: (e,) columns of an embedder's vectors; empty without one.
         centre: (e,) mean of the vectors.
         directions: (e, k) first principal components, each divided by its standard deviation.
     """
 
-    columns: tuple[Column, ...]
+    plain: Indices
     mean: Floats
     scale: Floats
-    meaning: tuple[Column, ...]
+    meaning: Indices
     centre: Floats
     directions: Floats
 
     @classmethod
-    def fit(cls, evidence: EvidenceTable, always: str = "") -> Self:
-        """Return the conversion for these rows.
-
-        Constant and empty columns are left out, except the one named `always`.
-        """
-        plain = [place for place, column in enumerate(evidence.columns) if not column.name.startswith(MEANING)]
-        of_meaning = [place for place, column in enumerate(evidence.columns) if column.name.startswith(MEANING)]
-        counts = np.maximum(evidence.present.sum(axis=0), 1)
-        mean = evidence.values.sum(axis=0) / counts
-        scale = np.sqrt((np.where(evidence.present, evidence.values - mean, 0.0) ** 2).sum(axis=0) / counts)
-        used = [place for place in plain if scale[place] > 0 or evidence.columns[place].name == always]
+    def fit(cls, features: EvidenceTable, finding: str) -> Self:
+        """Return the conversion for these rows; constant and empty columns are left out, except the finding."""
+        names = [column.name for column in features.columns]
+        is_meaning = np.array([name.startswith(MEANING) for name in names], dtype=bool)
+        counts = np.maximum(features.present.sum(axis=0), 1)
+        mean = features.values.sum(axis=0) / counts
+        scale = np.sqrt((np.where(features.present, features.values - mean, 0.0) ** 2).sum(axis=0) / counts)
+        is_used = ~is_meaning & ((scale > 0) | (np.array(names) == finding))
+        plain, meaning = np.flatnonzero(is_used), np.flatnonzero(is_meaning)
+        is_known = features.present[:, meaning].all(axis=1) & bool(len(meaning))
+        vectors = features.values[is_known][:, meaning]
+        centre = vectors.mean(axis=0) if len(vectors) else np.zeros(len(meaning))
         scale = np.where(scale > 0, scale, 1.0)
-        known = evidence.present[:, of_meaning].all(axis=1) if of_meaning else np.zeros(len(evidence), dtype=bool)
-        vectors = evidence.values[known][:, of_meaning]
-        centre = vectors.mean(axis=0) if len(vectors) else np.zeros(len(of_meaning))
-        return cls(
-            tuple(evidence.columns[place] for place in used), mean[used], scale[used],
-            tuple(evidence.columns[place] for place in of_meaning), centre, _directions(vectors - centre),
-        )  # fmt: skip
+        return cls(plain, mean[plain], scale[plain], meaning, centre, _directions(vectors - centre))
 
-    def of(self, evidence: EvidenceTable) -> Floats:
-        """Return (n, d + k) inputs; 0 is a column's mean.
-
-        Raises:
-            BadInput: A column is missing, or was computed differently from the training column.
-        """
-        plain, meaning = evidence.align(self.columns), evidence.align(self.meaning)
-        values = np.where(plain.present, (plain.values - self.mean) / self.scale, 0.0)
-        is_present = meaning.present.all(axis=1, keepdims=True)
-        return np.hstack([values, np.where(is_present, by_row(meaning.values - self.centre, self.directions), 0.0)])
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the columns as JSON."""
-        parts = {"columns": self.columns, "meaning": self.meaning}
-        used = ("name", "signature", "question", "option")
-        return {
-            part: [{name: getattr(each, name) for name in used} for each in findings]
-            for part, findings in parts.items()
-        }
-
-    def arrays(self) -> dict[str, Floats]:
-        """Return the other fields as arrays."""
-        return {
-            "design.mean": self.mean, "design.scale": self.scale, "design.centre": self.centre,
-            "design.directions": self.directions,
-        }  # fmt: skip
-
-    @classmethod
-    def restore(cls, card: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the conversion from `to_json` and `arrays`."""
-        columns, meaning = (columns_from(card[name]) for name in ("columns", "meaning"))
-        mean, scale, centre, directions = (
-            arrays[f"design.{name}"] for name in ("mean", "scale", "centre", "directions")
-        )
-        return cls(columns, mean, scale, meaning, centre, directions)
+    def of(self, features: EvidenceTable) -> Floats:
+        """Return (n, p + k) inputs of n rows with the same columns; 0 is a column's mean."""
+        plain, meaning = features.values[:, self.plain], features.values[:, self.meaning]
+        values = np.where(features.present[:, self.plain], (plain - self.mean) / self.scale, 0.0)
+        is_present = features.present[:, self.meaning].all(axis=1, keepdims=True)
+        return np.hstack([values, np.where(is_present, by_row(meaning - self.centre, self.directions), 0.0)])
 
 
 def _directions(centred: Floats) -> Floats:
@@ -122,44 +91,48 @@ def _directions(centred: Floats) -> Floats:
     return np.asarray((axes[:used] * signs[:, None]).T * np.sqrt(len(centred)) / spread[:used])
 
 
-Flags = NDArray[np.bool_]
-
-PLATT, ISOTONIC, RIDGE = "platt", "isotonic", "ridge"
-PENALTIES = (0.003, 0.01, 0.03, 0.1)
-"""Inverse strengths of the ridge penalty."""
-FEWEST_LABELLED = 5
-"""Smallest number of marked, and of unmarked, turns of a kind."""
-_LEAST = 1e-4
-
-
 @dataclass(frozen=True)
-class IssueCalibration:
-    """Conversion of findings to the probability of a mark, and the threshold of a call.
+class Curve:
+    """Conversion of findings to the probability of a mark.
 
     Attributes:
         mode: `platt`, `isotonic` or `ridge`.
         weights: For `platt` (1,) on the model's finding, for `ridge` (d,) on all inputs.
         intercept: Constant of the logit.
         steps: For `isotonic`: (m, 2) rising findings and their probabilities, interpolated linearly.
-        threshold: Probability from which calling the issue has the highest expected F1.
-        losses: Mean log loss on inner folds of each candidate, in nats.
-        marked: Share of marks in training.
-        alpha_low: Lower end of the 95% interval, over groups, of the α of calls on inner folds with marks.
     """
 
     mode: str
     weights: Floats
     intercept: float
     steps: Floats
-    threshold: float
-    losses: Mapping[str, float]
-    marked: float
-    alpha_low: float | None = None
 
-    @property
-    def warning(self) -> str | None:
-        """Warning if calls do not agree with people better than chance."""
-        return None if (self.alpha_low or 0.0) > 0 else "agreement with people is not above chance"
+    @classmethod
+    def fit(cls, mode: str, strength: float, findings: Floats, inputs: Floats, marked: Flags) -> Self:
+        """Return the curve of a mode for findings (n,), all inputs (n, d) and marks (n,).
+
+        `strength` is the inverse strength of the ridge penalty.
+        """
+        if mode == ISOTONIC:
+            from sklearn.isotonic import IsotonicRegression
+
+            # Two pseudo-labels with the overall share of marks keep levels with few labels from certainty.
+            levels, place = np.unique(findings, return_inverse=True)
+            rate = marked.mean()
+            count = np.bincount(place)
+            shares = (np.bincount(place, weights=marked) + 2 * rate) / (count + 2)
+            fitted = IsotonicRegression(out_of_bounds="clip").fit(levels, shares, sample_weight=count)
+            steps = np.column_stack([fitted.X_thresholds_, fitted.y_thresholds_])
+            return cls(mode, np.zeros(0), 0.0, steps)
+        from sklearn.linear_model import LogisticRegression
+
+        design = inputs if mode == RIDGE else findings[:, None]
+        if not marked.any() or marked.all() or not design.shape[1]:
+            rate = float(np.clip(marked.mean(), _LEAST, 1 - _LEAST))
+            return cls(mode, np.zeros(design.shape[1]), float(np.log(rate / (1 - rate))), np.zeros((0, 2)))
+        model = LogisticRegression(C=strength, max_iter=1000).fit(design, marked)
+        weights, intercept = model.coef_[0].astype(float), float(model.intercept_[0])
+        return cls(mode, weights, intercept, np.zeros((0, 2)))
 
     def probabilities(self, findings: Floats, inputs: Floats) -> Floats:
         """Return (n,) probabilities from a model's own findings (n,) and all inputs (n, d)."""
@@ -167,63 +140,6 @@ class IssueCalibration:
             return np.clip(np.interp(findings, self.steps[:, 0], self.steps[:, 1]), _LEAST, 1 - _LEAST)
         logit = by_row(inputs if self.mode == RIDGE else findings[:, None], self.weights) + self.intercept
         return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -30, 30))))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON."""
-        return {
-            "mode": self.mode, "weights": self.weights.tolist(), "intercept": self.intercept,
-            "steps": self.steps.tolist(), "threshold": self.threshold, "losses": dict(self.losses),
-            "marked": self.marked, "alpha_low": self.alpha_low,
-        }  # fmt: skip
-
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> IssueCalibration:
-        """Return the calibration from `to_json`."""
-        weights, steps = np.array(row["weights"], dtype=float), np.array(row["steps"], dtype=float).reshape(-1, 2)
-        return cls(**{**row, "weights": weights, "steps": steps})
-
-
-def learn_calibration(
-    findings: Floats, inputs: Floats, marked: Flags, groups: list[str], seed: int = 0
-) -> IssueCalibration | None:
-    """Return the best conversion of findings to marks; None if too few turns are marked, or unmarked.
-
-    Args:
-        findings: (n,) the model's finding of this kind for each mark, a count or a probability.
-        inputs: (n, d) all evidence, standardized.
-        marked: (n,) True if an annotator marked the turn.
-        groups: (n,) conversation of each row; folds keep conversations together.
-        seed: Random seed of the folds.
-    """
-    few = min(int(marked.sum()), int((~marked).sum())) < FEWEST_LABELLED
-    names = sorted(set(groups))
-    if few or len(names) < INNER_FOLDS:
-        return None
-    modes: dict[str, tuple[str, float]] = {PLATT: (PLATT, 1.0), ISOTONIC: (ISOTONIC, 1.0)}
-    modes |= {f"{RIDGE} {strength}": (RIDGE, strength) for strength in PENALTIES}
-    named = np.array(groups)
-    folds = [np.isin(named, list(split.test)) for split in grouped_folds(names, INNER_FOLDS, seed)]
-    unseen: dict[str, Floats] = {}
-    for name, (mode, strength) in modes.items():
-        unseen[name] = np.empty(len(findings))
-        for test in folds:
-            learned = _fitted(mode, strength, findings[~test], inputs[~test], marked[~test])
-            unseen[name][test] = learned.probabilities(findings[test], inputs[test])
-    losses = {name: _log_loss(chance, marked) for name, chance in unseen.items()}
-    best = min(losses, key=lambda name: losses[name])
-    results = _fitted(*modes[best], findings, inputs, marked)
-    threshold = best_threshold(unseen[best])
-    alpha = alpha_estimate(marked, unseen[best] >= threshold, groups, REPEATED_DRAWS, seed)
-    return IssueCalibration(
-        results.mode,
-        results.weights,
-        results.intercept,
-        results.steps,
-        threshold,
-        losses,
-        float(marked.mean()),
-        alpha.low,
-    )
 
 
 def best_threshold(probabilities: Floats) -> float:
@@ -236,36 +152,6 @@ def best_threshold(probabilities: Floats) -> float:
     sizes = np.arange(1, len(falling) + 1)
     expected = 2.0 * np.cumsum(falling) / (sizes + falling.sum())
     return float(falling[int(expected.argmax())])
-
-
-def _fitted(mode: str, strength: float, findings: Floats, inputs: Floats, marked: Flags) -> IssueCalibration:
-    if mode == ISOTONIC:
-        from sklearn.isotonic import IsotonicRegression
-
-        # Two pseudo-labels with the overall share of marks keep levels with few labels from certainty.
-        levels, place = np.unique(findings, return_inverse=True)
-        rate = marked.mean()
-        count = np.bincount(place)
-        shares = (np.bincount(place, weights=marked) + 2 * rate) / (count + 2)
-        fitted = IsotonicRegression(out_of_bounds="clip").fit(levels, shares, sample_weight=count)
-        steps = np.column_stack([fitted.X_thresholds_, fitted.y_thresholds_])
-        return IssueCalibration(mode, np.zeros(0), 0.0, steps, 0.5, {}, float(rate))
-    from sklearn.linear_model import LogisticRegression
-
-    design = inputs if mode == RIDGE else findings[:, None]
-    if not marked.any() or marked.all() or not design.shape[1]:
-        rate = float(np.clip(marked.mean(), _LEAST, 1 - _LEAST))
-        return IssueCalibration(
-            mode, np.zeros(design.shape[1]), float(np.log(rate / (1 - rate))), np.zeros((0, 2)), 0.5, {}, rate
-        )
-    model = LogisticRegression(C=strength, max_iter=1000).fit(design, marked)
-    weights, intercept = model.coef_[0].astype(float), float(model.intercept_[0])
-    return IssueCalibration(mode, weights, intercept, np.zeros((0, 2)), 0.5, {}, float(marked.mean()))
-
-
-def _log_loss(chance: Floats, marked: Flags) -> float:
-    chances = np.clip(np.where(marked, chance, 1.0 - chance), 1e-12, None)
-    return float(-np.log(chances).mean())
 
 
 def kinds_of(evidence: EvidenceTable) -> list[str]:
@@ -287,121 +173,109 @@ def finding(evidence: EvidenceTable, kind: str) -> tuple[Floats, NDArray[np.bool
     return evidence.values[:, place], evidence.present[:, place]
 
 
-def labels_of(evidence: EvidenceTable, labels: Labels, kind: str) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return (n,) rows and (n,) True for marks, one per label of 0 or 1 on a kind of issue whose target has evidence.
-
-    Raises:
-        BadInput: A label is neither 0 nor 1.
-    """
-    on_kind = [*labels.on(kind), *labels.on(ISSUE + kind)]
-    for label in on_kind:
-        if label.value not in (0, 1):
-            source = f"label of {label.annotator!r} on {label.target}"
-            raise BadInput(f"{source}: a mark of {kind!r} must be 0 or 1, got {label.value!r}")
-    rows = evidence.rows_of(label.target for label in on_kind)
-    used = [(int(row), label.value == 1) for row, label in zip(rows, on_kind, strict=True) if row >= 0]
-    return np.array([row for row, _ in used], dtype=np.intp), np.array([mark for _, mark in used], dtype=bool)
-
-
-@heads.register("issue-labels")
-class IssueLabels(Head):
+class IssueAnswers(AnswerModel):
     """Probability that people mark a kind of issue: findings calibrated against labels of 0 or 1.
 
-    It chooses on inner folds among a logistic curve of the finding (Platt), isotonic regression, and ridge logistic
-    regression on all evidence (docs/decisions/0021).
-
     Args:
-        question: Binary question with the name of the kind.
-        seed: Random seed of the inner folds.
+        kind: Kind of issue, the id of the binary question.
     """
 
-    method = "issue-labels"
+    name = "issue-labels"
+    uses_other_questions = False
+    differs_by_annotator = False
 
-    def __init__(self, question: Question, seed: int = 0) -> None:
-        super().__init__(question)
-        self.seed = seed
-        self.kind = question.id.removeprefix(ISSUE)
-        self.calibration_: IssueCalibration | None = None
+    def __init__(self, kind: str) -> None:
+        self.kind = kind.removeprefix(ISSUE)
 
-    def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
-        """Learn from every label of the kind whose turn has a finding.
+    def prepare(self, evidence: EvidenceTable) -> EvidenceTable:
+        """Return the evidence unchanged: each probability of a judge's answer is an input."""
+        return evidence
+
+    def is_readable(self, features: EvidenceTable) -> Flags:
+        """Return (n,) True for rows that were assessed.
 
         Raises:
-            BadInput: The kind was not assessed, a label is neither 0 nor 1, or there are too few of either.
+            BadInput: The evidence has no such kind.
         """
-        turns = [row for row, target in enumerate(evidence.targets) if target.turn is not None]
-        evidence = evidence.take(turns) if turns else evidence
-        findings, known = finding(evidence, self.kind)
-        self.design_ = Design.fit(evidence, ISSUE + self.kind)
-        inputs = self.design_.of(evidence)
-        rows, marked = labels_of(evidence, labels, self.kind)
-        rows, marked = rows[known[rows]], marked[known[rows]]
-        groups = [labels.group_of(evidence.targets[row]) for row in rows]
-        self.calibration_ = learn_calibration(findings[rows], inputs[rows], marked, groups, self.seed)
-        if self.calibration_ is None:
+        return finding(features, self.kind)[1]
+
+    def fit_predict(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+        """Choose the curve and the threshold on inner folds; labels of other questions are ignored.
+
+        Raises:
+            BadInput: The question has more than two options, or there are too few labels of one of them.
+        """
+        if len(rated.options) != 2:
+            raise BadInput(f"a mark of {self.kind!r} is 0 or 1; the question has {len(rated.options)} options")
+        marked, own = rated.answer == 1, features.take(rated.row)
+        findings, fold = finding(own, self.kind)[0], inner_folds(rated)
+        if min(int(marked.sum()), int((~marked).sum())) < FEWEST_LABELLED or len(set(rated.group)) < INNER_FOLDS:
             raise BadInput(
                 f"{int(marked.sum())} assessed turns are labelled {self.kind!r} and {int((~marked).sum())} are "
                 f"labelled without it; {FEWEST_LABELLED} of each in {INNER_FOLDS} conversations are needed"
             )
-        return self
+        self.design_ = Design.fit(features.take(np.unique(rated.row)), ISSUE + self.kind)
+        inputs = self.design_.of(own)
+        unseen = {name: np.empty(len(rated)) for name in _CANDIDATES}
+        for train, test in fold_masks(fold):
+            for name, (mode, strength) in _CANDIDATES.items():
+                curve = Curve.fit(mode, strength, findings[train], inputs[train], marked[train])
+                unseen[name][test] = curve.probabilities(findings[test], inputs[test])
+        self.losses_ = {name: rated.log_loss(_shares(chances)) for name, chances in unseen.items()}
+        best = min(self.losses_, key=self.losses_.__getitem__)
+        self.curve_ = Curve.fit(*_CANDIDATES[best], findings, inputs, marked)
+        self.threshold_ = best_threshold(unseen[best])
+        groups = [str(name) for name in rated.group]
+        self.alpha_low_ = alpha_estimate(marked, unseen[best] >= self.threshold_, groups, REPEATED_DRAWS).low
+        self.marked_, self.people_ = float(marked.mean()), sorted({str(name) for name in rated.annotator})
+        return _shares(unseen[best])
 
-    def chances(self, evidence: EvidenceTable) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return (n,) the probability of a mark, and (n,) True for rows with a finding."""
-        self.check_fitted()
-        assert self.calibration_ is not None
-        findings, known = finding(evidence, self.kind)
-        return self.calibration_.probabilities(findings, self.design_.of(evidence)), known
+    def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """Return (n, 2) the probabilities of no mark and of a mark, the same for every annotator."""
+        return _shares(self.curve_.probabilities(finding(features, self.kind)[0], self.design_.of(features)))
 
-    @property
-    def threshold(self) -> float:
-        """Probability from which calling the issue has the highest expected F1."""
-        self.check_fitted()
-        assert self.calibration_ is not None
-        return self.calibration_.threshold
-
-    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """Return one score per row on the scale of 0 and 1; its value is the probability, its notes hold the call."""
-        chances, known = self.chances(evidence)
-        signature, results = self.signature(), list[Score | Unscored]()
-        warning = None if self.calibration_ is None else self.calibration_.warning
-        for row, (target, chance) in enumerate(zip(evidence.targets, chances, strict=True)):
-            if known[row]:
-                score = score_from(target, POPULATION, (0.0, 1.0), (1.0 - float(chance), float(chance)), signature)
-                notes = {"called": bool(chance >= self.threshold), **({"warning": warning} if warning else {})}
-                results.append(replace(score, notes=notes))
-            else:
-                results.append(Unscored(target, POPULATION, "not assessed", signature))
-        return results
+    def notes(self, distributions: Floats) -> list[dict[str, Any]]:
+        """Return the call of each row: True from the probability with the highest expected F1."""
+        return [{"called": chance >= self.threshold_} for chance in distributions[:, 1].tolist()]
 
     @property
-    def columns(self) -> tuple[Column, ...] | None:
-        """Evidence columns that were learned from, with the finding."""
-        return None if self.calibration_ is None else (*self.design_.columns, *self.design_.meaning)
+    def caution(self) -> str | None:
+        """Warning if calls do not agree with people better than chance."""
+        return None if (self.alpha_low_ or 0.0) > 0 else "agreement with people is not above chance"
 
     @property
     def annotators(self) -> list[str]:
-        """Empty: labels of all annotators are learned together."""
-        return []
-
-    @property
-    def is_fitted(self) -> bool:
-        """True after `fit` or `restore`."""
-        return self.calibration_ is not None
+        """Sorted names of the annotators that the model learned from; all get the same predictions."""
+        return self.people_
 
     def describe(self) -> dict[str, Any]:
         """Return the learned conversion as JSON for reports."""
-        assert self.calibration_ is not None
-        learned = self.calibration_
-        return {"method": self.method, "mode": learned.mode, "threshold": learned.threshold, "marked": learned.marked,
-                "alpha_low": learned.alpha_low, "warning": learned.warning, "losses": dict(learned.losses)}  # fmt: skip
+        return {
+            "mode": self.curve_.mode, "threshold": self.threshold_, "marked": self.marked_,
+            "alpha_low": self.alpha_low_, "warning": self.caution, "losses": dict(self.losses_),
+        }  # fmt: skip
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the learned state as JSON and arrays."""
-        assert self.calibration_ is not None
-        return {"design": self.design_.to_json(), "calibration": self.calibration_.to_json()}, self.design_.arrays()
+        curve, design = self.curve_, self.design_
+        card = {
+            "mode": curve.mode, "intercept": curve.intercept, "threshold": self.threshold_, "marked": self.marked_,
+            "alpha_low": self.alpha_low_, "losses": dict(self.losses_), "people": self.people_,
+        }  # fmt: skip
+        arrays = {f"design.{name}": array for name, array in vars(design).items()}
+        return card, {**arrays, "curve.weights": curve.weights, "curve.steps": curve.steps}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """Restore the learned state from `state`."""
-        self.design_ = Design.restore(card["design"], arrays)
-        self.calibration_ = IssueCalibration.from_json(card["calibration"])
+        self.design_ = Design(**{each.name: arrays[f"design.{each.name}"] for each in fields(Design)})
+        steps = arrays["curve.steps"].reshape(-1, 2)
+        self.curve_ = Curve(str(card["mode"]), arrays["curve.weights"], card_number(card, "intercept"), steps)
+        self.threshold_, self.marked_ = card_number(card, "threshold"), card_number(card, "marked")
+        self.alpha_low_ = None if card["alpha_low"] is None else card_number(card, "alpha_low")
+        self.losses_, self.people_ = dict(card["losses"]), card_names(card, "people")
         return self
+
+
+def _shares(chances: Floats) -> Floats:
+    """Return (n, 2) distributions over no mark and a mark."""
+    return np.column_stack([1.0 - chances, chances])

@@ -66,9 +66,17 @@ class AnswerModel(ABC):
             new[rows] = model.distributions(test, [None] * len(rows)) if model.differs_by_annotator else known[rows]
         return known, new
 
+    def is_readable(self, features: EvidenceTable) -> NDArray[np.bool_]:
+        """Return (n,) True for rows with the evidence that the model needs: any, unless a model needs more."""
+        return np.asarray(features.present.any(axis=1))
+
     @abstractmethod
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
         """Return (n, K) the distribution of each row for its annotator; an unknown one counts as a new annotator."""
+
+    def notes(self, distributions: Floats) -> Sequence[Mapping[str, Any]]:
+        """Return the notes of n scores, from their distributions (n, K); empty without any."""
+        return ()
 
     def contributions(self, features: EvidenceTable) -> Floats:
         """Return (n, d) the contribution of each column to each prediction; (n, 0) if they cannot be separated."""
@@ -219,14 +227,17 @@ def judge_columns(features: EvidenceTable) -> NDArray[np.bool_]:
     return np.array([column.question is not None for column in features.columns], dtype=bool)
 
 
-def known_ratings(evidence: EvidenceTable, labels: Labels, question: Question) -> Ratings:
-    """Return the ratings of `question` whose target has any evidence.
+def known_ratings(
+    evidence: EvidenceTable, labels: Labels, question: Question, known: NDArray[np.bool_] | None = None
+) -> Ratings:
+    """Return the ratings of `question` whose target has evidence: any, or where `known` (n,) is True.
 
     Raises:
         BadInput: A label is outside the question's scale.
     """
     rated = ratings(evidence, labels, question)
-    return rated.take(np.flatnonzero(evidence.present[rated.row].any(axis=1)))
+    is_known = evidence.present[rated.row].any(axis=1) if known is None else known[rated.row]
+    return rated.take(np.flatnonzero(is_known))
 
 
 def sources_of(columns: Iterable[Column]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from accord.edges import UnknownName
+from accord.learning.answer_models.binary import IssueAnswers
 from accord.learning.answer_models.contract import AnswerModel
 from accord.learning.answer_models.curves import CurveAnswers, CurveSettings
 from accord.learning.answer_models.mixed.model import BEST, MixedAnswers
@@ -37,7 +38,7 @@ class ModelSettings(Protocol):
         """Ends of the scale."""
 
 
-ANSWER_MODELS = ("auto", "constant", "judge", "column", "mixed", "curves", "network", *SIMPLE_MODELS)
+ANSWER_MODELS = ("auto", "constant", "judge", "column", "mixed", "curves", "network", "issue-labels", *SIMPLE_MODELS)
 answer_models: Registry[Callable[[ModelSettings], AnswerModel]] = Registry(
     "answer model", extras=dict.fromkeys(("svr", "gated", "concat", "grid"), "papers")
 )
@@ -72,6 +73,7 @@ def make_answer_model(name: str, head: ModelSettings) -> AnswerModel:
         "column": lambda: MixedAnswers(False, 0.0, BEST, "column"),
         "mixed": lambda: MixedAnswers(head.own_slopes, head.threshold_spread),
         "curves": lambda: CurveAnswers(head.curve_settings, head.ends),
+        "issue-labels": lambda: IssueAnswers(head.question.id),
         "network": lambda: NetworkAnswers(head.network_settings),
     }
     if name == "curves" and head.curve_settings.form != "additive":

@@ -164,7 +164,7 @@ class Calibration(Head):
             MissingExtra: The network was requested and JAX is not installed.
         """
         pooled = self._pool(labels)
-        rated = known_ratings(evidence, pooled, self.question)
+        rated = known_ratings(evidence, pooled, self.question, known := self._is_readable(evidence))
         self._check_enough(evidence, len(rated))
         levels = ScaleLevels.fit(rated)
         coarse = levels.coarse(rated)
@@ -174,7 +174,9 @@ class Calibration(Head):
         model, held_out, self.trials_ = self._fit_model(table, coarse, pooled)
         fine = levels.fine(held_out[0]), levels.fine(held_out[1])
         shifts, shifted = GroupShifts.learn(self.shift_groups, evidence, rated, fine, inner_folds(coarse))
-        raters = known_ratings(evidence, labels, self.question).annotator if self.pooled_annotators else rated.annotator
+        raters = rated.annotator
+        if self.pooled_annotators:
+            raters = known_ratings(evidence, labels, self.question, known).annotator
         reference = TrainingReference.of(
             model.prepare(evidence), rated, levels, shifted, model.annotators, raters, self.coverage
         )
@@ -216,6 +218,10 @@ class Calibration(Head):
         model = self._make("judge-mean" if self.answer_model == "auto" else self.answer_model)
         known = model.fit_predict(model.prepare(evidence), rated, labels)
         return model, (known, known), {}
+
+    def _is_readable(self, evidence: EvidenceTable) -> NDArray[np.bool_] | None:
+        """Return (n,) True for rows with the evidence that the answer model needs; None for any evidence."""
+        return None if self.answer_model == "auto" else self._make(self.answer_model).is_readable(evidence)
 
     def _make(self, name: str) -> AnswerModel:
         """Return an unfitted answer model by name."""
@@ -265,7 +271,7 @@ class Calibration(Head):
         """
         model = self._fitted()
         features = self.features(evidence)
-        rated = known_ratings(features, self._pool(labels), self.question)
+        rated = known_ratings(features, self._pool(labels), self.question, model.is_readable(features))
         if not len(rated):
             raise BadInput(f"no label on {self.question.id!r} has evidence; adapting needs at least one")
         reference = self.reference_
@@ -319,7 +325,7 @@ class Calibration(Head):
         signature, known = self.signature(), set(self.annotators)
         is_new = np.array([name is None or str(name) not in known for name in speakers], dtype=bool)
         bands, warnings = reference.bands_of(features, distributions, is_new), reference.warnings(features)
-        has_evidence = np.asarray(features.present.any(axis=1)).tolist()
+        has_evidence = model.is_readable(features).tolist()
         reasons = {} if all(has_evidence) else features.reasons()
         if contributions.shape[1]:
             attributions = column_attributions(features, contributions)
@@ -329,6 +335,7 @@ class Calibration(Head):
                 return np.asarray(self.distributions(table, [speakers[row] for row in rows]) @ reference.options)
 
             attributions = part_attributions(features, distributions @ reference.options, without)
+        notes = model.notes(distributions)
         scores: list[Score | Unscored] = []
         for row, name in enumerate(speakers):
             target, annotator = features.targets[row], str(name) if name in known else POPULATION
@@ -338,7 +345,9 @@ class Calibration(Head):
             band, warning = (float(bands[row, 0]), float(bands[row, 1])), _joined(model.caution, warnings[row])
             shares, parts = distributions[row], tuple(attributions[row])
             score = score_from(target, annotator, reference.options, shares, signature, band, warning, parts)
-            scores.append(replace(score, value=values[row]) if self.answer == LATENT else score)
+            if self.answer == LATENT:
+                score = replace(score, value=values[row])
+            scores.append(replace(score, notes=notes[row]) if notes else score)
         return scores
 
     def speaker(self, annotator: str | None) -> str | None:

@@ -24,16 +24,17 @@ ABOUT = {
 """Heads that are a calibration with one answer model, or `auto`."""
 
 
-def answer_model_head(name: str, about: str) -> Callable[..., Calibration]:
+def answer_model_head(name: str, about: str, **defaults: Any) -> Callable[..., Calibration]:
     """Return the maker of a head that is a calibration with one answer model, or with `auto`.
 
     Args:
         name: Name of the answer model.
         about: Description of the head in a sentence.
+        defaults: Defaults of the head's settings.
     """
 
     def make(question: Question, **settings: Any) -> Calibration:
-        return Calibration(question, **{"answer_model": name, **settings})
+        return Calibration(question, **{"answer_model": name, **defaults, **settings})
 
     make.__doc__ = about
     return make
@@ -57,6 +58,13 @@ def curves_head(form: str, about: str) -> Callable[..., Calibration]:
 
 for _name, _about in ABOUT.items():
     heads.register(_name)(answer_model_head(_name, _about))
+heads.register("issue-labels")(
+    answer_model_head(
+        "issue-labels",
+        "Probability that people mark a kind of issue, from a detector's findings and all evidence (SODA-EVAL).",
+        shift_groups=(),
+    )
+)
 heads.register("curves")(
     curves_head(
         "additive",

@@ -77,14 +77,14 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
     first = next(iter(systems))
     splits = [halve(known, seed) for seed in range(halvings)]
     results: dict[str, list[dict[str, Called]]] = {}
-    for seed, split in enumerate(splits):
+    for split in splits:
         for system, evidence in systems.items():
-            calibrated, raw = cross_validate_labels(evidence, labels, [split], seed)
+            calibrated, raw = cross_validate_labels(evidence, labels, [split])
             results.setdefault(system, []).append(calibrated)
             if system == first:
                 results.setdefault("recorded-judge", []).append(raw)
                 results.setdefault(ALWAYS, []).append({kind: each.everywhere() for kind, each in calibrated.items()})
-        results.setdefault("accord, each kind's own decision", []).append(_own(found, labels, split, seed))
+        results.setdefault("accord, each kind's own decision", []).append(_own(found, labels, split))
     told = _told(results[first])
     return [row for system, each in sorted(results.items(), key=_order) for row in _rows(system, each, told)]
 
@@ -105,12 +105,12 @@ def _recorded(folder: Path, model: str) -> dict[str, Any]:
     return {"mode": "recorded", "paths": [str(folder)], "model": model}
 
 
-def _own(found: EvidenceTable, labels: Labels, split: Split, seed: int) -> dict[str, Called]:
+def _own(found: EvidenceTable, labels: Labels, split: Split) -> dict[str, Called]:
     """Call each kind from the judge's decision on that kind alone."""
     called: dict[str, Called] = {}
     for kind in kinds_of(found):
         columns = [c for c in found.columns if c.name in {ISSUE + kind, f"{ISSUE}{kind}{WORST}"}]
-        called |= cross_validate_labels(found.align(columns), labels, [split], seed)[0]
+        called |= cross_validate_labels(found.align(columns), labels, [split])[0]
     return called
 
 

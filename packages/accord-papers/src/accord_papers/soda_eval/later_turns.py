@@ -114,9 +114,7 @@ def _gains(folder: Path, chats: Sequence[Conversation], labels: Labels, halvings
     }
     splits = [halve(chat_of, seed) for seed in range(halvings)]
     scores = {
-        name: np.array(
-            [_auc_f1(cross_validate_labels(table, labels, [split], seed)[0]) for seed, split in enumerate(splits)]
-        )
+        name: np.array([_auc_f1(cross_validate_labels(table, labels, [split])[0]) for split in splits])
         for name, table in systems.items()
     }
     rows: list[Row] = []
@@ -147,7 +145,7 @@ def _auc_f1(called: Mapping[str, Called]) -> tuple[float, float]:
     """Mean over kinds of the area under the ROC curve of the probabilities, and of the F1 of the calls."""
     aucs, f1s = [], []
     for each in called.values():
-        marked, ranks = np.array(each.marked), rankdata(each.chance)
+        marked, ranks = each.marked, rankdata(each.chance)
         positive, negative = marked.sum(), (~marked).sum()
         aucs.append((ranks[marked].sum() - positive * (positive + 1) / 2) / (positive * negative))
         f1s.append(each.figures(draws=2).f1 or 0.0)
