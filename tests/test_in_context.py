@@ -29,19 +29,8 @@ from accord.methods.in_context.prompt_inversion import (
     read_tasks,
     squared_error,
 )
-from accord.methods.in_context.scoring_requests import (
-    AMBIGUOUS,
-    ECHO,
-    NO_NUMBER,
-    OUTSIDE,
-    SPREAD,
-    Ensemble,
-    ParsedScore,
-    RequestCounts,
-    as_evidence,
-    ensemble_of,
-    spread_out,
-)
+from accord.methods.in_context.score_parsing import AMBIGUOUS, ECHO, NO_NUMBER, OUTSIDE, ParsedScore, spread_out
+from accord.methods.in_context.scoring_requests import SPREAD, Ensemble, RequestCounts, as_evidence, ensemble_of
 from accord.methods.in_context.selectors import (
     LEAST_TARGET,
     SelectorTrial,

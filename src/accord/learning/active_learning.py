@@ -17,7 +17,7 @@ often give a variance estimate of 0; each ratio is at least `LEAST`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,28 +91,16 @@ def suggest_labels(
         raise BadInput(
             f"{len(rated)} labels have evidence, {FEWEST_LABELS} are needed; label random conversations first"
         )
-    known = sorted({str(name) for name in rated.annotator} | {str(name) for _, name in among or ()})
-    for name in annotators:
-        if str(name) not in known:
-            raise UnknownName("annotator", str(name), known)
-    asked = {str(name) for name in annotators} or set(known)
-    given = rated.counts(known)
-    people = sorted(known, key=lambda name: (name not in asked, -given[name]))[:PEOPLE]
+    people, asked = _people(rated, annotators, among or ())
     features = evidence.expected()
     X = matrix(features)
-    known_rows = np.flatnonzero(np.isfinite(X).any(axis=1))
-    if only is not None:
-        wanted = set(only)
-        known_rows = known_rows[[evidence.targets[row] in wanted for row in known_rows]]
-        if not len(known_rows):
-            return []
-    rows = known_rows[np.unique(np.linspace(0, len(known_rows) - 1, min(len(known_rows), POOL)).astype(int))]
+    rows = _pool(evidence, X, only)
+    if not len(rows):
+        return []
     targets = [evidence.targets[row] for row in rows]
     done = {(label.target, str(label.annotator)) for label in rated.labels}
-    shape = len(rows), len(people)
-    can = np.array([[among is None or (t, name) in among for name in people] for t in targets]).reshape(shape)
-    is_open = np.array([[name in asked and (t, name) not in done for name in people] for t in targets]).reshape(shape)
-    is_open &= can
+    can = _pairs(targets, people, lambda target, name: among is None or (target, name) in among)
+    is_open = can & _pairs(targets, people, lambda target, name: name in asked and (target, name) not in done)
     groups = [str(labels.group_of(target)) for target in targets]
     outlook = _Outlook.of(X, rated, sources_of(features.columns), people, can, rows, groups)
     suggestions: list[Suggestion] = []
@@ -125,6 +113,38 @@ def suggest_labels(
     if not suggestions and only is None:
         raise BadInput("all texts with evidence are labelled by all annotators; import more conversations")
     return suggestions
+
+
+def _people(
+    rated: Ratings, annotators: Collection[str], among: Collection[tuple[Target, str]]
+) -> tuple[list[str], set[str]]:
+    """Return at most `PEOPLE` annotators with effects of their own, and those who can be asked.
+
+    Raises:
+        UnknownName: A requested annotator has no labels yet.
+    """
+    known = sorted({str(name) for name in rated.annotator} | {str(name) for _, name in among})
+    requested = [str(name) for name in annotators]
+    for name in requested:
+        if name not in known:
+            raise UnknownName("annotator", name, known)
+    asked, given = set(requested or known), rated.counts(known)
+    return sorted(known, key=lambda name: (name not in asked, -given[name]))[:PEOPLE], asked
+
+
+def _pool(evidence: EvidenceTable, X: Floats, only: Collection[Target] | None) -> Indices:
+    """Return the rows of at most `POOL` texts with evidence (n, d), evenly thinned; among those of `only` if given."""
+    known = np.flatnonzero(np.isfinite(X).any(axis=1))
+    if only is not None:
+        wanted = set(only)
+        known = known[np.array([evidence.targets[row] in wanted for row in known], dtype=bool)]
+    return np.asarray(known[np.unique(np.linspace(0, len(known) - 1, min(len(known), POOL)).astype(int))])
+
+
+def _pairs(targets: Sequence[Target], people: Sequence[str], holds: Callable[[Target, str], bool]) -> NDArray[np.bool_]:
+    """Return (T, A) True for pairs of a text and an annotator for which a condition holds."""
+    found = [holds(target, name) for target in targets for name in people]
+    return np.array(found, dtype=bool).reshape(len(targets), len(people))
 
 
 def spread_targets(evidence: EvidenceTable, done: Collection[Target], count: int) -> list[Target]:

@@ -337,15 +337,25 @@ class Evaluator:
     ) -> Flow[list[Score | Unscored]]:
         """Check plausibility, and add the predictions of separate evaluators for the turns of the samples."""
         if self.plausibility is not None:
-            checked = {sample.target: sample for sample in samples if is_checked is None or is_checked(sample)}
-            places = [place for place, score in enumerate(scores) if score.target in checked]
-            if places:
-                unlowered = [scores[place] for place in places]
-                lowered = yield from self.plausibility.lower([checked[score.target] for score in unlowered], unlowered)
-                by_place = dict(zip(places, lowered, strict=True))
-                scores = [by_place.get(place, score) for place, score in enumerate(scores)]
-        if not self._separate:
+            checked = [sample for sample in samples if is_checked is None or is_checked(sample)]
+            scores = yield from self._lowered(self.plausibility, checked, scores)
+        return (yield from self._with_turns(samples, scores)) if self._separate else scores
+
+    def _lowered(
+        self, plausibility: Plausibility, samples: Sequence[Sample], scores: list[Score | Unscored]
+    ) -> Flow[list[Score | Unscored]]:
+        """Return the scores, those of some samples lowered if the samples are implausible."""
+        checked = {sample.target: sample for sample in samples}
+        places = [place for place, score in enumerate(scores) if score.target in checked]
+        if not places:
             return scores
+        unlowered = [scores[place] for place in places]
+        lowered = yield from plausibility.lower([checked[score.target] for score in unlowered], unlowered)
+        by_place = dict(zip(places, lowered, strict=True))
+        return [by_place.get(place, score) for place, score in enumerate(scores)]
+
+    def _with_turns(self, samples: Sequence[Sample], scores: list[Score | Unscored]) -> Flow[list[Score | Unscored]]:
+        """Return the scores with the predictions of separate evaluators for the turns of the samples in their notes."""
         turns = [turn for sample in samples for turn in _turns_of(sample)]
         notes: dict[Target, list[dict[str, Any]]] = {}
         for other in self._separate:

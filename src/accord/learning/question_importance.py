@@ -9,7 +9,7 @@ offsets; its gradient is over all evidence, in standard deviations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,23 +78,20 @@ def importance(
     others = [name for name in fits if name != main.id and fits[name].explains(whole[name]) >= _LEAST_EXPLAINED]
     if not others:
         return []
-    names = sorted({str(name) for fit in fits.values() for name in fit.rated.group})
-    counts = Clusters(names).counts(draws, seed)
-    drawn = [
-        {name: fit.gradient(dict(zip(names, count, strict=True))) for name, fit in fits.items()} for count in counts
-    ]
-    found = [
-        Importance(
-            name,
-            estimate_from_draws(
-                _rise(whole[main.id], whole[name]),
-                np.array([_rise(each[main.id], each[name]) for each in drawn]),
-            ),
-            len(fits[name].rated),
-        )
-        for name in others
-    ]
+    drawn = _drawn_gradients(fits, draws, seed)
+    found = []
+    for name in others:
+        rises = np.array([_rise(each[main.id], each[name]) for each in drawn])
+        estimate = estimate_from_draws(_rise(whole[main.id], whole[name]), rises)
+        found.append(Importance(name, estimate, len(fits[name].rated)))
     return sorted(found, key=lambda each: -(each.estimate.value or 0.0))
+
+
+def _drawn_gradients(fits: Mapping[str, _QuestionFit], draws: int, seed: int) -> list[dict[str, Floats]]:
+    """Return the gradient of each question on each resample of the conversations."""
+    names = sorted({str(name) for fit in fits.values() for name in fit.rated.group})
+    resamples = [dict(zip(names, count, strict=True)) for count in Clusters(names).counts(draws, seed)]
+    return [{name: fit.gradient(counts) for name, fit in fits.items()} for counts in resamples]
 
 
 def _has_order(question: Question, evidence: EvidenceTable, labels: Labels) -> bool:

@@ -1,5 +1,5 @@
 from .in_context.experiment import at_random as at_random, rivals as rivals
-from .in_context.scoring_requests import read as read
+from .in_context.score_parsing import read as read
 from .in_context.selectors import Selector as Selector, selectors as selectors
 from .issues.annotate import has_only_people as has_only_people, largest as largest, postprocess as postprocess
 from .issues.annotate import settled as settled

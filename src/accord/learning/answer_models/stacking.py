@@ -10,7 +10,7 @@ plain mean of `PERSONAL` models is taken instead if all were tried and their mea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any, Self
@@ -84,39 +84,51 @@ def fit_stack(
         BadInput: No candidate can be tried.
     """
     obstacles = {name: _obstacle(name, maker, evidence, rated, max_seconds) for name, maker in make.items()}
-    held_out: dict[str, tuple[Floats, Floats]] = {}
-    models: dict[str, AnswerModel] = {}
-    for name, maker in make.items():
-        if obstacles[name] is None:
-            model = models[name] = maker()
-            held_out[name] = model.cross_predict(maker, model.prepare(evidence), rated, labels)
+    models = {name: maker() for name, maker in make.items() if obstacles[name] is None}
+    held_out = {
+        name: model.cross_predict(make[name], model.prepare(evidence), rated, labels) for name, model in models.items()
+    }
     if not models:
         raise BadInput("; ".join(f"{name}: {reason}" for name, reason in obstacles.items()))
     means = [np.column_stack([pair[side] @ rated.options for pair in held_out.values()]) for side in (0, 1)]
-    weights = np.array([shrunk_weights(mean, rated.value) for mean in means])  # (2, M)
-    if all(name in models for name in PERSONAL):
-        personal = np.array([name in PERSONAL for name in models]) / len(PERSONAL)
+    weights = _weights(list(models), means, rated)
+    kept = {name: (float(w), float(v)) for name, w, v in zip(models, *weights, strict=True) if max(w, v) > 0}
+    for name in kept:
+        models[name].fit(models[name].prepare(evidence), rated, labels)
+    trials = [*_untried(obstacles), *_tried(list(models), means, weights, rated)]
+    known, new = (np.sum([kept[name][side] * held_out[name][side] for name in kept], axis=0) for side in (0, 1))
+    if len(kept) == 1:
+        return models[next(iter(kept))], (known, new), tuple(trials)
+    return StackedAnswers({name: models[name] for name in kept}, kept), (known, new), tuple(trials)
+
+
+def _untried(obstacles: Mapping[str, str | None]) -> list[CandidateTrial]:
+    """Return the results of candidates that cannot be tried."""
+    return [
+        CandidateTrial(name, None, None, 0.0, 0.0, f"not tried: {obstacle}")
+        for name, obstacle in obstacles.items()
+        if obstacle is not None
+    ]
+
+
+def _tried(names: Sequence[str], means: Sequence[Floats], weights: Floats, rated: Ratings) -> Iterator[CandidateTrial]:
+    """Yield the result of each of M candidates, from held-out means (n, M) and weights (2, M)."""
+    for place, name in enumerate(names):
+        error, error_new = (float(np.sqrt(np.mean((mean[:, place] - rated.value) ** 2))) for mean in means)
+        yield CandidateTrial(name, error, error_new, *weights[:, place].tolist())
+
+
+def _weights(names: Sequence[str], means: Sequence[Floats], rated: Ratings) -> Floats:
+    """Return (2, M) weights of M models for known annotators and for a new one, from held-out means (n, M) of each."""
+    weights = np.array([shrunk_weights(mean, rated.value) for mean in means])
+    if all(name in names for name in PERSONAL):
+        personal = np.array([name in PERSONAL for name in names]) / len(PERSONAL)
         worse = (means[0] @ personal - rated.value) ** 2 - (means[0] @ weights[0] - rated.value) ** 2
         loss = clustered_mean(worse, rated.group)
         if loss.mean <= 0 or loss.p >= SIGNIFICANT:
             weights[0] = personal
     weights = np.where(weights.max(axis=0) < LEAST_WEIGHT, 0.0, weights)
-    weights /= weights.sum(axis=1, keepdims=True)
-    kept = {name: (float(w), float(v)) for name, w, v in zip(models, *weights, strict=True) if max(w, v) > 0}
-    for name in kept:
-        models[name].fit(models[name].prepare(evidence), rated, labels)
-    trials = [
-        CandidateTrial(name, None, None, 0.0, 0.0, f"not tried: {obstacle}")
-        for name, obstacle in obstacles.items()
-        if obstacle is not None
-    ]
-    for place, name in enumerate(models):
-        error, error_new = (float(np.sqrt(np.mean((mean[:, place] - rated.value) ** 2))) for mean in means)
-        trials.append(CandidateTrial(name, error, error_new, *weights[:, place].tolist()))
-    known, new = (np.sum([kept[name][side] * held_out[name][side] for name in kept], axis=0) for side in (0, 1))
-    if len(kept) == 1:
-        return models[next(iter(kept))], (known, new), tuple(trials)
-    return StackedAnswers({name: models[name] for name in kept}, kept), (known, new), tuple(trials)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def shrunk_weights(means: Floats, value: Floats) -> Floats:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput
 from accord.evidence import passages_of
-from accord.models import LIKELIHOOD, Failure, Flow, ModelQuery, Request
+from accord.models import LIKELIHOOD, Failure, Flow, Likelihood, ModelQuery, Request
 from accord.values import Sample, Score, Target, Unscored, score_from
 
 REAL = "real"
@@ -173,11 +174,15 @@ def measured(samples: Sequence[Sample]) -> Flow[tuple[Floats, str]]:
     for row, each in zip(rows, by_sample, strict=True):
         found = [known[part] for part in (each.given_all, *each.alone)] if each else []
         if found and not any(isinstance(part, Failure) for part in found):
-            given, alone = found[0], [one for part in found[1:] for one in part]
-            count = max(sum(one.tokens for one in alone), 1)
-            own, with_all = (sum(one.log_probability for one in part) / count for part in (alone, given))
-            row[:] = own, with_all - own, np.log(count / len(alone)), len(alone) / count
+            row[:] = _features(found[0], list(chain.from_iterable(found[1:])))
     return rows, str(who.name)
+
+
+def _features(given: Sequence[Likelihood], alone: Sequence[Likelihood]) -> tuple[float, float, float, float]:
+    """Return the features of a sample from its replies given all that precedes them, and alone."""
+    count = max(sum(one.tokens for one in alone), 1)
+    own, with_all = (sum(one.log_probability for one in part) / count for part in (alone, given))
+    return own, with_all - own, float(np.log(count / len(alone))), len(alone) / count
 
 
 def fakes(samples: Sequence[Sample], group_of: Callable[[Target], str], seed: int) -> dict[str, list[Sample]]:

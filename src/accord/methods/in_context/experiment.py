@@ -23,8 +23,8 @@ from accord.methods.in_context.prompt_inversion import (
     invert,
     prompt_search,
 )
+from accord.methods.in_context.score_parsing import UNREADABLE
 from accord.methods.in_context.scoring_requests import (
-    UNREADABLE,
     Ensemble,
     RequestCounts,
     ScoreRequest,

@@ -16,14 +16,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from accord.edges import BadInput, dump_yaml, load_yaml, parse_yaml, sendable, validate
-from accord.methods.in_context.scoring_requests import (
-    NO_PROMPTS,
-    UNREADABLE,
-    ParsedScore,
-    RequestCounts,
-    ScoreRequest,
-    score_each,
-)
+from accord.methods.in_context.score_parsing import UNREADABLE, ParsedScore
+from accord.methods.in_context.scoring_requests import NO_PROMPTS, RequestCounts, ScoreRequest, score_each
 from accord.methods.in_context.template import PromptTemplate, RatedExample, RatedExamples, prompt_text, unit
 from accord.models import MARGIN, ChatMessage, Failure, Prompt, PromptFlow, estimated_usage
 from accord.values import FrozenModel, Question, content_hash

@@ -24,7 +24,8 @@ from pydantic import Field, model_validator
 from accord.edges import BadInput
 from accord.evidence import SourceSettings
 from accord.methods.in_context.prompt_inversion import TaskPrompt
-from accord.methods.in_context.scoring_requests import UNREADABLE, ParsedScore, RequestCounts, ScoreRequest, score_each
+from accord.methods.in_context.score_parsing import UNREADABLE, ParsedScore
+from accord.methods.in_context.scoring_requests import RequestCounts, ScoreRequest, score_each
 from accord.methods.in_context.template import PromptTemplate, RatedExamples, unit
 from accord.models import Failure, PromptFlow
 from accord.statistics import DRAWS, Clusters, clustered_mean, estimate_from_draws

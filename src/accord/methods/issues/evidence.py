@@ -94,15 +94,22 @@ def issue_table(
         if own_turns:
             rows[sample.target] |= _before(sample.turn or 0, turns, taxonomy)
         else:
-            name = sample.conversation.id
-            told = {
-                why for t, why in (reasons or {}).items() if t.conversation == name and sample.turn in {None, t.turn}
-            }
-            absences[sample.target, COUNT] = "; ".join(sorted(told)) or NOT_ASSESSED
+            absences[sample.target, COUNT] = _reason(sample, reasons or {})
+    return EvidenceTable.from_rows([Column(name, signature) for name in _columns(taxonomy, scored)], rows, absences)
+
+
+def _columns(taxonomy: Taxonomy, scored: bool) -> list[str]:
+    """Return the names of the columns, in order."""
     kinds = [f"{ISSUE}{name}{part}" for name in taxonomy.names for part in ("", WORST)]
     before = [f"{ISSUE}{name}{BEFORE}" for name in taxonomy.names]
-    names = [*kinds, COUNT, CRITICAL, *((SCORE, LOWEST_SCORE) if scored else ()), *before]
-    return EvidenceTable.from_rows([Column(name, signature) for name in names], rows, absences)
+    return [*kinds, COUNT, CRITICAL, *((SCORE, LOWEST_SCORE) if scored else ()), *before]
+
+
+def _reason(sample: Sample, reasons: Mapping[Target, str]) -> str:
+    """Return why a sample has no annotated turn."""
+    name, turn = sample.conversation.id, sample.turn
+    told = {why for target, why in reasons.items() if target.conversation == name and turn in {None, target.turn}}
+    return "; ".join(sorted(told)) or NOT_ASSESSED
 
 
 def _features(turns: Sequence[TurnIssues], taxonomy: Taxonomy) -> dict[str, float]:

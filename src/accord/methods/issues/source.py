@@ -153,14 +153,32 @@ class IssueCounts:
         return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
 
 
-@dataclass(frozen=True)
+@dataclass
 class DetectedIssues:
     """Annotations by conversation, in the order of turns; reasons for turns without annotation; counts of the run."""
 
     signature: str
-    annotations: Mapping[str, Sequence[IssueAnnotation]]
-    reasons: Mapping[Target, str]
-    counts: IssueCounts
+    annotations: dict[str, list[IssueAnnotation]] = field(default_factory=dict)
+    reasons: dict[Target, str] = field(default_factory=dict)
+    counts: IssueCounts = field(default_factory=IssueCounts)
+
+    def add(self, annotations: Iterable[IssueAnnotation]) -> None:
+        """Add annotations."""
+        for annotation in annotations:
+            self.annotations.setdefault(annotation.target.conversation, []).append(annotation)
+
+    def add_results(self, results: Sequence[IssueAnnotation | Unannotated]) -> None:
+        """Add the results of new requests, and count them."""
+        self.add(result for result in results if isinstance(result, IssueAnnotation))
+        for result in results:
+            self.counts.found(result)
+            if isinstance(result, Unannotated) and result.reason != NOT_ASKED:
+                self.reasons[result.target] = f"not assessed: {_why(result)}"
+
+    def sort(self) -> None:
+        """Put the annotations of each conversation into the order of its turns."""
+        for found in self.annotations.values():
+            found.sort(key=lambda annotation: annotation.target.turn or 0)
 
 
 @sources.register("issues")
@@ -215,50 +233,25 @@ class Issues(Source):
 
     def detect(self, conversations: Sequence[Conversation]) -> Flow[DetectedIssues]:
         """Return the annotations of some conversations; a finder is asked about turns without one."""
-        counts = IssueCounts()
         guidance, name = None, ""
         if self.settings.by == "chat":
             [finder] = yield [Request(FINDER, ModelQuery())]
             guidance, name = self._guidance(finder), finder.name
-        signature = (yield from self._recorded()) if guidance is None else guidance.signature(name)
-        by_conversation: dict[str, list[IssueAnnotation]] = {}
-        reasons: dict[Target, str] = {}
+        detected = DetectedIssues((yield from self._recorded()) if guidance is None else guidance.signature(name))
         for start in range(0, len(conversations), DIALOGUES_AT_ONCE):
             part = conversations[start : start + DIALOGUES_AT_ONCE]
-            [known] = yield [Request(STORE, StoreRead(partial(_stored, part, signature)))]
-            for annotation in known:
-                by_conversation.setdefault(annotation.target.conversation, []).append(annotation)
-            missing = [
-                (conversation, turns)
-                for conversation in part
-                if (turns := self._missing(conversation, by_conversation.get(conversation.id, ()), counts))
-            ]
-            if guidance is None or not missing:
-                continue
-            flows = [annotate(conversation, turns, guidance, name) for conversation, turns in missing]
-            asked = [to_role(FINDER, flow, "dialogues assessed", stand_in=_stand_in, most=_worst) for flow in flows]
-            results = list(chain.from_iterable((yield from together(asked))))
-            new = [annotation for annotation in results if isinstance(annotation, IssueAnnotation)]
-            yield [Request(STORE, StoreWrite(partial(_keep, new)))]
-            for annotation in results:
-                counts.found(annotation)
-                if isinstance(annotation, IssueAnnotation):
-                    by_conversation.setdefault(annotation.target.conversation, []).append(annotation)
-                elif annotation.reason != NOT_ASKED:
-                    reasons[annotation.target] = f"not assessed: {_why(annotation)}"
-            over = next((e for e in results if isinstance(e, Unannotated) and e.reason == OUT_OF_BUDGET), None)
-            if over is not None:
-                raise BudgetReached(over.detail)
-        ordered = {
-            name: sorted(annotations, key=lambda annotation: annotation.target.turn or 0)
-            for name, annotations in by_conversation.items()
-        }
-        return DetectedIssues(signature, ordered, reasons, counts)
+            [known] = yield [Request(STORE, StoreRead(partial(_stored, part, detected.signature)))]
+            detected.add(known)
+            missing = [(conversation, self._missing(conversation, detected)) for conversation in part]
+            if guidance is not None:
+                detected.add_results((yield from _annotated(missing, guidance, name)))
+        detected.sort()
+        return detected
 
-    def _missing(self, conversation: Conversation, known: Iterable[IssueAnnotation], counts: IssueCounts) -> list[int]:
+    def _missing(self, conversation: Conversation, detected: DetectedIssues) -> list[int]:
         """Return the turns to annotate that have no annotation, and count them."""
-        selection = judged_turns(conversation, self.settings.all_speakers)
-        known_turns = {annotation.target.turn for annotation in known}
+        selection, counts = judged_turns(conversation, self.settings.all_speakers), detected.counts
+        known_turns = {annotation.target.turn for annotation in detected.annotations.get(conversation.id, ())}
         missing = [turn for turn in selection.turns if turn not in known_turns]
         counts.dialogues += 1
         counts.turns += len(selection.turns)
@@ -369,6 +362,23 @@ def turns_of(samples: Iterable[Sample], all_speakers: bool = False) -> list[Samp
         for turn in judged_turns(conversation, all_speakers).turns
         if turn <= last
     ]
+
+
+def _annotated(
+    missing: Sequence[tuple[Conversation, Sequence[int]]], guidance: IssuePromptBuilder, name: str
+) -> Flow[list[IssueAnnotation | Unannotated]]:
+    """Have the finder annotate some turns of each conversation, and store them; `BudgetReached` without budget."""
+    flows = [annotate(conversation, turns, guidance, name) for conversation, turns in missing if turns]
+    if not flows:
+        return []
+    asked = [to_role(FINDER, flow, "dialogues assessed", stand_in=_stand_in, most=_worst) for flow in flows]
+    results = list(chain.from_iterable((yield from together(asked))))
+    new = [result for result in results if isinstance(result, IssueAnnotation)]
+    yield [Request(STORE, StoreWrite(partial(_keep, new)))]
+    for result in results:
+        if isinstance(result, Unannotated) and result.reason == OUT_OF_BUDGET:
+            raise BudgetReached(result.detail)
+    return results
 
 
 def _stored(conversations: Sequence[Conversation], signature: str, store: Store) -> list[IssueAnnotation]:

@@ -110,10 +110,7 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
         settings, targets = self.settings, train.targets
         rated = verdicts(targets, train.labels, train.question, settings, 2 * FEWEST)
         groups = [train.group_of(targets[row]) for row in rated.row]
-        files = [*([settings.pool] if settings.pool else []), *settings.rivals]
-        learned_on = {
-            name for path in dict.fromkeys(files) for name in load_rubric(path, self.context.folder).learned_on
-        }
+        learned_on = self._learned_on()
         seen = {train.group_of(target) for target in targets if target.conversation in learned_on}
         held_out = _held_out(groups, rated.good, settings.held_out, train.seed) & ~np.isin(groups, list(seen))
         if any(len(set(rated.good[side])) < 2 for side in (held_out, ~held_out)):
@@ -122,16 +119,21 @@ class LearnedRubric(LearnedSource[_LearnedValue]):
                 f"too many of the labeled good and bad conversations {reason}. Label others to test the rubric on"
             )
         test = frozenset(name for name, is_out in zip(groups, held_out, strict=True) if is_out)
-        learned_from = {name for name in groups if name not in test}
-        undecided = [train.group_of(targets[row]) for row in rated.undecided]
-        undecided = [name for name in dict.fromkeys(undecided) if name not in test and name not in learned_from]
-        learned_from |= set(undecided[:: max(1, 2 * len(undecided) // max(len(learned_from), 1))])
+        learned_from = set(groups) - test
+        undecided = dict.fromkeys(train.group_of(targets[row]) for row in rated.undecided)
+        others = [name for name in undecided if name not in test and name not in learned_from]
+        learned_from |= set(others[:: max(1, 2 * len(others) // max(len(learned_from), 1))])
         learnable = len(train.labels.filter(learned_from).on(train.question.id))
         if learnable < FEWEST_LABELS:
             raise BadInput(
                 f"{learnable} labels are left to learn from, {FEWEST_LABELS} are needed. Label more conversations"
             )
         return Split(frozenset(learned_from), test)
+
+    def _learned_on(self) -> set[str]:
+        """Return the conversations that the given rubrics learned on."""
+        files = dict.fromkeys([*([self.settings.pool] if self.settings.pool else []), *self.settings.rivals])
+        return {name for path in files for name in load_rubric(path, self.context.folder).learned_on}
 
     def learn(self, train: Training) -> Flow[LearnedEvidence]:
         """Write a pool, have it judged, and select from it.

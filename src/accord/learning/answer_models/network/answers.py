@@ -54,18 +54,8 @@ def answers_to(
         (n + beyond, Q) index of the chosen option, the main question first, -1 for no answer; and the number of options
         of each question.
     """
-    main = rated.labels[0].question if len(rated.labels) else ""
-    given: dict[Sheet, dict[str, list[Value]]] = defaultdict(lambda: defaultdict(list))
-    for label in labels:
-        if label.value is not None and label.question != main:
-            given[label.target, label.annotator][label.question].append(label.value)
+    sheets = _other_answers(rated, labels, beyond)
     chosen: dict[str, set[Value]] = defaultdict(set)
-    sheets: list[dict[str, Value]] = []
-    counts: Counter[Sheet] = Counter()
-    for key in [*((label.target, label.annotator) for label in rated.labels), *beyond]:
-        number = counts[key]
-        sheets.append({name: values[number] for name, values in given[key].items() if number < len(values)})
-        counts[key] += 1
     for sheet in sheets:
         for question, value in sheet.items():
             chosen[question].add(value)
@@ -74,6 +64,22 @@ def answers_to(
     main_answers = np.append(rated.answer, np.full(len(beyond), -1))
     answers = np.column_stack([main_answers, np.array(others, dtype=np.intp).reshape(len(sheets), len(tasks))])
     return answers.astype(np.intp), (len(rated.options), *(max(place.values()) + 1 for place in tasks.values()))
+
+
+def _other_answers(rated: Ratings, labels: Labels, beyond: Sequence[Sheet]) -> list[dict[str, Value]]:
+    """Return the answers to other questions on each sheet, by question."""
+    main = rated.labels[0].question if len(rated.labels) else ""
+    given: dict[Sheet, dict[str, list[Value]]] = defaultdict(lambda: defaultdict(list))
+    for label in labels:
+        if label.value is not None and label.question != main:
+            given[label.target, label.annotator][label.question].append(label.value)
+    sheets: list[dict[str, Value]] = []
+    counts: Counter[Sheet] = Counter()
+    for key in [*((label.target, label.annotator) for label in rated.labels), *beyond]:
+        number = counts[key]
+        sheets.append({name: values[number] for name, values in given[key].items() if number < len(values)})
+        counts[key] += 1
+    return sheets
 
 
 def sheets_beyond(features: EvidenceTable, rated: Ratings, labels: Labels) -> list[Sheet]:
