@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, UnknownName
-from accord.evidence import Arrays, Column, EvidenceTable, Ratings, options_of
+from accord.evidence import Arrays, Column, EvidenceTable, Ratings
 from accord.learning.answer_models.contract import (
     AnswerModel,
     column_attributions,
@@ -25,9 +25,13 @@ from accord.learning.answer_models.contract import (
     part_attributions,
     prefixed,
 )
-from accord.learning.answer_models.curves import CurveAnswers, CurveSettings
-from accord.learning.answer_models.network.answers import NetworkSettings
-from accord.learning.answer_models.registry import ANSWER_MODELS, check_answer_model, make_answer_model
+from accord.learning.answer_models.curves import CurveAnswers
+from accord.learning.answer_models.registry import (
+    ANSWER_MODELS,
+    AnswerModelSettings,
+    check_answer_model,
+    make_answer_model,
+)
 from accord.learning.answer_models.simple import FEWEST_LABELS
 from accord.learning.answer_models.stacking import CANDIDATES, StackedAnswers, fit_stack, trials_to_json
 from accord.learning.calibration.levels import ScaleLevels
@@ -117,7 +121,7 @@ class Calibration(Head):
         self._check_numbers()
         if self.answer not in (OPTION, LATENT):
             raise UnknownName("answer", self.answer, (OPTION, LATENT))
-        for name in ("curves", "network", *self.candidates):  # finds invalid settings and missing packages
+        for name in ("curves", "network"):  # finds invalid settings and missing packages
             self._make(name)
         if self.answer == LATENT and (self.answer_model == "auto" or not self._make(self.answer_model).has_latent):
             raise BadInput(
@@ -125,6 +129,7 @@ class Calibration(Head):
             )
 
     def _check_numbers(self) -> None:
+        """Check the settings that are numbers."""
         if not 0 <= self.domain_correlation <= 1:
             raise BadInput(f"domain_correlation must be from 0 to 1, got {self.domain_correlation}")
         if not 0 < self.coverage < 1:
@@ -225,23 +230,13 @@ class Calibration(Head):
 
     def _make(self, name: str) -> AnswerModel:
         """Return an unfitted answer model by name."""
-        return make_answer_model(name, self)
+        return make_answer_model(name, self._model_settings)
 
     @property
-    def curve_settings(self) -> CurveSettings:
-        """Settings of the curves, checked."""
-        return CurveSettings.of(self.curves or {})
-
-    @property
-    def network_settings(self) -> NetworkSettings:
-        """Settings of the network, checked."""
-        return NetworkSettings.of(self.network or {}, self.answer == LATENT)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Ends of the scale."""
-        options = options_of(self.question)
-        return float(options[0]), float(options[-1])
+    def _model_settings(self) -> AnswerModelSettings:
+        return AnswerModelSettings(
+            self.question, self.own_slopes, self.threshold_spread, self.curves, self.network, self.answer == LATENT
+        )
 
     def _pool(self, labels: Labels) -> Labels:
         """Return the labels with each pooled annotator named by its pattern."""
@@ -321,25 +316,16 @@ class Calibration(Head):
 
         predicted = reference.over_missing(features, predict)
         values, distributions = predicted[:, 0].tolist(), predicted[:, 1 : 1 + options]
-        contributions = predicted[:, 1 + options :]
+        attributions = self._attributions(features, speakers, distributions, predicted[:, 1 + options :])
         signature, known = self.signature(), set(self.annotators)
         is_new = np.array([name is None or str(name) not in known for name in speakers], dtype=bool)
         bands, warnings = reference.bands_of(features, distributions, is_new), reference.warnings(features)
-        has_evidence = model.is_readable(features).tolist()
-        reasons = {} if all(has_evidence) else features.reasons()
-        if contributions.shape[1]:
-            attributions = column_attributions(features, contributions)
-        else:
-
-            def without(table: EvidenceTable, rows: NDArray[np.intp]) -> Floats:
-                return np.asarray(self.distributions(table, [speakers[row] for row in rows]) @ reference.options)
-
-            attributions = part_attributions(features, distributions @ reference.options, without)
-        notes = model.notes(distributions)
+        is_readable, notes = model.is_readable(features).tolist(), model.notes(distributions)
+        reasons = {} if all(is_readable) else features.reasons()
         scores: list[Score | Unscored] = []
         for row, name in enumerate(speakers):
             target, annotator = features.targets[row], str(name) if name in known else POPULATION
-            if not has_evidence[row]:
+            if not is_readable[row]:
                 scores.append(Unscored(target, annotator, missing_reason(reasons, target), signature))
                 continue
             band, warning = (float(bands[row, 0]), float(bands[row, 1])), _joined(model.caution, warnings[row])
@@ -349,6 +335,19 @@ class Calibration(Head):
                 score = replace(score, value=values[row])
             scores.append(replace(score, notes=notes[row]) if notes else score)
         return scores
+
+    def _attributions(
+        self, features: EvidenceTable, speakers: Sequence[str | None], distributions: Floats, contributions: Floats
+    ) -> list[list[tuple[str, float]]]:
+        """Return each row's contributions (n, d) by column, or by part of the evidence if the model has none."""
+        if contributions.shape[1]:
+            return column_attributions(features, contributions)
+        options = self.reference_.options
+
+        def without(table: EvidenceTable, rows: NDArray[np.intp]) -> Floats:
+            return np.asarray(self.distributions(table, [speakers[row] for row in rows]) @ options)
+
+        return part_attributions(features, distributions @ options, without)
 
     def speaker(self, annotator: str | None) -> str | None:
         """Return the annotator, or the pattern of a pooled one.
@@ -389,7 +388,7 @@ class Calibration(Head):
         models, reference = _parts(self._fitted()), self.reference_
         makers = dict.fromkeys(c.signature for c in reference.columns if c.question is not None)
         judges = dict.fromkeys(maker.partition("|question:")[0] for maker in makers)
-        is_mixed, curves = "mixed" in models, self.curve_settings
+        is_mixed, curves = "mixed" in models, self._model_settings.curve_settings
         return Signature.of(
             self.method,
             answer_model="+".join(models),

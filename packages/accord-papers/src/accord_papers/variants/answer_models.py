@@ -14,7 +14,7 @@ from accord.learning.answer_models.network.answers import (
     NetworkAnswers,
     NetworkSettings,
 )
-from accord.learning.answer_models.registry import ModelSettings, answer_models
+from accord.learning.answer_models.registry import AnswerModelSettings, answer_models
 from accord.statistics import INNER_FOLDS
 from accord_papers.variants.experts import Experts
 from accord_papers.variants.support_vectors import SupportVectorAnswers
@@ -64,26 +64,26 @@ class SearchedNetworkAnswers(NetworkAnswers):
 
 
 @answer_models.register("svr")
-def _svr(head: ModelSettings) -> SupportVectorAnswers:
+def _svr(settings: AnswerModelSettings) -> SupportVectorAnswers:
     return SupportVectorAnswers()
 
 
 @answer_models.register("gated")
-def _gated(head: ModelSettings) -> ExpertAnswers:
-    return _experts(head, "gated")
+def _gated(settings: AnswerModelSettings) -> ExpertAnswers:
+    return _experts(settings, "gated")
 
 
 @answer_models.register("concat")
-def _concat(head: ModelSettings) -> ExpertAnswers:
-    return _experts(head, "concat")
+def _concat(settings: AnswerModelSettings) -> ExpertAnswers:
+    return _experts(settings, "concat")
 
 
-def _experts(head: ModelSettings, form: str) -> ExpertAnswers:
-    return ExpertAnswers(CurveSettings.of({**(head.curves or {}), "form": form}), head.ends)
+def _experts(settings: AnswerModelSettings, form: str) -> ExpertAnswers:
+    return ExpertAnswers(CurveSettings.of({**(settings.curves or {}), "form": form}), settings.ends)
 
 
 @answer_models.register("grid")
-def _grid(head: ModelSettings) -> SearchedNetworkAnswers:
-    given = dict(head.network or {})
+def _grid(settings: AnswerModelSettings) -> SearchedNetworkAnswers:
+    given = dict(settings.network or {})
     name = "network" if "search" in given else "grid"
     return SearchedNetworkAnswers(NetworkSettings.of({"like": "paper", "search": PROGRAMS, **given}), name)
