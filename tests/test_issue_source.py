@@ -654,6 +654,7 @@ def test_imported_annotations_are_learned_from(project: None) -> None:
             there = {issue.type for issue in each.issues}
             for kind in ("Coherence", "Engagement"):
                 stream.write(f"{each.target.conversation},{each.target.turn},{kind},ann,{int(kind in there)}\n")
+        stream.write(f"{MADE[0].id},,Coherence,ann,1\n")  # a label of the conversation is not one of a turn
     write("accord.yaml", f"{PLAIN}sources: {{issues: {{by: recorded, model: gpt-4-1106-preview}}}}\n")
     printed("import", "chats.jsonl", "labels.csv")
     said = printed("import", "gpt4.jsonl")

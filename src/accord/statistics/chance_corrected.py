@@ -1,4 +1,7 @@
-"""Agreement beyond chance on nominal answers: Cohen's κ of two annotators, Fleiss' κ of several."""
+"""Agreement beyond chance on nominal answers: Cohen's κ of two annotators, Fleiss' κ of several, Krippendorff's α of two.
+
+Krippendorff's α of any number of annotators and any scale is in `agreement`.
+"""
 
 from __future__ import annotations
 
