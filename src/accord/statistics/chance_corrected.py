@@ -1,4 +1,4 @@
-"""Agreement beyond chance on nominal answers: Cohen's κ of two annotators, Fleiss' κ of several, Krippendorff's α of two.
+"""Agreement beyond chance on nominal answers: Cohen's κ and Krippendorff's α of two annotators, Fleiss' κ of several.
 
 Krippendorff's α of any number of annotators and any scale is in `agreement`.
 """
