@@ -357,7 +357,7 @@ def test_labels_are_cross_validated_by_dialogue() -> None:
     assert rows["issues", "macro"]["f1"] == ours["f1"]
     # Two positive labels, two positive predictions, one in common.
     marked, called = np.array([True, True, False, False]), np.array([True, False, True, False])
-    row = Called(marked, called, np.array([0.9, 0.2, 0.8, 0.1]), list("abcd")).figures()
+    row = Called(marked, called, np.array([0.9, 0.2, 0.8, 0.1]), list("abcd")).row("raw finding", "Coherence")
     assert (row.precision, row.recall, row.f1) == (0.5, 0.5, 0.5) and row.alpha == pytest.approx(0.125)
     assert len(Clusters(list("abcd"))) == 4
 

@@ -33,10 +33,14 @@ CALLED = 0.5
 
 
 @dataclass(frozen=True)
-class CalledFigures:
-    """Agreement of the calls of one kind with people's marks; precision, recall and F1 are None if undefined.
+class CalledRow:
+    """Agreement of a system's calls of one kind of issue with people's marks.
+
+    A row of `MACRO` or `ABOVE_CHANCE` has a mean F1 only. Precision, recall and F1 are None if undefined.
 
     Attributes:
+        system: Name of the system.
+        issue: Kind of issue.
         marks: Number of labels.
         marked, called: Shares of them, 0 to 1.
         f1_low, f1_high: Ends of the 95% interval over conversations.
@@ -45,38 +49,30 @@ class CalledFigures:
         calibration_error: smECE of the probabilities.
     """
 
-    marks: int
-    marked: float
-    called: float
-    precision: float | None
-    recall: float | None
+    system: str
+    issue: str
     f1: float | None
-    f1_low: float | None
-    f1_high: float | None
-    alpha: float | None
-    alpha_low: float | None
-    alpha_high: float | None
-    calibration_error: float | None
+    marks: int | None = None
+    marked: float | None = None
+    called: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    f1_low: float | None = None
+    f1_high: float | None = None
+    alpha: float | None = None
+    alpha_low: float | None = None
+    alpha_high: float | None = None
+    calibration_error: float | None = None
 
     @property
     def is_above_chance(self) -> bool:
         """True if the calls agree with people better than chance."""
         return (self.alpha_low or 0.0) > 0
 
-
-@dataclass(frozen=True)
-class CalledRow:
-    """Metrics of a system and a kind of issue; a mean F1 only for `MACRO` and `ABOVE_CHANCE`."""
-
-    system: str
-    issue: str
-    f1: float | None
-    figures: CalledFigures | None = None
-
     def to_json(self) -> dict[str, Any]:
-        """Return a flat row."""
-        own = {"system": self.system, "issue": self.issue, "f1": self.f1}
-        return own if self.figures is None else own | asdict(self.figures)
+        """Return a flat row; a mean has its F1 only."""
+        row = asdict(self)
+        return row if self.marks is not None else {name: row[name] for name in ("system", "issue", "f1")}
 
 
 @dataclass(frozen=True)
@@ -95,7 +91,7 @@ class Called:
     chance: Floats
     conversation: Sequence[str]
 
-    def figures(self, draws: int = REPEATED_DRAWS, seed: int = 0) -> CalledFigures:
+    def row(self, system: str, issue: str, draws: int = REPEATED_DRAWS, seed: int = 0) -> CalledRow:
         """Return precision, recall, F1, α and calibration error, with intervals over conversations."""
         marked, called = self.marked, self.called
         counts = np.column_stack([marked & called, called, marked]).astype(float)
@@ -104,7 +100,9 @@ class Called:
         spread = estimate_from_draws(None, 2 * drawn[:, 0] / np.maximum(drawn[:, 1] + drawn[:, 2], 1e-9))
         both, called_count, true = counts.sum(axis=0)
         alpha = alpha_estimate(marked, called, self.conversation, draws, seed)
-        return CalledFigures(
+        return CalledRow(
+            system,
+            issue,
             marks=len(marked),
             marked=float(marked.mean()),
             called=float(called.mean()),
@@ -153,16 +151,17 @@ def cross_validate_labels(
 def rows_of(calibrated: dict[str, Called], raw: dict[str, Called], seed: int = 0) -> list[CalledRow]:
     """Return a row per system and kind, the mean F1 over all kinds, and over those predicted better than by chance."""
     always = {kind: called.everywhere() for kind, called in calibrated.items()}
-    figures = {
-        system: {kind: called.figures(seed=seed) for kind, called in by_kind.items()}
-        for system, by_kind in ((CALIBRATED, calibrated), (RAW, raw), (ALWAYS, always))
+    systems = {CALIBRATED: calibrated, RAW: raw, ALWAYS: always}
+    by_system = {
+        system: [called.row(system, kind, seed=seed) for kind, called in by_kind.items()]
+        for system, by_kind in systems.items()
     }
-    above_chance = {kind for kind, result in figures[CALIBRATED].items() if result.is_above_chance}
+    above_chance = {row.issue for row in by_system[CALIBRATED] if row.is_above_chance}
     rows = []
-    for system, each in figures.items():
-        rows += [CalledRow(system, kind, result.f1, result) for kind, result in each.items()]
-        for name, kinds in ((MACRO, each.keys()), (ABOVE_CHANCE, above_chance)):
-            scores = [each[kind].f1 or 0.0 for kind in each if kind in kinds]
+    for system, of_system in by_system.items():
+        rows += of_system
+        for name, kinds in ((MACRO, set(calibrated)), (ABOVE_CHANCE, above_chance)):
+            scores = [row.f1 or 0.0 for row in of_system if row.issue in kinds]
             rows.append(CalledRow(system, name, sum(scores) / len(scores) if scores else None))
     return rows
 
@@ -170,7 +169,7 @@ def rows_of(calibrated: dict[str, Called], raw: dict[str, Called], seed: int = 0
 def no_better_than_chance(rows: Sequence[CalledRow]) -> list[str]:
     """Return the kinds whose calibrated calls agree with people no better than chance."""
     ours = [row for row in rows if row.system not in (RAW, ALWAYS)]
-    return [row.issue for row in ours if row.figures is not None and not row.figures.is_above_chance]
+    return [row.issue for row in ours if row.marks is not None and not row.is_above_chance]
 
 
 class _Caller:

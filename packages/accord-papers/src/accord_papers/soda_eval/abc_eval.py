@@ -21,6 +21,7 @@ from accord.validation import cross_validate_labels
 from accord.validation.issue_metrics import (
     ABOVE_CHANCE,
     ALWAYS,
+    CALIBRATED,
     MACRO,
     Called,
 )
@@ -97,7 +98,9 @@ def behaviors_of(folder: Path) -> Taxonomy:
 
 def _told(halvings: Sequence[Mapping[str, Called]]) -> set[str]:
     """Return the kinds whose α with people is above 0 in the middle 95% of the halvings."""
-    found = {kind: [each[kind].figures(draws=2).alpha or 0.0 for each in halvings] for kind in halvings[0]}
+    found = {
+        kind: [each[kind].row(CALIBRATED, kind, draws=2).alpha or 0.0 for each in halvings] for kind in halvings[0]
+    }
     return {kind for kind, alphas in found.items() if np.quantile(alphas, 0.025) > 0}
 
 
@@ -126,7 +129,7 @@ def _order(system: tuple[str, Any]) -> tuple[bool, str]:
 
 def _rows(system: str, halvings: Sequence[Mapping[str, Called]], told: Collection[str]) -> list[Row]:
     """Return the mean F1 over all kinds and some kinds, then one row per kind, with the spread of the halvings."""
-    each = [{kind: vars(called.figures(draws=2)) for kind, called in one.items()} for one in halvings]
+    each = [{kind: called.row(system, kind, draws=2).to_json() for kind, called in one.items()} for one in halvings]
     kinds = list(each[0])
     rows: list[Row] = []
     for name, some in ((MACRO, kinds), (ABOVE_CHANCE, [kind for kind in kinds if kind in told])):

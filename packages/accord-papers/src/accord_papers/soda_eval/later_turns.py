@@ -38,7 +38,7 @@ from accord.models import (
 from accord.models.requests.drivers import plan
 from accord.store import Store
 from accord.validation import cross_validate_labels
-from accord.validation.issue_metrics import Called
+from accord.validation.issue_metrics import CALIBRATED, Called
 from accord.values import Conversation, Labels, Sample, Target, load_taxonomy
 from accord_papers.soda_eval.abc_eval import JUDGE, behaviors_of, halve
 from accord_papers.study import Row, spread_of
@@ -144,9 +144,9 @@ def _columns(name: str, targets: Sequence[Target], values: NDArray[np.float64]) 
 def _auc_f1(called: Mapping[str, Called]) -> tuple[float, float]:
     """Mean over kinds of the area under the ROC curve of the probabilities, and of the F1 of the calls."""
     aucs, f1s = [], []
-    for each in called.values():
+    for kind, each in called.items():
         marked, ranks = each.marked, rankdata(each.chance)
         positive, negative = marked.sum(), (~marked).sum()
         aucs.append((ranks[marked].sum() - positive * (positive + 1) / 2) / (positive * negative))
-        f1s.append(each.figures(draws=2).f1 or 0.0)
+        f1s.append(each.row(CALIBRATED, kind, draws=2).f1 or 0.0)
     return float(np.mean(aucs)), float(np.mean(f1s))
