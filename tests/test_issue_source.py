@@ -663,6 +663,11 @@ def test_imported_annotations_are_learned_from(project: None) -> None:
     systems = {row["evaluator"]: row["rmse"] for row in fitted["comparison"]["rows"]}
     assert systems["issues"] < systems["lowest-turn"] < systems["constant"] and "mean-turn" in systems
     assert {row["issue"] for row in fitted["labels"]} == {"Coherence", "Engagement", MACRO, ABOVE_CHANCE}
+    printed("score", "chats.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
+    turns = [row for each in read_rows("s.jsonl") for row in each["notes"]["turns"]]
+    assert {row["question"] for row in turns} == {"Coherence", "Engagement"} and len(turns) == 2 * 120
+    assert {row["turn"] for row in turns} == {each.target.turn for each in truth(MADE)}
+    assert all(row["called"] == (row["value"] > 0.5) for row in turns)
     assert "no source of the project asks a model" in refused("judge", "--source", "issues")
     assert accord_json("issues")["quotes_made_up"] == 0  # the dialogues were there already
 
