@@ -30,15 +30,14 @@ from accord.learning.evaluator_files import (
 from accord.learning.experiment import Experiment, HeadLearner, HeldOutAnswers, Predictions, level_of
 from accord.learning.head import Head
 from accord.learning.presets import Level
+from accord.learning.score_notes import as_note, with_base_rate, with_languages, with_notes
 from accord.learning.training_set import TrainingSet
-from accord.models import LIKELIHOOD, NOT_RECORDED, Flow, ModelSettings
-from accord.values import Labels, Question, Sample, Score, Signature, Target, Unscored, content_hash, score_from
+from accord.models import LIKELIHOOD, Flow, ModelSettings
+from accord.values import Labels, Question, Sample, Score, Signature, Target, Unscored, content_hash
 from accord.version import __version__
 
 TURNS = "turns"
 """Note of a score with the predictions for its turns by evaluators of other questions."""
-_BASE_RATE = f"no evidence ({NOT_RECORDED}): this is the distribution of all ratings"
-_NOTED = ("annotator", "value", "low", "high", "band_low", "band_high", "distribution", "warning")
 
 
 @dataclass(frozen=True)
@@ -288,32 +287,10 @@ class Evaluator:
             NotFitted: The evaluator is not fitted.
         """
         self.head.check_fitted()
-        scores = self._with_languages(with_notes(self.with_base_rate(predict(self.head)), evidence), evidence)
+        scores = with_notes(with_base_rate(predict(self.head), self.held_out), evidence)
+        if self.languages:
+            scores = with_languages(scores, evidence, frozenset(self.languages))
         return (yield from self.with_others(samples, self.with_questions(scores, predict), is_checked))
-
-    def _with_languages(self, scores: list[Score | Unscored], evidence: EvidenceTable) -> list[Score | Unscored]:
-        """Return the scores with a warning for languages that the training texts lack."""
-        if not self.languages:
-            return scores
-        learned = frozenset(self.languages)
-        return [_warned_of(score, languages_of(evidence.notes.get(score.target)), learned) for score in scores]
-
-    def with_base_rate(self, scores: Sequence[Score | Unscored]) -> list[Score | Unscored]:
-        """Score samples without a recorded answer by the distribution of all ratings, with a warning.
-
-        A recorded judge cannot be asked again, so no better prediction is possible. Samples that lack evidence for
-        another reason stay unscored.
-        """
-        answers = self.held_out
-        if answers is None or not len(answers.answer):
-            return list(scores)
-        shares = np.bincount(answers.answer, minlength=len(answers.options)) / len(answers.answer)
-        return [
-            score_from(score.target, score.annotator, answers.options, shares, score.signature, warning=_BASE_RATE)
-            if isinstance(score, Unscored) and score.reason.removeprefix("no evidence; ") == NOT_RECORDED
-            else score
-            for score in scores
-        ]
 
     def with_questions(
         self, scores: list[Score | Unscored], predict: Callable[[Head], Sequence[Score | Unscored]]
@@ -324,7 +301,7 @@ class Evaluator:
         rows: list[dict[str, Any]] = [{} for _ in scores]
         for other in self._sharing:
             for row, prediction in zip(rows, predict(other.head), strict=True):
-                row[other.question.id] = _as_note(prediction)
+                row[other.question.id] = as_note(prediction)
         return [
             replace(score, notes={**score.notes, OTHER_QUESTIONS: row}) for score, row in zip(scores, rows, strict=True)
         ]
@@ -461,39 +438,6 @@ NO_CHECK = (
 def learns(source: Source) -> bool:
     """Return True if a source learns from labels, and must learn again in each fold."""
     return type(source).learn is not Source.learn
-
-
-def with_notes(scores: Sequence[Score | Unscored], evidence: EvidenceTable) -> list[Score | Unscored]:
-    """Return scores with the notes of their evidence."""
-    noted: list[Score | Unscored] = []
-    for score in scores:
-        note = evidence.notes.get(score.target)
-        if note is None:
-            noted.append(score)
-            continue
-        notes = {**score.notes, **note.shown}
-        if isinstance(score, Score) and note.warning:
-            warning = "; ".join(part for part in (note.warning, score.warning) if part)
-            noted.append(replace(score, notes=notes, warning=warning))
-        else:
-            noted.append(replace(score, notes=notes))
-    return noted
-
-
-def _warned_of(score: Score | Unscored, languages: Sequence[str], learned: frozenset[str]) -> Score | Unscored:
-    new = [code for code in languages if code not in learned]
-    if not new or isinstance(score, Unscored):
-        return score
-    warning = f"language without training data: {', '.join(new)} (learned from {', '.join(sorted(learned))})"
-    return replace(score, warning="; ".join(part for part in (warning, score.warning) if part))
-
-
-def _as_note(score: Score | Unscored) -> dict[str, Any]:
-    """Return the prediction of another question as a note."""
-    if isinstance(score, Unscored):
-        return {"annotator": score.annotator, "unscored": score.reason}
-    row = score.to_json()
-    return {name: value for name, value in row.items() if name in _NOTED}
 
 
 def _turns_of(sample: Sample) -> list[Sample]:
