@@ -68,7 +68,7 @@ def init(
         show({**result, "said": said, "next": command}, as_json, _text)
         return
     paths = list(dict.fromkeys([*labels_from, *(conversations or ())]))
-    labels, raters, judges = answers.labels or (), answers.raters or (), answers.judges or ()
+    labels, raters, judges = answers.named_columns
     found = survey_files(
         paths, "auto", column_map(columns), labels, raters=raters, judges=judges,
         command=command_line(
