@@ -347,3 +347,16 @@ def test_a_rubric_keeps_classes_weights_and_reasons_and_its_key(tmp_path) -> Non
     path.write_text(dump_rubric(rubric).replace("weight: 2.0", "weight: -1"))
     with pytest.raises(BadInput, match="greater than 0"):
         read_rubric(load_yaml(path), "r")
+
+
+@pytest.mark.parametrize(
+    ("precision", "threshold", "low", "high"),
+    [(3 / 4, 0.25, 0.25, 0.25), (5 / 6, -1.5, -1.5, -1.5), (0.76, 0.25, -1.5, -1.5)],
+)
+def test_window_begins_where_the_precision_is_just_reached(
+    precision: float, threshold: float, low: float, high: float
+) -> None:
+    scores = np.array([-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 3.0])
+    good = np.array([0, 0, 1, 0, 1, 1, 1, 1], dtype=bool)
+    window = UncertaintyWindow.read(scores, good, threshold, precision)
+    assert (window.low, window.high) == (low, high)

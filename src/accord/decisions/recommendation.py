@@ -189,6 +189,11 @@ def unfit_reason(repeats: Repeats) -> str | None:
     return None if np.isfinite(first.new_band[rows]).all(axis=1).mean() > 0.5 else "its scores have no bands"
 
 
+def _unfit(systems: Mapping[str, Repeats], names: Sequence[str]) -> dict[str, str]:
+    """Return the reason of each evaluator that cannot be recommended."""
+    return {name: reason for name in names if (reason := unfit_reason(systems[name])) is not None}
+
+
 def contenders(systems: Mapping[str, Predictions], names: Sequence[str], default: str, rated: Ratings) -> list[str]:
     """Return the default evaluator and the strongest rival, if one may be better, to predict in further repetitions.
 
@@ -225,8 +230,8 @@ def decide(
             labels do not support the choice.
     """
     contest = Contest(systems, rated)
-    unfit = {name: reason for name in names if (reason := unfit_reason(systems[name])) is not None}
-    fit = [name for name in names if name not in unfit] or list(names)
+    unfit = _unfit(systems, names)
+    fit = [name for name in names if name not in unfit] or names
     known = default if default in fit else None
     first = known or fit[0]
     chosen, better = _choose(contest, first, fit)
@@ -238,9 +243,7 @@ def decide(
     decision = Decision(chosen, known, supported, contest.rmse, tests, len(rated), repeats, None, None, unfit)
     if supported:
         return replace(decision, known=_better_for_known(chosen, {name: systems[name] for name in fit}, rated))
-    if CONSTANT not in systems:
-        return decision
-    gain = gain_over(systems[CONSTANT], systems[chosen], rated, len(rated))
+    gain = gain_over(systems[CONSTANT], systems[chosen], rated, len(rated)) if CONSTANT in systems else None
     return decision if gain is None else replace(decision, labels_needed=labels_needed([*curve(chosen), gain]))
 
 

@@ -6,7 +6,7 @@ once, and the other columns of these rows become the metadata entry `rated_rows`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -164,23 +164,25 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
 
 def _without_repeats(table: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Merge the rows of several annotators with the same text; also returns a row per rating with the differences."""
-    texts = [str([row.get(name) for name in _TEXT_COLUMNS]) for row in table]
+    texts = [str(list(map(row.get, _TEXT_COLUMNS))) for row in table]
     annotator = next((name for name in ANNOTATOR_KEYS if name in table[0]), None)
     has_messages = bool(table[0].get("messages"))
-    if len(set(texts)) == len(texts) or not (has_messages or annotator):
-        return table, []
     distinct = list(dict.fromkeys(texts))
+    if len(distinct) == len(texts) or not (has_messages or annotator):
+        return table, []
     if has_messages and len(distinct) > 1:
         raise WrongShape("its rows have different texts; give each conversation an id of its own")
-    ignored = {*_TEXT_COLUMNS, *_SHARED}
-    names = list(dict.fromkeys(name for row in table for name in row if name not in ignored))
-    rated = [_filled(row, names) for row in table]
-    if len(distinct) > 1:
-        turns = {text: 2 * place + 1 for place, text in enumerate(distinct)}
-        rated = [{"turn": turns[text], **row} for text, row in zip(texts, rated, strict=True)]
+    names = _columns_of(table, {*_TEXT_COLUMNS, *_SHARED})
+    turns = {text: {"turn": 2 * place + 1} if len(distinct) > 1 else {} for place, text in enumerate(distinct)}
+    rated = [{**turns[text], **_filled(row, names)} for text, row in zip(texts, table, strict=True)]
     of_raters = {*_differing(names, table), *filter(None, [annotator])}
     first = [table[texts.index(text)] for text in distinct]
     return [{name: value for name, value in row.items() if name not in of_raters} for row in first], rated
+
+
+def _columns_of(table: Iterable[Mapping[str, Any]], but: Collection[str]) -> list[str]:
+    """Return the columns of a table in order, except some."""
+    return list(dict.fromkeys(name for row in table for name in row if name not in but))
 
 
 def _filled(row: Fields, names: Iterable[str]) -> dict[str, Any]:
@@ -212,7 +214,7 @@ def _shared_columns(table: Sequence[Mapping[str, Any]], varying: set[str]) -> Fi
 
 def _varying(table: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the columns about turns: those with several values, or with a value in only some rows."""
-    names = dict.fromkeys(name for row in table for name in row if name not in _TURN_COLUMNS | {"documents"})
+    names = _columns_of(table, {*_TURN_COLUMNS, "documents"})
     return {name for name in names if len({str(row.get(name, "")) or "None" for row in table}) > 1}
 
 

@@ -164,6 +164,10 @@ class _ConversationCounts:
             if UNLIKE in (row.get("warning") or "") and row["conversation"] != self._last_unlike:
                 self._last_unlike, self.unlike = row["conversation"], self.unlike + 1
 
+    def drift_sentence(self, moved: Sequence[Shift]) -> str | None:
+        """Return the sentence on drift, or None if nothing was compared and no conversation is unlike."""
+        return drift_summary(moved, self.unlike, self.all) if moved or self.unlike else None
+
 
 def score_file(
     project: ScoringProject,
@@ -267,7 +271,7 @@ def score(
             counts, evaluator.level or "conversation", None if out is None else str(out), record.id,
             seen.all, seen.in_training,
             drift=[shift.to_json() for shift in moved],
-            drift_said=drift_summary(moved, seen.unlike, seen.all) if moved or seen.unlike else None,
+            drift_said=seen.drift_sentence(moved),
             selection=None if scorer.selection is None else scorer.selection.to_json(),
             certificate=None if certificate is None else certificate.to_json(),
             plausibility=evaluator.plausibility_text, scores=rows, **({} if given is None else given.counts()),

@@ -99,7 +99,7 @@ def _label_studio_answers(entry: Any, conversation: Conversation, ignored: Count
     """Yield the answers of one annotation of a task; counts results of other types in `ignored`."""
     if not isinstance(entry, Mapping) or entry.get("was_cancelled"):
         return
-    time = entry.get("updated_at") or entry.get("created_at")
+    time = _last_change(entry)
     results = [result for result in entry.get("result") or () if isinstance(result, Mapping)]
     regions = _regions_by_id(results)
     comments = {r.get("id"): _comment(r) for r in results if r.get("type") == "textarea"}
@@ -108,7 +108,7 @@ def _label_studio_answers(entry: Any, conversation: Conversation, ignored: Count
         if kind not in _RESULT_TYPES or not question:
             ignored[str(kind)] += 1
             continue
-        base = _answer(conversation.id, question, _completed_by(entry), time=None if not time else str(time))
+        base = _answer(conversation.id, question, _completed_by(entry), time=time)
         if kind in _REGION_TYPES:
             yield from _region_marks(base, result, conversation, comments.get(id_, ""))
         elif kind != "textarea":
@@ -116,6 +116,11 @@ def _label_studio_answers(entry: Any, conversation: Conversation, ignored: Count
             yield from _label_studio_values(replace(base, target=Target(conversation.id, turn)), result)
         elif id_ not in regions and (comment := _comment(result)):
             yield replace(base, comment=comment)
+
+
+def _last_change(annotation: Fields) -> str | None:
+    time = annotation.get("updated_at") or annotation.get("created_at")
+    return str(time) if time else None
 
 
 def _regions_by_id(results: Iterable[Fields]) -> dict[Any, Fields]:

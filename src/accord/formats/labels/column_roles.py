@@ -49,6 +49,7 @@ _NUMBERED = re.compile(r"(?:.+[ _-])?judge[ _-]?(?:\d{1,2}|[a-z])(?:[ _-].+)?", 
 _COMMENTS = {"rationale", "reasoning", "feedback", "text", "prompt", "reply", "response", "answer", "output", "notes"}
 _VERSIONED = re.compile(r".*\d.*|mini|turbo|pro|flash|opus|sonnet|haiku|instruct|chat|large|small|nano|judge", re.I)
 _MAX_WORDS, _MAX_LENGTH = 10, 30
+_Cells = Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -154,20 +155,27 @@ def column_roles(
     """
     cells = _filled_cells(rows, known)
     annotator = next((name for name in cells if plain_name(name) in ANNOTATOR_KEYS), None)
-    free = {name: values for name, values in cells.items() if name != annotator}
-    given = [name for name in judges if name in cells]
+    free = _but(cells, [annotator])
+    given = {name: judges[name] for name in cells if name in judges}
     if of_names := [name for name in given if name == annotator or _holds_names(name, free)]:
         return FileRoles(names=of_names[0], are_all_judged=True)
     names = None if annotator is not None else _column_of_names(free, has_text, people)
     if names is not None and plain_name(names) == "judge":
         return _roles_of_names(names, free[names], people, is_person)
-    scores = {name: judges[name] or judge_in(name)[0] or "judge" for name in given}
-    others = {name: values for name, values in free.items() if name not in {*scores, *people}}
-    found, unclear = _judges_by_name(others, has_text, has_text or annotator is not None)
-    scores |= found
+    found, unclear = _judges_by_name(_but(free, {*given, *people}), has_text, has_text or annotator is not None)
+    scores = _named_judges(given) | found
     if names is not None and not scores:
         return FileRoles(names=names, are_all_judged=True)
     return FileRoles(scores, names, unclear=tuple(unclear))
+
+
+def _named_judges(judges: Mapping[str, str]) -> dict[str, str]:
+    """Return the judge of each column that the user names: the given one, or that in the column's name."""
+    return {name: judge or judge_in(name)[0] or "judge" for name, judge in judges.items()}
+
+
+def _but(cells: Mapping[str, _Cells], names: Collection[str | None]) -> dict[str, _Cells]:
+    return {name: values for name, values in cells.items() if name not in names}
 
 
 def _filled_cells(rows: Sequence[Fields], known: Collection[str]) -> dict[str, list[Any]]:
@@ -241,8 +249,9 @@ def _holds_names(column: str, cells: Mapping[str, Sequence[Any]]) -> bool:
 def _column_of_names(cells: Mapping[str, Sequence[Any]], has_text: bool, people: Collection[str]) -> str | None:
     """Return the column that names the judge or the model of each row beside a value; `None` if there is none."""
     plain = {plain_name(name): name for name in cells}
-    rated = {name for name in cells if plain_name(name) in VALUE_KEYS and name not in people}
-    values = rated | {name for name in cells if is_rating_name(name) and name not in people}
+    answers = [name for name in cells if name not in people]
+    rated = {name for name in answers if plain_name(name) in VALUE_KEYS}
+    values = rated | set(filter(is_rating_name, answers))
     for name in (plain[key] for key in (*_NAMES_OF_JUDGES, "judge") if key in plain):
         if values - {name} and _are_texts(cells[name]):
             return name

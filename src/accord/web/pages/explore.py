@@ -377,8 +377,13 @@ def _binned(
         return [None if value is None else (f"{value:g}", value) for value in numbers]
     edges = ticks(min(distinct), max(distinct), bins)
     step = edges[1] - edges[0]
-    lows = [None if value is None else math.floor(value / step + 1e-9) * step for value in numbers]
-    return [None if low is None else (f"{low:.4g} to {low + step:.4g}", low) for low in lows]
+    return [None if value is None else _bin(value, step) for value in numbers]
+
+
+def _bin(value: float, step: float) -> tuple[str, float]:
+    """Return the label and the lower end of the bin of a value."""
+    low = math.floor(value / step + 1e-9) * step
+    return f"{low:.4g} to {low + step:.4g}", low
 
 
 def _ordered_texts(texts: Sequence[str], categories: int) -> Iterator[tuple[str, float]]:
