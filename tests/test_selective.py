@@ -225,3 +225,10 @@ def test_selection_as_json_holds_the_promise_and_its_evidence() -> None:
         "agree": 0.9, "good": 3.0, "curve": [],
         "said": "no share of the calls is sure to agree with people in 90% of cases, so none is made",
     }  # fmt: skip
+
+
+def test_every_fourth_point_of_the_curve_is_printed() -> None:
+    curve = [SelectiveTest(0.9, share, 10, 1 - share / 10, 0.5, 10) for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)]
+    text = str(Selection(0.9, 3.0, curve[0], curve))
+    shown = [f"{share:.0%} {1 - share / 10:.0%} (≥ 50%)" in text for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)]
+    assert shown == [True, False, False, False, True, False]

@@ -223,3 +223,15 @@ def test_repetition_without_the_test_that_fails_is_named() -> None:
     found = verdict_of(replace(worse, repeats=[untested, untested, untested, worse]))
     assert found.state == "triage" and "3 of 4 repetitions" in found.borderline
     assert "(ready for single conversations: there the best single feature is not better is met)" in found.borderline
+
+
+@pytest.mark.parametrize(("doubled", "says"), [(0.4, "changes a score by +0.40"), (-0.25, "changes a score by −0.25")])
+def test_change_of_doubled_replies_is_stated_with_its_sign(doubled: float, says: str) -> None:
+    found = verdict_of(replace(GOOD, rests_on=("apology-rate", 0.95), doubled=doubled))
+    assert f"(correlation 0.95): writing every reply twice {says}" in found.sentence
+    assert str(found) == f"{found.title}: {found.sentence}"
+
+
+def test_json_counts_the_repetitions() -> None:
+    counts = [verdict_of(replace(GOOD, repeats=[GOOD] * n)).to_json()["figures"]["repeats"] for n in (0, 2, 5)]
+    assert counts == [1, 2, 5]

@@ -145,7 +145,6 @@ def _rubric_in_use(found: FileSurvey) -> Rubric | None:
 def _extended(base: Rubric | None, found: FileSurvey, main: str | None, scales: Collection[str]) -> InferredRubric:
     """A rubric from the labels; with `base`, that rubric with a question for each kind of label that it lacks."""
     from accord.project import InferredRubric, infer_questions, infer_rubric, rescaled
-    from accord.values import Rubric
 
     if base is None:
         return infer_rubric(found.questions.values(), _main_of(found, main), "from-labels")
@@ -159,14 +158,25 @@ def _extended(base: Rubric | None, found: FileSurvey, main: str | None, scales: 
     if added:
         said.append(f"added to the rubric {base.name!r}, which had {count_of(len(base.questions), 'question')}")
     kept = (rescaled(each, found.questions[each.id]) if each.id in scales else each for each in base.questions)
-    questions = {each.id: each for each in (*kept, *added)}
-    main = main or base.main
-    if main not in questions:
-        raise UnknownName("question", main, questions)
-    rubric = Rubric(**{**dict(base), "questions": tuple(questions.values()), "main": main})
+    rubric = _with_questions(base, [*kept, *added], main or base.main)
     if rubric == base:
         said.append(f"the rubric {base.name!r} asks these already, or they have no scale; nothing was changed")
     return InferredRubric(rubric, list(filter(None, said)))
+
+
+def _with_questions(rubric: Rubric, questions: Sequence[Question], main: str) -> Rubric:
+    """Return a rubric with other questions.
+
+    Raises:
+        UnknownName: The main question is not among them.
+    """
+    from accord.values import Rubric
+
+    names = [question.id for question in questions]
+    if main not in names:
+        raise UnknownName("question", main, names)
+    fields = {name: getattr(rubric, name) for name in Rubric.model_fields}
+    return Rubric(**{**fields, "questions": tuple(questions), "main": main})
 
 
 def _off_scale(base: Rubric, observed: ObservedAnswers) -> str:
