@@ -232,3 +232,12 @@ def test_every_fourth_point_of_the_curve_is_printed() -> None:
     text = str(Selection(0.9, 3.0, curve[0], curve))
     shown = [f"{share:.0%} {1 - share / 10:.0%} (≥ 50%)" in text for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)]
     assert shown == [True, False, False, False, True, False]
+
+
+@pytest.mark.parametrize(("share", "answer", "agreement"), [(0.6, 1, 1.0), (0.6, 0, 0.0), (0.5, 1, 1.0), (0.4, 0, 1.0)])
+def test_likelier_side_is_the_call(share: float, answer: int, agreement: float) -> None:
+    shares = np.tile([1 - share, share], (80, 1))
+    answers = HeldOutAnswers(shares, shares, np.full(80, answer), np.arange(80), np.array([1.0, 2.0]), np.arange(80))
+    found = sure_enough(answers)
+    assert found is not None and found.last.agreement == agreement
+    assert found.share == (1.0 if agreement else 0.0)
