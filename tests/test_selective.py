@@ -16,7 +16,7 @@ from accord.decisions import (
     LEFT,
     Selection,
 )
-from accord.decisions.selective import sure_enough
+from accord.decisions.selective import left_for_people, sure_enough
 from accord.edges import BadInput
 from accord.evidence import Source, SourceContext, SourceSettings
 from accord.learning import Calibration, HeldOutAnswers, load_evaluator
@@ -36,8 +36,9 @@ from accord.statistics.intervals import (
     t_quantile,
     t_tail,
 )
+from accord.store import Store
 from accord.testing import planted
-from accord.values import Sample, Signature, score_from
+from accord.values import Label, Sample, Signature, score_from
 
 
 def test_upper_bound_is_clopper_pearson_and_wider_for_clusters() -> None:
@@ -241,3 +242,18 @@ def test_likelier_side_is_the_call(share: float, answer: int, agreement: float) 
     found = sure_enough(answers)
     assert found is not None and found.last.agreement == agreement
     assert found.share == (1.0 if agreement else 0.0)
+
+
+def test_an_evaluator_without_held_out_predictions_promises_nothing() -> None:
+    with pytest.raises(BadInput, match="has no held-out predictions"):
+        Selection.of(replace(tried(0.98), held_out=None), 0.9)
+
+
+def test_the_most_uncertain_unrated_texts_come_first(memory: Store) -> None:
+    def row(name: str, sure: float | None, reason: str | None = LEFT) -> Any:
+        notes = None if sure is None else {"sure": sure}
+        return {"conversation": name, "turn": None, "unscored": reason, "notes": notes}
+
+    rows = [row("a", 0.8), row("rated", 0.5), row("b", 0.6), row("scored", 0.4, None), row("c", None), row("b", 0.6)]
+    memory.add_labels([Label(Target("rated"), "main", "ann", 3)])
+    assert left_for_people(memory, rows, "main") == [Target("c"), Target("b"), Target("a")]
