@@ -264,3 +264,17 @@ def test_rivals_of_a_weak_default_may_be_better_than_the_constant_alone(sample: 
     first = {each.name: each for each in (weak, worse, able, predicted("constant", np.full(120, mean), band=None))}
     assert contenders(first, ["default", "worse", "able"], "default", rated) == ["default", "able"]
     assert contenders(first, ["default", "worse"], "default", rated) == ["default"]
+
+
+def test_a_weak_default_has_rivals_that_beat_the_constant_but_not_the_default(sample: Sampled) -> None:
+    rated, values, rng = sample
+    mean = values.mean()
+    weak = predicted("default", values + rng.normal(0, 1.38, 120))
+    steady = predicted("steady", mean + 0.1 * (values - mean))
+    first = {each.name: each for each in (weak, steady, predicted("constant", np.full(120, mean), band=None))}
+    decision = decided(list(first.values()), rated)
+    assert decision.tests["default"].p > 0.1 and decision.tests["constant"].p < 0.01
+    assert contenders(first, ["default", "steady"], "default", rated) == ["default", "steady"]
+    assert decision.evaluator == "steady" and decision.default == "default"
+    assert "the default default is not shown to be better than a constant guess" in str(decision)
+    assert "significant below p = 0.01, over one cross-validation" in str(decision)

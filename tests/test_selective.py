@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accord import Evaluator, Score, Target, Unscored
+from accord import Conversation, Evaluator, Score, Target, Turn, Unscored
 from accord.decisions import (
     LEFT,
     Selection,
@@ -255,5 +255,6 @@ def test_the_most_uncertain_unrated_texts_come_first(memory: Store) -> None:
         return {"conversation": name, "turn": None, "unscored": reason, "notes": notes}
 
     rows = [row("a", 0.8), row("rated", 0.5), row("b", 0.6), row("scored", 0.4, None), row("c", None), row("b", 0.6)]
+    memory.add_conversations([Conversation("rated", [Turn("user", "Hi")])])
     memory.add_labels([Label(Target("rated"), "main", "ann", 3)])
     assert left_for_people(memory, rows, "main") == [Target("c"), Target("b"), Target("a")]
