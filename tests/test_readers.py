@@ -866,3 +866,23 @@ def test_spans_without_messages_are_skipped_with_their_reason(
     reasons: list[str] = []
     assert list(read(tmp_path / "spans.jsonl", format="otel", on_skip=reasons.append)) == []
     assert reasons == [reason]
+
+
+RESOURCE = {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]}
+
+
+@pytest.mark.parametrize(
+    ("batch", "metadata"),
+    [
+        ({"resourceSpans": [{"resource": RESOURCE, "scopeSpans": [{"spans": [plain_span("a", 1, **CALL)]}]}]}, {"system": "shop"}),
+        ({"resource_spans": [{"resource": RESOURCE, "scope_spans": [{"spans": [plain_span("a", 1, **CALL)]}]}]}, {"system": "shop"}),
+        ({"resourceSpans": {"resource": RESOURCE, "scopeSpans": {"spans": plain_span("a", 1, **CALL)}}}, {"system": "shop"}),
+        ({"resourceSpans": [{"scopeSpans": [{"spans": [plain_span("a", 1, **CALL) | {"resource": RESOURCE}]}]}]}, {"system": "shop"}),
+        ({"resourceSpans": [{"scopeSpans": [{"spans": [plain_span("a", 1, **CALL)]}]}, {"scopeSpans": None}]}, {}),
+    ],
+)  # fmt: skip
+def test_batches_of_spans_are_read_in_every_spelling(
+    batch: dict[str, Any], metadata: dict[str, Any], tmp_path: Path
+) -> None:
+    found = only(lines(tmp_path / "batch.jsonl", batch))
+    assert [turn.content for turn in found.turns] == ["Hi", "Hello"] and dict(found.metadata) == metadata

@@ -287,3 +287,15 @@ def test_a_slice_for_one_unit_gives_nothing_back_of_another(store: Store) -> Non
     assert after.requests == 2 and after.tokens >= before.tokens
     budget.close()
     assert account.taken().tokens == 601
+
+
+def test_a_unit_without_a_cap_is_recorded_when_the_budget_is_closed(store: Store) -> None:
+    budget, account = shared(store, requests=2), SharedBudget(store, "november")
+    budget.reserve("m", Usage(600, 0))
+    budget.settle("m", Usage(600, 0), Usage(5, 5))
+    budget.reserve("m", Usage(1, 0))  # takes a request, and gives no tokens back
+    assert (account.taken().requests, account.taken().tokens) == (2, 600)
+    budget.close()
+    assert (account.taken().requests, account.taken().tokens) == (2, 11)
+    assert budget.to_json() == {"requests": 2, "input_tokens": 5, "output_tokens": 5, "money": pytest.approx(15e-6)}
+    assert Budget(Caps(), {}).to_json()["money"] is None

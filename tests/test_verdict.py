@@ -142,7 +142,7 @@ def test_an_unknown_share_is_not_shown_as_zero() -> None:
 
 def test_a_share_that_depends_on_the_folds_is_shown_with_its_range() -> None:
     repeats = [replace(GOOD, decided=share) for share in (0.0, 0.5, 0.7)]
-    assert "0% to 70% in single repetitions" in verdict_of(replace(GOOD, repeats=repeats)).facts[2][1]
+    assert "; 0% to 70% in single repetitions" in verdict_of(replace(GOOD, repeats=repeats)).facts[2][1]
     assert "repetitions" not in verdict_of(replace(GOOD, repeats=[GOOD, GOOD])).facts[2][1]
 
 
