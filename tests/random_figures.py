@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
@@ -18,7 +19,14 @@ COUNTS = ("words-per-reply", "apology-rate")
 
 
 def random_figures(random: Random, repeats: int = 0) -> Figures:
-    """Return figures that a comparison could give, also unlikely ones, with those of some repetitions."""
+    """Return figures that a comparison could give, also unlikely ones, with those of some repetitions.
+
+    Each rule of the verdict is met by intent with a probability that is drawn first, so that all states are reached.
+    """
+    quality = random.choice([0.0, 0.5, 0.9, 1.0])
+
+    def is_good() -> bool:
+        return random.random() < quality
 
     def maybe(value: T) -> T | None:
         return value if random.random() < 0.8 else None
@@ -26,20 +34,32 @@ def random_figures(random: Random, repeats: int = 0) -> Figures:
     def error() -> float:
         return random.uniform(0.05, 3)
 
-    def bounded() -> Estimate:
+    def bounded(least: float) -> Estimate:
+        if is_good():
+            return Estimate(least + 0.1, least + 0.01, least + 0.2)
         value = random.uniform(-1, 1)
         return Estimate(value, value - random.random(), value + 0.1) if random.random() < 0.9 else Estimate()
 
-    names = [name for name in ("constant", "best-column", "judge-expected") if random.random() < 0.8]
-    tests = {name: PairedTest(random.uniform(-1, 0.5), None, None, 10 ** random.uniform(-3.3, 0)) for name in names}
+    tests = {
+        name: PairedTest(random.uniform(-1, 0.5), None, None, 10 ** random.uniform(-3.3, 0))
+        for name in ("constant", "best-column", "judge-expected")
+        if random.random() < 0.8
+    }
+    tests |= {name: replace(test, difference=-abs(test.difference)) for name, test in tests.items() if is_good()}
+    if is_good():
+        tests["constant"] = PairedTest(random.uniform(-1, -0.01), None, None, 10 ** random.uniform(-3.3, -2.1))
+    people = error()
+    shared = random.randint(1, 5000), people * random.uniform(0.9, 1.09) if is_good() else error(), error()
     return Figures(
         low=1.0, high=5.0, labels=random.randint(10, 5000), error=maybe(error()), constant=maybe(error()),
-        shared=maybe((random.randint(1, 5000), error(), error())), people=maybe(error()), alpha=bounded(), r=bounded(),
-        is_within=random.random() < 0.5, people_r=bounded(), tests=tests,
-        rivals={name: maybe(error()) for name in names}, band=maybe(random.random()),
-        decided=maybe(random.choice([0.0, random.uniform(0.3, 1)])), biased=maybe(random.sample("ab", random.randint(0, 1))),
+        shared=shared if is_good() else maybe(shared), people=people if is_good() else maybe(people),
+        alpha=bounded(0.0), r=bounded(random.choice([0.3, 0.5])), is_within=random.random() < 0.5,
+        people_r=bounded(0.0), tests=tests, rivals={name: maybe(error()) for name in tests},
+        band=random.uniform(0, 0.5) if is_good() else maybe(random.random()),
+        decided=random.uniform(0.01, 1) if is_good() else maybe(random.choice([0.0, random.uniform(0.3, 1)])),
+        biased=[] if is_good() else maybe(random.sample("ab", random.randint(0, 1))),
         labels_needed=maybe(random.randint(1, 5000)),
-        rests_on=(random.choice(COUNTS), random.uniform(0.9, 1)) if random.random() < 0.2 else None,
+        rests_on=None if is_good() or random.random() < 0.8 else (random.choice(COUNTS), random.uniform(0.9, 1)),
         doubled=maybe(random.uniform(-2, 2)), judge=random.choice(["none", "unasked", "asked"]),
         repeats=[random_figures(random) for _ in range(repeats)],
     )  # fmt: skip

@@ -347,3 +347,41 @@ def test_a_rubric_keeps_classes_weights_and_reasons_and_its_key(tmp_path) -> Non
     path.write_text(dump_rubric(rubric).replace("weight: 2.0", "weight: -1"))
     with pytest.raises(BadInput, match="greater than 0"):
         read_rubric(load_yaml(path), "r")
+
+
+@pytest.mark.parametrize(
+    ("precision", "threshold", "low", "high"),
+    [(3 / 4, 0.25, 0.25, 0.25), (5 / 6, -1.5, -1.5, -1.5), (0.76, 0.25, -1.5, -1.5)],
+)
+def test_window_begins_where_the_precision_is_just_reached(
+    precision: float, threshold: float, low: float, high: float
+) -> None:
+    scores = np.array([-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 3.0])
+    good = np.array([0, 0, 1, 0, 1, 1, 1, 1], dtype=bool)
+    window = UncertaintyWindow.read(scores, good, threshold, precision)
+    assert (window.low, window.high) == (low, high)
+
+
+def test_correctness_ignores_sharpness() -> None:
+    pool, budget = drawn_pool(), AssertionBudget(4, 3)
+    plain, sharp = (select(Candidates(pool), budget, alpha) for alpha in (0.0, 1.0))
+    assert correctness_alone(pool, budget, 0) == plain != sharp
+
+
+def test_held_out_sharpness_is_in_deviations_around_the_threshold_of_the_training_folds() -> None:
+    pool, budget = drawn_pool(conversations=40), AssertionBudget(3, 3)
+    fold = np.arange(40) % 4
+    found = tuned(pool, fold, [0.5], [budget])
+    units, scores = np.zeros(40), np.zeros(40)
+    for held_out in range(4):
+        inside, outside = np.flatnonzero(fold != held_out), np.flatnonzero(fold == held_out)
+        train = pool.of(inside)
+        net = pool.net_sat(select(Candidates(train), budget, 0.5)) / POINT
+        good, bad = net[inside][train.good], net[inside][~train.good]
+        spread = np.sqrt((((good - good.mean()) ** 2).sum() + ((bad - bad.mean()) ** 2).sum()) / (len(inside) - 2))
+        scores[outside] = net[outside]
+        units[outside] = (net[outside] - (good.mean() + bad.mean()) / 2) / spread
+    [trial] = found.tried
+    assert found.scores == pytest.approx(scores)
+    assert trial.sharpness == pytest.approx(-np.log1p(np.exp(np.where(pool.good, -2, 2) * units)).mean())
+    assert trial.separation == pytest.approx(scores[pool.good].mean() - scores[~pool.good].mean())

@@ -376,3 +376,29 @@ def test_turns_of_several_conversations_may_be_mixed():
     assert one.targets == other.targets and (one.values == other.values).all() and (one.present == other.present).all()
     for place, sample in enumerate(apart):
         assert (measure([sample], list(BANK)).values == one.values[place]).all()
+
+
+def test_reply_of_stop_words_alone_shares_nothing_with_documents() -> None:
+    history, sources = after(("user", "What is it?"))
+    reply = ParsedText("It is what it is.")
+    assert list(reply.content) == [] and turn_metrics.get("document-share")(reply, history, sources) == 0.0
+    assert turn_metrics.get("history-share")(reply, history, sources) is None
+    whole = turn_metrics.get("document-share")(ParsedText("Herons eat fish"), history, sources)
+    assert whole == 1.0
+
+
+@pytest.mark.parametrize(
+    ("reply", "document", "matches"),
+    [
+        ("Die Kinder spielten mit den Hunden im Garten.", "Das Kind spielte mit dem Hund im Garten.", 6),
+        ("The children were playing with dogs.", "The children play with a dog.", 5),
+    ],
+)
+def test_meteor_matches_stems_of_the_language_of_the_reply(reply: str, document: str, matches: int) -> None:
+    own, other = ParsedText(reply), ParsedDocument(document)
+    stems_of_both = Counter(map(own.words.stem_of, own.tokens)) & Counter(map(own.words.stem_of, other.tokens))
+    assert stems_of_both.total() == matches
+    found = turn_metrics.get("meteor")(own, TurnHistory(), [other])
+    assert found == pytest.approx(score(own.tokens, other.tokens, own.words.stem_of))
+    precision, recall = matches / len(own.tokens), matches / len(other.tokens)
+    assert found is not None and found > 0.5 * precision * recall / (0.9 * precision + 0.1 * recall)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from accord.learning.calibration.conformal import band_quantile, groups_needed
 from numpy.typing import NDArray
 from scipy import optimize, stats
 from sklearn.covariance import ledoit_wolf
@@ -27,6 +28,7 @@ from accord.learning import (
 )
 from accord.learning.answer_models.mixed.equations import (
     EffectEquations,
+    IterativeEquations,
     RatingEquations,
     best_ratios,
     equations_for,
@@ -785,3 +787,27 @@ def test_shrunk_covariance_matches_scikit_learn(rows: int, width: int) -> None:
     Z = rng.normal(size=(rows, width)) @ rng.normal(size=(width, width))
     assert shrunk_covariance(Z) == pytest.approx(ledoit_wolf(Z, assume_centered=True)[0], abs=1e-9)
     assert not shrunk_covariance(np.zeros((rows, width))).any()
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_iterative_equations_give_the_effects_of_the_dense_ones(grouped: bool) -> None:
+    rng = np.random.default_rng(3)
+    n, people = 240, 6
+    who, text = np.arange(n) % people, np.arange(n) // 3
+    Z, group = rng.normal(size=(n, 2)), (np.arange(n // 3) // 4)[text]
+    y = Z @ [0.8, -0.5] + rng.normal(size=people)[who] + rng.normal(size=n // 12)[group] + rng.normal(size=n)
+    layout = RatingLayout.of(Z, y, who, people, text, own_slopes=False, group=group if grouped else None)
+    dense, ratios = equations_for(layout), np.zeros(len(equations_for(layout).best_ratios()))  # type: ignore[union-attr]
+    ratios[[SLOPE, OFFSET, TEXT]], ratios[GROUP] = [0.5, 0.7, 0.4], 0.9 if grouped else 0.0
+    exact, found = dense.fit(ratios), layout.as_kind(IterativeEquations).fit(ratios)  # type: ignore[type-var]
+    assert found.effects == pytest.approx(exact.effects, abs=1e-4)
+    assert found.noise == pytest.approx(exact.noise, rel=1e-4)
+
+
+@pytest.mark.parametrize(("groups", "q"), [(8, np.inf), (9, 9.0), (10, 10.0), (19, 18.0)])
+def test_bands_begin_with_nine_groups(groups: int, q: float) -> None:
+    options, truth = np.array([0.0, 40.0]), 20.0 + 20.0 * np.arange(1, groups + 1)
+    halves = np.full((groups, 2), 0.5)  # mean 20, standard deviation 20
+    assert band_quantile(options, halves, truth, 0.9) == pytest.approx(q)
+    twice = band_quantile(options, halves.repeat(2, axis=0), truth.repeat(2), 0.9, np.arange(groups).repeat(2))
+    assert twice == pytest.approx(q) and groups_needed(0.9) == 9

@@ -300,3 +300,21 @@ def test_conversations_that_answer_one_input_belong_together() -> None:
     found = groups_of([sample(*each) for each in asked], by_input=True)
     assert {target.conversation: group for target, group in found.of.items()} == {"a1": "a1", "b1": "a1"}
     assert not groups_of([sample(*each) for each in asked]).of
+
+
+def test_equal_labels_stay_equal_although_annotators_differ() -> None:
+    names = [f"a{place}" for place in range(6)] + [f"b{place:02d}" for place in range(20)]
+    evidence = EvidenceTable.from_rows([Column("count", "v1")], {Target(name): {"count": 1.0} for name in names})
+    equal = [Label(Target(name), "main", "mild" if place % 2 else "strict", 5) for place, name in enumerate(names[:6])]
+    others = [
+        Label(Target(name), "main", person, value + place % 3)
+        for place, name in enumerate(names[6:])
+        for person, value in (("mild", 6), ("strict", 2))
+    ]
+    system = {name: name[0] for name in names}
+    first, second = system_means(
+        evidence, Labels([*equal, *others]), QUESTION, lambda question: Calibration(question, "constant"), system
+    )
+    assert (first.mean, first.label_mean, first.low, first.labelled) == (5.0, 5.0, None, 6)
+    assert first.reason is not None and first.reason.startswith("all 6 labels are 5,")
+    assert second.reason is None and second.label_mean == pytest.approx(np.mean([4 + place % 3 for place in range(20)]))

@@ -804,3 +804,85 @@ def test_pipes_and_devices_are_never_opened(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").symlink_to("/dev/zero")
     refused(tmp_path / "a.jsonl", "is a named pipe, not a file")
     refused(tmp_path / "b.jsonl", "is a device, not a file")
+
+
+def plain_span(id: str, start: int, parent: str | None = None, **attributes: Any) -> dict[str, Any]:
+    """Return a span; `__` in a name stands for a dot."""
+    named = {name.replace("__", "."): value for name, value in attributes.items()}
+    parents = {} if parent is None else {"parentSpanId": parent}
+    return {"traceId": "t", "spanId": id, "startTimeUnixNano": str(start), **parents, "attributes": named}
+
+
+CALL = {"input__value": "Hi", "output__value": "Hello", "openinference__span__kind": "LLM"}
+SPANS: list[tuple[str, list[dict[str, Any]], list[str], dict[str, Any]]] = [
+    ("spans are read by their start", [plain_span("b", 9, input__value="Bye", output__value="See you", openinference__span__kind="LLM"), plain_span("a", 1, **CALL)],
+     ["Hi", "Hello", "Bye", "See you"], {}),
+    ("an agent repeats the messages of its calls", [plain_span("agent", 1, input__value="Hi there", output__value="all", openinference__span__kind="LLM"), plain_span("a", 2, "agent", **CALL)],
+     ["Hi", "Hello"], {}),
+    ("a chain holds messages if no call does", [plain_span("a", 1, input__value="Hi", output__value="Yes", openinference__span__kind="CHAIN"), plain_span("b", 2, "a", input__value="x", output__value="y", openinference__span__kind="CHAIN")],
+     ["Hi", "Yes"], {}),
+    ("the agent's name is the system", [plain_span("a", 1, gen_ai__agent__name="helper", gen_ai__request__model="m1", **CALL)],
+     ["Hi", "Hello"], {"system": "helper", "model": "m1"}),
+    ("the model is the system if nothing else is named", [plain_span("a", 1, llm__model_name="m2", **CALL)],
+     ["Hi", "Hello"], {"system": "m2", "model": "m2"}),
+    ("the service is the system", [plain_span("a", 1, **CALL) | {"resource": {"attributes": {"service.name": "shop"}}}],
+     ["Hi", "Hello"], {"system": "shop"}),
+    ("the placeholder of an SDK is no service", [plain_span("a", 1, **CALL) | {"resource": {"attributes": {"service.name": "unknown_service:python"}}}],
+     ["Hi", "Hello"], {}),
+    ("numbered messages are in the order of their numbers", [plain_span("a", 1, **{f"gen_ai.prompt.{n}.content": f"m{n}" for n in (10, 9, 1, 0)}, **{"gen_ai.completion.0.content": "ok"})],
+     ["m0", "m1", "m9", "m10", "ok"], {}),
+    ("instructions come first", [plain_span("a", 1, **{"gen_ai.system_instructions": "Be kind.", "gen_ai.input.messages": '[{"role": "user", "content": "Hi"}]', "gen_ai.output.messages": '[{"role": "assistant", "content": "Hello"}]'})],
+     ["Be kind.", "Hi", "Hello"], {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spans", "contents", "metadata"), [case[1:] for case in SPANS], ids=[case[0] for case in SPANS]
+)
+def test_spans_become_a_conversation(
+    spans: list[dict[str, Any]], contents: list[str], metadata: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "spans.jsonl").write_text("\n".join(map(json.dumps, spans)))
+    [record] = read(tmp_path / "spans.jsonl")
+    assert [turn.content for turn in record.conversation.turns] == contents
+    assert record.conversation.id == "t" and dict(record.conversation.metadata) == metadata
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"gen_ai.operation.name": "chat"}, "a model call without its messages"),
+        ({"gen_ai.operation.name": "embeddings", "gen_ai.request.model": "m"}, "no model call"),
+        ({"gen_ai.request.model": "m"}, "a model call without its messages"),
+        ({"openinference.span.kind": "LLM"}, "a model call without its messages"),
+        ({"openinference.span.kind": "TOOL", "gen_ai.request.model": "m"}, "no model call"),
+        ({"gen_ai.system": "x"}, "no model call"),
+    ],
+)  # fmt: skip
+def test_spans_without_messages_are_skipped_with_their_reason(
+    attributes: dict[str, str], reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "spans.jsonl").write_text(json.dumps(plain_span("a", 1) | {"attributes": attributes}))
+    reasons: list[str] = []
+    assert list(read(tmp_path / "spans.jsonl", format="otel", on_skip=reasons.append)) == []
+    assert reasons == [reason]
+
+
+RESOURCE = {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]}
+
+
+@pytest.mark.parametrize(
+    ("batch", "metadata"),
+    [
+        ({"resourceSpans": [{"resource": RESOURCE, "scopeSpans": [{"spans": [plain_span("a", 1, **CALL)]}]}]}, {"system": "shop"}),
+        ({"resource_spans": [{"resource": RESOURCE, "scope_spans": [{"spans": [plain_span("a", 1, **CALL)]}]}]}, {"system": "shop"}),
+        ({"resourceSpans": {"resource": RESOURCE, "scopeSpans": {"spans": plain_span("a", 1, **CALL)}}}, {"system": "shop"}),
+        ({"resourceSpans": [{"scopeSpans": [{"spans": [plain_span("a", 1, **CALL) | {"resource": RESOURCE}]}]}]}, {"system": "shop"}),
+        ({"resourceSpans": [{"scopeSpans": [{"spans": [plain_span("a", 1, **CALL)]}]}, {"scopeSpans": None}]}, {}),
+    ],
+)  # fmt: skip
+def test_batches_of_spans_are_read_in_every_spelling(
+    batch: dict[str, Any], metadata: dict[str, Any], tmp_path: Path
+) -> None:
+    found = only(lines(tmp_path / "batch.jsonl", batch))
+    assert [turn.content for turn in found.turns] == ["Hi", "Hello"] and dict(found.metadata) == metadata

@@ -225,3 +225,56 @@ def test_evaluator_tested_on_a_part_is_compared(sample: Sampled) -> None:
     decision = decided([default, costly, silent, constant], rated)
     assert decision.evaluator == "costly" and decision.unfit == {"silent": "it predicts no new annotator"}
     assert not decided([silent, constant], rated).is_supported
+
+
+def test_the_best_of_several_better_rivals_is_named_with_its_corrected_p(sample: Sampled) -> None:
+    rated, values, rng = sample
+    constant = predicted("constant", np.full(120, values.mean()), band=None)
+    default, good, best = (
+        predicted(name, values + rng.normal(0, sd, 120))
+        for name, sd in (("default", 0.9), ("good", 0.5), ("best", 0.4))
+    )
+    alone, both = (decided([default, *others, constant], rated) for others in ((best,), (good, best)))
+    assert alone.evaluator == both.evaluator == "best"
+    assert both.tests["default"].p == pytest.approx(2 * alone.tests["default"].p)  # Holm over two rivals
+    assert both.tests["default"].difference == pytest.approx(both.rmse["best"] - both.rmse["default"])
+    assert both.tests["default"].difference < 0 and both.tests["constant"].difference < 0
+    assert f"significantly better than the default default ({both.rmse['default']:.3f}, " in str(both)
+
+
+def test_the_lowest_error_for_known_annotators_is_named_with_both_errors(sample: Sampled) -> None:
+    rated, values, rng = sample
+    constant = predicted("constant", np.full(120, values.mean()), band=None)
+    default = predicted("default", values + rng.normal(0, 0.6, 120))
+    rivals = [
+        predicted(name, values + rng.normal(0, 1.2, 120), values + rng.normal(0, sd, 120))
+        for name, sd in (("near", 0.58), ("close", 0.3), ("closest", 0.2), ("far", 0.9))
+    ]
+    decision = decided([default, *rivals, constant], rated)
+    own = {each.name: float(np.sqrt(np.mean((each.value - values) ** 2))) for each in (default, *rivals)}
+    assert decision.evaluator == "default"
+    assert decision.known == ("closest", pytest.approx(own["closest"]), pytest.approx(own["default"]))
+
+
+def test_rivals_of_a_weak_default_may_be_better_than_the_constant_alone(sample: Sampled) -> None:
+    rated, values, rng = sample
+    mean, noise = values.mean(), rng.normal(0, 0.02, 120)
+    weak, worse = predicted("default", np.full(120, mean) + noise), predicted("worse", values + rng.normal(0, 3.0, 120))
+    able = predicted("able", mean + 0.5 * (values - mean) + rng.normal(0, 0.5, 120))
+    first = {each.name: each for each in (weak, worse, able, predicted("constant", np.full(120, mean), band=None))}
+    assert contenders(first, ["default", "worse", "able"], "default", rated) == ["default", "able"]
+    assert contenders(first, ["default", "worse"], "default", rated) == ["default"]
+
+
+def test_a_weak_default_has_rivals_that_beat_the_constant_but_not_the_default(sample: Sampled) -> None:
+    rated, values, rng = sample
+    mean = values.mean()
+    weak = predicted("default", values + rng.normal(0, 1.38, 120))
+    steady = predicted("steady", mean + 0.1 * (values - mean))
+    first = {each.name: each for each in (weak, steady, predicted("constant", np.full(120, mean), band=None))}
+    decision = decided(list(first.values()), rated)
+    assert decision.tests["default"].p > 0.1 and decision.tests["constant"].p < 0.01
+    assert contenders(first, ["default", "steady"], "default", rated) == ["default", "steady"]
+    assert decision.evaluator == "steady" and decision.default == "default"
+    assert "the default default is not shown to be better than a constant guess" in str(decision)
+    assert "significant below p = 0.01, over one cross-validation" in str(decision)

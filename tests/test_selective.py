@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accord import Evaluator, Score, Target, Unscored
+from accord import Conversation, Evaluator, Score, Target, Turn, Unscored
 from accord.decisions import (
     LEFT,
     Selection,
 )
-from accord.decisions.selective import sure_enough
+from accord.decisions.selective import left_for_people, sure_enough
 from accord.edges import BadInput
 from accord.evidence import Source, SourceContext, SourceSettings
 from accord.learning import Calibration, HeldOutAnswers, load_evaluator
@@ -24,6 +24,7 @@ from accord.project import Project, config_from
 from accord.sample import sources as sample_sources
 from accord.scoring import ScoreOptions
 from accord.statistics import (
+    SelectiveTest,
     beta_quantile,
     fixed_sequence,
     gamma_quantile,
@@ -35,8 +36,9 @@ from accord.statistics.intervals import (
     t_quantile,
     t_tail,
 )
+from accord.store import Store
 from accord.testing import planted
-from accord.values import Sample, Signature, score_from
+from accord.values import Label, Sample, Signature, score_from
 
 
 def test_upper_bound_is_clopper_pearson_and_wider_for_clusters() -> None:
@@ -188,3 +190,71 @@ def test_scores_left_for_a_person_are_labelled_next(tmp_path: Path, monkeypatch:
         found = project.label_next(3)
         assert len({each.conversation for each in found}) == 3
         assert all(each.reason == LEFT and each.conversation.startswith("new-") for each in found)
+
+
+@pytest.mark.parametrize(("probabilities", "call"), [((0.05, 0.0, 0.0, 0.95), "good"), ((0.95, 0.0, 0.0, 0.05), "bad")])
+def test_call_is_as_sure_as_its_likelier_side(probabilities: tuple[float, ...], call: str) -> None:
+    tested = SelectiveTest(0.9, 0.5, 40, 0.95, 0.91, 20)
+    score = score_from(Target("a"), "anyone", np.arange(1.0, 5.0), np.array(probabilities), Signature.of("x"))
+    found = Selection(0.9, 3.0, tested).call(score)
+    assert isinstance(found, Score) and found.notes["call"] == call and found.notes["sure"] == pytest.approx(0.95)
+
+
+def test_sure_bad_calls_count_as_much_as_sure_good_ones() -> None:
+    good, bad, unsure = [0.04, 0.96], [0.96, 0.04], [0.45, 0.55]
+    shares = np.array([good] * 60 + [bad] * 60 + [unsure] * 120)
+    answer = np.array([1] * 60 + [0] * 60 + [0, 1] * 60)
+    answers = HeldOutAnswers(shares, shares, answer, np.arange(240), np.array([1.0, 2.0]), np.arange(240))
+    found = sure_enough(answers, 0.9)
+    assert found is not None and found.passed is not None and found.lowest == 2.0
+    assert found.passed.share == found.share >= 0.5 and found.curve[0].agreement == 1.0
+    half = next(each for each in found.curve if each.share >= 0.5)
+    assert (half.called, half.threshold, half.agreement) == (120, pytest.approx(0.96), 1.0)
+
+
+def test_selection_as_json_holds_the_promise_and_its_evidence() -> None:
+    tested, wide = SelectiveTest(0.8, 0.5, 40, 0.95, 0.91, 20), SelectiveTest(0.6, 1.0, 80, 0.85, 0.8, 40)
+    found = Selection(0.9, 3.0, tested, (tested, wide)).to_json()
+    assert {name: found[name] for name in ("agree", "good", "threshold", "share", "called", "agreement")} == {
+        "agree": 0.9, "good": 3.0, "threshold": 0.8, "share": 0.5, "called": 40, "agreement": 0.95,
+    }  # fmt: skip
+    assert (found["at_least"], found["groups"], [each["share"] for each in found["curve"]]) == (0.91, 20, [0.5, 1.0])
+    assert "at least 90% of the calls good (3 or more) and bad agree with people" in found["said"]
+    assert "95.0% of the most confident 50% held-out ratings do (40 ratings, 20 groups)" in found["said"]
+    none = Selection(0.9, 3.0, None).to_json()
+    assert none == {
+        "agree": 0.9, "good": 3.0, "curve": [],
+        "said": "no share of the calls is sure to agree with people in 90% of cases, so none is made",
+    }  # fmt: skip
+
+
+def test_every_fourth_point_of_the_curve_is_printed() -> None:
+    curve = [SelectiveTest(0.9, share, 10, 1 - share / 10, 0.5, 10) for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)]
+    text = str(Selection(0.9, 3.0, curve[0], curve))
+    shown = [f"{share:.0%} {1 - share / 10:.0%} (≥ 50%)" in text for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)]
+    assert shown == [True, False, False, False, True, False]
+
+
+@pytest.mark.parametrize(("share", "answer", "agreement"), [(0.6, 1, 1.0), (0.6, 0, 0.0), (0.5, 1, 1.0), (0.4, 0, 1.0)])
+def test_likelier_side_is_the_call(share: float, answer: int, agreement: float) -> None:
+    shares = np.tile([1 - share, share], (80, 1))
+    answers = HeldOutAnswers(shares, shares, np.full(80, answer), np.arange(80), np.array([1.0, 2.0]), np.arange(80))
+    found = sure_enough(answers)
+    assert found is not None and found.last.agreement == agreement
+    assert found.share == (1.0 if agreement else 0.0)
+
+
+def test_an_evaluator_without_held_out_predictions_promises_nothing() -> None:
+    with pytest.raises(BadInput, match="has no held-out predictions"):
+        Selection.of(replace(tried(0.98), held_out=None), 0.9)
+
+
+def test_the_most_uncertain_unrated_texts_come_first(memory: Store) -> None:
+    def row(name: str, sure: float | None, reason: str | None = LEFT) -> Any:
+        notes = None if sure is None else {"sure": sure}
+        return {"conversation": name, "turn": None, "unscored": reason, "notes": notes}
+
+    rows = [row("a", 0.8), row("rated", 0.5), row("b", 0.6), row("scored", 0.4, None), row("c", None), row("b", 0.6)]
+    memory.add_conversations([Conversation("rated", [Turn("user", "Hi")])])
+    memory.add_labels([Label(Target("rated"), "main", "ann", 3)])
+    assert left_for_people(memory, rows, "main") == [Target("c"), Target("b"), Target("a")]

@@ -252,3 +252,50 @@ def test_project_names_its_shared_budget(store: Store, rubric: Rubric) -> None:
         project.budget.reserve("m", Usage())
         assert project.budget.account is not None and project.budget.account.name == "november"
     assert SharedBudget(store, "november").taken().requests == 1, "closing the project returns the rest of its slice"
+
+
+def test_reservations_count_before_they_are_settled() -> None:
+    budget = Budget(Caps(tokens=100), {})
+    budget.reserve("m", Usage(40, 20))
+    with pytest.raises(BudgetReached, match="exceed the budget of 100 tokens"):
+        budget.reserve("m", Usage(40, 20))
+    budget.reserve("m", Usage(40, 0))
+    budget.settle("m", Usage(40, 20), Usage(5, 5))
+    budget.reserve("m", Usage(25, 25))  # 10 spent, 40 and 50 reserved
+    with pytest.raises(BudgetReached):
+        budget.reserve("m", Usage(1, 0))
+    assert budget.requests == 3 and budget.spent == Usage(5, 5)
+
+
+def test_money_of_reservations_counts_before_they_are_settled() -> None:
+    budget = Budget(Caps(money=1.0), {"m": Price(input=1e4, output=0)})
+    budget.reserve("m", Usage(60, 0))
+    with pytest.raises(BudgetReached, match="exceed the budget of 1 money"):
+        budget.reserve("m", Usage(60, 0))
+    budget.settle("m", Usage(60, 0), None)
+    budget.reserve("m", Usage(60, 0))
+    assert budget.requests == 1
+
+
+def test_a_slice_for_one_unit_gives_nothing_back_of_another(store: Store) -> None:
+    budget, account = shared(store, requests=2, tokens=64_000), SharedBudget(store, "november")
+    budget.reserve("m", Usage(600, 0))
+    before = account.taken()
+    assert (before.requests, before.tokens) == (1, 1000)
+    budget.reserve("m", Usage(1, 0))  # its tokens are in the slice, another request is not
+    after = account.taken()
+    assert after.requests == 2 and after.tokens >= before.tokens
+    budget.close()
+    assert account.taken().tokens == 601
+
+
+def test_a_unit_without_a_cap_is_recorded_when_the_budget_is_closed(store: Store) -> None:
+    budget, account = shared(store, requests=2), SharedBudget(store, "november")
+    budget.reserve("m", Usage(600, 0))
+    budget.settle("m", Usage(600, 0), Usage(5, 5))
+    budget.reserve("m", Usage(1, 0))  # takes a request, and gives no tokens back
+    assert (account.taken().requests, account.taken().tokens) == (2, 600)
+    budget.close()
+    assert (account.taken().requests, account.taken().tokens) == (2, 11)
+    assert budget.to_json() == {"requests": 2, "input_tokens": 5, "output_tokens": 5, "money": pytest.approx(15e-6)}
+    assert Budget(Caps(), {}).to_json()["money"] is None

@@ -33,7 +33,7 @@ from accord.learning.answer_models.simple import (
     PartialLeastSquares,
     Ridge,
 )
-from accord.learning.answer_models.stacking import shrunk_weights
+from accord.learning.answer_models.stacking import ConstantAnswers, StackedAnswers, shrunk_weights
 from accord.learning.answer_models.trees import (
     TREES,
     TreeAnswers,
@@ -41,7 +41,7 @@ from accord.learning.answer_models.trees import (
 from accord.project import Project, config_from
 from accord.testing import planted
 from accord.testing.synthetic_ratings import Planted
-from accord.values import Labels
+from accord.values import Labels, Target
 
 
 def judged(corpus: Planted) -> EvidenceTable:
@@ -240,3 +240,25 @@ def test_project_with_ten_labels_is_tested_on_held_out_ones(tmp_path: Path) -> N
         assert {"judge-mean", "pls", "trees"} <= {system.name for system in found.comparison.systems}
         assert found.decision is not None
         assert project.fit().held_out is not None
+
+
+def restored(shares: list[float], people: list[str]) -> ConstantAnswers:
+    """Return a constant model with these frequencies, as after loading."""
+    return ConstantAnswers().restore({"people": people}, {"shares": np.array(shares)})
+
+
+def test_a_restored_constant_predicts_its_frequencies_for_everyone() -> None:
+    model, table = restored([0.7, 0.3], ["ann"]), EvidenceTable.from_rows([], {Target("a"): {}, Target("b"): {}})
+    assert model.annotators == ["ann"] and model.describe() == {"shares": [0.7, 0.3]}
+    assert model.distributions(table, ["ann", None]).tolist() == [[0.7, 0.3], [0.7, 0.3]]
+
+
+def test_a_stack_weights_known_and_new_annotators_apart() -> None:
+    table = EvidenceTable.from_rows([], {Target(name): {} for name in "abc"})
+    parts = {"first": restored([0.8, 0.2], ["ann"]), "second": restored([0.2, 0.8], [])}
+    stack = StackedAnswers(parts, {"first": (1.0, 0.25), "second": (0.0, 0.75)})
+    found = stack.distributions(table, ["ann", "somebody new", None])
+    assert found[0] == pytest.approx([0.8, 0.2])
+    assert found[1].tolist() == found[2].tolist() == pytest.approx([0.25 * 0.8 + 0.75 * 0.2, 0.25 * 0.2 + 0.75 * 0.8])
+    again = StackedAnswers({name: ConstantAnswers() for name in parts}, stack.weights).restore(*stack.state())
+    assert (again.distributions(table, ["ann", "x", None]) == found).all() and again.annotators == ["ann"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from random_figures import contradictions, random_figures
 
 from accord.decisions import verdict_of
 from accord.decisions.figures import Figures
+from accord.decisions.verdict import STATES
 from accord.statistics import PairedTest
 from accord.values import Estimate
 
@@ -140,8 +142,15 @@ def test_an_unknown_share_is_not_shown_as_zero() -> None:
 
 def test_a_share_that_depends_on_the_folds_is_shown_with_its_range() -> None:
     repeats = [replace(GOOD, decided=share) for share in (0.0, 0.5, 0.7)]
-    assert "0% to 70% in single repetitions" in verdict_of(replace(GOOD, repeats=repeats)).facts[2][1]
+    assert "; 0% to 70% in single repetitions" in verdict_of(replace(GOOD, repeats=repeats)).facts[2][1]
     assert "repetitions" not in verdict_of(replace(GOOD, repeats=[GOOD, GOOD])).facts[2][1]
+
+
+def test_random_figures_reach_every_state() -> None:
+    verdicts = [verdict_of(random_figures(Random(seed), seed % 6)) for seed in range(400)]
+    states = Counter(verdict.state for verdict in verdicts)
+    assert set(states) == set(STATES) and min(states.values()) >= 20, states
+    assert 20 <= sum(bool(verdict.borderline) for verdict in verdicts) <= 380
 
 
 @given(st.integers(0, 2**64), st.integers(0, 5))
@@ -206,3 +215,23 @@ def test_report_in_a_browser_is_accessible_fits_a_phone_and_prints(report: str, 
         printout = page.pdf(format="A4")
         assert printout.startswith(b"%PDF") and len(re.findall(rb"/Type\s*/Page\b", printout)) >= 3
         browser.close()
+
+
+def test_repetition_without_the_test_that_fails_is_named() -> None:
+    worse = replace(GOOD, tests=GOOD.tests | {"best-column": LOST})
+    untested = replace(GOOD, tests={"constant": WON})
+    found = verdict_of(replace(worse, repeats=[untested, untested, untested, worse]))
+    assert found.state == "triage" and "3 of 4 repetitions" in found.borderline
+    assert "(ready for single conversations: there the best single feature is not better is met)" in found.borderline
+
+
+@pytest.mark.parametrize(("doubled", "says"), [(0.4, "changes a score by +0.40"), (-0.25, "changes a score by −0.25")])
+def test_change_of_doubled_replies_is_stated_with_its_sign(doubled: float, says: str) -> None:
+    found = verdict_of(replace(GOOD, rests_on=("apology-rate", 0.95), doubled=doubled))
+    assert f"(correlation 0.95): writing every reply twice {says}" in found.sentence
+    assert str(found) == f"{found.title}: {found.sentence}"
+
+
+def test_json_counts_the_repetitions() -> None:
+    counts = [verdict_of(replace(GOOD, repeats=[GOOD] * n)).to_json()["figures"]["repeats"] for n in (0, 2, 5)]
+    assert counts == [1, 2, 5]

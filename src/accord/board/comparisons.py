@@ -295,18 +295,22 @@ def difference_in_words(found: MeanDifference, names: Mapping[str, str], where: 
     points, (low, high) = found.difference.value, sorted((low, high))
     if found.sign:
         points, (low, high) = abs(points), sorted((abs(low), abs(high)))
-    digits = next((digits for digits in (2, 3, 4) if round(low, digits) and round(high, digits)), 2)
+    digits = _digits_of(low, high)
     interval = f"(95% interval {low:.{digits}f} to {high:.{digits}f})"
     if not found.sign:
+        kind = "clear"
         if found.tests > 1:
             kind, interval = "significant", f"(95% interval of this pair alone {low:.{digits}f} to {high:.{digits}f})"
-        else:
-            kind = "clear"
         return f"No {kind} difference between {subject} and {other} {on}: {points:+.{digits}f} points {interval}"
     verb = f"rates the same {found.shared:,} texts" if by == "evaluator" else "is rated"
     direction = "higher" if found.sign > 0 else "lower"
     subject = subject[:1].upper() + subject[1:]
     return f"{subject} {verb} {points:.{digits}f} points {direction} than {other} {on} {interval}"
+
+
+def _digits_of(*numbers: float) -> int:
+    """Return the least number of digits, 2 to 4, with which no number is shown as 0; 2 if there is none."""
+    return next((digits for digits in (2, 3, 4) if all(round(number, digits) for number in numbers)), 2)
 
 
 def describe_test(found: MeanDifference) -> str:

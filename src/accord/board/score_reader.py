@@ -207,11 +207,8 @@ class ScoreReader:
         whose = (pl.col("question") == question) & (pl.col("evaluator") == evaluator)
         synthetic = pl.col("synthetic").fill_null(False)
         when = pl.coalesce("time", "scored").dt.date().alias(DAY)
-        wanted = whose & _conversations(selection, when)
-        if selection.synthetic != "with":
-            wanted &= synthetic if selection.synthetic == "only" else ~synthetic
-        if selection.annotators:
-            wanted &= pl.col("annotator").is_in(list(selection.annotators))
+        about = whose & _conversations(selection, when)
+        wanted = about & _is_chosen(selection, synthetic)
         columns = [
             "conversation", "turn", pl.col("annotator").cast(pl.Categorical), "value", "bundle",
             *(pl.col(name).cast(pl.Categorical) for name in DIMENSIONS), when, pl.col("input").hash().alias("input"),
@@ -226,22 +223,11 @@ class ScoreReader:
         alone = in_training and not len(rows)  # there are no other scores to show
         if alone:
             rows, state = self.mart.read(lambda rows: rows.filter(wanted).select(columns).collect())
-        known = whose & pl.col("options").is_not_null()
-        first, _ = self.mart.read(lambda rows: rows.filter(known).select("options").head(1).collect())
-        options = tuple(map(float, first["options"][0])) if len(first) else ()
-        left = whose & _conversations(selection, when) & synthetic
-        nothing = selection.synthetic != "without" or not choices.synthetic
-        left_out = 0 if nothing else self._count(left)
-        notes = [f"{left_out:,} scores of synthetic conversations are left out"] if left_out else []
-        notes += ["only synthetic conversations"] if selection.synthetic == "only" else []
-        notes += ["synthetic conversations are included"] if selection.synthetic == "with" else []
+        options = self._options(whose)
+        left_out = self._count(about & synthetic) if selection.synthetic == "without" and choices.synthetic else 0
         has_training = bool(in_training) and (selection.training == "with" or bool(alone))
-        if in_training and selection.answers == "predicted":
-            note = "scores are of conversations used in training; they look better than they are"
-            note = note if has_training else "scores of conversations used in training are left out"
-            notes.append(f"{in_training:,} {note}")
         rows, whom = _of_view(rows, selection)
-        notes += whom
+        notes = [*_left_out_notes(selection, left_out, in_training, has_training), *whom]
         rows = _with_spread(rows, options)
         rows = rows if selection.view == "each" else rows.drop("probabilities")
         if selection.answers == "given":
@@ -264,6 +250,14 @@ class ScoreReader:
             taken, rows, low, high, options, left_out, in_training, has_training, choices, state, tuple(notes),
             is_other,
         )  # fmt: skip
+
+    def _options(self, whose: pl.Expr) -> tuple[float, ...]:
+        """Return the options of the first score that has any; empty if there is none."""
+        import polars as pl
+
+        known = whose & pl.col("options").is_not_null()
+        first, _ = self.mart.read(lambda rows: rows.filter(known).select("options").head(1).collect())
+        return tuple(map(float, first["options"][0])) if len(first) else ()
 
     def _count(self, wanted: pl.Expr) -> int:
         import polars as pl
@@ -314,6 +308,26 @@ def _evaluator_names(began: Mapping[str, datetime | None]) -> dict[str, str]:
                 names[id] = name if time is None else f"{name} ({time.day} {time:%b %Y{clock}})"
     counts = Counter(names.values())
     return {id: name if counts[name] == 1 else id for id, name in names.items()}
+
+
+def _is_chosen(selection: BoardFilters, synthetic: pl.Expr) -> pl.Expr:
+    """Return the condition for scores for the selected annotators, of synthetic or other conversations."""
+    import polars as pl
+
+    chosen = {"with": pl.lit(True), "only": synthetic, "without": ~synthetic}[selection.synthetic]
+    return chosen & pl.col("annotator").is_in(list(selection.annotators)) if selection.annotators else chosen
+
+
+def _left_out_notes(selection: BoardFilters, left_out: int, in_training: int, has_training: bool) -> list[str]:
+    """Return notes about scores of synthetic conversations and of those used in training."""
+    notes = [f"{left_out:,} scores of synthetic conversations are left out"] if left_out else []
+    shown = {"only": ["only synthetic conversations"], "with": ["synthetic conversations are included"]}
+    notes += shown.get(selection.synthetic, [])
+    if in_training and selection.answers == "predicted":
+        note = "scores are of conversations used in training; they look better than they are"
+        note = note if has_training else "scores of conversations used in training are left out"
+        notes.append(f"{in_training:,} {note}")
+    return notes
 
 
 def _trained(selection: BoardFilters, training: pl.Expr) -> pl.Expr:

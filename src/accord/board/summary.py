@@ -162,12 +162,16 @@ def ranking_in_words(table: GroupTable, among: Sequence[MeanDifference], where: 
     groups = f"{len(names)} {'largest ' if is_part else ''}{dimension_in_words(table.by)}s"
     significant = [each for each in tested if each.sign]
     if not significant:
-        means = sorted((row.mean for row in table.rows if row.value in names), key=lambda mean: mean.value or 0.0)
+        means = sorted((row.mean for row in table.rows if row.value in names), key=_value_of)
         said = f"No significant difference between the {groups} on {tested[0].question}{where}"
         return f"{said}: means from {means[0]} to {means[-1]}"
-    largest = max(significant, key=lambda each: abs(each.difference.value or 0.0))
+    largest = max(significant, key=lambda each: abs(_value_of(each.difference)))
     count = f"largest of {len(significant)} significant differences" if len(significant) > 1 else "only significant one"
     return f"{difference_in_words(largest, {}, where)}, the {count} between the {groups}"
+
+
+def _value_of(estimate: Estimate) -> float:
+    return estimate.value or 0.0
 
 
 def _changes(time: TimeSeries, last_period: MeanDifference | None, other: str) -> str:

@@ -215,6 +215,11 @@ class LabelOptions:
         ),
     ] = None
 
+    @property
+    def named_columns(self) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+        """Columns of --labels, --rater and --judge; each is empty if the option is not given."""
+        return self.labels or (), self.raters or (), self.judges or ()
+
 
 @dataclass(frozen=True)
 class RubricOptions(LabelOptions):

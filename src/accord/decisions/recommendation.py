@@ -177,7 +177,7 @@ class Contest:
     def is_below(self, name: str, against: str, level: float) -> PairedTest | None:
         """Return the test if the first system has the smaller error at a level; otherwise None."""
         test = self.test(name, against)
-        return test if test is not None and test.difference < 0 and test.p < level else None
+        return test if test is not None and _shows_less(test, level) else None
 
 
 def unfit_reason(repeats: Repeats) -> str | None:
@@ -187,6 +187,11 @@ def unfit_reason(repeats: Repeats) -> str | None:
     if not rows.any():
         return "it predicts no new annotator"
     return None if np.isfinite(first.new_band[rows]).all(axis=1).mean() > 0.5 else "its scores have no bands"
+
+
+def _unfit(systems: Mapping[str, Repeats], names: Sequence[str]) -> dict[str, str]:
+    """Return the reason of each evaluator that cannot be recommended."""
+    return {name: reason for name in names if (reason := unfit_reason(systems[name])) is not None}
 
 
 def contenders(systems: Mapping[str, Predictions], names: Sequence[str], default: str, rated: Ratings) -> list[str]:
@@ -225,28 +230,41 @@ def decide(
             labels do not support the choice.
     """
     contest = Contest(systems, rated)
-    unfit = {name: reason for name in names if (reason := unfit_reason(systems[name])) is not None}
-    fit = [name for name in names if name not in unfit] or list(names)
-    first = default if default in fit else fit[0]
-    others = [name for name in fit if name != first]
-    chosen, better = first, _shown_better(contest, others, first)
-    if better:
-        chosen = min(better, key=contest.rmse.__getitem__)
-    elif contest.is_below(first, CONSTANT, SURE) is None and (able := _shown_better(contest, others, CONSTANT)):
-        chosen = min(able, key=contest.rmse.__getitem__)
-    tests = {name: test for name in (CONSTANT, BEST_COLUMN, JUDGE_ALONE) if (test := contest.test(chosen, name))}
-    if chosen != first and (test := better.get(chosen) or contest.test(chosen, first)) is not None:
-        tests[first] = test
+    unfit = _unfit(systems, names)
+    fit = [name for name in names if name not in unfit] or names
     known = default if default in fit else None
-    supported = CONSTANT in tests and tests[CONSTANT].difference < 0 and tests[CONSTANT].p < SURE
+    first = known or fit[0]
+    chosen, better = _choose(contest, first, fit)
+    tests = {name: test for name in (CONSTANT, BEST_COLUMN, JUDGE_ALONE) if (test := contest.test(chosen, name))}
+    if chosen != first and (test := better or contest.test(chosen, first)) is not None:
+        tests[first] = test
+    supported = CONSTANT in tests and _shows_less(tests[CONSTANT])
     repeats = len(systems[chosen])
     decision = Decision(chosen, known, supported, contest.rmse, tests, len(rated), repeats, None, None, unfit)
     if supported:
         return replace(decision, known=_better_for_known(chosen, {name: systems[name] for name in fit}, rated))
-    if CONSTANT not in systems:
-        return decision
-    gain = gain_over(systems[CONSTANT], systems[chosen], rated, len(rated))
+    gain = gain_over(systems[CONSTANT], systems[chosen], rated, len(rated)) if CONSTANT in systems else None
     return decision if gain is None else replace(decision, labels_needed=labels_needed([*curve(chosen), gain]))
+
+
+def _shows_less(test: PairedTest, level: float = SURE) -> bool:
+    """Return True if the first of two errors is the smaller one, at a level of significance."""
+    return test.difference < 0 and test.p < level
+
+
+def _choose(contest: Contest, first: str, names: Sequence[str]) -> tuple[str, PairedTest | None]:
+    """Return `first`, or the rival that replaces it, with the corrected test of a rival that is shown to be better.
+
+    The best of the rivals that are shown to be better than `first` replaces it; if there is none and `first` is not
+    shown to be better than the constant, the best of those that are.
+    """
+    others = [name for name in names if name != first]
+    if better := _shown_better(contest, others, first):
+        chosen = min(better, key=contest.rmse.__getitem__)
+        return chosen, better[chosen]
+    if contest.is_below(first, CONSTANT, SURE) is None and (able := _shown_better(contest, others, CONSTANT)):
+        return min(able, key=contest.rmse.__getitem__), None
+    return first, None
 
 
 def _shown_better(contest: Contest, names: Sequence[str], against: str) -> dict[str, PairedTest]:
@@ -256,7 +274,7 @@ def _shown_better(contest: Contest, names: Sequence[str], against: str) -> dict[
     return {
         name: replace(test, p=p)
         for (name, test), p in zip(tests.items(), corrected, strict=True)
-        if test.difference < 0 and p < SURE
+        if _shows_less(replace(test, p=p))
     }
 
 
@@ -271,6 +289,6 @@ def _better_for_known(chosen: str, systems: Mapping[str, Repeats], rated: Rating
         first, second = (each.paired(rated).take(rows) for each in (other, own))
         test = paired_test(Clusters(rated.group[rows]), _RMSE, [first], [second], DRAWS, SEED)
         errors = [_RMSE(paired) or 0.0 for paired in (first, second)]
-        if test is not None and test.difference < 0 and test.p < SURE and errors[0] < lowest:
+        if test is not None and _shows_less(test) and errors[0] < lowest:
             best, lowest = (name, errors[0], errors[1]), errors[0]
     return best

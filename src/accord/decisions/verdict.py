@@ -164,11 +164,7 @@ def _borderline(known: Figures, place: int, checks: Sequence[Rule]) -> str:
         return ""
     other, count = others.most_common(1)[0]
     rules = next(rules for rules, each in zip(singles, places, strict=True) if each == other)
-    if other < place:
-        reason = _missed(rules, other)[0].failure
-    else:
-        met = {rule.name for rule in rules if rule.is_met is not False}
-        reason = next(f"there {rule.name} is met" for rule in _missed(checks, place) if rule.name in met)
+    reason = _missed(rules, other)[0].failure if other < place else f"there {_missed(checks, place)[0].name} is met"
     shown = {"not yet": "not yet useful"}.get(STATES[other], TITLES.get(STATES[other], "").lower())
     return f"{count} of {len(places)} repetitions of the cross-validation give another state ({shown}: {reason})"
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -34,6 +34,10 @@ from accord.models import EMBEDDER, EmbeddingText, Flow, Request, is_remote, wit
 from accord.values import Rubric, Sample, Signature, Target
 
 _LANGUAGE = "language"
+
+
+Measured = tuple[dict[str, float | None], dict[str, str], Note | None]
+"""Metrics of a sample, reasons for missing values, and a note."""
 
 
 def languages_of(note: Note | None) -> list[str]:
@@ -160,15 +164,7 @@ class Metrics(Source):
                 if id(sample.conversation) not in sessions:
                     sessions[id(sample.conversation)] = self.session(sample, self._new_session)
             self._prepare(samples, [sessions[id(sample.conversation)] for sample in samples])
-        last = {id(sample.conversation): place for place, sample in enumerate(samples)}
-        results = []
-        for place, sample in enumerate(samples):
-            key = id(sample.conversation)
-            if key not in sessions:
-                sessions[key] = self.session(sample, self._new_session)
-            results.append(self._of(sample, sessions[key]))
-            if last[key] == place:  # frees the memory of a finished conversation
-                del sessions[key]
+        results = list(self._each_measured(samples, sessions))
         targets = tuple(sample.target for sample in samples)
         absences: dict[tuple[Target, str], str] = {}
         values = np.zeros((len(samples), len(self.names)))
@@ -182,6 +178,17 @@ class Metrics(Source):
             values[row], present[row, missing] = cells, False
         notes = {target: note for target, (*_, note) in zip(targets, results, strict=True) if note}
         return EvidenceTable(targets, self._columns, values, present, absences, notes=notes)
+
+    def _each_measured(self, samples: Sequence[Sample], sessions: dict[int, MetricSession]) -> Iterator[Measured]:
+        """Yield the result of each sample; `sessions` holds those of begun conversations, by the id of the object."""
+        last = {id(sample.conversation): place for place, sample in enumerate(samples)}
+        for place, sample in enumerate(samples):
+            key = id(sample.conversation)
+            if key not in sessions:
+                sessions[key] = self.session(sample, self._new_session)
+            yield self._of(sample, sessions[key])
+            if last[key] == place:  # frees the memory of a finished conversation
+                del sessions[key]
 
     def _choose(self) -> None:
         """Look up the metrics, again if the names have changed."""
@@ -199,9 +206,7 @@ class Metrics(Source):
     def _new_session(self) -> MetricSession:
         return MetricSession(self._of_replies, language=self._language)
 
-    def _of(
-        self, sample: Sample, session: MetricSession
-    ) -> tuple[dict[str, float | None], dict[str, str], Note | None]:
+    def _of(self, sample: Sample, session: MetricSession) -> Measured:
         """Return each metric of a sample, reasons for missing values, and a note."""
         values, reasons = session.measure(sample) if self._of_replies else ({}, {})
         if not self._of_conversations:
@@ -302,13 +307,13 @@ class SentenceEmbeddings(Source):
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return one column per dimension; a sample without words is missing."""
         reply_texts = ["\n".join(turn.content for turn in s.conversation.at(s.turn).replies).strip() for s in samples]
-        texts = [text for text in reply_texts if text]
+        texts = list(filter(None, reply_texts))
         vectors = iter((yield [Request(EMBEDDER, EmbeddingText(self.settings.embedder, text)) for text in texts]))
         rows = [np.asarray(next(vectors)) if text else None for text in reply_texts]
         signature = str(Signature.of("meaning", embedder=self.settings.embedder))
         size = next((len(row) for row in rows if row is not None), 0)
         values = np.array([np.zeros(size) if row is None else row for row in rows]).reshape(len(samples), size)
-        known = np.array([row is not None for row in rows], dtype=bool)
+        known = np.array(list(map(bool, reply_texts)), dtype=bool)
         columns = tuple(Column(f"{MEANING}{place}", signature) for place in range(size))
         targets = tuple(sample.target for sample in samples)
         absences = {(t, MEANING): NOTHING_SAID for t, is_known in zip(targets, known, strict=True) if not is_known}

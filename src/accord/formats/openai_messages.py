@@ -121,8 +121,7 @@ def turn_from_message(message: Any) -> Turn:
         role, content = message["role"], message["content"]
         if isinstance(role, str) and role and isinstance(content, str):
             return Turn(role_named(role), content)
-    is_usual = bool(message.get("role"))
-    role_key = "role" if is_usual else next((key for key in _ROLE_KEYS if message.get(key) not in (None, "")), "role")
+    role_key = _role_key(message)
     role = message.get(role_key)
     if not isinstance(role, str) or not role:
         raise WrongShape("a message has no role")
@@ -133,8 +132,15 @@ def turn_from_message(message: Any) -> Turn:
     text, others = text_of(content)
     if others:
         extra["parts"] = others
-    name, time = message.get("name"), message.get("time")
-    return Turn(role_named(role), text, None if name is None else str(name), None if time is None else str(time), extra)
+    name, time = (None if cell is None else str(cell) for cell in (message.get("name"), message.get("time")))
+    return Turn(role_named(role), text, name, time, extra)
+
+
+def _role_key(message: Mapping[str, Any]) -> str:
+    """Return the key of a message's role: `role`, unless it is empty and another known key has a value."""
+    if message.get("role"):
+        return "role"
+    return next((key for key in _ROLE_KEYS if message.get(key) not in (None, "")), "role")
 
 
 def text_of(content: Any) -> tuple[str, list[Any]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -69,11 +69,16 @@ def _ignored(span: Fields) -> str | None:
             return None
     except (WrongShape, *_MALFORMED):
         return None  # the conversion reports the error
+    return NO_MESSAGES if _is_call(span, attributes) else NO_CALL
+
+
+def _is_call(span: Fields, attributes: Mapping[str, Json]) -> bool:
+    """Return True for a model call: by its operation, its kind or its events, else by the name of a model."""
     operation, kind = attributes.get("gen_ai.operation.name"), attributes.get(_KIND)
     events = (str(event.get("name") or event.get("eventName")) for event in span.get("events") or ())
-    is_call = operation in _CALLS or kind == "LLM" or any(_EVENT.fullmatch(e) or e == _CHOICE for e in events)
-    named = operation is None and kind is None and any(attributes.get(name) for name in _MODELS)
-    return NO_MESSAGES if is_call or named else NO_CALL
+    if operation in _CALLS or kind == "LLM" or any(_EVENT.fullmatch(name) or name == _CHOICE for name in events):
+        return True
+    return operation is None and kind is None and any(map(attributes.get, _MODELS))
 
 
 def call_of(span: Fields, attributes: Mapping[str, Json]) -> Call:
@@ -365,30 +370,38 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record | None:
     """Convert the OpenTelemetry spans and log records of a conversation."""
     spans = [(span, attributes_of(span)) for span in _merged_records(rows)]
     called = [(span, attributes, call) for span, attributes in spans if any(call := call_of(span, attributes))]
-    if not called:  # the only content may be on the agent or chain around the calls
-        chains = [
-            (span, attributes)
-            for span, attributes in spans
-            if _parent(span) is None and attributes.get(_KIND) in _OUTER_KINDS
-        ]
-        called = [(span, attributes, call) for span, attributes in chains if any(call := _value_messages(attributes))]
+    called = called or list(_outer_calls(spans))
     if not called:
         return None
     # An agent's span repeats the messages of its model calls.
     parents = {_parent(span) for span, _, _ in called} - {None}
-    calls = [call for span, _, call in called if _id(span, "spanId", "span_id") not in parents]
-    metadata: dict[str, Any] = {}
-    for span, attributes, _ in called:
-        model = next((attributes[name] for name in _MODELS if attributes.get(name)), None)
-        system = attributes.get("gen_ai.agent.name") or _service(span) or metadata.get("system") or model
-        metadata |= {name: value for name, value in {"system": system, "model": model}.items() if value is not None}
-    turns, _ = merged_turns(calls)
+    turns, _ = merged_turns([call for span, _, call in called if _id(span, "spanId", "span_id") not in parents])
     documents = documents_from([document for _, attributes in spans for document in documents_in(attributes)])
     name = checked_id(_key(rows[0]) or default_id)
+    metadata = _system_and_model((span, attributes) for span, attributes, _ in called)
     return Record(Conversation(name, turns, tuple(dict.fromkeys(documents)), metadata))
 
 
 _OUTER_KINDS = {"AGENT", "CHAIN"}
+_Attributed = tuple[Fields, dict[str, Json]]
+"""A span with its attributes."""
+
+
+def _outer_calls(spans: Iterable[_Attributed]) -> Iterator[tuple[Fields, dict[str, Json], Call]]:
+    """Yield the agents and chains around all other spans with the messages that they hold, if any."""
+    for span, attributes in spans:
+        if _parent(span) is None and attributes.get(_KIND) in _OUTER_KINDS and any(call := _value_messages(attributes)):
+            yield span, attributes, call
+
+
+def _system_and_model(spans: Iterable[_Attributed]) -> dict[str, Any]:
+    """Return the last system and the last model that spans name; the first model is the system if none is named."""
+    metadata: dict[str, Any] = {}
+    for span, attributes in spans:
+        model = next((attributes[name] for name in _MODELS if attributes.get(name)), None)
+        system = attributes.get("gen_ai.agent.name") or _service(span) or metadata.get("system") or model
+        metadata |= {name: value for name, value in {"system": system, "model": model}.items() if value is not None}
+    return metadata
 
 
 def _parent(span: Fields) -> str | None:

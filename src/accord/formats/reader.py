@@ -223,19 +223,21 @@ def detect(fields: Fields, where: str) -> str:
     Raises:
         BadInput: No format matches.
     """
-    names = [*_MOST_SPECIFIC_FIRST, *(name for name in formats.names() if name not in _MOST_SPECIFIC_FIRST)]
     texts = _text_columns(fields)
-    is_rated = any(map(names_rating, fields))
-    holds_labels = is_rated and not texts and not any(isinstance(value, list | dict) for value in fields.values())
-    has_question = {"question", "answer"} <= {plain_name(name) for name in fields if isinstance(name, str)}
-    is_answer = holds_labels and has_question and any(map(names_annotator, fields)) and not is_exchange(fields)
-    for name in names:
+    names = {plain_name(name) for name in fields if isinstance(name, str)}
+    is_plain = not any(isinstance(value, list | dict) for value in fields.values())
+    holds_labels = is_plain and not texts and any(map(names_rating, fields))
+    is_answer = (
+        holds_labels and names >= {"question", "answer"} and any(map(names_annotator, fields))
+        and not is_exchange(fields)
+    )  # fmt: skip
+    for name in dict.fromkeys([*_MOST_SPECIFIC_FIRST, *formats.names()]):
         if formats.get(name).matches(fields) and not (name == "table" and is_answer):
             return name
     listed = ", ".join(map(str, list(fields)[:_LISTED_COLUMNS])) + (", ..." if len(fields) > _LISTED_COLUMNS else "")
-    if holds_labels and any(plain_name(name) in _CONVERSATION_NAMES for name in fields if isinstance(name, str)):
-        raise BadInput(f"{where} holds ratings without text ({listed}); name a file of conversations")
     if holds_labels:
+        if names & _CONVERSATION_NAMES:
+            raise BadInput(f"{where} holds ratings without text ({listed}); name a file of conversations")
         raise BadInput(f"{where} holds ratings without text, and no column is known to hold {_id_hint(fields, listed)}")
     prompt, response, *_ = [*map(shlex.quote, texts), "COLUMN", "COLUMN"]
     raise BadInput(

@@ -6,7 +6,7 @@ once, and the other columns of these rows become the metadata entry `rated_rows`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -164,24 +164,35 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
 
 def _without_repeats(table: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Merge the rows of several annotators with the same text; also returns a row per rating with the differences."""
-    texts = [str([row.get(name) for name in _TEXT_COLUMNS]) for row in table]
+    texts = [str(list(map(row.get, _TEXT_COLUMNS))) for row in table]
     annotator = next((name for name in ANNOTATOR_KEYS if name in table[0]), None)
     has_messages = bool(table[0].get("messages"))
-    if len(set(texts)) == len(texts) or not (has_messages or annotator):
-        return table, []
     distinct = list(dict.fromkeys(texts))
+    if len(distinct) == len(texts) or not (has_messages or annotator):
+        return table, []
     if has_messages and len(distinct) > 1:
         raise WrongShape("its rows have different texts; give each conversation an id of its own")
-    names = [n for n in dict.fromkeys(n for row in table for n in row) if n not in {*_TEXT_COLUMNS, *_SHARED}]
-    differing = {name for name in names if len({str(row.get(name)) for row in table}) > 1}
-    differing |= {annotator} if annotator else set()
-    rated = [
-        {**({} if len(distinct) == 1 else {"turn": 2 * distinct.index(text) + 1}),
-         **{name: row[name] for name in names if row.get(name) not in (None, "")}}
-        for text, row in zip(texts, table, strict=True)
-    ]  # fmt: skip
+    names = _columns_of(table, {*_TEXT_COLUMNS, *_SHARED})
+    turns = {text: {"turn": 2 * place + 1} if len(distinct) > 1 else {} for place, text in enumerate(distinct)}
+    rated = [{**turns[text], **_filled(row, names)} for text, row in zip(texts, table, strict=True)]
+    of_raters = {*_differing(names, table), *filter(None, [annotator])}
     first = [table[texts.index(text)] for text in distinct]
-    return [{name: value for name, value in row.items() if name not in differing} for row in first], rated
+    return [{name: value for name, value in row.items() if name not in of_raters} for row in first], rated
+
+
+def _columns_of(table: Iterable[Mapping[str, Any]], but: Collection[str]) -> list[str]:
+    """Return the columns of a table in order, except some."""
+    return list(dict.fromkeys(name for row in table for name in row if name not in but))
+
+
+def _filled(row: Fields, names: Iterable[str]) -> dict[str, Any]:
+    """Return the named cells that have a value."""
+    return {name: row[name] for name in names if row.get(name) not in (None, "")}
+
+
+def _differing(names: Iterable[str], table: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the columns that have several values."""
+    return {name for name in names if len({str(row.get(name)) for row in table}) > 1}
 
 
 def _in_order(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -203,7 +214,7 @@ def _shared_columns(table: Sequence[Mapping[str, Any]], varying: set[str]) -> Fi
 
 def _varying(table: Sequence[Mapping[str, Any]]) -> set[str]:
     """Return the columns about turns: those with several values, or with a value in only some rows."""
-    names = dict.fromkeys(name for row in table for name in row if name not in _TURN_COLUMNS | {"documents"})
+    names = _columns_of(table, {*_TURN_COLUMNS, "documents"})
     return {name for name in names if len({str(row.get(name, "")) or "None" for row in table}) > 1}
 
 
@@ -215,7 +226,7 @@ def _turn(row: Fields, varying: set[str]) -> Turn:
     role, content = row.get("role"), row.get("content")
     if not role:
         raise WrongShape("a turn has no role")
-    extra = {name: row[name] for name in varying if row.get(name) not in (None, "")}
+    extra = _filled(row, varying)
     text, others = text_of(content)
     extra |= {"parts": others} if others else {}
     return Turn(role_named(str(role)), text, _text(row.get("name")), _text(row.get("time")), extra)
@@ -224,7 +235,7 @@ def _turn(row: Fields, varying: set[str]) -> Turn:
 def _exchange(row: Fields, varying: set[str]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
     """Return the turns of prompt and response; columns about the row become extras of the last reply."""
     time = _text(row.get("time"))
-    extra = {name: row[name] for name in varying if row.get(name) not in (None, "")}
+    extra = _filled(row, varying)
     prompt = tuple(replace(turn, time=turn.time or time) for turn in cell_turns(row["prompt"], "user"))
     *before, last = (replace(turn, time=turn.time or time) for turn in cell_turns(row["response"], "assistant"))
     return prompt, (*before, replace(last, extra={**last.extra, **extra}))

@@ -148,7 +148,7 @@ def _repeats(
     if count < 2 or not tested:
         return {}
     on_step(f"{', '.join(tested)} ({count} repetitions)")
-    found: dict[str, list[Predictions]] = {name: [] for name in (*tested, *rivals)}
+    found: dict[str, list[Predictions]] = {}
     cache = FitCache(project.store)
     for again in experiment.repeats(count)[1:]:
         # All candidates share the folds.
@@ -156,11 +156,10 @@ def _repeats(
             name: each._replace(experiment=replace(each.experiment, seed=again.seed, splits=again.splits))
             for name, each in tested.items()
         }
-        for name, predictions in _cached_folds(cache, own, pool).items():
-            found[name].append(predictions)
-        for name in rivals:
-            found[name].append(baseline(again, name))
-    return {name: each for name, each in found.items() if each}
+        predicted = _cached_folds(cache, own, pool) | {name: baseline(again, name) for name in rivals}
+        for name, predictions in predicted.items():
+            found.setdefault(name, []).append(predictions)
+    return found
 
 
 def _cached_folds(
@@ -298,14 +297,10 @@ def _systems(
     """Return out-of-fold predictions of the candidates; `unmade` gets the reasons of those without any."""
     cache = FitCache(project.store)
     keys = {name: cache_key(candidate.evaluator) for name, candidate in candidates.items()}
-    results: dict[str, Predictions | str] = {}
-    for name, candidate in candidates.items():
-        cached = None if keys[name] is None else cache.get(candidate.experiment, keys[name])
-        if cached is not None:
-            results[name] = replace(cached, name=name)
-    if results:
-        on_step(f"{', '.join(results)} (cached: nothing has changed)")
-    known = set(results)
+    known = _known_predictions(cache, candidates, keys)
+    if known:
+        on_step(f"{', '.join(known)} (cached: nothing has changed)")
+    results: dict[str, Predictions | str] = {**known}
     plain = {name: each for name, each in candidates.items() if name not in results and not each.learns}
     if pool.processes > 1 and plain:
         on_step(f"{', '.join(plain)} ({pool.processes} folds in parallel)")
@@ -316,13 +311,28 @@ def _systems(
         if name not in results:
             on_step(name)
             results[name] = _run_learning(project, candidate)
-    for name, result in results.items():
+    made: list[Predictions] = []
+    for name, candidate in candidates.items():
+        result = results[name]
         reason = _failure(result)
-        if reason is not None:
-            unmade[name] = reason
-        elif name not in known and keys[name] is not None and isinstance(result, Predictions):
-            cache.put(candidates[name].experiment, keys[name], result)
-    return [result for name in candidates if name not in unmade and isinstance(result := results[name], Predictions)]
+        if isinstance(result, str) or reason is not None:
+            unmade[name] = str(reason)
+            continue
+        made.append(result)
+        if name not in known and keys[name] is not None:
+            cache.put(candidate.experiment, keys[name], result)
+    return made
+
+
+def _known_predictions(
+    cache: FitCache, candidates: Mapping[str, CandidateEvaluator], keys: Mapping[str, object]
+) -> dict[str, Predictions]:
+    """Return the predictions that the cache has."""
+    return {
+        name: replace(cached, name=name)
+        for name, key in keys.items()
+        if key is not None and (cached := cache.get(candidates[name].experiment, key)) is not None
+    }
 
 
 def _failure(result: Predictions | str) -> str | None:

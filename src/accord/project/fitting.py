@@ -258,7 +258,7 @@ class _Fit:
             return Fitted(replace(first, other_questions=tuple(others)), labels=rows, cautions=[caution])
         train, groups = project.training(evaluator)
         given = train.labels.on(evaluator.question.id)
-        is_testable = len(given) >= FEWEST_TO_TEST and len({train.group_of(target) for target in given.targets}) > 1
+        is_testable = len(given) >= FEWEST_TO_TEST and len(set(map(train.group_of, given.targets))) > 1
         if evaluator.starts_without_labels and not is_testable:
             return self._untested(train.labels)
         known = project.measure([source for source in evaluator.sources if not learns(source)], train.samples)

@@ -93,7 +93,7 @@ def estimate(project: Workspace) -> Estimates:
     samples = [sample for sample in project.all_samples(level) if sample.conversation.id not in seen]
     evidence = project.measure(evaluator.sources, samples)
     targets = frozenset(sample.target for sample in samples)
-    labels = Labels(label for label in labels if label.target in targets)  # of one level
+    labels = Labels(filter(lambda label: label.target in targets, labels))  # of one level
     topics = [name for name in config.group_by if name != "system"]
     labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
     systems = {sample.conversation.id: sample.conversation.shown_system or NOT_SAID for sample in samples}

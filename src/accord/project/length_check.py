@@ -41,13 +41,7 @@ def doubling(
         return None
     before = evidence.take(evidence.rows_of([sample.target for sample in chosen]))
     longer = project.measure(sources, [_doubled(sample) for sample in chosen])
-    places = {column.name: place for place, column in enumerate(longer.columns)}
-    values, present = before.values.copy(), before.present.copy()
-    for place, column in enumerate(before.columns):
-        if column.name in places:
-            new = places[column.name]
-            values[:, place], present[:, place] = longer.values[:, new], longer.present[:, new]
-    after = replace(before, values=values, present=present)
+    after = _with_columns(before, longer)
     scores = [evaluator.head.predict_each(table, [None] * len(chosen)) for table in (before, after)]
     changes = [
         new.value - old.value
@@ -55,6 +49,17 @@ def doubling(
         if isinstance(old, Score) and isinstance(new, Score)
     ]
     return float(np.mean(changes)) if changes else None
+
+
+def _with_columns(table: EvidenceTable, other: EvidenceTable) -> EvidenceTable:
+    """Return a table with the values of another one, of the same rows, in the columns that both have."""
+    places = {column.name: place for place, column in enumerate(other.columns)}
+    values, present = table.values.copy(), table.present.copy()
+    for place, column in enumerate(table.columns):
+        if column.name in places:
+            new = places[column.name]
+            values[:, place], present[:, place] = other.values[:, new], other.present[:, new]
+    return replace(table, values=values, present=present)
 
 
 def _doubled(sample: Sample) -> Sample:

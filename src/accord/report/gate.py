@@ -89,23 +89,34 @@ def check_gate(
         if min_within is not None:
             checks.append(Check(f"r of {name} with people within annotators, lower bound", min_within, low_within))
     if min_mean is not None:
-        rows = latest_scores(project.store, project.mart, synthetic)
-        if not rows:
-            raise BadInput("there are no scores yet; run: accord score new.jsonl --out scores.jsonl")
-        rows = rows if training else [row for row in rows if not row.get("in_training")]
-        if not rows:
-            raise BadInput(
-                "the evaluator learned from every conversation of the latest scores; score others, or count these: "
-                "--include-training"
-            )
-        run = latest_scored(project.store, project.mart, synthetic)
-        made = [each for each in project.store.runs(*SCORING_COMMANDS) if each["id"] == run]
-        for each in made:
-            checks += _scale_checks(project, each, "scores", "accord fit, then accord score")
-        scored = [row for row in rows if row["value"] is not None]
-        checks.append(_mean_check(scored, min_mean))
-        checks.append(Check("share of targets that are scored", 1.0 - max_unscored, len(scored) / len(rows)))
+        checks += _score_checks(project, min_mean, max_unscored, synthetic, training)
     return checks
+
+
+def _score_checks(
+    project: Project, min_mean: float, max_unscored: float, synthetic: Synthetic, training: bool
+) -> list[Check]:
+    """Return the checks of the latest scores: their scale, their mean, and the share that is scored.
+
+    Raises:
+        BadInput: There are no scores, or only scores of conversations that the evaluator learned from.
+    """
+    rows = latest_scores(project.store, project.mart, synthetic)
+    if not rows:
+        raise BadInput("there are no scores yet; run: accord score new.jsonl --out scores.jsonl")
+    rows = rows if training else [row for row in rows if not row.get("in_training")]
+    if not rows:
+        raise BadInput(
+            "the evaluator learned from every conversation of the latest scores; score others, or count these: "
+            "--include-training"
+        )
+    latest, checks = latest_scored(project.store, project.mart, synthetic), list[Check]()
+    for run in project.store.runs(*SCORING_COMMANDS):
+        if run["id"] == latest:
+            checks += _scale_checks(project, run, "scores", "accord fit, then accord score")
+    scored = [row for row in rows if row["value"] is not None]
+    share = Check("share of targets that are scored", 1.0 - max_unscored, len(scored) / len(rows))
+    return [*checks, _mean_check(scored, min_mean), share]
 
 
 def _scale_checks(project: Project, run: Mapping[str, Any], what: str, command: str) -> list[Check]:

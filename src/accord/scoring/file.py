@@ -129,6 +129,11 @@ class _Input:
         if self.keeps_bad or len(self.bad) < _MOST_BAD_ROWS:
             self.bad.append(error)
 
+    def counts(self) -> dict[str, Any]:
+        """Return the numbers of skipped rows and excluded conversations, as fields of `ScoreRun`."""
+        bad_rows = tuple(map(str, self.bad[:_MOST_BAD_ROWS]))
+        return {"skipped": self.skipped, "bad_rows": bad_rows, "left_out": len(self.left_out)}
+
     def rows_without_score(self, evaluator: Evaluator) -> Iterator[ScoreRow]:
         """Yield the rows of a result for excluded conversations and for bad rows."""
         signature = evaluator.signature()
@@ -138,6 +143,30 @@ class _Input:
             row, reason = (error.line, error.reason) if isinstance(error, BadRow) else (None, str(error))
             name = MemoryTable.name if row is None else f"{MemoryTable.name}-{row}"
             yield Unscored(Target(name), POPULATION, f"{BAD_ROW}: {reason}", signature).to_json()
+
+
+@dataclass
+class _ConversationCounts:
+    """Numbers of scored conversations: all, those used in training, and those unlike the training data."""
+
+    all: int = 0
+    in_training: int = 0
+    unlike: int = 0
+    _last: str | None = None
+    _last_unlike: str | None = None
+
+    def add(self, rows: Iterable[ScoreRow]) -> None:
+        """Count the conversations of rows; the rows of one conversation follow each other, also over two calls."""
+        for row in rows:
+            if row["conversation"] != self._last:
+                self._last = row["conversation"]
+                self.all, self.in_training = self.all + 1, self.in_training + row["in_training"]
+            if UNLIKE in (row.get("warning") or "") and row["conversation"] != self._last_unlike:
+                self._last_unlike, self.unlike = row["conversation"], self.unlike + 1
+
+    def drift_sentence(self, moved: Sequence[Shift]) -> str | None:
+        """Return the sentence on drift, or None if nothing was compared and no conversation is unlike."""
+        return drift_summary(moved, self.unlike, self.all) if moved or self.unlike else None
 
 
 def score_file(
@@ -216,13 +245,12 @@ def score(
     score_batch = _batch_scorer(project, scorer, drift, options)
     digest = evaluator.digest()
     settings = {
-        "evaluator": evaluator.name, "digest": digest, "source": source, **asked_in(evaluator.question, {}),
-    } | {name: value for name, value in project.config.shown().items() if name != "evaluator"}  # fmt: skip
+        **project.config.shown(), "evaluator": evaluator.name, "digest": digest, "source": source,
+        **asked_in(evaluator.question, {}),
+    }  # fmt: skip
     # A conversation without a turn to score is a sample of the whole, which an evaluator of turns does not score.
     samples = (s for each in conversations for s in scorer.samples(each) or [Sample(each)])
-    counts, rows = ScoreCounts(), list[ScoreRow]()
-    count, in_training, last = 0, 0, None
-    unlike, last_unlike = 0, None  # conversations with a score that is unlike the training data
+    counts, seen, rows = ScoreCounts(), _ConversationCounts(), list[ScoreRow]()
     with project.store.run(command, settings) as record:
         origin = RowOrigin.of(evaluator.name, digest, evaluator.question.id, run=record.id)
         with project.mart.writer() as mart, nullcontext() if out is None else ScoreWriter(out) as file:
@@ -235,25 +263,18 @@ def score(
                 mart.write(origin.batch(batch, new))
                 rows.extend(new) if file is None else file.write(new)
                 counts, done = counts.plus(ScoreCounts.of(score_frame(new))), done + len(batch)
-                for row in new:  # the rows of one conversation follow each other
-                    if row["conversation"] != last:
-                        last = row["conversation"]
-                        count, in_training = count + 1, in_training + row["in_training"]
-                    if UNLIKE in (row.get("warning") or "") and row["conversation"] != last_unlike:
-                        unlike, last_unlike = unlike + 1, row["conversation"]
+                seen.add(new)
                 on_scored(done)
         project.mart.tidy()
         moved = drift.shifts()
         result = ScoreRun(
             counts, evaluator.level or "conversation", None if out is None else str(out), record.id,
-            count, in_training,
-            skipped=0 if given is None else given.skipped,
-            bad_rows=() if given is None else tuple(map(str, given.bad[:_MOST_BAD_ROWS])),
+            seen.all, seen.in_training,
             drift=[shift.to_json() for shift in moved],
-            drift_said=drift_summary(moved, unlike, count) if moved or unlike else None,
+            drift_said=seen.drift_sentence(moved),
             selection=None if scorer.selection is None else scorer.selection.to_json(),
             certificate=None if certificate is None else certificate.to_json(),
-            left_out=0 if given is None else len(given.left_out), plausibility=evaluator.plausibility_text, scores=rows,
+            plausibility=evaluator.plausibility_text, scores=rows, **({} if given is None else given.counts()),
         )  # fmt: skip
         record.results.update(result.to_json())
     return result

@@ -86,14 +86,18 @@ def _check_row(row: Mapping[str, Any], shared: dict[str, _Options]) -> bool:
         if answer.get("value") is not None:
             _check_answer(answer, answer["distribution"], shared, question)
     if status != SCORED:
-        if any(row[name] is not None for name in _NUMBERS) or row["distribution"] is not None:
-            raise ValueError("it has numbers without a score")
-        if row["unscored"] is None:
-            raise ValueError("it has no score and no reason")
+        _check_unscored(row)
         return True
     if row["unscored"] is not None or row["value"] is None:
         raise ValueError("it has no value, or a reason beside its value")
     return _check_score(row, shared)
+
+
+def _check_unscored(row: Mapping[str, Any]) -> None:
+    if any(row[name] is not None for name in (*_NUMBERS, "distribution")):
+        raise ValueError("it has numbers without a score")
+    if row["unscored"] is None:
+        raise ValueError("it has no score and no reason")
 
 
 def _other_answers(notes: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -127,9 +131,14 @@ def _check_answer(
         raise ValueError(f"{where}its probabilities do not sum to 1 ({math.fsum(probabilities):g})")
     width = options[-1] - options[0]
     for low, high in ((row["low"], row["high"]), (row.get("band_low"), row.get("band_high"))):
-        if (low is None) != (high is None) or (low is not None and not low <= high):
+        if not _is_interval(low, high):
             raise ValueError(f"{where}an interval from {low} to {high}")
     numbers = [row[name] for name in _NUMBERS[:5] if row.get(name) is not None]
     if not all(options[0] - width <= number <= options[-1] + width for number in numbers):  # false for NaN, too
         raise ValueError(f"{where}a value or an interval is not on the scale from {options[0]:g} to {options[-1]:g}")
     return options, probabilities
+
+
+def _is_interval(low: float | None, high: float | None) -> bool:
+    """Return True for two ends in order, or for none."""
+    return low is high is None or (low is not None and high is not None and low <= high)

@@ -329,12 +329,10 @@ def conclude(
     Other processes may do the same for other parts at the same time; the last one to write lists all of them.
     """
     known = {part.key: part for part in made if not part.failed}
-    keys, urls = {piece.key for piece in planned}, {display_path(f.url) for piece in planned for f in piece.files}
+    keys, urls = {piece.key for piece in planned}, _source_urls(planned)
     while True:
         there = finished(job.out)
-        latest = read_manifest(job.out)
-        kept = [] if latest is None else [ScorePart.from_json(row) for row in latest["parts"]]
-        known = {**{part.key: part for part in kept}, **known}
+        known = _listed_parts(job.out) | known
         known |= {part.key: part for part in _read_parts(job.out, there - known.keys())}
         parts = {key: known[key] for key in sorted(there & known.keys())}
         if keys <= there:
@@ -346,6 +344,16 @@ def conclude(
         _write(job.out, {**manifest, **of_all, "parts": [part.to_json() for part in parts.values()]})
         if finished(job.out) == parts.keys():
             return list(parts.values())
+
+
+def _source_urls(planned: Sequence[FilePiece]) -> set[str]:
+    return {display_path(file.url) for piece in planned for file in piece.files}
+
+
+def _listed_parts(out: str) -> dict[str, ScorePart]:
+    """Return the parts in a folder's manifest, if it has one, by key."""
+    manifest = read_manifest(out)
+    return {} if manifest is None else {each.key: each for each in map(ScorePart.from_json, manifest["parts"])}
 
 
 def _read_parts(out: str, keys: Iterable[str]) -> list[ScorePart]:

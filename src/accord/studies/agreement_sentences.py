@@ -43,27 +43,20 @@ def describe_levels(habits: Sequence[AnnotatorHabit], scale_length: float) -> st
     known = [habit for habit in habits if habit.level.value is not None]
     if len(known) < 2:
         return f"Too few shared items to compare people: each needs {MIN_ITEMS} items that others have rated too."
-    strict = [each for each in known if _is_clear(each.level, -1)]
-    lenient = [each for each in known if _is_clear(each.level, 1)]
+    strict, lenient = ([each for each in known if _is_clear(each.level, sign)] for sign in (-1, 1))
     if len(known) == 2 and strict and lenient:
-        size = _points([abs(each.level.value or 0) for each in strict], scale_length)
-        return f"{strict[0].person} is stricter than {lenient[0].person} by {size}."
-    parts = [
-        f"{_count(len(people))}{{}} {'is' if len(people) == 1 else 'are'} {word} by "
-        f"{_points([abs(each.level.value or 0) for each in people], scale_length)}{_names(people)}"
-        for people, word in ((strict, "stricter"), (lenient, "more lenient"))
-        if people
-    ]
+        return f"{strict[0].person} is stricter than {lenient[0].person} by {_distance(strict, scale_length)}."
     among = f" of {_count(len(known))} people"
-    if not parts:
+    clauses = list[str]()
+    for people, word in ((strict, "stricter"), (lenient, "more lenient")):
+        if people:
+            verb = "is" if len(people) == 1 else "are"
+            number = f"{_count(len(people))}{'' if clauses else among}"
+            clauses.append(f"{number} {verb} {word} by {_distance(people, scale_length)}{_names(people)}")
+    if not clauses:
         return f"None{among} is clearly stricter or more lenient than the others."
-    first, *rest = parts
-    return (
-        "; ".join(
-            [(first[0].upper() + first[1:]).replace("{}", among, 1), *(each.replace("{}", "", 1) for each in rest)]
-        )
-        + "."
-    )
+    sentence = "; ".join(clauses)
+    return f"{sentence[0].upper()}{sentence[1:]}."
 
 
 def describe_parts(parts: DisagreementParts) -> str:
@@ -102,6 +95,10 @@ def _count(number: int) -> str:
 
 def _names(habits: Sequence[AnnotatorHabit]) -> str:
     return f" ({', '.join(each.person for each in habits)})" if len(habits) <= MAX_NAMES else ""
+
+
+def _distance(habits: Sequence[AnnotatorHabit], scale_length: float) -> str:
+    return _points([abs(each.level.value or 0) for each in habits], scale_length)
 
 
 def _points(sizes: Sequence[float], scale_length: float) -> str:

@@ -22,7 +22,7 @@ from accord.store import Assignment, Item, Prediction, now
 from accord.studies.annotator_agreement import CountedEstimate, option_index
 from accord.studies.item_order import is_random_sample
 from accord.studies.study_session import StudySession
-from accord.values import INTERVAL_MASS, Annotation, Estimate, Question, Score, central_interval
+from accord.values import INTERVAL_MASS, Annotation, Estimate, Question, Score, Target, central_interval
 
 Floats = NDArray[np.float64]
 
@@ -177,11 +177,7 @@ def live_accuracy(study: StudySession) -> LiveAccuracy | None:
         return None
     last = predictions[-1]
     question = study.rubric[last.question]
-    items = {
-        (item.target, item.against): item
-        for item in study.studies.items(study.name, 1)
-        if item.kind != "repeat" and is_random_sample(study.settings, item)
-    }
+    items = _sampled_items(study)
     current = {(each.item, each.person): each for each in predictions if each.evaluator == last.evaluator}
     first = study.studies.answers(study.name, first=True, question=question.id)
     answers = [each for each in first if each.study == study.name and each.value is not None]
@@ -194,6 +190,15 @@ def live_accuracy(study: StudySession) -> LiveAccuracy | None:
         _own_means(question, answers, rows),
         sum((item.key, answer.by) not in predicted for answer, item in sampled),
     )  # fmt: skip
+
+
+def _sampled_items(study: StudySession) -> dict[tuple[Target, Target | None], Item]:
+    """Return the items of the random sample in the first round, without repeats."""
+    return {
+        (item.target, item.against): item
+        for item in study.studies.items(study.name, 1)
+        if item.kind != "repeat" and is_random_sample(study.settings, item)
+    }
 
 
 def _paired(question: Question, rows: Sequence[tuple[Annotation, Prediction]]) -> Paired:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from accord.edges import parse_whole_number
 from accord.store import Item, Store
-from accord.values import ISSUE, Conversation, IssueAnnotation, StudySettings, Synthetic, Target
+from accord.values import ISSUE, Conversation, IssueAnnotation, ItemSettings, StudySettings, Synthetic, Target
 
 
 def sample_items(
@@ -23,40 +24,69 @@ def sample_items(
         round: Number of the round, from 1.
         assessments: Issues that a model found, for studies of assessed turns.
     """
-    settings, ids = study.items, set(study.items.ids)
-    allowed = _turns_with_issues(store, settings.issues, settings.synthetic) if settings.issues else None
-    if settings.assessed:
-        assessed = set(eligible_turns(assessments))
-        allowed = assessed if allowed is None else assessed & allowed
+    settings = study.items
     rng = random.Random(f"{study.seed}/{name}/{round}")
+    found = store.conversations(set(settings.ids) or None, settings.synthetic)
+    conversations = (each for each in found if _passes(each, settings.filter))
+    units: Iterable[tuple[Target, Target | None]]
+    if study.level == "pair":
+        units = _sample_pairs(conversations, settings.sample, rng)
+    else:
+        strata = _strata(conversations, study, _allowed_turns(store, settings, assessments))
+        if settings.assessed:
+            turns = [target for stratum in strata for target in stratum]
+            sample = _sample_across_dialogues(turns, settings.sample, rng)
+        else:
+            required = [_parse_target(text) for text in (*study.gold, *study.attention_checks)]
+            sample = _sample_strata(strata, settings.sample, rng, required)
+        units = ((target, None) for target in sample)
+    kinds: dict[str, Literal["gold", "check"]] = dict.fromkeys(study.attention_checks, "check")
+    kinds |= dict.fromkeys(study.gold, "gold")
+    for place, (target, against) in enumerate(units):
+        yield Item(name, round, place, kinds.get(str(target), "plain"), target, against)
+
+
+def _passes(conversation: Conversation, filters: Mapping[str, Collection[str]]) -> bool:
+    """Return True if each filtered entry of a conversation has one of its values."""
+    return all(_entry(conversation, key) in values for key, values in filters.items())
+
+
+def _allowed_turns(
+    store: Store, settings: ItemSettings, assessments: Iterable[IssueAnnotation]
+) -> Collection[Target] | None:
+    """Return the turns with the issues of the settings and, in studies of assessed turns, those to validate."""
+    allowed = _turns_with_issues(store, settings.issues, settings.synthetic) if settings.issues else None
+    if not settings.assessed:
+        return allowed
+    assessed = set(eligible_turns(assessments))
+    return assessed if allowed is None else assessed & allowed
+
+
+def _strata(
+    conversations: Iterable[Conversation], study: StudySettings, allowed: Collection[Target] | None
+) -> list[list[Target]]:
+    """Return the targets that the study allows, by the values of the entries that stratify them."""
     strata: dict[tuple[str, ...], list[Target]] = {}
-    by_opening: dict[str, list[Target]] = {}
-    for conversation in store.conversations(ids or None, settings.synthetic):
-        if not all(_entry(conversation, key) in values for key, values in settings.filter.items()):
-            continue
-        if study.level == "pair":
-            opening = conversation.turns[0].content if conversation.turns else ""
-            by_opening.setdefault(opening, []).append(Target(conversation.id))
-            continue
-        stratum = strata.setdefault(tuple(_entry(conversation, key) for key in settings.stratify_by), [])
+    for conversation in conversations:
+        stratum = strata.setdefault(tuple(_entry(conversation, key) for key in study.items.stratify_by), [])
         stratum += [target for target in _targets(study.level, conversation) if allowed is None or target in allowed]
-    units: list[tuple[Target, Target | None]] = []
+    return list(strata.values())
+
+
+def _sample_pairs(
+    conversations: Iterable[Conversation], count: int | None, rng: random.Random
+) -> list[tuple[Target, Target]]:
+    """Sample pairs of conversations that open with the same message."""
+    by_opening: dict[str, list[Target]] = {}
+    for conversation in conversations:
+        opening = conversation.turns[0].content if conversation.turns else ""
+        by_opening.setdefault(opening, []).append(Target(conversation.id))
+    pairs = []
     for targets in by_opening.values():
         rng.shuffle(targets)
-        units += list(zip(targets[::2], targets[1::2], strict=False))
-    if by_opening:
-        rng.shuffle(units)
-        units = units[: settings.sample]
-    elif settings.assessed:
-        turns = [target for stratum in strata.values() for target in stratum]
-        units = [(target, None) for target in _sample_across_dialogues(turns, settings.sample, rng)]
-    else:
-        required = [_parse_target(text) for text in (*study.gold, *study.attention_checks)]
-        units = [(target, None) for target in _sample_strata(list(strata.values()), settings.sample, rng, required)]
-    for place, (target, against) in enumerate(units):
-        text = str(target)
-        kind = "gold" if text in study.gold else "check" if text in study.attention_checks else "plain"
-        yield Item(name, round, place, kind, target, against)  # type: ignore[arg-type]
+        pairs += list(zip(targets[::2], targets[1::2], strict=False))
+    rng.shuffle(pairs)
+    return pairs[:count]
 
 
 def _turns_with_issues(store: Store, kinds: Iterable[str], synthetic: Synthetic) -> set[Target]:

@@ -13,8 +13,9 @@ rated, a whole conversation or a turn; variances are those between groups, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -271,46 +272,86 @@ def system_means(
         BadInput: There are too few ratings, a system has fewer than `MIN_LABELED` rated conversations or turns, or the
             evidence is about both.
     """
-    unit = "turns" if level_of(evidence.targets) == "turn" else "conversations"
-    group_of = {target: labels.group_of(target) for target in evidence.targets}
     rated = ratings(evidence, labels, question)
-    rows_of: dict[Target, list[int]] = {}
-    for row, target in enumerate(rated.target):
-        rows_of.setdefault(target, []).append(row)
-    tested = set(rated.group)
-    others = [target for target in group_of if target not in rows_of]
-    far = [target for target in others if group_of[target] not in tested]
+    group_of = {target: labels.group_of(target) for target in evidence.targets}
     system = np.array([system_of.get(name, NOT_SAID) for name in rated.conversation])
-    score, fair = dict.fromkeys(group_of, 0.0), rated.value.copy()
+    crossed = _CrossScores(rated, group_of, dict.fromkeys(group_of, 0.0), rated.value.copy())
     for split in grouped_folds(list(rated.group), folds, seed):
         evaluator = make(question).fit(evidence.filter(split.train, labels.group_of), labels.filter(split.train))
-        mine = np.array([name in split.test for name in rated.group])
-        milder = annotator_effects(rated.take(np.flatnonzero(~mine)), system[~mine], rated.annotator)
-        fair[mine] -= [milder[str(name)] for name in rated.annotator[mine]]
-        near = [target for target, group in group_of.items() if group in split.test]
-        for targets, share in ((near, 1.0), (far, 1.0 / folds)):
-            chosen = set(targets)
-            places = [place for place, target in enumerate(evidence.targets) if target in chosen]
-            for target, value in _by_panel(evaluator, evidence.take(places)).items():
-                score[target] += share * value
-    found = []
-    of_system: dict[str, list[Target]] = {}
-    for target in score:
-        of_system.setdefault(system_of.get(target.conversation, NOT_SAID), []).append(target)
-    for each, members in sorted(of_system.items()):
-        own = sorted((target for target in members if target in rows_of), key=_place)
-        rest = [target for target in members if target not in rows_of]
-        plain, without = ([float(v[rows_of[target]].mean()) for target in own] for v in (rated.value, fair))
-        said = np.array(plain if len(set(plain)) == 1 else without)  # equal labels stay equal
-        more = (scored or {}).get(each, ())
-        unlabelled = [*((group_of[target], score[target]) for target in rest), *more]
-        found.append(
-            LabeledSystem(
-                each, said, np.array([score[target] for target in own]), np.array([value for _, value in unlabelled]),
-                [group_of[target] for target in own], [group for group, _ in unlabelled], unit,
-            )
-        )  # fmt: skip
+        crossed.add_fold(evaluator, evidence, split.test, 1.0 / folds)
+        crossed.correct(system, split.test)
+    members: dict[str, list[Target]] = {}
+    for target in group_of:
+        members.setdefault(system_of.get(target.conversation, NOT_SAID), []).append(target)
+    unit, more = "turns" if level_of(evidence.targets) == "turn" else "conversations", scored or {}
+    found = [crossed.of_system(name, members[name], more.get(name, ()), unit) for name in sorted(members)]
     return estimate_systems(found, seed)
+
+
+@dataclass(frozen=True)
+class _CrossScores:
+    """Scores of all units by evaluators that were fitted on other groups, and the ratings of some of them.
+
+    Attributes:
+        rated: The n ratings.
+        group_of: Group of each unit.
+        score: Sum of the scores of each unit so far, weighted by the share of each fold.
+        fair: (n,) ratings without the effects of their annotators.
+    """
+
+    rated: Ratings
+    group_of: Mapping[Target, str]
+    score: dict[Target, float]
+    fair: Floats
+
+    @cached_property
+    def rows_of(self) -> Mapping[Target, Sequence[int]]:
+        """Rows of `rated` of each labeled unit."""
+        rows: dict[Target, list[int]] = {}
+        for row, target in enumerate(self.rated.target):
+            rows.setdefault(target, []).append(row)
+        return rows
+
+    @cached_property
+    def far(self) -> set[Target]:
+        """Units of groups without a label, which belong to no fold."""
+        tested = set(self.rated.group)
+        return {target for target, group in self.group_of.items() if group not in tested}
+
+    def add_fold(self, evaluator: Any, evidence: EvidenceTable, test: Collection[str], share: float) -> None:
+        """Score the units of the groups `test`, and add `share` of the scores of units that belong to no fold."""
+        near = {target for target, group in self.group_of.items() if group in test}
+        for targets, weight in ((near, 1.0), (self.far, share)):
+            places = [place for place, target in enumerate(evidence.targets) if target in targets]
+            for target, value in _by_panel(evaluator, evidence.take(places)).items():
+                self.score[target] += weight * value
+
+    def correct(self, system: NDArray[np.str_], test: Collection[str]) -> None:
+        """Subtract the effect of its annotator on other groups from each rating of the groups `test`.
+
+        Args:
+            system: (n,) system of each rating.
+            test: Groups of a fold.
+        """
+        own = np.array([name in test for name in self.rated.group])
+        effects = annotator_effects(self.rated.take(np.flatnonzero(~own)), system[~own], self.rated.annotator)
+        self.fair[own] -= [effects[str(name)] for name in self.rated.annotator[own]]
+
+    def of_system(
+        self, name: str, members: Sequence[Target], more: Sequence[tuple[str, float]], unit: str
+    ) -> LabeledSystem:
+        """Return labels and scores of the units of a system, and of `more` unlabeled ones: group and score."""
+        own = sorted((target for target in members if target in self.rows_of), key=_place)
+        rest = [(self.group_of[target], self.score[target]) for target in members if target not in self.rows_of]
+        groups, scores = zip(*rest, *more, strict=True) if rest or more else ((), ())
+        plain, fair = (
+            [float(values[self.rows_of[target]].mean()) for target in own] for values in (self.rated.value, self.fair)
+        )
+        said = plain if len(set(plain)) == 1 else fair  # equal labels stay equal
+        return LabeledSystem(
+            name, np.array(said), np.array([self.score[target] for target in own]), np.array(scores),
+            [self.group_of[target] for target in own], groups, unit,
+        )  # fmt: skip
 
 
 def _place(target: Target) -> tuple[str, int]:

@@ -72,18 +72,18 @@ def import_(
         import_files,
         keep_judgements,
         note_judgements,
-        positions_note,
         survey_files,
         survey_options,
     )
 
-    if lists or undo:
-        _show_imports(options) if lists else _undo(sources or (), options)
-        return
+    if lists:
+        return _show_imports(options)
+    if undo:
+        return _undo(sources or (), options)
     if not sources:
         raise typer.BadParameter("name the files to import, such as: accord import chats.jsonl labels.csv")
     passed: list[str] = []
-    roles, labels, raters, judges = reading.role_map, answers.labels or (), answers.raters or (), answers.judges or ()
+    roles, (labels, raters, judges) = reading.role_map, answers.named_columns
     with options.open(creates=True) as project:
         named = column_map(reading.columns, project.rubric)
         files = files_in(sources, passed)
@@ -103,22 +103,29 @@ def import_(
             )  # fmt: skip
         registered = keep_judgements(done.judged, options.config_file, recorded)
         note_judgements(project.store, done.id, registered)
-        models = {} if registered is None else registered.models
+        models, message = ({}, ()) if registered is None else (registered.models, (registered.message,))
         result = {**done.to_json(), "recorded": models, "judges": {**models, **done.judged.judges}}
         options.show(result, _text)
     note(
         *(f"skipped: {reason}" for reason in passed),
         *column_notes(survey, columns.rating_columns or (), labels, partial(command_line, "accord import", sources)),
-        *([] if registered is None else [registered.message]),
+        *message,
     )
-    if result["other_questions"]:
-        command = command_line("accord init --from", sources[:1], labels, reading.columns, raters, sources[1:], judges)
-        note(f"the rubric does not ask {', '.join(result['other_questions'])}. To add questions for them: {command}")
+    init = command_line("accord init --from", sources[:1], labels, reading.columns, raters, sources[1:], judges)
+    _note_guesses(result, init, anonymous)
+    _check_traces(result)
+    undo_first = "To import again with other roles, undo this import first: accord import --undo"
+    note(*(f"{sentence}. {undo_first}" for sentence in done.counts.role_notes(roles)))
+
+
+def _note_guesses(result: Mapping[str, Any], init: str, anonymous: bool) -> None:
+    """Note questions that the rubric lacks, with the command that adds them, and names that may be positions."""
+    from accord.project import positions_note
+
+    if others := result["other_questions"]:
+        note(f"the rubric does not ask {', '.join(others)}. To add questions for them: {init}")
     if result["positions"] and not anonymous:
         note(positions_note(result["positions"]))
-    _check_traces(result)
-    for sentence in done.counts.role_notes(roles):
-        note(f"{sentence}. To import again with other roles, undo this import first: accord import --undo")
 
 
 def _text(result: Mapping[str, Any]) -> str:

@@ -68,7 +68,7 @@ def init(
         show({**result, "said": said, "next": command}, as_json, _text)
         return
     paths = list(dict.fromkeys([*labels_from, *(conversations or ())]))
-    labels, raters, judges = answers.labels or (), answers.raters or (), answers.judges or ()
+    labels, raters, judges = answers.named_columns
     found = survey_files(
         paths, "auto", column_map(columns), labels, raters=raters, judges=judges,
         command=command_line(
@@ -145,31 +145,38 @@ def _rubric_in_use(found: FileSurvey) -> Rubric | None:
 def _extended(base: Rubric | None, found: FileSurvey, main: str | None, scales: Collection[str]) -> InferredRubric:
     """A rubric from the labels; with `base`, that rubric with a question for each kind of label that it lacks."""
     from accord.project import InferredRubric, infer_questions, infer_rubric, rescaled
-    from accord.values import Rubric
 
     if base is None:
         return infer_rubric(found.questions.values(), _main_of(found, main), "from-labels")
-    lacking = [each for name, each in found.questions.items() if base.get(name) is None]
-    said = [
-        _off_scale(base, each)
-        for name, each in found.questions.items()
-        if base.get(name) is not None and name not in scales
-    ]
+    asked = {question.id for question in base.questions} & found.questions.keys()
+    lacking = [each for name, each in found.questions.items() if name not in asked]
     added, more = infer_questions(lacking)
-    if not added and len(lacking) == len(found.questions):
+    if not (added or asked):
         infer_rubric(lacking)  # raises the error for labels without a scale
-    said = [*more, *said]
+    checked = asked - set(scales)
+    said = [*more, *(_off_scale(base, each) for name, each in found.questions.items() if name in checked)]
     if added:
         said.append(f"added to the rubric {base.name!r}, which had {count_of(len(base.questions), 'question')}")
     kept = (rescaled(each, found.questions[each.id]) if each.id in scales else each for each in base.questions)
-    questions = {each.id: each for each in (*kept, *added)}
-    if main is not None and main not in questions:
-        raise UnknownName("question", main, questions)
-    fields = {name: getattr(base, name) for name in Rubric.model_fields}
-    rubric = Rubric(**{**fields, "questions": tuple(questions.values()), "main": main or base.main})
+    rubric = _with_questions(base, [*kept, *added], main or base.main)
     if rubric == base:
         said.append(f"the rubric {base.name!r} asks these already, or they have no scale; nothing was changed")
-    return InferredRubric(rubric, [sentence for sentence in said if sentence])
+    return InferredRubric(rubric, list(filter(None, said)))
+
+
+def _with_questions(rubric: Rubric, questions: Sequence[Question], main: str) -> Rubric:
+    """Return a rubric with other questions.
+
+    Raises:
+        UnknownName: The main question is not among them.
+    """
+    from accord.values import Rubric
+
+    names = [question.id for question in questions]
+    if main not in names:
+        raise UnknownName("question", main, names)
+    fields = {name: getattr(rubric, name) for name in Rubric.model_fields}
+    return Rubric(**{**fields, "questions": tuple(questions), "main": main})
 
 
 def _off_scale(base: Rubric, observed: ObservedAnswers) -> str:

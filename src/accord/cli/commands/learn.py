@@ -17,7 +17,8 @@ from accord.cli.texts import cost_text, fitted_text, plan_text, spending
 from accord.edges import BadInput, BudgetReached, count_of, one_line, parse_whole_number
 
 if TYPE_CHECKING:
-    from accord.project import BatchRun, Fitted, JudgeRun, Project
+    from accord.models import ModelSettings
+    from accord.project import BatchRun, Fitted, JudgeRun, JudgeSelection, Project
 
 _SHOWN = 12
 """Metrics that `accord synth --check` prints."""
@@ -54,8 +55,7 @@ def judge(
     selection = JudgeSelection(everything, limit, longest, people)
     with options.open_counted() as project:
         budget.apply(project)
-        for model in {each.model or "" for role, each in project.config.models.items() if role.startswith("judge")}:
-            _warn_of_small(model)
+        _warn_of_small(project.config.models)
         if plan:
             planned = project.plan_judge(source or (), selection)
             options.show(planned.to_json(), plan_text)
@@ -67,20 +67,26 @@ def judge(
                 raise BadInput("--batch asks the judge of the rubric; leave out --source")
             _show_batches(judge_in_batches(project, selection), options)
             return
-        total = project.plan_judge(source or (), selection).steps if sys.stderr.isatty() else None
-        stopped: list[JudgeRun] = []
-        try:
-            with spending(project.budget), Progress("judged", total) as progress:
-                done = project.judge(source or (), selection, progress.step, stopped.append)
-        finally:
-            for partial in stopped:
-                options.show(partial.to_json(), lambda _: _judged_text(stopped[0]))
-        options.show(done.to_json(), lambda _: _judged_text(done))
+        done = _judge(project, source or (), selection, options)
         if not done.samples and not everything:
             note(_NO_RATED)
         note(*_notices(done))
         if done.failed or done.not_asked:
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
+
+
+def _judge(project: Project, sources: Sequence[str], selection: JudgeSelection, options: StatisticsOptions) -> JudgeRun:
+    """Ask the models with progress, and print the result, also that of a run that stops halfway."""
+    total = project.plan_judge(sources, selection).steps if sys.stderr.isatty() else None
+    stopped: list[JudgeRun] = []
+    try:
+        with spending(project.budget), Progress("judged", total) as progress:
+            done = project.judge(sources, selection, progress.step, stopped.append)
+    finally:
+        for partial in stopped:
+            options.show(partial.to_json(), lambda _: _judged_text(stopped[0]))
+    options.show(done.to_json(), lambda _: _judged_text(done))
+    return done
 
 
 def _show_batches(run: BatchRun, options: StatisticsOptions) -> None:
@@ -105,9 +111,10 @@ def _batch_text(run: BatchRun) -> str:
     return "\n".join(lines)
 
 
-def _warn_of_small(model: str) -> None:
-    """A small model's likelihoods are good evidence; its verdicts are not."""
-    if model.startswith("embedded:"):
+def _warn_of_small(models: Mapping[str, ModelSettings]) -> None:
+    """Note each small model among the judges: its likelihoods are good evidence; its verdicts are not."""
+    judges = {each.model or "" for role, each in models.items() if role.startswith("judge")}
+    for model in sorted(name for name in judges if name.startswith("embedded:")):
         note(
             f"{model} is too small to judge: asked to rate, it agrees with hardly anyone. Its likelihoods are the "
             f"evidence to use: models: {{likelihood: {{model: {model}}}}}"

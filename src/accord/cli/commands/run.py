@@ -76,30 +76,34 @@ def run(
     config = with_settings(loaded, options.changes)
     config = config.model_copy(update={"store": loaded.store})
     infers = infers and rubric is None
-    if (answers.main is not None or answers.scales) and not infers:
-        option = "--scale" if answers.main is None else "--main"
-        raise BadInput(
-            f"{option} is for a rubric made from the labels, and this run has a rubric. Edit its file, or run in a "
-            "folder without accord.yaml and without --rubric"
-        )
+    if not infers:
+        _check_no_rubric_options(answers)
     if rubric:
         config = config.model_copy(update={"rubric": rubric})
-    names, labels = column_map(reading.columns, None if infers else load_rubric(config.rubric)), answers.labels or ()
+    names = column_map(reading.columns, None if infers else load_rubric(config.rubric))
+    labels, raters, judges = answers.named_columns
+    anonymous = anonymous or are_positions(
+        lambda: survey_files(sources, reading.format, names, labels, raters=raters, judges=judges).positions
+    )
     run_options = RunOptions(
-        infers, answers.main, labels, answers.raters or (), answers.scale_map,
-        anonymous
-        or are_positions(
-            lambda: survey_files(
-                sources, reading.format, names, labels, raters=answers.raters or (), judges=answers.judges or ()
-            ).positions
-        ),
-        reading.role_map, recorded_model, evaluator, turns=turns, template=template, judges=answers.judges or (),
+        infers, answers.main, labels, raters, answers.scale_map, anonymous, reading.role_map, recorded_model, evaluator,
+        turns=turns, template=template, judges=judges,
     )  # fmt: skip
     files, origin = [*sources, *(recorded or ())], options.config_file or found
     is_own = not (out / "accord.yaml").exists() and (origin is None or is_trusted(origin.parent))
     _run(config, files, out, reading.format, names, reading.skip_bad_rows, options.as_json, run_options)
     if is_own:
         own_project(out)
+
+
+def _check_no_rubric_options(answers: RubricOptions) -> None:
+    """Reject options on a rubric from labels in a run that has a rubric."""
+    if answers.main is not None or answers.scales:
+        option = "--scale" if answers.main is None else "--main"
+        raise BadInput(
+            f"{option} is for a rubric made from the labels, and this run has a rubric. Edit its file, or run in a "
+            "folder without accord.yaml and without --rubric"
+        )
 
 
 def _run(

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,10 +30,75 @@ from accord.edges import MB, BadInput, count_of, one_line, read_text
 
 if TYPE_CHECKING:
     from accord.decisions import Costs
+    from accord.scoring import ScoreOptions
+
+
+@dataclass(frozen=True)
+class ScoringOptions:
+    """Options on the values of scores."""
+
+    new_domain: Annotated[
+        bool,
+        typer.Option("--new-domain", help="The conversations come from a new domain: rely less on annotators' habits."),
+    ] = False
+    ask: Annotated[
+        int | None, typer.Option("--ask", min=1, help="Adaptive rubric: at most this many questions per conversation.")
+    ] = None
+    until: Annotated[
+        float,
+        typer.Option(
+            "--until", min=0.0, help="With --ask: stop once the standard deviation of the score is below this."
+        ),
+    ] = 0.0
+    loss: Annotated[
+        str,
+        typer.Option("--loss", help="Report the value with the lowest expected loss: squared, absolute or zero-one."),
+    ] = "squared"
+    costs: Annotated[
+        str | None,
+        typer.Option(
+            "--costs",
+            help="Report the option with the lowest expected cost: a CSV file or rows like '0,1,4;1,0,1;4,1,0'. A row "
+            "is a reported option, a column a true one.",
+        ),
+    ] = None
+    turns: ScoredTurns = "rated"
+    agree: Annotated[
+        float | None,
+        typer.Option(
+            "--agree", help="Call good or bad only what agrees with people at least so often; leave the rest to them."
+        ),
+    ] = None
+    good: Annotated[
+        float | None, typer.Option("--good", help="With --agree: the lowest answer that counts as good.")
+    ] = None
+    certify: Annotated[
+        Path | None,
+        typer.Option("--certify", help="With --new-domain: fresh labels on which to try whether the bands hold there."),
+    ] = None
+    adapt: Annotated[
+        bool,
+        typer.Option("--adapt", help="With --certify: compute new bands if the bands do not hold."),
+    ] = False
+    include_training: InTraining = False
+
+    def options(self) -> ScoreOptions:
+        """Return the options of scoring.
+
+        Raises:
+            BadInput: The costs are neither a file nor rows of numbers.
+        """
+        from accord.scoring import ScoreOptions
+
+        return ScoreOptions(
+            self.new_domain, self.ask, self.until, self.loss, self.turns, self.agree, self.good, self.certify,
+            self.adapt, training=self.include_training, costs=_costs(self.costs),
+        )  # fmt: skip
 
 
 @command("score")
 def score(
+    scoring: ScoringOptions,
     by: EvaluatorOptions,
     reading: ReadingOptions,
     project_options: StatisticsOptions,
@@ -53,49 +119,6 @@ def score(
     rule: Annotated[
         str | None, typer.Option("--rule", help="How the panel's scores are combined: each, mean, max or min.")
     ] = None,
-    new_domain: Annotated[
-        bool,
-        typer.Option("--new-domain", help="The conversations come from a new domain: rely less on annotators' habits."),
-    ] = False,
-    ask: Annotated[
-        int | None, typer.Option("--ask", min=1, help="Adaptive rubric: at most this many questions per conversation.")
-    ] = None,
-    until: Annotated[
-        float,
-        typer.Option(
-            "--until", min=0.0, help="With --ask: stop once the standard deviation of the score is below this."
-        ),
-    ] = 0.0,
-    loss: Annotated[
-        str,
-        typer.Option("--loss", help="Report the value with the lowest expected loss: squared, absolute or zero-one."),
-    ] = "squared",
-    costs: Annotated[
-        str | None,
-        typer.Option(
-            "--costs",
-            help="Report the option with the lowest expected cost: a CSV file or rows like '0,1,4;1,0,1;4,1,0'. A row "
-            "is a reported option, a column a true one.",
-        ),
-    ] = None,
-    turns: ScoredTurns = "rated",
-    agree: Annotated[
-        float | None,
-        typer.Option(
-            "--agree", help="Call good or bad only what agrees with people at least so often; leave the rest to them."
-        ),
-    ] = None,
-    good: Annotated[
-        float | None, typer.Option("--good", help="With --agree: the lowest answer that counts as good.")
-    ] = None,
-    certify: Annotated[
-        Path | None,
-        typer.Option("--certify", help="With --new-domain: fresh labels on which to try whether the bands hold there."),
-    ] = None,
-    adapt: Annotated[
-        bool,
-        typer.Option("--adapt", help="With --certify: compute new bands if the bands do not hold."),
-    ] = False,
     engine: Annotated[
         str | None, typer.Option("--engine", help="Into parts: score on `local` processes (the default) or on `ray`.")
     ] = None,
@@ -106,15 +129,11 @@ def score(
     shard: Annotated[
         str | None, typer.Option("--shard", metavar="I/N", help="Into parts: score the I-th of N shares, from 1/N on.")
     ] = None,
-    include_training: InTraining = False,
 ) -> None:
     """Score conversations in batches; predicts an unseen annotator by default, see --annotator and --panel."""
-    from accord.scoring import Execution, Perspective, ScoreOptions, Shard
+    from accord.scoring import Execution, Perspective, Shard
 
-    speaker = Perspective.named(by.annotator, tuple(panel or ()), rule)
-    options = ScoreOptions(
-        new_domain, ask, until, loss, turns, agree, good, certify, adapt, training=include_training, costs=_costs(costs)
-    )
+    speaker, options = Perspective.named(by.annotator, tuple(panel or ()), rule), scoring.options()
     names, roles, is_file = column_map(reading.columns), reading.role_map, _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), reading.skip_bad_rows)
     with project_options.open(creates=True) as project, Progress("scored") as progress:

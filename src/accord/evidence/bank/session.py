@@ -315,6 +315,10 @@ class MetricSession:
             self.heard += 1
             self.spoken = (self._before,)
             return values, self.reasons
+        return self._measure_replies(conversation, speaker)
+
+    def _measure_replies(self, conversation: Conversation, speaker: str | None) -> tuple[Values, dict[str, str]]:
+        """Return the mean of each metric over the replies of a conversation; `speaker` is their role."""
         reply_values: list[Values] = []
         reply_reasons: list[dict[str, str]] = []
         languages: dict[Language, None] = {}

@@ -142,11 +142,7 @@ def _pieces(file: File, stem: str, format: str, columns: Mapping[str, str] | Non
     fields = _first_row(file, columns)
     if fields is None:
         raise BadInput(f"{display_path(file.url)} holds no row")
-    name = detect(fields, display_path(file.url)) if format == "auto" else format
-    if format == "auto" and is_judgement(fields):
-        raise BadInput(f"{display_path(file.url)}: {RECORDED_JUDGEMENTS}")
-    if format == "auto" and looks_like_labels(fields):
-        raise BadInput(f"{display_path(file.url)} holds labels, not conversations; name the files of conversations")
+    name = _detected(file, fields) if format == "auto" else format
     if is_part(formats.get(name), fields):
         return name
     whole = partial(FilePiece, files=(file,), stems=(stem,), format=name)
@@ -160,6 +156,20 @@ def _pieces(file: File, stem: str, format: str, columns: Mapping[str, str] | Non
         ends = [file.size * place // count for place in range(count + 1)]
         return [whole("lines", start=s, end=e, size=e - s) for s, e in zip(ends, ends[1:], strict=False)]
     return [whole("file", start=0, end=file.size, size=file.size)]
+
+
+def _detected(file: File, fields: Fields) -> str:
+    """Return the format of a file of conversations by its first row.
+
+    Raises:
+        BadInput: No format matches, or the file holds labels or recorded answers of a judge.
+    """
+    name = detect(fields, display_path(file.url))
+    if is_judgement(fields):
+        raise BadInput(f"{display_path(file.url)}: {RECORDED_JUDGEMENTS}")
+    if looks_like_labels(fields):
+        raise BadInput(f"{display_path(file.url)} holds labels, not conversations; name the files of conversations")
+    return name
 
 
 def _row_ranges(groups: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:

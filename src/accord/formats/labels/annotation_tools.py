@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -99,29 +99,39 @@ def _label_studio_answers(entry: Any, conversation: Conversation, ignored: Count
     """Yield the answers of one annotation of a task; counts results of other types in `ignored`."""
     if not isinstance(entry, Mapping) or entry.get("was_cancelled"):
         return
-    annotator = entry.get("completed_by")
-    if isinstance(annotator, Mapping):
-        annotator = annotator.get("email") or annotator.get("id")
-    annotator = "label-studio" if annotator in (None, "") else annotator
-    time = entry.get("updated_at") or entry.get("created_at")
+    time = _last_change(entry)
     results = [result for result in entry.get("result") or () if isinstance(result, Mapping)]
-    regions = {r["id"]: r for r in results if r.get("type") in _REGION_TYPES and r.get("id") is not None}
+    regions = _regions_by_id(results)
     comments = {r.get("id"): _comment(r) for r in results if r.get("type") == "textarea"}
     for result in results:
-        kind, question = result.get("type"), result.get("from_name")
+        kind, question, id_ = result.get("type"), result.get("from_name"), result.get("id")
         if kind not in _RESULT_TYPES or not question:
             ignored[str(kind)] += 1
             continue
-        base = _answer(conversation.id, question, annotator, time=None if time in (None, "") else str(time))
+        base = _answer(conversation.id, question, _completed_by(entry), time=time)
         if kind in _REGION_TYPES:
-            yield from _region_marks(base, result, conversation, comments.get(result.get("id"), ""))
-        elif kind == "textarea":
-            if result.get("id") not in regions and _comment(result):
-                yield replace(base, comment=_comment(result))
-        else:
-            region = regions.get(result.get("id"))
-            turn = None if region is None else _located(region, conversation)[0][0]
+            yield from _region_marks(base, result, conversation, comments.get(id_, ""))
+        elif kind != "textarea":
+            turn = _located(regions[id_], conversation)[0][0] if id_ in regions else None
             yield from _label_studio_values(replace(base, target=Target(conversation.id, turn)), result)
+        elif id_ not in regions and (comment := _comment(result)):
+            yield replace(base, comment=comment)
+
+
+def _last_change(annotation: Fields) -> str | None:
+    time = annotation.get("updated_at") or annotation.get("created_at")
+    return str(time) if time else None
+
+
+def _regions_by_id(results: Iterable[Fields]) -> dict[Any, Fields]:
+    return {r["id"]: r for r in results if r.get("type") in _REGION_TYPES and r.get("id") is not None}
+
+
+def _completed_by(annotation: Fields) -> Any:
+    """Return the annotator of an annotation: a number, or the email or the number of a user."""
+    user = annotation.get("completed_by")
+    name = user.get("email") or user.get("id") if isinstance(user, Mapping) else user
+    return "label-studio" if name in (None, "") else name
 
 
 def _value(result: Fields) -> Fields:

@@ -131,17 +131,12 @@ def _check_issue(annotation: Annotation) -> None:
     if not annotation.group and not annotation.part:
         return
     if annotation.is_correction and not annotation.group:
-        if annotation.signature is None or annotation.target.turn is None or not annotation.question.startswith(ISSUE):
+        if not _is_signed_turn(annotation) or not annotation.question.startswith(ISSUE):
             raise WrongShape(
                 "a correction of an issue needs a turn, a signature and a question that begins with " + ISSUE
             )
         return
-    if (
-        annotation.kind != "model"
-        or annotation.signature is None
-        or annotation.target.turn is None
-        or not annotation.group
-    ):
+    if annotation.kind != "model" or not annotation.group or not _is_signed_turn(annotation):
         raise WrongShape("an issue that a model found needs a turn, a signature and a group")
     if annotation.part and not annotation.question.startswith(ISSUE):
         raise WrongShape(f"question {annotation.question!r} is not an issue; an issue's question begins with {ISSUE!r}")
@@ -149,6 +144,10 @@ def _check_issue(annotation: Annotation) -> None:
         raise WrongShape(
             f"the first of a group answers {OVERALL!r} with a whole number, got {abbreviated(annotation.value)}"
         )
+
+
+def _is_signed_turn(annotation: Annotation) -> bool:
+    return annotation.signature is not None and annotation.target.turn is not None
 
 
 # --- cells of tables -----------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ _NUMBERED = re.compile(r"(?:.+[ _-])?judge[ _-]?(?:\d{1,2}|[a-z])(?:[ _-].+)?", 
 _COMMENTS = {"rationale", "reasoning", "feedback", "text", "prompt", "reply", "response", "answer", "output", "notes"}
 _VERSIONED = re.compile(r".*\d.*|mini|turbo|pro|flash|opus|sonnet|haiku|instruct|chat|large|small|nano|judge", re.I)
 _MAX_WORDS, _MAX_LENGTH = 10, 30
+_Cells = Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -152,28 +153,51 @@ def column_roles(
         people: Columns that the user says hold ratings of people.
         is_person: Returns True for the name of a person.
     """
+    cells = _filled_cells(rows, known)
+    annotator = next((name for name in cells if plain_name(name) in ANNOTATOR_KEYS), None)
+    free = _but(cells, [annotator])
+    given = {name: judges[name] for name in cells if name in judges}
+    if of_names := [name for name in given if name == annotator or _holds_names(name, free)]:
+        return FileRoles(names=of_names[0], are_all_judged=True)
+    names = None if annotator is not None else _column_of_names(free, has_text, people)
+    if names is not None and plain_name(names) == "judge":
+        return _roles_of_names(names, free[names], people, is_person)
+    found, unclear = _judges_by_name(_but(free, {*given, *people}), has_text, has_text or annotator is not None)
+    scores = _named_judges(given) | found
+    if names is not None and not scores:
+        return FileRoles(names=names, are_all_judged=True)
+    return FileRoles(scores, names, unclear=tuple(unclear))
+
+
+def _named_judges(judges: Mapping[str, str]) -> dict[str, str]:
+    """Return the judge of each column that the user names: the given one, or that in the column's name."""
+    return {name: judge or judge_in(name)[0] or "judge" for name, judge in judges.items()}
+
+
+def _but(cells: Mapping[str, _Cells], names: Collection[str | None]) -> dict[str, _Cells]:
+    return {name: values for name, values in cells.items() if name not in names}
+
+
+def _filled_cells(rows: Sequence[Fields], known: Collection[str]) -> dict[str, list[Any]]:
+    """Return the values of each column that has any and is not `known` for another meaning."""
     cells: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.items():
             if isinstance(name, str) and value not in (None, "") and plain_name(name) not in known:
                 cells.setdefault(name, []).append(value)
-    annotator = next((name for name in cells if plain_name(name) in ANNOTATOR_KEYS), None)
-    free = {name: values for name, values in cells.items() if name != annotator}
-    for name in judges.keys() & cells.keys():
-        if name == annotator or _holds_names(name, free):
-            return FileRoles(names=name, are_all_judged=True)
-    names = None if annotator is not None else _column_of_names(free, has_text, people)
-    if names is not None and plain_name(names) == "judge":
-        return _roles_of_names(names, free[names], people, is_person)
-    scores = {name: judges[name] or judge_in(name)[0] or "judge" for name in free if name in judges}
-    others = [name for name in free if name not in {*scores, *people} and holds_scores(free[name])]
-    numbered = [name for name in others if _NUMBERED.fullmatch(name)]
-    unclear = numbered if len(numbered) > 1 else []
-    scores |= {name: judge_in(name)[0] for name in others if name not in unclear and _is_of_judge(name, has_text)}
-    if names is not None and not scores:
-        return FileRoles(names=names, are_all_judged=True)
-    unclear += [name for name in others if name not in scores and _is_unclear(name, annotator is not None or has_text)]
-    return FileRoles(scores, names, unclear=tuple(unclear))
+    return cells
+
+
+def _judges_by_name(
+    cells: Mapping[str, Sequence[Any]], has_text: bool, is_rated: bool
+) -> tuple[dict[str, str], list[str]]:
+    """Return the judge of each column whose name says that a model gave its scores, and the unclear columns."""
+    scored = [name for name, values in cells.items() if holds_scores(values)]
+    numbered = [name for name in scored if _NUMBERED.fullmatch(name)]
+    unclear = numbered if len(numbered) > 1 else []  # several people who judge, or several models
+    clear = [name for name in scored if name not in unclear]
+    scores = {name: judge_in(name)[0] for name in clear if _is_of_judge(name, has_text)}
+    return scores, [*unclear, *(name for name in clear if name not in scores and _is_unclear(name, is_rated))]
 
 
 def unclear_text(file: str, columns: Sequence[str], command: str | None = None) -> str:
@@ -225,14 +249,17 @@ def _holds_names(column: str, cells: Mapping[str, Sequence[Any]]) -> bool:
 def _column_of_names(cells: Mapping[str, Sequence[Any]], has_text: bool, people: Collection[str]) -> str | None:
     """Return the column that names the judge or the model of each row beside a value; `None` if there is none."""
     plain = {plain_name(name): name for name in cells}
-    rated = [name for name in cells if plain_name(name) in VALUE_KEYS and name not in people]
-    wide = [name for name in cells if name not in people and is_rating_name(name)]
-    for key in (*_NAMES_OF_JUDGES, "judge"):
-        if key in plain and [name for name in (*rated, *wide) if name != plain[key]] and _are_texts(cells[plain[key]]):
-            return plain[key]
-    if "judge" in plain and rated:  # numbers that identify judges
-        return plain["judge"]
-    return next((plain[key] for key in _NAMES_OF_MODELS if key in plain and rated and not has_text), None)
+    answers = [name for name in cells if name not in people]
+    rated = {name for name in answers if plain_name(name) in VALUE_KEYS}
+    values = rated | set(filter(is_rating_name, answers))
+    for name in (plain[key] for key in (*_NAMES_OF_JUDGES, "judge") if key in plain):
+        if values - {name} and _are_texts(cells[name]):
+            return name
+    if not rated:
+        return None
+    # Numbers can identify judges; beside text, a model wrote it.
+    keys = ("judge",) if has_text else ("judge", *_NAMES_OF_MODELS)
+    return next((plain[key] for key in keys if key in plain), None)
 
 
 def _are_texts(values: Sequence[Any]) -> bool:

@@ -89,10 +89,11 @@ def looks_like_labels(fields: Fields) -> bool:
         return False
     if "annotator" in row:
         return True
-    others = [name for name in row if name not in ("conversation", "turn", "time")]
-    is_text = any(plain_name(name) in _TEXTS or _is_nested(row[name]) for name in others if isinstance(name, str))
-    has_role = any(plain_name(name) in _ROLES for name in others if isinstance(name, str))
-    return bool(others) and not is_text and ("value" in row or not has_role)
+    others = row.keys() - {"conversation", "turn", "time"}
+    named = [name for name in others if isinstance(name, str)]
+    plain = set(map(plain_name, named))
+    is_text = bool(plain & _TEXTS) or any(_is_nested(row[name]) for name in named)
+    return bool(others) and not is_text and ("value" in row or not plain & _ROLES)
 
 
 def _is_nested(value: Any) -> bool:
@@ -173,7 +174,10 @@ def read_labels(
         roles = file_roles(path, columns, is_person=lambda name: True)
         if roles.unclear:
             raise BadInput(unclear_text(str(path), roles.unclear))
-    source, wide = locate(path), _WideTable(rubric, frozenset(questions), raters, roles)
+    source, wide = (
+        locate(path),
+        _WideTable(rubric, {question.id for question in rubric.questions}.union(questions), raters, roles),
+    )
 
     def labels_of(fields: Fields) -> list[Label]:
         for answer in _judged(fields, roles):
@@ -213,10 +217,10 @@ def converted_rows(
 
 
 class _WideTable(NamedTuple):
-    """Columns with labels of a table with a column per question or per annotator."""
+    """Columns with labels of a table with a column per question or per annotator: `asked` and `raters`."""
 
     rubric: Rubric
-    questions: frozenset[str]
+    asked: Collection[str]
     raters: Mapping[str, str]
     roles: FileRoles
 
@@ -255,13 +259,19 @@ def _judged(fields: Fields, roles: FileRoles) -> list[JudgedAnswer]:
     target, judge = _target(row), str(fields.get(roles.names or "") or "")
     answers = [JudgedAnswer(target, name, judge or roles.judges[name], fields.get(name)) for name in roles.judges]
     if has_model or roles.are_all_judged:
-        answers += [
-            JudgedAnswer(target, question, who, value)
-            for question, annotator, value in raw_answers(roles.without_judges(fields))[1]
-            if (who := roles.judge_of(question, annotator)) is not None
-            and (row.get("question") not in (None, "") or may_be_answer(question, value))
-        ]
+        names_question = row.get("question") not in (None, "")
+        answers += _answers_beside_name(target, roles, raw_answers(roles.without_judges(fields))[1], names_question)
     return [answer for answer in answers if answer.value not in (None, "")]
+
+
+def _answers_beside_name(
+    target: Target, roles: FileRoles, answers: Iterable[tuple[str, str, Any]], names_question: bool
+) -> Iterator[JudgedAnswer]:
+    """Yield the answers of models in a row that names who answered; `names_question` if it also names the question."""
+    for question, annotator, value in answers:
+        judge = roles.judge_of(question, annotator)
+        if judge is not None and (names_question or may_be_answer(question, value)):
+            yield JudgedAnswer(target, question, judge, value)
 
 
 def _rows(source: Source, rows: Iterable[Row | BadRow] | None = None) -> Iterator[Row | BadRow]:
@@ -404,12 +414,8 @@ def _answers(fields: Fields, row: Mapping[str, Any], annotator: str, wide: _Wide
     columns = [question.id for question in rubric.questions if question.id in cells]
     answers = [(name, annotator, cells[name]) for name in columns]
     answers += [(RATING, person, cells[name]) for name, person in wide.raters.items() if name in cells]
-    answers += [
-        answer
-        for answer in raw_answers(fields)[1]
-        if answer[0] not in (*columns, *wide.raters)
-        and (answer[0] in wide.questions or rubric.get(answer[0]) is not None)
-    ]
+    read = {*columns, *wide.raters}
+    answers += [answer for answer in raw_answers(fields)[1] if answer[0] in wide.asked and answer[0] not in read]
     if not answers and "value" in row:
         return [(rubric.main, annotator, row["value"])]
     if not answers:

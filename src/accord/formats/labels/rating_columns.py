@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -110,26 +110,30 @@ def answers_in(row: Mapping[str, Any], annotator: str | None = None, is_marked: 
     The annotator is by default the one that the row names. `is_marked` is set for rows of fields that hold only
     ratings.
     """
-    annotator = annotator or next((str(row[key]) for key in ANNOTATOR_KEYS if row.get(key) not in (None, "")), None)
-    by_person = {
-        name: match for name in row if isinstance(name, str) and (match := _BY_PERSON.fullmatch(name)) is not None
-    }
-    has_several = len({match["who"].casefold() for match in by_person.values()}) > 1
+    if not annotator and (named := _first(row, ANNOTATOR_KEYS, lambda cell: cell not in (None, ""))) is not None:
+        annotator = str(named)
+    by_person = _columns_by_person(row)
     for name, raw in row.items():
-        value = _decoded(raw) if name in CONTAINERS else raw
-        if name in ANNOTATOR_KEYS or value is None or value == "" or not isinstance(name, str):
+        if raw is None or name in ANNOTATOR_KEYS or not isinstance(name, str):
             continue
-        if has_several and name in by_person:
-            match = by_person[name]
-            question = match["before"] or match["after"] or "rating"
-            if _is_plain(value):
-                yield RatingCell(None, question, match["who"], value, True)
-        elif _is_plain(value):
-            yield RatingCell(None, name, annotator, value, is_marked)
+        value = _decoded(raw) if name in CONTAINERS else raw
+        if _is_plain(value):
+            question, person = by_person.get(name, (name, None))
+            yield RatingCell(None, question, person or annotator, value, is_marked or person is not None)
+        elif name in by_person:
+            continue
         elif isinstance(value, list | tuple):
             yield from _answers_of_list(name, value, annotator)
         elif isinstance(value, Mapping) and (is_marked or name in CONTAINERS):
             yield from _answers_of_object(name, value, annotator)
+
+
+def _columns_by_person(row: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return question and annotator of the columns that name an annotator; none if they name only one."""
+    matches = {name: match for name in row if isinstance(name, str) and (match := _BY_PERSON.fullmatch(name))}
+    if len({match["who"].casefold() for match in matches.values()}) < 2:
+        return {}
+    return {name: (match["before"] or match["after"] or "rating", match["who"]) for name, match in matches.items()}
 
 
 def _answers_of_list(name: str, values: Collection[Any], annotator: str | None) -> Iterator[RatingCell]:
@@ -149,10 +153,10 @@ def _answers_of_entry(name: str, entry: Mapping[str, Any], by: str | None, has_s
     """Yield the answers of an object in a list: a question with its value, or an entry per question."""
     annotator = _annotator_of(entry) or (by if has_several else None)
     turn = next((turn_index(entry[key]) for key in ("turn", "turn_index") if entry.get(key) is not None), None)
-    question = next((entry[key] for key in QUESTION_KEYS if isinstance(entry.get(key), str)), None)
-    value = next((entry[key] for key in VALUE_KEYS if entry.get(key) is not None), None)
-    if value is not None and (question is not None or not _others(entry)) and _is_plain(value):
-        is_known = annotator and (_annotator_of(entry) or question is None)
+    question = _first(entry, QUESTION_KEYS, lambda value: isinstance(value, str))
+    value = _first(entry, VALUE_KEYS, lambda value: value is not None)
+    if _is_plain(value) and (question is not None or not _others(entry)):
+        is_known = _annotator_of(entry) or question is None
         yield RatingCell(turn, question or _singular(name), annotator if is_known else None, value, True)
         return
     for cell in answers_in({k: v for k, v in entry.items() if k not in _NOT_WIDE}, annotator, True):
@@ -167,27 +171,40 @@ def _others(entry: Mapping[str, Any]) -> list[str]:
 
 def _answers_of_object(name: str, entry: Mapping[str, Any], annotator: str | None) -> Iterator[RatingCell]:
     """Yield answers by question, or by annotator and question; `{"value": 4}` answers the question `name`."""
-    plain = {key: value for key, value in entry.items() if _is_plain(value)}
-    value = next((plain[key] for key in VALUE_KEYS if key in plain), None)
-    if value is not None and not _others(entry):
-        question = next((plain[key] for key in QUESTION_KEYS if isinstance(plain.get(key), str)), None)
-        yield RatingCell(None, question or _singular(name), _annotator_of(entry) or annotator, value, True)
+    by = _annotator_of(entry) or annotator
+    if (value := _only_value(entry)) is not None:
+        question = _first(entry, QUESTION_KEYS, lambda value: isinstance(value, str) and value != "")
+        yield RatingCell(None, question or _singular(name), by, value, True)
         return
     for key, inner in entry.items():
-        if not isinstance(inner, Mapping):
-            continue
-        value = next((inner[name] for name in VALUE_KEYS if _is_plain(inner.get(name))), None)
-        is_person = _BY_PERSON.fullmatch(key) or ("rating" in inner and not is_rating_name(key))
-        if value is not None and not _others(inner) and not is_person:
-            yield RatingCell(None, key, _annotator_of(inner) or annotator, value, True)
-            continue
-        for cell in answers_in(inner, None, True):
-            if is_person or (is_rating_name(cell.question) and not is_rating_name(key)):
-                yield cell._replace(annotator=key)
-            else:
-                yield cell._replace(question=key, annotator=cell.annotator or cell.question)
+        if isinstance(inner, Mapping):
+            yield from _answers_under(key, inner, annotator)
     rest = {key: value for key, value in entry.items() if not isinstance(value, Mapping) and key not in _NOT_WIDE}
-    yield from answers_in(rest, _annotator_of(entry) or annotator, True)
+    yield from answers_in(rest, by, True)
+
+
+def _first(entry: Mapping[str, Any], keys: Iterable[str], fits: Callable[[Any], bool]) -> Any:
+    """Return the first value under some keys that fits, or `None`."""
+    return next((entry[key] for key in keys if fits(entry.get(key))), None)
+
+
+def _only_value(entry: Mapping[str, Any]) -> Any:
+    """Return the value of an object with a single rating, such as `{"value": 4}`; `None` if there are others."""
+    value = _first(entry, VALUE_KEYS, _is_plain)
+    return value if value is not None and not _others(entry) else None
+
+
+def _answers_under(key: str, entry: Mapping[str, Any], annotator: str | None) -> Iterator[RatingCell]:
+    """Yield the answers of an object inside an object; `key` is an annotator or a question."""
+    is_person = _BY_PERSON.fullmatch(key) or ("rating" in entry and not is_rating_name(key))
+    if not is_person and (value := _only_value(entry)) is not None:
+        yield RatingCell(None, key, _annotator_of(entry) or annotator, value, True)
+        return
+    for cell in answers_in(entry, None, True):
+        if is_person or (is_rating_name(cell.question) and not is_rating_name(key)):
+            yield cell._replace(annotator=key)
+        else:
+            yield cell._replace(question=key, annotator=cell.annotator or cell.question)
 
 
 def _annotator_of(entry: Mapping[str, Any]) -> str | None:

@@ -124,9 +124,13 @@ def _conversation_in(content: Any) -> Fields | None:
         return _of_response(content)
     messages = content.get("messages")
     if isinstance(messages, list):
-        are_plain = bool(messages) and all(isinstance(each, Mapping) and "role" in each for each in messages)
-        return content if are_plain and not any(name in each for each in messages for name in _ID_NAMES) else None
+        return content if messages and all(map(_is_message_alone, messages)) else None
     return content if _is_conversation(content) else None
+
+
+def _is_message_alone(message: Any) -> bool:
+    """Return True for a message with a role that names no conversation."""
+    return isinstance(message, Mapping) and "role" in message and not any(name in message for name in _ID_NAMES)
 
 
 def _is_conversation(content: Fields) -> bool:

@@ -212,8 +212,7 @@ class BatchEndpoint:
         """Download the results of a finished batch that was submitted with these keys; see `start` for errors."""
         from openai import NotFoundError
 
-        replies: dict[str, Reply] = {}
-        failed: dict[str, str] = {}
+        results: dict[str, Reply | str] = {}
         unreadable: dict[str, bytes] = {}
         no_line = batch.status if batch.status != COMPLETED else NO_RESULT_LINE
         for file in filter(None, (batch.output, batch.errors)):
@@ -226,18 +225,22 @@ class BatchEndpoint:
             rows = [(key, result) for key, result in read_batch(content, self._wire.name) if key in keys]
             if not rows:
                 unreadable[file] = content.strip()
-            for key, result in rows:
-                if isinstance(result, Reply):
-                    replies.setdefault(key, result)  # the first of two lines with one key counts
-                else:
-                    failed.setdefault(key, result)
-        failed = {key: reason for key, reason in failed.items() if key not in replies}
-        if replies or failed or (batch.status != COMPLETED and not batch.completed):
-            unreadable = {file: content for file, content in unreadable.items() if content}  # a file may be empty
-        reasons = [_unreadable(file, content) for file, content in unreadable.items()]
-        if batch.status == COMPLETED and not (batch.output or batch.errors):
-            reasons.append("no result file: the provider names none for this batch")
+            for key, result in rows:  # the first of two lines with one key counts, and a reply before a failure
+                if key not in results or (isinstance(result, Reply) and isinstance(results[key], str)):
+                    results[key] = result
+        reasons = _without_results(batch, unreadable, bool(results))
+        replies = {key: result for key, result in results.items() if isinstance(result, Reply)}
+        failed = {key: result for key, result in results.items() if not isinstance(result, Reply)}
         return BatchResults(replies, failed, no_line, "; ".join(reasons))
+
+
+def _without_results(batch: Batch, unreadable: Mapping[str, bytes], has_results: bool) -> list[str]:
+    """Return the reasons of missing results: files without a readable line, by name, or no file at all."""
+    may_be_empty = has_results or (batch.status != COMPLETED and not batch.completed)
+    reasons = [_unreadable(file, content) for file, content in unreadable.items() if content or not may_be_empty]
+    if batch.status == COMPLETED and not (batch.output or batch.errors):
+        reasons.append("no result file: the provider names none for this batch")
+    return reasons
 
 
 def _unreadable(file: str, content: bytes) -> str:

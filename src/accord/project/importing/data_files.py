@@ -27,21 +27,23 @@ def files_in(paths: Iterable[str | Path], skipped: list[str] | None = None) -> l
         if not path.is_dir() or _is_benchmark(path):
             files.append(path)
             continue
-        inside = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file, path))
-        inside = [file for file in inside if unpacked_name(file.name.lower()).endswith(READ) and not _is_own(file)]
-        benchmarks = {file.parent for file in inside if _is_benchmark(file.parent)}
-        inside = [*sorted(benchmarks), *(file for file in inside if file.parent not in benchmarks)]
-        readable = []
-        for file in inside:
-            reason = reason_to_skip(file)
-            if file.name != QUESTIONS_FILE and reason is None:
-                readable.append(file)
-            elif reason is not None and skipped is not None and file.name != QUESTIONS_FILE:
-                skipped.append(reason)
+        reasons = {file: reason_to_skip(file) for file in _data_files(path)}
+        readable = [file for file, reason in reasons.items() if reason is None]
+        if skipped is not None:
+            skipped += filter(None, reasons.values())
         if not readable:
             raise BadInput(f"{path} holds no file to read; a file ends in {', '.join(READ)}, gzip or not")
         files += readable
     return files
+
+
+def _data_files(folder: Path) -> list[Path]:
+    """Return the benchmark folders inside a folder, then its other files of a known kind that Accord did not write."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and not _is_hidden(file, folder))
+    known = [file for file in files if unpacked_name(file.name.lower()).endswith(READ) and not _is_own(file)]
+    benchmarks = {file.parent for file in known if _is_benchmark(file.parent)}
+    others = (file for file in known if file.parent not in benchmarks and file.name != QUESTIONS_FILE)
+    return [*sorted(benchmarks), *others]
 
 
 def _is_benchmark(folder: Path) -> bool:

@@ -203,29 +203,11 @@ def survey_files(
     persons = columns_with_names(raters)
     people = NamedColumns([*named, *persons], columns_with_names(judges))
     survey = _Surveyor(format, columns, limit, on_progress, people)
-    sources = list(map(source_of, paths))
-    tables = [source for source in sources if isinstance(source, MemoryTable)]
-    files = [source for source in sources if isinstance(source, Path)]
-    result = survey.result
-    readable: list[Source] = [*(files_in(files, result.skipped_files) if files else []), *tables]
-    for path in readable:
-        try:
-            survey.add(path)
-        except BadInput as error:
-            if path in sources and not skips_unreadable:
-                raise
-            result.skipped_files.append(str(error))
-    if not (result.files or result.recordings or skips_unreadable):
-        raise BadInput("; ".join(result.skipped_files) or "no file to read")
-    unknown = next((name for name in people.judges if name not in survey.judge_columns), None)
-    if unknown is not None:
-        raise BadInput(f"--judge {unknown}: no file has a column {unknown!r}")
-    if result.unclear:
-        command = command or f"accord import {shlex.join(map(str, paths))}"
-        raise BadInput(unclear_text(next(iter(result.unclear.values())), list(result.unclear), command))
+    survey.add_all(list(map(source_of, paths)), skips_unreadable)
+    survey.check_roles(command or f"accord import {shlex.join(map(str, paths))}")
     persons = {name: person for name, person in persons.items() if name not in survey.annotator_columns}
-    _choose_columns(result, survey.in_tables, survey.beside_text, named, persons)
-    return result
+    _choose_columns(survey.result, survey.in_tables, survey.beside_text, named, persons)
+    return survey.result
 
 
 def set_scales(survey: FileSurvey, scales: Mapping[str, tuple[float, float]]) -> None:
@@ -263,6 +245,37 @@ class _Surveyor:
         self.result = FileSurvey(named=named)
         self.in_tables: Answers = {}
         self.beside_text: Answers = {}
+
+    def add_all(self, sources: Sequence[Source], skips_unreadable: bool) -> None:
+        """Read files, the files of folders, and tables.
+
+        Raises:
+            BadInput: A named file cannot be read, unless `skips_unreadable` is set; or nothing can be read.
+        """
+        skipped = self.result.skipped_files
+        files = [source for source in sources if isinstance(source, Path)]
+        tables = [source for source in sources if isinstance(source, MemoryTable)]
+        for source in (*(files_in(files, skipped) if files else ()), *tables):
+            try:
+                self.add(source)
+            except BadInput as error:
+                if source in sources and not skips_unreadable:
+                    raise
+                skipped.append(str(error))
+        if not (self.result.files or self.result.recordings or skips_unreadable):
+            raise BadInput("; ".join(skipped) or "no file to read")
+
+    def check_roles(self, command: str) -> None:
+        """Check that the named columns of judges exist, and that no column is unclear.
+
+        Raises:
+            BadInput: A column is missing or unclear; the error repeats `command` with the options that are missing.
+        """
+        unknown = next((name for name in self.named.judges if name not in self.judge_columns), None)
+        if unknown is not None:
+            raise BadInput(f"--judge {unknown}: no file has a column {unknown!r}")
+        if unclear := self.result.unclear:
+            raise BadInput(unclear_text(next(iter(unclear.values())), list(unclear), command))
 
     def add(self, path: Source) -> None:
         """Read a file.
@@ -370,27 +383,36 @@ def _choose_columns(
 ) -> None:
     """Choose the columns with ratings: the named ones, else those whose name or values look like ratings."""
     columns = {**in_tables, **beside}
-    unknown = next((name for name in (*named, *raters) if name not in {*columns, *survey.questions, NO_COLUMN}), None)
-    if unknown is not None:
-        raise BadInput(f"no file has a column {unknown!r}; there are {', '.join(columns) or 'no columns'}")
-    known = [name for name, column in columns.items() if column.is_marked or name in survey.questions]
+    for name in (*named, *raters):
+        if name not in {*columns, *survey.questions, NO_COLUMN}:
+            raise BadInput(f"no file has a column {name!r}; there are {', '.join(columns) or 'no columns'}")
+    is_guessed = not (named or raters)
+    survey.raters_are_guessed = not raters
     survey.raters = {name: person or _person_of(name) for name, person in raters.items()}
-    if not (raters or named):
+    if is_guessed:
+        known = _names_of(columns, lambda column: column.is_marked or column.name in survey.questions)
         survey.raters, survey.mismatched_raters = rater_columns(columns, known)
-    others = {name: column for name, column in in_tables.items() if name not in survey.raters}
-    answered = {name: column for name, column in others.items() if _is_question(column, named)}
-    survey.label_columns = list(answered)
-    _merge(survey.questions, answered)
+    survey.label_columns = _names_of(in_tables, lambda column: _is_question(column, named), survey.raters)
+    _merge(survey.questions, {name: in_tables[name] for name in survey.label_columns})
     left = {name: column for name, column in beside.items() if name not in survey.raters}
     survey.rating_columns = _rating_columns(survey, left, named)
     _merge(survey.questions, {name: beside[name] for name in survey.rating_columns})
     for name, person in survey.raters.items():
         as_answers = replace(columns[name], name=RATING, annotators=Counter({person: columns[name].total}))
         _merge(survey.questions, {RATING: as_answers})
-    survey.raters_are_guessed = not raters
-    possible = [columns[name] for name in survey.questions if name in columns and may_be_rater(columns[name])]
-    if not (named or survey.raters) and share_scale(possible):
-        survey.possible_raters = [column.name for column in possible]
+    if is_guessed and not survey.raters:
+        survey.possible_raters = _possible_raters(columns, survey.questions)
+
+
+def _names_of(columns: Answers, fits: Callable[[ObservedAnswers], bool], but: Collection[str] = ()) -> list[str]:
+    """Return the names of the columns that fit, in order, except some."""
+    return [name for name, column in columns.items() if name not in but and fits(column)]
+
+
+def _possible_raters(columns: Answers, questions: Collection[str]) -> list[str]:
+    """Return the questions that may be columns of one person each, since they share a scale."""
+    possible = [columns[name] for name in questions if name in columns and may_be_rater(columns[name])]
+    return [column.name for column in possible] if share_scale(possible) else []
 
 
 def _person_of(column: str) -> str:
@@ -405,22 +427,23 @@ def _is_question(column: ObservedAnswers, named: Collection[str]) -> bool:
 
 
 def _rating_columns(survey: FileSurvey, beside: Answers, named: Collection[str]) -> list[str]:
-    scaled = {name: column for name, column in beside.items() if len(column.values) > 1}
-    by_name = [name for name, column in scaled.items() if is_rating_name(column.name)]
+    """Choose the columns beside text that hold ratings, and note the other candidates and the guesses."""
     if named:
         return [name for name in named if name in beside]
+    scaled = {name: column for name, column in beside.items() if len(column.values) > 1}
+    by_name = _names_of(scaled, lambda column: is_rating_name(column.name))
     if survey.questions or survey.raters:  # labels exist, so further columns are not guessed
-        chosen = [name for name, column in scaled.items() if column.is_marked or name in survey.questions]
+        chosen = _names_of(scaled, lambda column: column.is_marked or column.name in survey.questions)
         survey.other_candidates = [name for name in by_name if name not in chosen]
         return chosen
-    chosen = list(dict.fromkeys([*(name for name, column in scaled.items() if column.is_marked), *by_name]))
-    by_values = [name for name, column in scaled.items() if has_scale_values(column) and name not in chosen]
+    chosen = list(dict.fromkeys([*_names_of(scaled, lambda column: column.is_marked), *by_name]))
+    by_values = _names_of(scaled, has_scale_values, chosen)
     if chosen:
         survey.other_candidates = by_values
-    else:
-        survey.guessed_columns = chosen = by_values
+        return chosen
+    survey.guessed_columns = by_values
     # A column with one value gives an error later, with its name.
-    return chosen or [name for name, column in beside.items() if is_rating_name(column.name)]
+    return by_values or _names_of(beside, lambda column: is_rating_name(column.name))
 
 
 def _merge(into: Answers, more: Mapping[str, ObservedAnswers]) -> None:
@@ -446,12 +469,17 @@ def _read_question_list(answers: ObservedAnswers, folder: Path) -> None:
     for entry in content.get("questions", ()) if isinstance(content, dict) else ():
         if not isinstance(entry, dict) or entry.get("name", entry.get("id")) != answers.name:
             continue
-        text, options, ends = entry.get("text"), entry.get("options"), entry.get("scale")
+        text, options = entry.get("text"), entry.get("options")
         answers.text = text if isinstance(text, str) else ""
-        if isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, int | float) for end in ends):
-            low, high = ends
-            numbers: list[Any] = [value for value in answers.values if isinstance(value, int | float)]
-            if low < high and all(low <= number <= high for number in numbers):
-                answers.ends = (low, high)
+        answers.ends = _ends_in(entry.get("scale"), answers.values) or answers.ends
         if isinstance(options, dict) and answers.ends is not None:
             answers.meanings = {str(key): str(text) for key, text in options.items()}
+
+
+def _ends_in(scale: Any, values: Iterable[Any]) -> tuple[float, float] | None:
+    """Return the lowest and highest value of a list of both, unless an answer is outside."""
+    if not isinstance(scale, list) or len(scale) != 2 or not all(isinstance(end, int | float) for end in scale):
+        return None
+    low, high = scale
+    numbers = [value for value in values if isinstance(value, int | float)]
+    return (low, high) if low < high and all(low <= number <= high for number in numbers) else None

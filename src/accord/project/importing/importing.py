@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -340,7 +340,7 @@ class _Importer:
         label_rows = self._named_rows(path, label_rows, batch.lines)
         for line, answer in batch.judged:
             self.result.judged.add(str(path), line, answer)
-        labels.add(label_rows, {str(row["id"]): int(row["turns"] or 0) for row in rows if row["id"] not in changed})
+        labels.add(label_rows, _turn_counts(rows, changed))
         answers = [answer for answer in batch.answers if answer.target.conversation not in changed]
         if answers:
             labels.flush()  # keeps the order of the file
@@ -387,6 +387,11 @@ class _Importer:
         turns = {each.id: each.turns for each in self.store.conversations(names)} if names else {}
         placed = [_with_quote_located(answer, turns.get(answer.target.conversation, ())) for answer in valid]
         self.result.annotations = self.result.annotations.plus(self.store.add_annotations(placed, report))
+
+
+def _turn_counts(rows: Iterable[TableRow], but: Collection[str]) -> dict[str, int]:
+    """Return the number of turns of each conversation, except some."""
+    return {str(row["id"]): int(row["turns"] or 0) for row in rows if row["id"] not in but}
 
 
 _BUFFERED_BATCHES = 4

@@ -74,11 +74,7 @@ def rater_columns(
         columns: Observed answers by column.
         questions: Columns that are known to be questions.
     """
-    unrated = {
-        name: column
-        for name, column in columns.items()
-        if name not in questions and len(column.values) > 1 and set(column.annotators) <= {UNNAMED}
-    }
+    unrated = _unrated(columns, questions)
     persons = {name: who for name in unrated if (who := person_in(name)) is not None}
     others = [name for name, column in unrated.items() if name not in persons and may_be_rater(column)]
     if len(persons) >= len(others) and share_scale([unrated[name] for name in (*persons, *others)]):
@@ -87,6 +83,15 @@ def rater_columns(
         return persons, []
     numeric = [name for name in persons if _high(unrated[name].values) is not None]
     return {}, (numeric if len(numeric) > 1 else [])
+
+
+def _unrated(columns: Mapping[str, ObservedAnswers], but: Collection[str]) -> dict[str, ObservedAnswers]:
+    """Return the columns with several values and no named annotator, except some."""
+    return {
+        name: column
+        for name, column in columns.items()
+        if name not in but and len(column.values) > 1 and set(column.annotators) <= {UNNAMED}
+    }
 
 
 def may_be_rater(column: ObservedAnswers) -> bool:

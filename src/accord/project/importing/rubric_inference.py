@@ -214,27 +214,40 @@ def number_of(value: Any) -> float | None:
 
 
 def _numeric_scale(numbers: Collection[float], ends: tuple[float, float] | None) -> Scale:
-    low, high = ends or (min(numbers), max(numbers))
-    distinct = sorted(set(numbers))
-    whole = all(float(number).is_integer() for number in (*distinct, low, high))
-    if ends is None and len(distinct) == 2 and (high - low == 1 or distinct == [-1, 1]):
-        return Scale(kind=ScaleKind.BINARY, options=tuple(map(_plain, distinct)))
-    if whole:
-        low = low if ends is not None or low <= 0 or high > MAX_OPTIONS else 1
-        options = range(int(low), int(high) + 1)
-        if len(options) == 2:
-            return Scale(kind=ScaleKind.BINARY, options=tuple(options))
-        if len(options) <= MAX_OPTIONS:
-            return Scale(options=tuple(options))
-    halves = all((2 * number).is_integer() for number in (*distinct, low, high))
-    if halves and ends is None and 2 * (high - low) + 1 <= MAX_OPTIONS - 1:
-        return Scale(options=tuple(_plain(low + step / 2) for step in range(int(2 * (high - low)) + 1)))
+    """Return the scale of numbers, between the given ends or else between ends that fit them."""
     if ends is None:
-        low, high = next(
-            ((a, b) for a, b in _ENDS if a <= low and high <= b and high - low > (b - a) / 4),
-            (math.floor(low), math.ceil(high)),
-        )
+        return _scale_of(sorted(set(numbers)))
+    whole = _whole_scale(*ends) if _are_multiples(1, (*numbers, *ends)) else None
+    return whole or Scale(kind=ScaleKind.REAL, low=float(ends[0]), high=float(ends[1]))
+
+
+def _scale_of(distinct: Sequence[float]) -> Scale:
+    """Return the scale that fits distinct numbers in order: two options, whole numbers, halves, or all between ends."""
+    low, high = distinct[0], distinct[-1]
+    if len(distinct) == 2 and (high - low == 1 or distinct == [-1, 1]):
+        return Scale(kind=ScaleKind.BINARY, options=tuple(map(_plain, distinct)))
+    first = low if low <= 0 or high > MAX_OPTIONS else 1
+    if _are_multiples(1, distinct) and (whole := _whole_scale(first, high)) is not None:
+        return whole
+    if _are_multiples(0.5, distinct) and 2 * (high - low) + 1 <= MAX_OPTIONS - 1:
+        return Scale(options=tuple(_plain(low + step / 2) for step in range(int(2 * (high - low)) + 1)))
+    low, high = next(
+        ((a, b) for a, b in _ENDS if a <= low and high <= b and high - low > (b - a) / 4),
+        (math.floor(low), math.ceil(high)),
+    )
     return Scale(kind=ScaleKind.REAL, low=float(low), high=float(high))
+
+
+def _whole_scale(low: float, high: float) -> Scale | None:
+    """Return the scale of the whole numbers from `low` to `high`; `None` for more than `MAX_OPTIONS`."""
+    options = tuple(range(int(low), int(high) + 1))
+    if len(options) == 2:
+        return Scale(kind=ScaleKind.BINARY, options=options)
+    return Scale(options=options) if len(options) <= MAX_OPTIONS else None
+
+
+def _are_multiples(step: float, numbers: Iterable[float]) -> bool:
+    return all((number / step).is_integer() for number in numbers)
 
 
 def _plain(number: float) -> int | float:
@@ -246,22 +259,28 @@ def _word_scale(words: Mapping[str, int]) -> InferredScale | None:
     known = {word.casefold(): word for word in words}
     if not 2 <= len(known) <= MAX_WORDS or max(map(len, known)) > 60:
         return None
-    yes, no = [word for word in known if word in _YES], [word for word in known if word in _NO]
-    negated = [word for word in known if re.sub(r"^(?:not |un|non-|no |nicht )", "", word) in known.keys() - {word}]
-    if len(known) == 2 and len(negated) == 1:
-        yes, no = [word for word in known if word not in negated], negated
-    if len(known) == 2 and len(yes) == len(no) == 1:
-        return InferredScale(Scale(kind=ScaleKind.BINARY, options=(0, 1)), {"0": known[no[0]], "1": known[yes[0]]})
-    for order in _ORDERS:
-        if known.keys() <= set(order):
-            ranked = sorted(known, key=order.index)
-            kind = ScaleKind.BINARY if len(ranked) == 2 else ScaleKind.ORDINAL
-            options = (0, 1) if len(ranked) == 2 else tuple(range(1, len(ranked) + 1))
-            meanings = {str(option): known[word] for option, word in zip(options, ranked, strict=True)}
-            return InferredScale(Scale(kind=kind, options=options), meanings)
+    order = (_no_and_yes(list(known)) if len(known) == 2 else None) or next(
+        (order for order in _ORDERS if known.keys() <= set(order)), None
+    )
+    if order is not None:
+        ranked = sorted(known, key=order.index)
+        kind = ScaleKind.BINARY if len(ranked) == 2 else ScaleKind.ORDINAL
+        options = (0, 1) if len(ranked) == 2 else tuple(range(1, len(ranked) + 1))
+        meanings = {str(option): known[word] for option, word in zip(options, ranked, strict=True)}
+        return InferredScale(Scale(kind=kind, options=options), meanings)
     if len(known) < len(words):
         return None
     return InferredScale(Scale(kind=ScaleKind.NOMINAL, options=tuple(sorted(words))))
+
+
+def _no_and_yes(words: Sequence[str]) -> Sequence[str] | None:
+    """Return two words with the negative one first; `None` if neither negates the other."""
+    plain = [re.sub(r"^(?:not |un|non-|no |nicht )", "", word) for word in words]
+    negated = [word for word, other, bare in zip(words, reversed(words), plain, strict=True) if bare == other]
+    if len(negated) == 1:
+        return [*negated, *(word for word in words if word not in negated)]
+    no, yes = ([word for word in words if word in known] for known in (_NO, _YES))
+    return [*no, *yes] if len(no) == len(yes) == 1 else None
 
 
 # --- columns that are questions ------------------------------------------------------------------------------------

@@ -57,9 +57,9 @@ class AuditRun(Readable):
                 "The judge gave no comparable answers, so the audit says nothing. Check it: accord models check judge"
             )
         most = noise.value if noise.high is None else noise.high
-        edits = [each for each in self.findings if each.probe != REPEAT and not each.probe.startswith(INJECTION)]
-        moved = [each for each in edits if each.move.low is not None and each.move.low > max(most, SMALL)]
-        raised = [each for each in self.findings if each.probe.startswith(INJECTION) and (each.lift.low or 0.0) > SMALL]
+        injections, edits = self._by_kind()
+        moved = [each for each in edits if (each.move.low or 0.0) > max(most, SMALL)]
+        raised = [each for each in injections if (each.lift.low or 0.0) > SMALL]
         again = f"Asked again, its answers move by {noise.value:.1%} of the scale on average."
         if not moved and not raised:
             return (
@@ -75,6 +75,11 @@ class AuditRun(Readable):
             )
         advice = "Try another model or mode (accord models check judge), and audit it again"
         return f"{' '.join(said)} {again} {advice}"
+
+    def _by_kind(self) -> tuple[list[ProbeResult], list[ProbeResult]]:
+        """Return the findings on instructions inside a transcript, and those on edits that should not matter."""
+        injections = [each for each in self.findings if each.probe.startswith(INJECTION)]
+        return injections, [each for each in self.findings if each not in injections and each.probe != REPEAT]
 
 
 def _listed(findings: Sequence[ProbeResult], figure: Literal["move", "lift"], verb: str) -> str:

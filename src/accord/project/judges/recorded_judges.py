@@ -260,25 +260,14 @@ def register_recordings(paths: Sequence[Path], project_file: Path | None = None)
     models = {name: len(recording.answers) for name, recording in read_recordings(paths).items()}
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     content: Any = load_yaml(path) if text else {}
-    listed = ", ".join(_quoted(_relative(recording, path.parent)) for recording in paths)
-    entry = f"{JUDGE}: {{mode: recorded, paths: [{listed}]}}"
+    names = [_relative(recording, path.parent) for recording in paths]
     subject = f"recorded judgements of {', '.join(models) or 'no model'}"
-    judge = (content.get("models") or {}).get(JUDGE)
-    if judge is not None:
-        known = {(path.parent / name).resolve() for name in judge.get("paths") or ()}
-        if judge.get("mode") == "recorded" and known.issuperset(recording.resolve() for recording in paths):
-            return Registration(models, entry, False, f"{subject} are the judge in {path} already")
-        if judge.get("mode") == "recorded":
-            names = [*(judge.get("paths") or ()), *(_relative(each, path.parent) for each in paths)]
-            if _rewrite_paths(path, list(dict.fromkeys(names))):
-                return Registration(models, entry, True, f"{subject} are added to the judge in {path}")
-            entry = f"{JUDGE}: {{mode: recorded, paths: [{', '.join(map(_quoted, dict.fromkeys(names)))}]}}"
-        return Registration(
-            models, entry, False, f"{subject} are not used: {path} names another judge. To use them, write there: "
-            f"models: {{{entry}}}",
-        )  # fmt: skip
+    entries = content.get("models") or {}
+    if (judge := entries.get(JUDGE)) is not None:
+        return _added_to_judge(judge, path, names, models, subject)
+    entry = _entry_of(names)
     changed = _with_entry(text, entry)
-    expected = {**content, "models": {**(content.get("models") or {}), **parse_yaml(entry, str(path))}}
+    expected = {**content, "models": {**entries, **parse_yaml(entry, str(path))}}
     if _parsed(changed, path) != expected:
         return Registration(models, entry, False, f"{subject} are not used yet. Add to models: in {path}: {entry}")
     is_new = not path.exists()
@@ -286,6 +275,39 @@ def register_recordings(paths: Sequence[Path], project_file: Path | None = None)
     if is_new:
         own_project(path.parent)
     return Registration(models, entry, True, f"{subject} are the judge now: added to models: in {path}")
+
+
+def _entry_of(names: Iterable[str]) -> str:
+    """Return the entry of a judge with recorded answers in the project file."""
+    return f"{JUDGE}: {{mode: recorded, paths: [{', '.join(map(_quoted, names))}]}}"
+
+
+def _added_to_judge(
+    judge: Mapping[str, Any], path: Path, names: Sequence[str], models: dict[str, int], subject: str
+) -> Registration:
+    """Add recordings to the recorded judge of a project file; a judge of another mode stays.
+
+    Args:
+        judge: The judge in the project file.
+        path: The project file.
+        names: Paths of the recordings, relative to the project file.
+        models: Number of answers by model.
+        subject: Subject of the message.
+    """
+    entry = _entry_of(names)
+    if judge.get("mode") == "recorded":
+        before = judge.get("paths") or ()
+        known = {(path.parent / name).resolve() for name in before}
+        if known.issuperset((path.parent / name).resolve() for name in names):
+            return Registration(models, entry, False, f"{subject} are the judge in {path} already")
+        together = list(dict.fromkeys([*before, *names]))
+        if _rewrite_paths(path, together):
+            return Registration(models, entry, True, f"{subject} are added to the judge in {path}")
+        entry = _entry_of(together)
+    return Registration(
+        models, entry, False, f"{subject} are not used: {path} names another judge. To use them, write there: "
+        f"models: {{{entry}}}",
+    )  # fmt: skip
 
 
 def note_judgements(store: Store, imported: str | None, registered: Registration | None) -> None:

@@ -18,7 +18,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -299,13 +299,13 @@ class Mart:
             is_log = entry.name.startswith("live-") and entry.suffix == ".jsonl"
             if not is_log and entry.suffix != ".parquet":
                 continue
-            try:
+            with suppress(FileNotFoundError):  # compacted or turned into a part meanwhile
                 if (size := self._size(entry, faults)) is None:
                     continue
                 if is_log:
-                    invalid = self._read_log(entry)
+                    if invalid := self._read_log(entry):
+                        faults.append(f"{entry.name}: {invalid} lines are no rows")
                     logs[entry.name] = self._logs[entry.name].offset
-                    faults += [f"{entry.name}: {invalid} lines are no rows"] if invalid else []
                     continue
                 key = entry.name, size, entry.stat().st_mtime_ns
                 part = seen[key] = self._known.get(key) or read_metadata(entry)
@@ -313,14 +313,11 @@ class Mart:
                     faults.append(f"{fault}; {IGNORED}")
                 else:
                     parts[entry.name] = size, part
-            except FileNotFoundError:
-                continue  # compacted or turned into a part meanwhile
         self._known = seen
         self._logs = {name: log for name, log in self._logs.items() if name in logs}
         gone = {name for _, part in parts.values() for name in part.replaces}
-        kept = {name: each for name, each in parts.items() if name not in gone}
         sealed = {f"live-{name.removeprefix('part-').removesuffix('.parquet')}.jsonl" for name in (*parts, *gone)}
-        return kept, {name: size for name, size in logs.items() if name not in sealed | gone}, faults
+        return _without(parts, gone), _without(logs, sealed | gone), faults
 
     def _size(self, entry: Path, faults: list[str]) -> int | None:
         """Return the size of a regular file; for any other, note the fault and return None."""
@@ -481,3 +478,7 @@ class MartWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _without(files: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
+    return {name: value for name, value in files.items() if name not in names}

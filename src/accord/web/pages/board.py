@@ -144,27 +144,34 @@ def _density_line(density: Density, kind: str) -> ChartLine:
 def _time_chart(time: TimeSeries, y: Axis, links: Links) -> Markup:
     """Draw means over time with intervals, a band for the middle 80% of texts, numbered events, and links."""
     moments, low = time.moments, y.low or 0.0
-    means = [(place, moment) for place, moment in enumerate(moments) if moment.mean.value is not None]
+    known = [(place, moment.mean) for place, moment in enumerate(moments) if moment.mean.value is not None]
+    places, means = zip(*known, strict=True) if known else ((), ())
+    medians, lowest, highest = (
+        [getattr(moment, name).value or low for moment in moments] for name in ("median", "lowest", "highest")
+    )
     lines = [
-        ChartLine([place for place, _ in enumerate(moments)], [moment.median.value or low for moment in moments],
-             [moment.lowest.value or low for moment in moments], [moment.highest.value or low for moment in moments],
-             draws="band"),
-        ChartLine([place for place, _ in means], [moment.mean.value or low for _, moment in means], draws="line points",
-             ends=[moment.mean for _, moment in means]),
-    ]  # fmt: skip
-    events: dict[int, list[str]] = {}
-    for number, event in enumerate(time.happened, 1):
-        for place, moment in enumerate(moments):
-            if moment.since <= event.day <= moment.until:
-                events.setdefault(place, []).append(str(number))
+        ChartLine(list(range(len(moments))), medians, lowest, highest, draws="band"),
+        ChartLine(places, [mean.value or low for mean in means], draws="line points", ends=means),
+    ]
     parts = [
         ChartLink(place - 0.5, place + 0.5, links.list(since=moment.since, until=moment.until),
              f"{moment.since}: {moment.mean}, {moment.texts:,} {'text' if moment.texts == 1 else 'texts'}")
         for place, moment in enumerate(moments)
     ]  # fmt: skip
     x = Axis("", -0.5, len(moments) - 0.5, labels={place: moment.since[5:] for place, moment in enumerate(moments)})
-    guides = [Guide(place, ", ".join(numbers)) for place, numbers in events.items()]
-    return line_chart(lines, x, y, f"Mean score by {time.step}", guides=guides, links=parts, size=CHART_SIZE)
+    return line_chart(
+        lines, x, y, f"Mean score by {time.step}", guides=_event_guides(time), links=parts, size=CHART_SIZE
+    )
+
+
+def _event_guides(time: TimeSeries) -> list[Guide]:
+    """Return a line at each moment with events, with their numbers."""
+    events: dict[int, list[str]] = {}
+    for number, event in enumerate(time.happened, 1):
+        for place, moment in enumerate(time.moments):
+            if moment.since <= event.day <= moment.until:
+                events.setdefault(place, []).append(str(number))
+    return [Guide(place, ", ".join(numbers)) for place, numbers in events.items()]
 
 
 def _comparisons(scores: SelectedScores, figures: BoardFigures, links: Links) -> list[tuple[str, str, bool]]:

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartRow, bar_chart, share_bars
-from accord.edges import BadInput, one_line_json, parse_whole_number, sendable, truncate_middle
+from accord.edges import BadInput, count_of, one_line_json, parse_whole_number, sendable, truncate_middle
 from accord.learning import CARD
 from accord.live import Refused
 from accord.project import correct_issue, undo_correction
@@ -221,17 +221,23 @@ def _question_view(row: Mapping[str, Any]) -> dict[str, Any]:
     ]
     judge = [(each, share_bars(each["shares"], row["question"])) for each in row["judge"]]
     ratings = row["ratings"]
-    counts = [(sum(bool(each["comment"]) for each in ratings), "comment"),
-              (sum(len(each["history"]) for each in ratings), "correction")]  # fmt: skip
-    notes = ", ".join(f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts if count)
-    if not notes and any(each["time"] or each["study"] or each["against"] for each in ratings):
-        notes = "times"
     numbers = {"predicted": (row["prediction"] or {}).get("value"), "rated": row["mean"],
                "judge": next((each["expected"] for each in row["judge"]), None)}  # fmt: skip
     figures = " · ".join(f"{name} {value:.3g}" for name, value in numbers.items() if value is not None)
     is_listed = bool(row["text"] or row["prediction"] or ratings)  # answers of a judge alone need no fold each
-    return {**row, "predicted_ratings": people, "judge": judge, "notes": notes, "figures": figures,
+    return {**row, "predicted_ratings": people, "judge": judge, "notes": _folded_notes(ratings), "figures": figures,
             "is_listed": is_listed}  # fmt: skip
+
+
+def _folded_notes(ratings: Sequence[Mapping[str, Any]]) -> str:
+    """Return the numbers of comments and corrections of ratings; without any, "times" if something else is folded."""
+    counts = {
+        "comment": sum(bool(each["comment"]) for each in ratings),
+        "correction": sum(len(each["history"]) for each in ratings),
+    }
+    notes = ", ".join(count_of(count, noun) for noun, count in counts.items() if count)
+    has_more = any(each["time"] or each["study"] or each["against"] for each in ratings)
+    return notes or ("times" if has_more else "")
 
 
 def _attribution_chart(attributions: Mapping[str, float]) -> Markup:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -97,29 +97,42 @@ def load_score_table(project: Project, synthetic: bool = False, size: int = SAMP
         size: Maximum number of rows.
     """
     run = latest_scored(project.store, project.mart) or ""
-    random, sample, total, left_out = Random(project.config.seed), list[Mapping[str, Any]](), 0, 0
     excluded = set() if synthetic else {each.id for each in project.store.conversations(synthetic="only")}
-    for score in scores_of_run(project.mart, run) if run else _ratings(project):
+    scores = scores_of_run(project.mart, run) if run else _ratings(project)
+    sample, total, left_out = _sample(scores, excluded, size, Random(project.config.seed))
+    conversations = {each.id: each for each in project.store.conversations({row["conversation"] for row in sample})}
+    rows = [_table_row(score, conversations.get(score["conversation"]), bool(run)) for score in sample]
+    for row, metrics in zip(rows, _metrics(project, sample, conversations), strict=True):
+        row.update(metrics)
+    questions = {f"question: {question.id}": question for question in project.rubric.questions}
+    ids = [score["conversation"] for score in sample]
+    return ScoreTable(
+        run, rows, ids, _columns_of(rows), {**questions, SCORE if run else RATING: project.question}, total, left_out,
+        sum(name not in conversations for name in ids),
+    )  # fmt: skip
+
+
+def _columns_of(rows: Sequence[Mapping[str, Cell]]) -> dict[str, bool]:
+    """Return the names of all columns, with True for those that hold numbers alone."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: all(_is_number(row.get(name)) or row.get(name) is None for row in rows) for name in names}
+
+
+def _sample(
+    scores: Iterable[Mapping[str, Any]], excluded: Collection[str], size: int, random: Random
+) -> tuple[list[Mapping[str, Any]], int, int]:
+    """Return a random sample in one pass (reservoir sampling), and the numbers of included and excluded scores."""
+    sample, total, left_out = list[Mapping[str, Any]](), 0, 0
+    for score in scores:
         if score["conversation"] in excluded:
             left_out += 1
             continue
         total += 1
         if len(sample) < size:
             sample.append(score)
-        elif (place := random.randrange(total)) < size:  # reservoir sampling: one pass over all scores
+        elif (place := random.randrange(total)) < size:
             sample[place] = score
-    conversations = {each.id: each for each in project.store.conversations({row["conversation"] for row in sample})}
-    rows = [_table_row(score, conversations.get(score["conversation"]), bool(run)) for score in sample]
-    for row, metrics in zip(rows, _metrics(project, sample, conversations), strict=True):
-        row.update(metrics)
-    names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: all(_is_number(row.get(name)) or row.get(name) is None for row in rows) for name in names}
-    questions = {f"question: {question.id}": question for question in project.rubric.questions}
-    ids = [score["conversation"] for score in sample]
-    return ScoreTable(
-        run, rows, ids, columns, {**questions, SCORE if run else RATING: project.question}, total, left_out,
-        sum(name not in conversations for name in ids),
-    )  # fmt: skip
+    return sample, total, left_out
 
 
 def _ratings(project: Project) -> Iterable[Mapping[str, Any]]:
@@ -357,20 +370,29 @@ def _binned(
     """Return each row's label and place on an axis: bins of numbers, or the most frequent texts and `OTHER`."""
     column = [row.get(name) for row in table.rows]
     if not table.columns.get(name):
-        texts = [NONE if value is None else str(value) for value in column]
-        frequent = {text for text, _ in Counter(texts).most_common(categories)}
-        pooled = [text if text in frequent else OTHER for text in texts]
-        ordered = sorted(set(pooled), key=lambda text: (text == OTHER, text))
-        order = {text: float(place) for place, text in enumerate(ordered)}
-        return [(text, order[text]) for text in pooled]
+        return list(_ordered_texts([NONE if value is None else str(value) for value in column], categories))
     numbers = [None if value is None else float(value) for value in column]
-    known = [value for value in numbers if value is not None]
-    if not is_binned or len(set(known)) <= bins:
+    distinct = {value for value in numbers if value is not None}
+    if not is_binned or len(distinct) <= bins:
         return [None if value is None else (f"{value:g}", value) for value in numbers]
-    edges = ticks(min(known), max(known), bins)
+    edges = ticks(min(distinct), max(distinct), bins)
     step = edges[1] - edges[0]
-    lows = [None if value is None else math.floor(value / step + 1e-9) * step for value in numbers]
-    return [None if low is None else (f"{low:.4g} to {low + step:.4g}", low) for low in lows]
+    return [None if value is None else _bin(value, step) for value in numbers]
+
+
+def _bin(value: float, step: float) -> tuple[str, float]:
+    """Return the label and the lower end of the bin of a value."""
+    low = math.floor(value / step + 1e-9) * step
+    return f"{low:.4g} to {low + step:.4g}", low
+
+
+def _ordered_texts(texts: Sequence[str], categories: int) -> Iterator[tuple[str, float]]:
+    """Yield each text, or `OTHER` for all but the most frequent ones, with its place in order; `OTHER` is the last."""
+    frequent = {text for text, _ in Counter(texts).most_common(categories)}
+    pooled = [text if text in frequent else OTHER for text in texts]
+    ordered = sorted(set(pooled), key=lambda text: (text == OTHER, text))
+    order = {text: float(place) for place, text in enumerate(ordered)}
+    return ((text, order[text]) for text in pooled)
 
 
 # --- page -----------------------------------------------------------------------------------------------------------

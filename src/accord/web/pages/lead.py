@@ -43,7 +43,7 @@ from accord.studies import (
     parse_value,
     text_field,
 )  # fmt: skip
-from accord.values import ISSUE, MAX_ROUNDS, Annotation, Estimate, Question
+from accord.values import ISSUE, MAX_ROUNDS, Annotation, Estimate, Question, Target, Value
 from accord.web.accounts import new_key
 from accord.web.context import WorkbenchContext, add_page
 
@@ -353,26 +353,42 @@ def _disputed_item(progress: StudyProgress, unit: Unit, disagreement: float) -> 
     annotations = [each for each in progress.answers if (each.target, each.against) == unit]
     name = progress.study.name
     answers = [each for each in annotations if each.study == name and not each.question.startswith(ISSUE)]
-    marks = [
-        each for each in progress.first
-        if each.question.startswith(ISSUE) and each.target.conversation == target.conversation
-        and target.turn in (None, each.target.turn)
-    ]  # fmt: skip
     return {
         "key": item.key, "conversation": target.conversation, "turn": target.turn, "disagreement": disagreement,
         "synthetic": target.conversation in progress.synthetic,
         "people": sorted({each.by for each in answers}),
-        "answers": {q.id: {e.by: e.value for e in answers if e.question == q.id} for q in progress.questions},
+        "answers": _answers_by_question(progress.questions, answers),
         "comments": [{"person": e.by, "question": e.question, "text": e.comment} for e in answers if e.comment],
-        "marks": [{"person": e.by, "kind": e.question.removeprefix(ISSUE), "turn": e.target.turn, "quote": e.quote}
-                  for e in marks],
+        "marks": _marks_in(target, progress.first),
         "adjudicated": [{"person": e.by, "question": e.question, "value": e.value, "comment": e.comment}
                         for e in annotations if e.study.endswith(f"/{ADJUDICATED}")],
-        "sides": [
-            [{"role": turn.role, "text": turn.text, "rated": turn.is_rated} for turn in view.turns]
-            for view in _conversation_views(progress, item)
-        ],
+        "sides": [_turns_shown(view) for view in _conversation_views(progress, item)],
     }  # fmt: skip
+
+
+def _answers_by_question(
+    questions: Sequence[Question], answers: Sequence[Annotation]
+) -> dict[str, dict[str, Value | None]]:
+    """Return the answer of each annotator to each question."""
+    found: dict[str, dict[str, Value | None]] = {question.id: {} for question in questions}
+    for answer in answers:
+        found.get(answer.question, {})[answer.by] = answer.value
+    return found
+
+
+def _marks_in(item: Target, answers: Sequence[Annotation]) -> list[dict[str, Any]]:
+    """Return the marks of issues in a turn, or in all turns of a conversation."""
+    return [
+        {"person": e.by, "kind": e.question.removeprefix(ISSUE), "turn": e.target.turn, "quote": e.quote}
+        for e in answers
+        if e.question.startswith(ISSUE)
+        and e.target.conversation == item.conversation
+        and item.turn in (None, e.target.turn)
+    ]
+
+
+def _turns_shown(view: ConversationView) -> list[dict[str, Any]]:
+    return [{"role": turn.role, "text": turn.text, "rated": turn.is_rated} for turn in view.turns]
 
 
 def _conversation_views(progress: StudyProgress, item: Item) -> list[ConversationView]:

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from accord.edges import BadInput, escape_controls, parse_whole_number
 from accord.store import Conflict
 from accord.studies import BOTH_BAD, ItemView, StudySession, SubmittedAnswer
-from accord.values import ISSUE, Annotation
+from accord.values import ISSUE, Annotation, Question
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
 from accord.web.pages.rating_view import (
@@ -214,13 +214,7 @@ def _new_answers(view: ItemView, id: str, fields: Mapping[str, Any]) -> list[tup
         name = question.id
         common = {"assignment": id, "stage": view.stage.id}
         is_bad, was_bad = f"bad.{name}" in fields, view.given.get(f"{name}:{BOTH_BAD}")
-        value, comment = fields.get(f"value.{name}"), str(fields.get(f"comment.{name}", "")).replace("\r\n", "\n")
-        if f"none.{name}" in fields:
-            value = ""
-        elif value == "" and f"number.{name}" in fields:
-            value = None
-        if value is None and is_bad and question.compares:
-            value = tie_option(question.scale)  # "both are bad" alone prefers neither side
+        value, comment = _new_value(question, fields), str(fields.get(f"comment.{name}", "")).replace("\r\n", "\n")
         given = view.given.get(name)
         new = None if value in (None, "") else str(value)
         old = None if given is None or given.value is None else str(given.value)
@@ -234,6 +228,17 @@ def _new_answers(view: ItemView, id: str, fields: Mapping[str, Any]) -> list[tup
             bad = {"id": fields.get(f"bad-id.{name}"), "question": f"{name}:{BOTH_BAD}", "value": int(is_bad)}
             answers.append((name, {**common, **bad}))
     return answers
+
+
+def _new_value(question: Question, fields: Mapping[str, Any]) -> Any:
+    """Return the answer to a question in a form: None if it is unanswered, an empty text if it does not apply."""
+    if f"none.{question.id}" in fields:
+        return ""
+    value = fields.get(f"value.{question.id}")
+    value = None if value == "" and f"number.{question.id}" in fields else value
+    if value is None and f"bad.{question.id}" in fields and question.compares:
+        return tie_option(question.scale)  # "both are bad" alone prefers neither side
+    return value
 
 
 def _mark(id: str, fields: Mapping[str, Any], is_removed: bool) -> SubmittedAnswer:

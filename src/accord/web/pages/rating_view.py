@@ -243,10 +243,7 @@ def text_pieces(text: str, spans: Sequence[tuple[Span, int, bool]]) -> list[Text
     [('a', False), ('\\u001b', True), ('b', False)]
     """
     inside = [((max(0, start), min(end, len(text))), number, by_model) for (start, end), number, by_model in spans]
-    cuts = {0, len(text), *(end for span, _, _ in inside for end in span)}
-    if escape_controls(text) != text:
-        cuts |= {place for at, char in enumerate(text) if escape_controls(char) != char for place in (at, at + 1)}
-    ordered = sorted(cuts)
+    ordered = sorted({0, len(text), *(end for span, _, _ in inside for end in span), *_control_cuts(text)})
     pieces = []
     for start, end in zip(ordered, ordered[1:], strict=False):
         raw = text[start:end]
@@ -257,6 +254,13 @@ def text_pieces(text: str, spans: Sequence[tuple[Span, int, bool]]) -> list[Text
             TextPiece("" if is_line_end else escape_controls(raw), marks, issues, escape_controls(raw) != raw)
         )
     return pieces
+
+
+def _control_cuts(text: str) -> set[int]:
+    """Return the places before and after each control character."""
+    if escape_controls(text) == text:
+        return set()
+    return {place for at, char in enumerate(text) if escape_controls(char) != char for place in (at, at + 1)}
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------
