@@ -18,7 +18,18 @@ from operator import itemgetter
 from typing import IO, Any, NamedTuple, TypeVar
 
 from accord.edges import MAX_DEPTH, MB, BadInput, format_size, is_sendable, sendable, sendable_json
-from accord.values import ISSUE, Annotation, Conversation, Document, IssueAnnotation, Label, PlainTurns, Registry, Turn
+from accord.values import (
+    ISSUE,
+    Annotation,
+    Contract,
+    Conversation,
+    Document,
+    IssueAnnotation,
+    Label,
+    PlainTurns,
+    Registry,
+    Turn,
+)
 
 Fields = Mapping[str, Any]
 """One row of a file: a JSON object, or a row of a table by column name."""
@@ -324,6 +335,11 @@ formats: Registry[Format] = Registry(
     "accord.formats.otel",
     "accord.formats.table",
     "accord.formats.traces",
+    contract=Contract(
+        lambda plugin: isinstance(plugin, Format) and callable(plugin.matches) and callable(plugin.convert),
+        "an object: accord.formats.Format(matches=..., convert=...)",
+        "check_format",
+    ),
 )
 """Formats of conversations: instances of `Format`."""
 

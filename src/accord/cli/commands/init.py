@@ -316,7 +316,13 @@ def trust(
 
 @command("plugins")
 def plugins(as_json: AsJson = False) -> None:
-    """List formats, metrics, sources, heads, selectors, rivals, presets and rubrics, each in one line."""
+    """List formats, metrics, sources, heads, selectors, rivals, presets and rubrics, each in one line.
+
+    In a project, the list includes its own plug-ins.
+    """
+    from accord.project import load_config
+
+    load_config()  # notes the plug-ins
     show(_plugins(), as_json, _plugins_text)
 
 

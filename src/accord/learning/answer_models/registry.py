@@ -12,7 +12,7 @@ from accord.learning.answer_models.mixed.model import BEST, MixedAnswers
 from accord.learning.answer_models.network.answers import NetworkAnswers, NetworkSettings
 from accord.learning.answer_models.simple import SIMPLE_MODELS
 from accord.learning.answer_models.stacking import ConstantAnswers
-from accord.values import Question, Registry
+from accord.values import Contract, Question, Registry
 
 
 class ModelSettings(Protocol):
@@ -39,7 +39,9 @@ class ModelSettings(Protocol):
 
 ANSWER_MODELS = ("auto", "constant", "judge", "column", "mixed", "curves", "network", *SIMPLE_MODELS)
 answer_models: Registry[Callable[[ModelSettings], AnswerModel]] = Registry(
-    "answer model", extras=dict.fromkeys(("svr", "gated", "concat", "grid"), "papers")
+    "answer model",
+    extras=dict.fromkeys(("svr", "gated", "concat", "grid"), "papers"),
+    contract=Contract.function(1, "a function of a head that makes an answer model"),
 )
 """Makers of further answer models, from the head whose settings they follow."""
 
