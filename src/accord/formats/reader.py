@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 from collections import deque
@@ -25,6 +26,7 @@ from accord.formats.record import Fields, Format, Record, Row, WrongShape, admit
 from accord.formats.table import ALIASES as TEXT_ALIASES
 from accord.formats.table import names_annotator, names_rating
 from accord.formats.transcript import TEXT_SUFFIX
+from accord.values import plugin_error
 
 _MOST_SPECIFIC_FIRST = (
     "benchmark", "soda-eval", "label-studio", "argilla", "potato", "langsmith", "langfuse-scores", "openai-messages",
@@ -184,7 +186,7 @@ def _content(fields: Fields) -> Content:
         return "annotations"
     if fields.keys() >= _SCORE_ONLY:
         return "scores"
-    if any(kind.is_answer is not None and kind.is_answer(fields) for _, kind in formats):
+    if any(kind.is_answer is not None and _accepts(kind.is_answer, fields) for _, kind in formats):
         return "answers"
     return "labels" if looks_like_labels(fields) else "conversations"
 
@@ -230,7 +232,7 @@ def detect(fields: Fields, where: str) -> str:
     has_question = {"question", "answer"} <= {plain_name(name) for name in fields if isinstance(name, str)}
     is_answer = holds_labels and has_question and any(map(names_annotator, fields)) and not is_exchange(fields)
     for name in names:
-        if formats.get(name).matches(fields) and not (name == "table" and is_answer):
+        if _accepts(formats.get(name).matches, fields) and not (name == "table" and is_answer):
             return name
     listed = ", ".join(map(str, list(fields)[:_LISTED_COLUMNS])) + (", ..." if len(fields) > _LISTED_COLUMNS else "")
     if holds_labels and any(plain_name(name) in _CONVERSATION_NAMES for name in fields if isinstance(name, str)):
@@ -245,6 +247,17 @@ def detect(fields: Fields, where: str) -> str:
         "ratings; or name the format: --format "
         f"{', '.join(formats.names())}"
     )
+
+
+def _accepts(test: Callable[[Fields], bool], fields: Fields) -> bool:
+    """Return True if a test of a format accepts a row; one of a plug-in that fails does not, with a warning."""
+    try:
+        return bool(test(fields))
+    except Exception as error:
+        if (fault := plugin_error(error)) is None:
+            raise
+        logging.getLogger("accord").warning("the format is left out: %s", fault)
+        return False
 
 
 _LISTED_COLUMNS = 12
@@ -486,8 +499,11 @@ def _guarded(path: Source, line: int, report: OnBadRow, convert: Callable[..., T
         return convert(*arguments)
     except WrongShape as error:
         report(BadRow(str(path), line, str(error)))
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except Exception as error:
+        fault = plugin_error(error)
+        if fault is None and not isinstance(error, KeyError | TypeError | AttributeError | ValueError | RecursionError):
+            raise
         # Formats report common mistakes as `WrongShape`; other exceptions must not stop the import either.
         reason = f"no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
-        report(BadRow(str(path), line, f"not of the expected shape ({reason})"))
+        report(BadRow(str(path), line, str(fault or f"not of the expected shape ({reason})")))
     return None

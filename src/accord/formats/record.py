@@ -178,6 +178,8 @@ class Format:
         is_whole: For formats with a `key`: returns True if a row holds a whole conversation, and `None` if it does
             unless another row has the same key. Without it, no row does.
         is_answer: Returns True if a row holds answers on a conversation of another file; such files are read last.
+        parse: Reads one line of a text log as a row; `None` for a line of another form. A text file whose first line
+            with content it can read is read line by line, and lines of another form are left out.
 
     >>> def convert(rows, name):
     ...     return Record(Conversation(str(rows[0]["ticket"]), ()))
@@ -193,6 +195,7 @@ class Format:
     skip_reason: Callable[[Fields], str | None] | None = None
     is_whole: Callable[[Fields], bool | None] | None = None
     is_answer: Callable[[Fields], bool] | None = None
+    parse: Callable[[str], Fields | None] | None = None
 
 
 def admitted(record: Record) -> Record:

@@ -6,7 +6,8 @@ from .context_window import fit_to_context as fit_to_context, MARGIN as MARGIN, 
 from .context_window import room_left as room_left, truncated_share as truncated_share
 from .embedders import DEFAULT as DEFAULT, Embedder as Embedder, is_remote as is_remote
 from .embedders import open_embedder as open_embedder
-from .factory import ClientOptions as ClientOptions, open_judge as open_judge, open_streaming as open_streaming
+from .factory import ClientOptions as ClientOptions, judges as judges, open_judge as open_judge
+from .factory import open_streaming as open_streaming
 from .factory import open_uncached as open_uncached
 from .judges.chat_judges import IN_PROCESS_LOGPROBS as IN_PROCESS_LOGPROBS, read_first_token as read_first_token
 from .judges.chat_judges import TOP_LOGPROBS as TOP_LOGPROBS
