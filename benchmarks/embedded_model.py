@@ -69,7 +69,7 @@ WORDS = (
 COLD = """
 import time
 start = time.perf_counter()
-from accord.embedded import open_language_model
+from accord.embedded.language_model import open_language_model
 from accord_papers.variants.label_free import LabelFree
 model = open_language_model("smollm2-135m")
 opened = time.perf_counter() - start

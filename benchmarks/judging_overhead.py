@@ -27,7 +27,7 @@ COMMON = (
     + """
 import asyncio
 from accord import Store
-from accord.models import prompt_for
+from accord.models.prompts import prompt_for
 url, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 def done(asked, start):
     print(json.dumps([asked, time.perf_counter() - start, peak_mb()]))
@@ -47,7 +47,9 @@ done(wait(run()), start)
 ACCORD = (
     COMMON
     + """
-from accord.models import ClientOptions, judge_all, open_judge, wait
+from accord.models import ClientOptions, wait
+from accord.models.ask_judge import judge_all
+from accord.models.factory import open_judge
 judge = open_judge("logprobs", "m", url, rubric.instructions, ClientOptions(concurrency=64), 1)
 store = Store(path)
 """
@@ -57,7 +59,9 @@ store = Store(path)
 KEPT = (
     COMMON
     + """
-from accord.models import LogprobsJudge, Reply, ScriptedModel, judge_all, wait
+from accord.models import Reply, ScriptedModel, wait
+from accord.models.ask_judge import judge_all
+from accord.models.judges.chat_judges import LogprobsJudge
 reply = Reply("3", "m", {str(k): 0.25 for k in range(1, 5)})
 model = ScriptedModel(lambda prompt: reply, "m")
 model.endpoint = url + "/"  # as a client has it; part of the key of an answer, by which the plan finds it
@@ -70,7 +74,8 @@ store = Store(path)
 PLAN = (
     COMMON
     + """
-from accord.models import Models, ModelSettings, Questions, Request, plan
+from accord.models import Models, ModelSettings, Questions, Request
+from accord.models.requests.drivers import plan
 models = Models({"judge": ModelSettings(mode="logprobs", model="m", base_url=url)}, Store(path))
 def flow(part):
     yield [Request("judge", Questions(sample, rubric)) for sample in part]

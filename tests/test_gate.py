@@ -63,6 +63,6 @@ def test_lower_bound_is_missed_by_the_truth_as_often_as_stated(
 def test_a_condition_that_is_no_number_is_an_error(project: Project) -> None:
     with (
         project,
-        pytest.raises(BadInput, match=r"min-agreement is a number, got 'scores.parquet'; the gate reads the"),
+        pytest.raises(BadInput, match=r"min-agreement is a number, got 'scores.parquet'; the gate checks the"),
     ):
         project.gate("scores.parquet")  # type: ignore[arg-type]

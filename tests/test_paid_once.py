@@ -550,7 +550,7 @@ def test_budget_stop_loses_no_sampled_reply(payment: Payment, once: Counter[str]
 
 PROCESS = """
 import sys
-from accord.evidence import judge_samples
+from accord.evidence.rubric_answers import judge_samples
 from accord import Conversation, Rubric, Turn
 from accord.project import Project, config_from
 from accord.values import Sample

@@ -161,7 +161,8 @@ def test_names_imported_by_tests_exist() -> None:
 @cache
 def names_in(module: Path) -> set[str]:
     """Return the names that a module defines, imports or lists."""
-    files = [module / "__init__.py", module / "__init__.pyi"] if module.is_dir() else [module.with_suffix(".py")]
+    single = module.with_suffix(".py")
+    files = [single] if single.exists() else [module / "__init__.py", module / "__init__.pyi"]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.exists())
     found = {each.stem for each in module.iterdir()} if module.is_dir() else set()
     for node in ast.walk(ast.parse(text)):
@@ -221,7 +222,7 @@ def test_opening_a_project_imports_no_learning_or_clients(tmp_path: Path) -> Non
 def test_few_ratings_use_one_core() -> None:
     """SciPy brings a library of its own, which nothing can hold before it is loaded."""
     code = (
-        "import numpy; from accord.project import single_threaded; from threadpoolctl import threadpool_info as found\n"
+        "import numpy; from accord.project.fit_cache import single_threaded; from threadpoolctl import threadpool_info as found\n"
         "with single_threaded(10):\n    import scipy.linalg; print({each['num_threads'] for each in found()})"
     )
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}

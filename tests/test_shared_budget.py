@@ -147,7 +147,7 @@ def test_failing_store_stops_requests(store: Store) -> None:
 
 PROCESS = """
 import json, sys
-from accord.evidence import judge_samples
+from accord.evidence.rubric_answers import judge_samples
 from accord import Conversation, Rubric, Turn
 from accord.project import Project, config_from
 from accord.edges import BudgetReached

@@ -37,6 +37,13 @@ TableRow = dict[str, str | int | None]
 """A row to store, by column name (`accord.store.schema`)."""
 
 
+class Run(NamedTuple):
+    """A command in progress: its ID and its results so far."""
+
+    id: str
+    results: dict[str, Any]
+
+
 class AddedCounts(NamedTuple):
     """Numbers of rows that were new to the store, and that it held already."""
 

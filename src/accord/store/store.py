@@ -6,7 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Select, Table, and_, func, select, update
 
@@ -30,6 +30,7 @@ from accord.store.rows import (
     PERSON,
     AddedCounts,
     AnnotationKeys,
+    Run,
     TableRow,
     annotation_from,
     annotation_row,
@@ -70,13 +71,6 @@ from accord.values import (
 REPLY = "reply"
 ANNOTATION_BATCH = 8000
 """Annotations per transaction: rows are small, and a larger batch changes fewer index pages per row."""
-
-
-class Run(NamedTuple):
-    """A command in progress: its ID and its results so far."""
-
-    id: str
-    results: dict[str, Any]
 
 
 class Store:
