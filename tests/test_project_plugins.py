@@ -21,13 +21,14 @@ from accord.cli.app import app
 from accord.edges import AccordError, BadInput, PluginError, UnknownName, ask_with, is_trusted, trust_folder
 from accord.evidence import metrics, sources, turn_metrics
 from accord.formats import formats
-from accord.learning import heads, load_evaluator
+from accord.learning import heads
+from accord.models import judge_modes
 from accord.project import Project
 from accord.runtime import WorkerPool
 from accord.scoring import BatchScorer, Execution
 
 assert commands  # importing them registers them
-REGISTRIES = (formats, metrics, turn_metrics, sources, heads)
+REGISTRIES = (formats, metrics, turn_metrics, sources, heads, judge_modes)
 METRIC = '''
 from accord import metrics
 
@@ -418,3 +419,143 @@ def test_failing_source_is_a_reason_of_each_row_in_a_batch(home: Path) -> None:
     table = scorer(pl.DataFrame(rows))
     assert table["status"].to_list() == ["scored", "unscored"]
     assert "the source 'reply-count' (own.py, line 11) raised KeyError: 'gone'" in table["unscored"][1]
+
+
+# --- formats of text logs ---------------------------------------------------------------------------------------------
+
+LOG = '''
+import re
+from accord.formats import Format, Record, formats
+from accord.values import Conversation, Turn
+
+LINE = re.compile(r"\\[(\\d\\d:\\d\\d)\\] #(\\w+) (\\w+): (.*)")
+
+def parse(line):
+    found = LINE.match(line)
+    return found and dict(zip(("time", "ticket", "role", "text"), found.groups()))
+
+def convert(rows, name):
+    """Convert the lines of one ticket."""
+    turns = [Turn({"agent": "assistant"}.get(row["role"], "user"), row["text"]) for row in rows]
+    return Record(Conversation(rows[0]["ticket"], tuple(turns)))
+
+ticket_log = formats.register("ticket-log")(Format(
+    matches=lambda row: row.keys() == {"time", "ticket", "role", "text"}, convert=convert,
+    key=lambda row: row["ticket"], parse=parse,
+))
+'''  # fmt: skip
+LINES = "[10:00] #A1 customer: Hi.\n--- server restarted\n[10:01] #B2 customer: Is it open?\n\n[10:02] #A1 agent: Hello!\n"
+
+
+@pytest.mark.parametrize("name", ["chats.log", "chats.txt", "chats"])
+def test_text_log_is_read_by_a_format_of_the_project(name: str, home: Path) -> None:
+    write("own.py", LOG, "")
+    Path(name).write_bytes(b"\xef\xbb\xbf" + LINES.replace("\n", "\r\n").encode())
+    Path("other.jsonl").write_text('{"id": "c", "prompt": "Hi.", "response": "Hello!"}\n', encoding="utf-8")
+    Path("talk.txt").write_text("Customer: Hi.\nAgent: Hello!\n", encoding="utf-8")
+    ran("import", name, "other.jsonl", "talk.txt")
+    with accord.open() as project:
+        found = {each.id: [(turn.role, turn.content) for turn in each.turns] for each in project.store.conversations()}
+    assert found["A1"] == [("user", "Hi."), ("assistant", "Hello!")] and found["B2"] == [("user", "Is it open?")]
+    assert len(found) == 4
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("found = LINE.match(line)", "found = LINE.match(line)\n    assert 'Hello' not in line, 'odd'"),
+         "the format 'ticket-log' (own.py, line 10) raised AssertionError: odd"),
+        (("return found and dict(", "return 3 if 'Hello' in line else found and dict("), "a row is a mapping, got 3"),
+        (("turns = [", "1 / (len(rows) - 2)\n    turns = ["), "the format 'ticket-log' (own.py, line 14) raised ZeroDivisionError"),
+        (("key=lambda row: row[\"ticket\"]", "key=lambda row: row[\"nothing\"]"), "raised KeyError: 'nothing'"),
+    ],
+)  # fmt: skip
+def test_error_in_a_format_is_a_bad_row_that_names_it(change: tuple[str, str], said: str, home: Path) -> None:
+    write("own.py", LOG.replace(*change), "")
+    Path("chats.log").write_text(LINES, encoding="utf-8")
+    assert said in ran("import", "chats.log", code=1).stderr
+    result = ran("import", "chats.log", "--skip-bad-rows")
+    assert said in result.output and "Traceback" not in result.output
+
+
+@pytest.mark.attack
+def test_format_whose_match_fails_does_not_stop_other_imports(home: Path) -> None:
+    write("own.py", LOG.replace("row.keys() ==", "row['nothing'] and row.keys() =="), "")
+    Path("chats.jsonl").write_text('{"unknown_text": "x", "prompt": "Hi.", "response": "Hello!"}\n', encoding="utf-8")
+    result = ran("import", "chats.jsonl")
+    assert "1 conversation" in result.output
+
+
+# --- judges -----------------------------------------------------------------------------------------------------------
+
+JUDGE = '''
+from accord.models import Answer, Judge, judge_modes
+
+class Length(Judge):
+    name, mode, together = "length", "own", 100
+
+    async def answer(self, sample, questions):
+        long = len(sample.conversation.turns) > 4
+        return [Answer(each.id, self.shares(each, long)) for each in questions]
+
+    def shares(self, question, long):
+        first, *others = map(str, question.scale.options)
+        return {first: 0.7 if long else 0.1, **dict.fromkeys(others, (0.3 if long else 0.9) / len(others))}
+
+@judge_modes.register("own")
+def own(settings, instructions):
+    """A judge that counts turns."""
+    return Length()
+'''
+JUDGED = "metrics: [words]\nmodels: {judge: {model: length, mode: own}}\n"
+
+
+def test_mode_of_a_plugin_judges(home: Path) -> None:
+    write("own.py", JUDGE, JUDGED)
+    with accord.open() as project:
+        project.import_(sample_files())
+        run = project.judge()
+        assert run.answered and not run.unanswered
+        assert project.plan_judge().requests == 0, "a judge without `requests` sends none"
+    assert "A judge that counts turns." in ran("plugins").stdout
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("return {first: 0.7 if long else 0.1, **", "return {**"), "no distribution"),
+        (("return {first:", "return {'9': 0.0, first:"), "no distribution"),
+        (("return {first:", "return 3 or {first:"), "no distribution"),
+        (("0.7 if long else 0.1", "'high'"), "no distribution"),
+        (("Answer(each.id,", "Answer('other',"), "no distribution"),
+        (("        return [Answer", "        return None or [][0] if long else [Answer"), "judge failed"),
+        (("        return [Answer", "        return [] and [Answer"), "judge failed"),
+        (("        return [Answer", "        return 3 if long else [Answer"), "judge failed"),
+    ],
+)  # fmt: skip
+def test_bad_answer_of_a_judge_is_a_failure_of_that_answer(change: tuple[str, str], reason: str, home: Path) -> None:
+    assert change[0] in JUDGE
+    write("own.py", JUDGE.replace(*change), JUDGED)
+    with accord.open() as project:
+        project.import_(sample_files())
+        run = project.judge()
+        assert set(run.unanswered) == {reason} and run.unanswered[reason] > 0
+
+
+@pytest.mark.attack
+def test_object_that_is_no_judge_is_refused(home: Path) -> None:
+    write("own.py", JUDGE.replace("return Length()", "return 3"), JUDGED)
+    with accord.open() as project:
+        project.import_(sample_files())
+        with pytest.raises(BadInput, match="the judge of mode 'own' is an object of type int without 'name'"):
+            project.judge()
+    judge_modes.forget("own")
+    Path("accord.yaml").write_text(JUDGED, encoding="utf-8")
+    with pytest.raises(BadInput, match=r"got 'own'.*plugins: in accord.yaml"):
+        accord.open()
+    Path("accord.yaml").write_text(JUDGED.replace("own", "verbalised"), encoding="utf-8")
+    with Project(accord.project.load_project(), given={"judge": object()}) as project:
+        with pytest.raises(BadInput, match="given for the role 'judge' is an object of type object"):
+            project.judge()

@@ -68,6 +68,7 @@ class PluginError(BadInput):
 
     >>> from accord.evidence import metrics
     >>> from accord.testing import sample_project
+    >>> __name__ = "my_metrics"  # in place of a file of that name
     >>> @metrics.register("broken")
     ... def broken(conversation):
     ...     "Fails."
@@ -76,8 +77,8 @@ class PluginError(BadInput):
     ...     try:
     ...         project.compare()
     ...     except PluginError as error:
-    ...         print(str(error)[:28])
-    the metric 'broken' (plug-in
+    ...         print(str(error)[:48])
+    the metric 'broken' (the module my_metrics, line
     >>> metrics.forget("broken")
     """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import shlex
 from collections import deque
@@ -22,11 +21,11 @@ from accord.formats.labels.annotations import looks_like_annotations
 from accord.formats.labels.label_files import ALIASES as LABEL_ALIASES
 from accord.formats.labels.label_files import is_exchange, is_judgement, looks_like_labels, mapped
 from accord.formats.labels.rating_columns import words_of
-from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped, plain_name
+from accord.formats.record import Fields, Format, Record, Row, WrongShape, accepts, admitted, formats, grouped, plain_name
 from accord.formats.table import ALIASES as TEXT_ALIASES
 from accord.formats.table import names_annotator, names_rating
 from accord.formats.transcript import TEXT_SUFFIX
-from accord.values import plugin_error
+from accord.values import BUILT_IN, plugin_error
 
 _MOST_SPECIFIC_FIRST = (
     "benchmark", "soda-eval", "label-studio", "argilla", "potato", "langsmith", "langfuse-scores", "openai-messages",
@@ -186,7 +185,7 @@ def _content(fields: Fields) -> Content:
         return "annotations"
     if fields.keys() >= _SCORE_ONLY:
         return "scores"
-    if any(kind.is_answer is not None and _accepts(kind.is_answer, fields) for _, kind in formats):
+    if any(kind.is_answer is not None and accepts(kind.is_answer, fields) for _, kind in formats):
         return "answers"
     return "labels" if looks_like_labels(fields) else "conversations"
 
@@ -225,14 +224,16 @@ def detect(fields: Fields, where: str) -> str:
     Raises:
         BadInput: No format matches.
     """
-    names = [*_MOST_SPECIFIC_FIRST, *(name for name in formats.names() if name not in _MOST_SPECIFIC_FIRST)]
+    others = [name for name in formats.names() if name not in _MOST_SPECIFIC_FIRST]
+    plugins = [name for name in others if formats.owner(name) != BUILT_IN]
+    names = dict.fromkeys([*_MOST_SPECIFIC_FIRST[:-1], *plugins, _MOST_SPECIFIC_FIRST[-1], *others])
     texts = _text_columns(fields)
     is_rated = any(map(names_rating, fields))
     holds_labels = is_rated and not texts and not any(isinstance(value, list | dict) for value in fields.values())
     has_question = {"question", "answer"} <= {plain_name(name) for name in fields if isinstance(name, str)}
     is_answer = holds_labels and has_question and any(map(names_annotator, fields)) and not is_exchange(fields)
     for name in names:
-        if _accepts(formats.get(name).matches, fields) and not (name == "table" and is_answer):
+        if accepts(formats.get(name).matches, fields) and not (name == "table" and is_answer):
             return name
     listed = ", ".join(map(str, list(fields)[:_LISTED_COLUMNS])) + (", ..." if len(fields) > _LISTED_COLUMNS else "")
     if holds_labels and any(plain_name(name) in _CONVERSATION_NAMES for name in fields if isinstance(name, str)):
@@ -247,17 +248,6 @@ def detect(fields: Fields, where: str) -> str:
         "ratings; or name the format: --format "
         f"{', '.join(formats.names())}"
     )
-
-
-def _accepts(test: Callable[[Fields], bool], fields: Fields) -> bool:
-    """Return True if a test of a format accepts a row; one of a plug-in that fails does not, with a warning."""
-    try:
-        return bool(test(fields))
-    except Exception as error:
-        if (fault := plugin_error(error)) is None:
-            raise
-        logging.getLogger("accord").warning("the format is left out: %s", fault)
-        return False
 
 
 _LISTED_COLUMNS = 12

@@ -6,6 +6,7 @@ A reader turns the rows of a conversation into a `Record`: the conversation with
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 import tempfile
@@ -29,6 +30,7 @@ from accord.values import (
     PlainTurns,
     Registry,
     Turn,
+    plugin_error,
 )
 
 Fields = Mapping[str, Any]
@@ -328,6 +330,17 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(inner, depth + 1) for inner in value]
     return sendable(value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value))
+
+
+def accepts(test: Callable[[Fields], bool], fields: Fields) -> bool:
+    """Return True if a test of a format accepts a row; one of a plug-in that fails does not, with a warning."""
+    try:
+        return bool(test(fields))
+    except Exception as error:
+        if (fault := plugin_error(error)) is None:
+            raise
+        logging.getLogger("accord").warning("the format is left out: %s", fault)
+        return False
 
 
 formats: Registry[Format] = Registry(

@@ -42,7 +42,7 @@ IN_PROCESS = {
 }
 """Module and function that open a model in this process, by the prefix of its name; imported on first use."""
 
-judges: Registry[Callable[[ModelSettings, str], Judge]] = Registry(
+judge_modes: Registry[Callable[[ModelSettings, str], Judge]] = Registry(
     "judge",
     contract=Contract.function(
         2, "a function of the settings of a model and the instructions of a rubric that returns an accord.models.Judge",

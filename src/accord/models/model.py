@@ -390,11 +390,11 @@ class ModelSettings(BaseModel):
     @classmethod
     def _is_known(cls, mode: str | None) -> str | None:
         if mode is not None and mode not in MODES:
-            from accord.models.factory import judges  # imported here, because judges use these settings
+            from accord.models.factory import judge_modes  # imported here, because judges use these settings
 
-            if mode not in judges:
-                allowed = ", ".join([*MODES, *judges.names()])
-                raise ValueError(f"unknown mode {mode!r}; allowed: {allowed}. {judges.elsewhere}")
+            if mode not in judge_modes:
+                allowed = ", ".join([*MODES, *judge_modes.names()])
+                raise ValueError(f"allowed: {allowed}; got {mode!r}. {judge_modes.elsewhere}")
         return mode
 
     @field_validator("base_url")

@@ -16,7 +16,7 @@ from accord.models.factory import (
     DIALECTS,
     ClientOptions,
     judge_object,
-    judges,
+    judge_modes,
     open_batch_judge,
     open_judge,
     open_likelihood,
@@ -120,7 +120,7 @@ class Role:
                 )
             return RecordedJudge.read([self.shared.folder / path for path in settings.paths], settings.model)
         if settings.mode not in MODES:
-            made = judges.get(settings.mode)(settings, instructions)
+            made = judge_modes.get(settings.mode)(settings, instructions)
             return judge_object(made, f"the judge of mode {settings.mode!r}")
         at, store = (settings.mode, self.located, settings.base_url, instructions), self.shared.store
         if self.shared.in_batches:

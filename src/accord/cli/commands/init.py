@@ -349,14 +349,14 @@ def _plugins() -> dict[str, dict[str, str]]:
     from accord.formats import formats
     from accord.learning import PRESETS, heads
     from accord.methods import rivals, selection_policies, selectors
-    from accord.models import judges
+    from accord.models import judge_modes
     from accord.values import load_rubric, shipped_rubrics
 
     return {
         "formats": {name: _first_line(plugin.convert) for name, plugin in formats},
         "metrics": {name: _first_line(plugin) for name, plugin in [*metrics, *turn_metrics]},
         "sources": {name: _first_line(plugin) for name, plugin in sources},
-        "judges": {name: _first_line(plugin) for name, plugin in judges},
+        "judges": {name: _first_line(plugin) for name, plugin in judge_modes},
         "heads": {name: _first_line(plugin) for name, plugin in heads},
         "selection policies": {name: _first_line(plugin) for name, plugin in selection_policies},
         "selectors": {name: _first_line(plugin) for name, plugin in selectors},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, overload
 
@@ -30,10 +30,10 @@ from accord.edges import (
 from accord.formats.files.encodings import BYTE_ORDER_MARKS, WINDOWS, WINDOWS_TEXT, encoding_of
 from accord.formats.files.memory import MemoryTable, Source
 from accord.formats.files.table_files import csv_rows, parquet_rows
+from accord.formats.files.text_logs import line_parser, parsed_lines
 from accord.formats.files.workbooks import EXCEL_SUFFIXES, UNREAD_SUFFIXES, excel_rows
-from accord.formats.record import EMPTY_LINES, ROW_BYTES, ROW_VALUES, Row, abbreviated, formats, too_empty, too_long
+from accord.formats.record import EMPTY_LINES, ROW_BYTES, ROW_VALUES, Row, too_empty, too_long
 from accord.formats.transcript import TEXT_SUFFIX, text_rows
-from accord.values import plugin_error
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
 _WHOLE_BYTES = 4 * ROW_BYTES
@@ -123,55 +123,14 @@ def _rows_of_kind(path: Source, kind: str) -> Iterator[Row | BadRow]:
         return excel_rows(path)
     if kind in TABLE_SUFFIXES:
         return csv_rows(path, "\t" if kind == ".tsv" else None, encoding_of(path))
-    if not _begins_with_json(path) and (parse := _line_parser(path)) is not None:
-        return _parsed_lines(path, parse)
+    if not _begins_with_json(path) and (parse := line_parser(path)) is not None:
+        return parsed_lines(path, parse)
     return _text_rows(path) if kind == TEXT_SUFFIX and not _begins_with_json(path) else _json_rows(path)
 
 
 def _begins_with_json(path: Path) -> bool:
     with open_unpacked(path) as stream:
         return re.match(rb"\s*(?:\{|\[\s*[\[{\]])", stream.peek(1024).removeprefix(_BOM)) is not None
-
-
-Parse = Callable[[str], Any]
-
-
-def _line_parser(path: Path) -> Parse | None:
-    """Return the first parser of a format that reads the first line with content of a text file; None without one."""
-    parsers = [kind.parse for _, kind in formats if kind.parse is not None]
-    if not parsers:
-        return None
-    with open_unpacked(path) as stream:
-        head = stream.read(_CHUNK).removeprefix(_BOM).lstrip()
-    line = head.partition(b"\n")[0].rstrip(b"\r").decode("utf-8", "replace")
-    return next((parse for parse in parsers if line and isinstance(_parsed_line(parse, line), Mapping)), None)
-
-
-def _parsed_line(parse: Parse, line: str) -> Any:
-    """Return the row of a line, or the error in the parser of a plug-in as one line."""
-    try:
-        return parse(line)
-    except Exception as error:
-        if (fault := plugin_error(error)) is None:
-            raise
-        return fault
-
-
-def _parsed_lines(path: Path, parse: Parse) -> Iterator[Row | BadRow]:
-    """Yield the rows of a text log; lines that the parser returns None for are left out."""
-    with _open(path) as stream:
-        number = 0
-        while raw := stream.readline(ROW_BYTES + 1):
-            number += 1
-            if len(raw) > ROW_BYTES and not raw.endswith(b"\n"):
-                raise BadInput(f"{path}, line {number}: {too_long('a line')}")
-            text = (raw.removeprefix(_BOM) if number == 1 else raw).decode("utf-8", "replace").rstrip("\r\n")
-            row = _parsed_line(parse, text) if text.strip() else None
-            if isinstance(row, Mapping):
-                yield Row(number, row)
-            elif row is not None:
-                reason = str(row) if isinstance(row, BadInput) else f"a row is a mapping, got {abbreviated(row)}"
-                yield BadRow(str(path), number, reason)
 
 
 def _text_rows(path: Path) -> Iterator[Row]:
