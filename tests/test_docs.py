@@ -26,9 +26,10 @@ from waiting import PATIENCE, until
 import accord
 from accord.cli.app import app
 from accord.evidence import metrics, sources, turn_metrics
-from accord.formats import read, read_labels, sniff, source_of
+from accord.formats import formats, read, read_labels, sniff, source_of
 from accord.learning import heads
 from accord.methods import rivals, selection_policies, selectors
+from accord.models import judge_modes
 from accord.values import Question, Rubric, Scale
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +45,7 @@ def the_sample_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def plug_ins_stay_as_they_are() -> Iterator[None]:
     """Remove the plug-ins that a page or an example registers."""
-    registries = (metrics, turn_metrics, sources, heads, selection_policies, selectors, rivals)
+    registries = (formats, judge_modes, metrics, turn_metrics, sources, heads, selection_policies, selectors, rivals)
     before = [set(each.names()) for each in registries]
     yield
     for registry, known in zip(registries, before, strict=True):

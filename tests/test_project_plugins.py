@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -559,3 +560,28 @@ def test_object_that_is_no_judge_is_refused(home: Path) -> None:
     with Project(accord.project.load_project(), given={"judge": object()}) as project:
         with pytest.raises(BadInput, match="given for the role 'judge' is an object of type object"):
             project.judge()
+
+
+# --- the documented example -------------------------------------------------------------------------------------------
+
+
+def test_documented_metric_works_as_its_page_says(home: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
+    section = page.partition("## A metric in ten minutes")[2].partition("\n## ")[0]
+    [code, check], [settings], [commands_] = (
+        re.findall(rf"^```{language}\n(.*?)^```", section, flags=re.M | re.S) for language in ("python", "yaml", "sh")
+    )
+    trust_folder(home, trusted=False)
+    Path("my_metrics.py").write_text(code, encoding="utf-8")
+    Path("my_metrics.py").chmod(0o644)
+    quick = "evaluators: {default: {head: mixed}}\nfolds: 2\nrepeats: 1\ndraws: 20\n"
+    Path("accord.yaml").write_text(settings + quick, encoding="utf-8")
+    assert f"accord trust {home}" in ran("plugins", code=1).stderr
+    first, *others = [line.removeprefix("accord ").split() for line in commands_.splitlines()]
+    ran(*first)
+    ran("import", *map(str, sample_files()))
+    for arguments in others:
+        result = ran(*arguments)
+    assert "exclamation-rate" in ran("plugins").stdout and result.stdout
+    metrics.forget("exclamation-rate")
+    exec(compile(code + check, "my_metrics.py", "exec"), {})

@@ -286,8 +286,9 @@ def _checked(name: str, metric: Any, *arguments: Any) -> float | None:
         PluginError: It is neither None nor a number, or it is infinite.
     """
     value = metric(*arguments)
-    if value is None or (isinstance(value, int | float | np.number | np.bool_) and not np.isinf(float(value))):
-        return value  # type: ignore[no-any-return]
+    number = float(value) if isinstance(value, int | float | np.number | np.bool_) else None
+    if value is None or (number is not None and not np.isinf(number)):
+        return number
     raise PluginError(
         f"the metric {name!r} returned {one_line(repr(value), 60)}; a metric returns a finite number or None. Check it "
         "with accord.testing.check_metric"

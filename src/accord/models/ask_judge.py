@@ -99,6 +99,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
     async def ask(self, requests: Sequence[JudgeRequest]) -> Sequence[Answer | Missing]:
         """Ask the judge some questions about one sample."""
         questions = [request.question for request in requests]
+        answers: Any = None
         try:
             answers = await self.judge.answer(requests[0].sample, questions)
         except AccordError:
@@ -106,11 +107,11 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         except Exception as error:
             if type(self.judge).__module__.partition(".")[0] == "accord":
                 raise
-            answers, detail = (), f"the judge {self.judge.name!r} raised {reason_line(error)}"
+            detail = f"the judge {self.judge.name!r} raised {reason_line(error)}"
             logging.getLogger("accord").info("%s", detail, exc_info=True)
         else:
             if self.judge.mode == "recorded":  # on the scale of the recording
-                return answers
+                return list(answers)
             detail = f"the judge returned {shorten(answers)} for {len(questions)} questions, not one answer for each"
         if not isinstance(answers, Sequence) or len(answers) != len(questions):
             return [Unanswered(question.id, JUDGE_FAILED, detail) for question in questions]

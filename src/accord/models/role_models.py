@@ -57,6 +57,11 @@ class Role:
 
     def __init__(self, name: str, settings: ModelSettings, shared: Shared, given: Any = None) -> None:
         self.name, self.settings, self.shared, self.given = name, settings, shared, given
+        if given is not None and not hasattr(given, "name"):
+            raise BadInput(
+                f"the model given for the role {name!r} is an object of type {type(given).__name__} without 'name'; give "
+                "a Judge or a ChatModel of accord.models"
+            )
         self._judges: dict[tuple[str, bool], Judge] = {}
         self._chats: dict[str, ChatModel] = {}
 

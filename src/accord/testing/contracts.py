@@ -135,7 +135,8 @@ def check_format(
     for number, row in enumerate(rows, 1):
         assert isinstance(row, Mapping), f"row {number}: a row is a mapping, got {type(row).__name__}"
         assert format.matches(row) is True or number > 1, "`matches` returns True for the first row of a file"
-    for other in ({}, {"messages": []}, {"id": 1, "text": None}, {"prompt": "Hi.", "response": "Hello!"}):
+    others: list[dict[str, Any]] = [{}, {"messages": []}, {"id": 1, "x": None}, {"prompt": "Hi.", "response": "Hello!"}]
+    for other in others:
         assert not format.matches(other), f"`matches` returns False for a row of another format: {other}"
     groups: dict[Any, list[Mapping[str, Any]]] = {}
     for number, row in enumerate(rows, 1):
