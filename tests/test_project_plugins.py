@@ -8,7 +8,7 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import accord
 from accord.cli import commands
 from accord.cli.app import app
-from accord.edges import AccordError, BadInput, PluginError, UnknownName, ask_with, is_trusted, trust_folder
+from accord.edges import BadInput, PluginError, UnknownName, ask_with, is_trusted, trust_folder
 from accord.evidence import metrics, sources, turn_metrics
 from accord.formats import formats
 from accord.learning import heads
@@ -124,7 +124,19 @@ def test_help_and_commands_without_plugins_run_no_code(home: Path) -> None:
     assert "SystemExit: was run" in ran("plugins", code=1).stderr
 
 
-WRONG_NAMES = ["../own.py", "/tmp/own.py", "a/../own.py", "a\\own.py", "own.txt.py/", "os; x", "", "./own.py", "a//own.py", 3, None]
+WRONG_NAMES = [
+    "../own.py",
+    "/tmp/own.py",
+    "a/../own.py",
+    "a\\own.py",
+    "own.txt.py/",
+    "os; x",
+    "",
+    "./own.py",
+    "a//own.py",
+    3,
+    None,
+]
 
 
 @pytest.mark.attack
@@ -135,7 +147,9 @@ def test_name_that_is_no_file_of_the_project_and_no_module_is_refused(name: Any,
 
 
 @pytest.mark.attack
-@pytest.mark.parametrize("fault", ["link", "linked folder", "missing", "folder", "writable file", "writable folder", "own link"])
+@pytest.mark.parametrize(
+    "fault", ["link", "linked folder", "missing", "folder", "writable file", "writable folder", "own link"]
+)
 def test_file_that_others_could_have_written_is_not_run(fault: str, home: Path, tmp_path: Path) -> None:
     if fault.startswith("writable") and sys.platform == "win32":
         pytest.skip("Windows has no such modes")
@@ -248,7 +262,9 @@ def test_names_of_a_file_that_fails_are_removed_again(home: Path) -> None:
         assert project.source("metrics") and "exclamation-rate" in metrics
 
 
-def test_broken_plugin_of_one_project_does_not_stop_another(home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_broken_plugin_of_one_project_does_not_stop_another(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write("own.py", "undefined")
     first = accord.open()
     other = tmp_path / "other"
@@ -306,7 +322,11 @@ def test_error_inside_a_plugin_names_it_and_the_cause(code: str, settings: str, 
             project.fit()
     assert said in str(error.value)
     result = ran("fit", code=1)
-    assert said in result.stderr and "Traceback" not in result.output and result.stderr.splitlines()[-1].startswith("accord:")
+    assert (
+        said in result.stderr
+        and "Traceback" not in result.output
+        and result.stderr.splitlines()[-1].startswith("accord:")
+    )
     if "raised" in said:
         assert "Traceback" in ran("fit", "--verbose", code=1).stderr
 
@@ -322,7 +342,9 @@ def test_error_of_accord_itself_is_not_blamed_on_a_plugin(home: Path, monkeypatc
 
 def test_unknown_name_mentions_where_plugins_come_from(home: Path) -> None:
     for registry in REGISTRIES:
-        with pytest.raises(UnknownName, match=rf"plugins: in accord.yaml.*group accord\.{registry.kind.replace(' ', '_')}s"):
+        with pytest.raises(
+            UnknownName, match=rf"plugins: in accord.yaml.*group accord\.{registry.kind.replace(' ', '_')}s"
+        ):
             registry.get("nothing")
 
 
@@ -380,7 +402,9 @@ def test_evaluator_with_a_source_of_the_project_is_loaded_elsewhere(fitted: Path
 
 
 @pytest.mark.slow
-def test_pickled_scorer_brings_its_plugins_to_a_machine_without_the_project(fitted: Path, home: Path, tmp_path: Path) -> None:
+def test_pickled_scorer_brings_its_plugins_to_a_machine_without_the_project(
+    fitted: Path, home: Path, tmp_path: Path
+) -> None:
     import cloudpickle
 
     (tmp_path / "scorer").write_bytes(cloudpickle.dumps(BatchScorer(fitted)))
@@ -445,7 +469,9 @@ ticket_log = formats.register("ticket-log")(Format(
     key=lambda row: row["ticket"], parse=parse,
 ))
 '''  # fmt: skip
-LINES = "[10:00] #A1 customer: Hi.\n--- server restarted\n[10:01] #B2 customer: Is it open?\n\n[10:02] #A1 agent: Hello!\n"
+LINES = (
+    "[10:00] #A1 customer: Hi.\n--- server restarted\n[10:01] #B2 customer: Is it open?\n\n[10:02] #A1 agent: Hello!\n"
+)
 
 
 @pytest.mark.parametrize("name", ["chats.log", "chats.txt", "chats"])
@@ -557,9 +583,12 @@ def test_object_that_is_no_judge_is_refused(home: Path) -> None:
     with pytest.raises(BadInput, match=r"got 'own'.*plugins: in accord.yaml"):
         accord.open()
     Path("accord.yaml").write_text(JUDGED.replace("own", "verbalised"), encoding="utf-8")
-    with Project(accord.project.load_project(), given={"judge": object()}) as project:
-        with pytest.raises(BadInput, match="given for the role 'judge' is an object of type object"):
-            project.judge()
+    said = "given for the role 'judge' is an object of type object"
+    with (
+        Project(accord.project.load_project(), given={"judge": object()}) as project,
+        pytest.raises(BadInput, match=said),
+    ):
+        project.judge()
 
 
 # --- the documented example -------------------------------------------------------------------------------------------

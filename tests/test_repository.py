@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from accord.version import __version__
+import accord
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -74,15 +74,15 @@ def test_hooks_are_local_and_name_files_that_exist() -> None:
 
 def test_citation_and_security_page_state_this_version() -> None:
     citation = content("CITATION.cff")
-    assert citation["version"] == __version__ and citation["license"] == PROJECT["project"]["license"]
+    assert citation["version"] == accord.__version__ and citation["license"] == PROJECT["project"]["license"]
     assert citation["abstract"] == PROJECT["project"]["description"]
     assert citation["keywords"] == PROJECT["project"]["keywords"]
     assert [each["name"] for each in citation["authors"]] == [each["name"] for each in PROJECT["project"]["authors"]]
     assert PROJECT["project"]["urls"]["Changelog"].startswith(citation["repository-code"])
     page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     supported = re.findall(r"^\| ([\d.]+) \| (yes|no) \|$", page, flags=re.M)
-    assert supported[0] == (__version__.rpartition(".")[0], "yes")
-    assert f"## {__version__} (" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert supported[0] == (accord.__version__.rpartition(".")[0], "yes")
+    assert f"## {accord.__version__} (" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["SECURITY.md", "CONTRIBUTING.md", ".github/pull_request_template.md"])

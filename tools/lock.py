@@ -1,8 +1,8 @@
 """Write requirements-dev.lock: the exact versions of all packages for development, as installed in this environment.
 
-Renew it after a change of dependencies: `make setup && make lock`. It reads the metadata of installed packages and asks no
-host. Install from it: `pip install -r requirements-dev.lock`, then the two distributions with `--no-deps`. A package whose
-marker excludes this system, such as a Windows wheel, is not in the lock.
+Renew it after a change of dependencies: `make setup && make lock`. It reads the metadata of installed packages and
+asks no host. Install from it: `pip install -r requirements-dev.lock`, then the two distributions with `--no-deps`. A
+package whose marker excludes this system, such as a Windows wheel, is not in the lock.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def installed(requirements: Iterable[Requirement]) -> dict[str, str]:
 def locked() -> dict[str, str]:
     """Return the versions in the lock file."""
     lines = (line.strip() for line in LOCK.read_text(encoding="utf-8").splitlines())
-    return dict(line.split("==", 1) for line in lines if line and not line.startswith("#"))  # type: ignore[misc]
+    return dict(line.split("==", 1) for line in lines if line and not line.startswith("#"))
 
 
 def misfits() -> list[str]:

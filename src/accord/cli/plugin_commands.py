@@ -68,7 +68,7 @@ class PluginCommand(typer.core.TyperCommand):
         packages = [package_of(each) for each in installed(GROUP) if each.name == self.name]
         package = packages[0] if packages else "accord"
         return (
-            f"the command {self.name!r} of the package {package} raised {reason_line(error)}. Report it to the package; "
+            f"the command {self.name!r} of the package {package} raised {reason_line(error)}. Report it there; "
             f"accord --verbose {self.name} shows the traceback"
         )
 

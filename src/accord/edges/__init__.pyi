@@ -1,7 +1,13 @@
 from .errors import AccordError as AccordError, BadInput as BadInput, BadRow as BadRow
 from .errors import BudgetReached as BudgetReached, GateFailed as GateFailed, install_command as install_command
 from .errors import MissingExtra as MissingExtra, ModelError as ModelError, NotFitted as NotFitted
-from .errors import NotSent as NotSent, PluginError as PluginError, reason_of as reason_of, UnknownName as UnknownName, Unmeasured as Unmeasured
+from .errors import (
+    NotSent as NotSent,
+    PluginError as PluginError,
+    reason_of as reason_of,
+    UnknownName as UnknownName,
+    Unmeasured as Unmeasured,
+)
 from .input_limits import ARRAYS_BYTES as ARRAYS_BYTES, CARD_BYTES as CARD_BYTES, first_line as first_line
 from .input_limits import FIRST_MOMENT as FIRST_MOMENT, format_size as format_size, FREE_BYTES as FREE_BYTES
 from .input_limits import is_in_calendar as is_in_calendar, is_plain_json as is_plain_json

@@ -169,8 +169,8 @@ def check_code(folder: Path, name: str, file: Path | None = None) -> None:
         return
     if not any(ask(f"The project in {top} runs the code of {name}. Continue?") for ask in _asking):
         raise BadInput(
-            f"plugins: {name} was not run, because you have not confirmed that you trust the project in {top}. Read the "
-            f"code; if you trust it: accord trust {top}, or set {TRUST_VARIABLE}=1"
+            f"plugins: {name} was not run, because you have not confirmed that you trust the project in {top}. Read "
+            f"the code; if you trust it: accord trust {top}, or set {TRUST_VARIABLE}=1"
         )
     record[_CODE].setdefault(str(top), []).append(name)
     _save(record)

@@ -21,7 +21,18 @@ from accord.formats.labels.annotations import looks_like_annotations
 from accord.formats.labels.label_files import ALIASES as LABEL_ALIASES
 from accord.formats.labels.label_files import is_exchange, is_judgement, looks_like_labels, mapped
 from accord.formats.labels.rating_columns import words_of
-from accord.formats.record import Fields, Format, Record, Row, WrongShape, accepts, admitted, formats, grouped, plain_name
+from accord.formats.record import (
+    Fields,
+    Format,
+    Record,
+    Row,
+    WrongShape,
+    accepts,
+    admitted,
+    formats,
+    grouped,
+    plain_name,
+)
 from accord.formats.table import ALIASES as TEXT_ALIASES
 from accord.formats.table import names_annotator, names_rating
 from accord.formats.transcript import TEXT_SUFFIX

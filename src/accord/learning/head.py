@@ -155,7 +155,9 @@ heads: Registry[HeadFactory] = Registry(
     "accord.learning.answer_models.binary",
     extras=dict.fromkeys(("svr", "gated", "concat", "label-free"), "papers"),
     contract=Contract.maker(
-        Head, "a subclass of accord.learning.Head, or a function of a question and settings that makes one", "check_head"
+        Head,
+        "a subclass of accord.learning.Head, or a function of a question and settings that makes one",
+        "check_head",
     ),
 )
 """Heads: functions or subclasses of `Head` that make a head from a question and settings."""

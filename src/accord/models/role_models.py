@@ -15,8 +15,8 @@ from accord.models.context_window import context_of
 from accord.models.factory import (
     DIALECTS,
     ClientOptions,
-    judge_object,
     judge_modes,
+    judge_object,
     open_batch_judge,
     open_judge,
     open_likelihood,
@@ -59,8 +59,8 @@ class Role:
         self.name, self.settings, self.shared, self.given = name, settings, shared, given
         if given is not None and not hasattr(given, "name"):
             raise BadInput(
-                f"the model given for the role {name!r} is an object of type {type(given).__name__} without 'name'; give "
-                "a Judge or a ChatModel of accord.models"
+                f"the model given for the role {name!r} is an object of type {type(given).__name__} without 'name'; "
+                "give a Judge or a ChatModel of accord.models"
             )
         self._judges: dict[tuple[str, bool], Judge] = {}
         self._chats: dict[str, ChatModel] = {}

@@ -142,7 +142,9 @@ def check_format(
     for number, row in enumerate(rows, 1):
         for part in [row] if format.split is None else format.split(row):
             key = None if format.key is None else format.key(part)
-            assert key is None or isinstance(key, str), f"row {number}: the key of a conversation is a text, got {key!r}"
+            assert key is None or isinstance(key, str), (
+                f"row {number}: the key of a conversation is a text, got {key!r}"
+            )
             groups.setdefault(number if key is None else key, []).append(part)
     found = [format.convert(group, f"row-{place}") for place, group in enumerate(groups.values(), 1)]
     records = [admitted(record) for record in found if record is not None]
@@ -186,7 +188,9 @@ def check_judge(judge: Judge, rubric: Rubric | None = None) -> None:
         for answer, question in zip(answers, questions, strict=True):
             checked = check_answer(answer, question)
             assert checked is answer, f"{name}: {getattr(checked, 'detail', checked)}"
-    keys = {json.dumps(judge.made_from(sample, question), sort_keys=True) for sample in samples for question in questions}
+    keys = {
+        json.dumps(judge.made_from(sample, question), sort_keys=True) for sample in samples for question in questions
+    }
     assert len(keys) == len(samples) * len(questions), "`made_from` differs for each conversation and question"
 
 

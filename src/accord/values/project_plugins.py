@@ -1,7 +1,7 @@
 """Plug-ins of a project: files of its folder and importable modules, named under `plugins:` in accord.yaml.
 
-Opening a project notes them. The first lookup in a registry runs them, after a check of the file and of the user's trust
-in the project (`accord.edges.check_code`).
+Opening a project notes them. The first lookup in a registry runs them, after a check of the file and of the user's
+trust in the project (`accord.edges.check_code`).
 """
 
 from __future__ import annotations

@@ -45,7 +45,9 @@ class Contract(NamedTuple):
     @classmethod
     def maker(cls, kind: type, shape: str, check: str = "") -> Contract:
         """Return the contract of subclasses of `kind`, and of functions that make one."""
-        return cls(lambda plugin: issubclass(plugin, kind) if isinstance(plugin, type) else callable(plugin), shape, check)
+        return cls(
+            lambda plugin: issubclass(plugin, kind) if isinstance(plugin, type) else callable(plugin), shape, check
+        )
 
 
 class _About(NamedTuple):
@@ -113,8 +115,8 @@ class Registry(Generic[T]):
             if self._plugins.get(name, plugin) is not plugin:
                 other = self._about[name].owner
                 raise BadInput(
-                    f"two plug-ins are registered as the {self.kind} {name!r}: one is {_phrase(other)}, the other one is "
-                    f"{_phrase(owner)}; rename one of them"
+                    f"two plug-ins are registered as the {self.kind} {name!r}: one is {_phrase(other)}, the other one "
+                    f"is {_phrase(owner)}; rename one of them"
                 )
             if name not in self._plugins:
                 undo_if_loading_fails(module, partial(self.forget, name))
@@ -298,8 +300,8 @@ def plugin_error(error: BaseException) -> PluginError | None:
         for each in text.splitlines():
             logger.info("%s", each)
     made = PluginError(
-        f"{fault.plugin} ({fault.owner}, line {line}) raised {reason_line(error)}. Correct it, or leave it out; --verbose "
-        "shows the traceback"
+        f"{fault.plugin} ({fault.owner}, line {line}) raised {reason_line(error)}. Correct it, or leave it out; "
+        "--verbose shows the traceback"
     )
     made.__cause__ = error
     return made

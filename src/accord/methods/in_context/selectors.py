@@ -302,7 +302,8 @@ selectors: Registry[Callable[[int, TowerSettings], Selector]] = Registry(
     "selector",
     "accord.methods.in_context.tower_selector",
     contract=Contract.maker(
-        Selector, "a subclass of accord.methods.Selector, or a function of a seed and the settings `towers` that makes one"
+        Selector,
+        "a subclass of accord.methods.Selector, or a function of a seed and the settings `towers` that makes one",
     ),
 )
 """Selectors by name; `register` decorates a class, or a function of the seed and the settings `towers`."""
