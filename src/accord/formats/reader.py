@@ -21,18 +21,7 @@ from accord.formats.labels.annotations import looks_like_annotations
 from accord.formats.labels.label_files import ALIASES as LABEL_ALIASES
 from accord.formats.labels.label_files import is_exchange, is_judgement, looks_like_labels, mapped
 from accord.formats.labels.rating_columns import words_of
-from accord.formats.record import (
-    Fields,
-    Format,
-    Record,
-    Row,
-    WrongShape,
-    accepts,
-    admitted,
-    formats,
-    grouped,
-    plain_name,
-)
+from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped, plain_name
 from accord.formats.table import ALIASES as TEXT_ALIASES
 from accord.formats.table import names_annotator, names_rating
 from accord.formats.transcript import TEXT_SUFFIX
@@ -196,7 +185,7 @@ def _content(fields: Fields) -> Content:
         return "annotations"
     if fields.keys() >= _SCORE_ONLY:
         return "scores"
-    if any(kind.is_answer is not None and accepts(kind.is_answer, fields) for _, kind in formats):
+    if any(kind.holds_answers(fields) for _, kind in formats):
         return "answers"
     return "labels" if looks_like_labels(fields) else "conversations"
 
@@ -244,7 +233,7 @@ def detect(fields: Fields, where: str) -> str:
     has_question = {"question", "answer"} <= {plain_name(name) for name in fields if isinstance(name, str)}
     is_answer = holds_labels and has_question and any(map(names_annotator, fields)) and not is_exchange(fields)
     for name in names:
-        if accepts(formats.get(name).matches, fields) and not (name == "table" and is_answer):
+        if formats.get(name).accepts(fields) and not (name == "table" and is_answer):
             return name
     listed = ", ".join(map(str, list(fields)[:_LISTED_COLUMNS])) + (", ..." if len(fields) > _LISTED_COLUMNS else "")
     if holds_labels and any(plain_name(name) in _CONVERSATION_NAMES for name in fields if isinstance(name, str)):

@@ -199,6 +199,14 @@ class Format:
     is_answer: Callable[[Fields], bool] | None = None
     parse: Callable[[str], Fields | None] | None = None
 
+    def accepts(self, fields: Fields) -> bool:
+        """Return True if a row looks like this format; a `matches` of a plug-in that fails is a warning."""
+        return _says(self.matches, fields)
+
+    def holds_answers(self, fields: Fields) -> bool:
+        """Return True if a row holds answers on a conversation of another file."""
+        return self.is_answer is not None and _says(self.is_answer, fields)
+
 
 def admitted(record: Record) -> Record:
     """Normalize a record for all later stages.
@@ -332,8 +340,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return sendable(value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value))
 
 
-def accepts(test: Callable[[Fields], bool], fields: Fields) -> bool:
-    """Return True if a test of a format accepts a row; one of a plug-in that fails does not, with a warning."""
+def _says(test: Callable[[Fields], bool], fields: Fields) -> bool:
     try:
         return bool(test(fields))
     except Exception as error:
