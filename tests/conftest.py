@@ -271,8 +271,10 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def secrets_of_a_test_are_forgotten() -> Iterator[None]:
     """Restore the registered secrets, and forget the addresses of projects: later tests would redact or refuse them."""
     from accord.edges import secrets, trust
+    from accord.values import project_plugins
 
     before = set(secrets._registered)
     yield
     secrets._registered.intersection_update(before)
     trust._unconfirmed.clear()
+    project_plugins._noted.clear()

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accord.learning.calibration.conformal import band_quantile, groups_needed
 from numpy.typing import NDArray
 from scipy import optimize, stats
 from sklearn.covariance import ledoit_wolf
@@ -42,6 +41,7 @@ from accord.learning.answer_models.mixed.layout import (
     RatingLayout,
 )
 from accord.learning.answer_models.ordinal import OrdinalLink
+from accord.learning.calibration.bands import band_quantile, groups_needed
 from accord.learning.calibration.distance import shrunk_covariance
 from accord.statistics import pearson
 from accord.testing import planted

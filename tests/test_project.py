@@ -31,6 +31,14 @@ ORDER = [
     "validation", "decisions", "finetune", "synth", "scoring", "project", "charts", "board", "live", "studies", "web", "report", "testing", "cli",
     "__main__",
 ]  # fmt: skip
+
+
+def cure(wrong: object, cure: str) -> str:
+    """Return the message of a failed rule: what breaks it, and what to do."""
+    lines = "\n".join(map(str, wrong)) if isinstance(wrong, list) else str(wrong)
+    return f"{lines}\nTo do: {cure}. CONTRIBUTING.md has a map of the files."
+
+
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 
 
@@ -69,7 +77,9 @@ def test_imports_point_down_only() -> None:
         for room, other, path in imports()
         if room != "__init__" and RANK[other] > RANK[room]
     ]
-    assert not wrong, "\n".join(wrong)
+    assert not wrong, cure(
+        wrong, "move what both need to the lower package, or pass it as an argument; ORDER has the layers"
+    )
 
 
 OPTIONAL = {"embedded", "finetune"}
@@ -85,7 +95,7 @@ def test_the_core_imports_no_optional_package() -> None:
         for node in tree_of(path).body
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[1:2] in [[name] for name in OPTIONAL]
     ]
-    assert not wrong, "\n".join(wrong)
+    assert not wrong, cure(wrong, "import the optional package inside the function that needs it")
 
 
 def test_nothing_imports_the_package_of_the_papers() -> None:
@@ -106,7 +116,8 @@ def test_only_web_packages_import_a_web_framework() -> None:
         for node in nodes_of(path)
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in {"fastapi", "starlette"}
     }
-    assert not {name for name in importers if not name.startswith(("web/", "live/service/"))}
+    wrong = sorted(name for name in importers if not name.startswith(("web/", "live/service/")))
+    assert not wrong, cure(wrong, "move the route to web/pages or live/service; other packages return values")
 
 
 def test_every_package_has_its_place() -> None:
@@ -115,7 +126,10 @@ def test_every_package_has_its_place() -> None:
         for path in SOURCE.iterdir()
         if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    assert packages - {"__init__"} == set(RANK)
+    found = packages - {"__init__"}
+    assert found == set(RANK), cure(
+        found ^ set(RANK), "add a new package to ORDER and to the table of docs/architecture.md"
+    )
 
 
 def test_packages_import_only_public_names() -> None:
@@ -129,7 +143,9 @@ def test_packages_import_only_public_names() -> None:
         and node.module.split(".")[1] != path.relative_to(SOURCE).parts[0].removesuffix(".py")
         and not any(node.module.startswith(each) for each in heavy)
     ]  # fmt: skip
-    assert len(deep) < 20, "\n".join(sorted(deep))
+    assert len(deep) < 20, cure(
+        sorted(deep), "list the name in the `__init__.pyi` of its package, and import it from there"
+    )
 
 
 def test_tests_import_no_private_names() -> None:
@@ -141,7 +157,7 @@ def test_tests_import_no_private_names() -> None:
                 names = [*str(node.module).split("."), *(alias.name for alias in node.names)]
                 if any(name.startswith("_") for name in names):
                     wrong.append(f"{path.name}:{node.lineno}: {ast.unparse(node)}")
-    assert not wrong, "\n".join(wrong)
+    assert not wrong, cure(wrong, "test the behavior through a public name, or remove the underscore")
 
 
 def test_names_imported_by_tests_exist() -> None:
@@ -155,7 +171,9 @@ def test_names_imported_by_tests_exist() -> None:
                 defined = names_in(roots[package].joinpath(*inner))
                 missing = {alias.name for alias in node.names} - defined
                 wrong += [f"{path.name}:{node.lineno}: {node.module} has no {name}" for name in sorted(missing)]
-    assert not wrong, "\n".join(wrong)
+    assert not wrong, cure(
+        wrong, "import it from the module that defines it; a face holds names that other packages use"
+    )
 
 
 @cache
@@ -198,7 +216,7 @@ def test_public_names_do_not_shadow_modules() -> None:
         for node in tree_of(stub).body:
             assert isinstance(node, ast.ImportFrom) and node.level == 1
             twice = {each.name for each in node.names} & modules - {node.module}
-            assert not node.module or not twice, f"{stub.parent.name}: {twice}"
+            assert not node.module or not twice, cure(f"{stub.parent.name}: {twice}", "rename the module or the name")
 
 
 LIGHT = [
@@ -216,7 +234,11 @@ def test_opening_a_project_imports_no_learning_or_clients(tmp_path: Path) -> Non
     (tmp_path / "accord.yaml").write_text("seed: 0\n", encoding="utf-8")
     code = "import sys, accord; accord.open().close(); print([name for name in sys.argv[1:] if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code, *LIGHT], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "[]", ran.stdout
+    assert ran.stdout.strip() == "[]", cure(
+        f"imported when a project is opened: {ran.stdout}",
+        "import it inside the function that needs it; move constants to a module without it, such as statistics/defaults.py. "
+        "Find the import: python -X importtime -c 'import accord; accord.open()'",
+    )
 
 
 def test_few_ratings_use_one_core() -> None:
@@ -234,7 +256,9 @@ def test_only_the_store_speaks_sql() -> None:
     for path in [*SOURCE.rglob("*.py"), *PAPERS.rglob("*.py")]:
         if "store" not in path.parts:
             text = path.read_text(encoding="utf-8")
-            assert "sqlalchemy" not in text and "sqlite3" not in text, path
+            assert "sqlalchemy" not in text and "sqlite3" not in text, cure(
+                path, "move the query to a module of `store`"
+            )
 
 
 @pytest.mark.slow
@@ -246,7 +270,9 @@ def test_pickle_and_networking_are_limited_to_listed_modules() -> None:
             if isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("accord"):
                 names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         fetches = {"urllib.request"} if path.name in {"catalogue.py", "monitoring.py"} else set()
-        assert not names & {"pickle", "requests", "urllib.request", "httpx", "shelve", "marshal"} - fetches, path
+        assert not names & {"pickle", "requests", "urllib.request", "httpx", "shelve", "marshal"} - fetches, cure(
+            path, "store JSON or safetensors, and send requests by models/requests/client.py"
+        )
 
 
 def test_public_surface_is_documented() -> None:
@@ -270,7 +296,7 @@ def test_every_command_has_help_and_a_place_in_the_docs() -> None:
     assert len(every) > len(app.registered_commands)
     for name, registered in every:
         assert registered.callback is not None and registered.callback.__doc__, name
-        assert f"accord {name}" in documented, name
+        assert f"accord {name}" in documented, cure(name, "run: make docs")
 
 
 def test_every_plugin_has_a_description() -> None:
@@ -312,15 +338,17 @@ def test_help_imports_nothing_heavy() -> None:
         "heavy = {'numpy', 'scipy', 'sklearn', 'openai', 'sqlalchemy', 'polars', 'pydantic', 'yaml'}\n"
         "print(sorted(heavy & sys.modules.keys()))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found == "[]\n", cure(f"imported by accord --help: {found}", "import it inside the command")
 
 
 def test_files_are_short_and_documented() -> None:
     files = [*SOURCE.rglob("*.py"), *PAPERS.rglob("*.py")]
     long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in files}
-    assert not {path: lines for path, lines in long.items() if lines > 500}
+    wrong = [f"{path}: {lines} lines" for path, lines in long.items() if lines > 500]
+    assert not wrong, cure(wrong, "move one idea with its private helpers to a file of its own")
     for path in files:
-        assert ast.get_docstring(tree_of(path)), path
+        assert ast.get_docstring(tree_of(path)), cure(path, "say in the first line what the module contains")
 
 
 NORMAL_QUANTILES = {1.28, 1.645, 1.96, 2.33, 2.576}
@@ -367,4 +395,39 @@ def test_sample_ratings_equal_the_script_output() -> None:
 def test_architecture_page_lists_the_packages_in_order() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `(\w+)` \|", page, flags=re.M)
-    assert listed == [name for name in ORDER if name not in {"version", "__main__"}] + ["accord_papers"]
+    expected = [name for name in ORDER if name not in {"version", "__main__"}] + ["accord_papers"]
+    assert listed == expected, cure(set(listed) ^ set(expected), "list the packages in the order of ORDER")
+
+
+def test_pages_for_contributors_name_files_that_exist() -> None:
+    pages = [
+        ROOT / "docs" / "architecture.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "docs" / "decisions" / "0055-libraries.md",
+    ]
+    folders = [ROOT, SOURCE, ROOT / "tests", ROOT / "docs"]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|pyi|md|txt|yaml|html|css))`", text):
+            is_there = any((folder / name).exists() or list(folder.glob(f"*/{name}")) for folder in folders)
+            assert is_there or name in {"accord.yaml", "prices.yaml"}, cure(
+                f"{page.name}: {name}", "name the file as it is now"
+            )
+    architecture = pages[0].read_text(encoding="utf-8")
+    floors = {
+        path.parent.relative_to(SOURCE).as_posix()
+        for path in SOURCE.glob("*/*/__init__.py")
+        if path.parent.parent.name in {"formats", "store", "models", "learning", "project"}
+    }
+    missing = sorted(floors - set(re.findall(r"^\| `([\w/]+/[\w/]+)` \|", architecture, flags=re.M)))
+    assert not missing, cure(missing, "describe the folder under `Folders inside packages` in docs/architecture.md")
+
+
+def test_map_of_contributors_names_tests_and_targets_that_exist() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.partition("| to add |")[2].partition("\n\n")[0]
+    assert table.count("\n") >= 9
+    for name in re.findall(r"`(test_\w+)`", table):
+        assert (ROOT / "tests" / f"{name}.py").exists(), name
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M))
+    assert set(re.findall(r"`make (\w+)`", page)) <= targets

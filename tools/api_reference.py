@@ -50,15 +50,16 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "accord.learning": "heads Head",
         "accord.methods": "selection_policies",
         "accord.formats": "formats Format Record",
-        "accord.models": "Request run memory_models without_requests",
+        "accord.models": "judge_modes Request run memory_models without_requests",
         "accord.values": "Registry",
     },
     "Errors": {
         "accord": "AccordError BadInput",
-        "accord.edges": "UnknownName BudgetReached GateFailed MissingExtra ModelError",
+        "accord.edges": "UnknownName PluginError BudgetReached GateFailed MissingExtra ModelError",
     },
     "Testing": {
-        "accord.testing": "check_metric check_source check_head check_selection_policy check_batch_scorer "
+        "accord.testing": "check_metric check_turn_metric check_source check_head check_format check_judge "
+        "check_selection_policy check_batch_scorer "
         "planted sample_project ChatServer completion",
         "accord.models": "ScriptedJudge ScriptedModel",
     },

@@ -184,6 +184,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             stop(f"cannot use {error.filename or written or 'a file'}: {error.strerror}. Finished work is stored.", 1)
         except Exception as error:
             if not isinstance(error, AccordError):
+                stop_for_plugin(error)
                 raise
             stop(error.for_commands, error.exit_code)
         finally:
@@ -227,6 +228,14 @@ def stop(reason: str, code: int) -> NoReturn:
     """Print the reason in one line, and exit with a documented code."""
     say_line(f"accord: {reason}")
     raise typer.Exit(code)
+
+
+def stop_for_plugin(error: Exception) -> None:
+    """Stop with one line if an unexpected error was raised inside the code of a plug-in."""
+    from accord.values import plugin_error  # imported here, because few commands fail
+
+    if (fault := plugin_error(error)) is not None:
+        stop(fault.for_commands, fault.exit_code)
 
 
 @app.callback(invoke_without_command=True)

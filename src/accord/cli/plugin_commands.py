@@ -47,9 +47,30 @@ class PluginCommand(typer.core.TyperCommand):
         """Run the command; one that cannot be loaded ends in one line on stderr and an exit code."""
         try:
             command = self._load()
+        except AccordError as error:
+            self._stop(error.for_commands, error.exit_code)
+        try:
             command.main(args=ctx.args, prog_name=ctx.command_path, help_option_names=HELP_OPTIONS)
         except AccordError as error:
             self._stop(error.for_commands, error.exit_code)
+        except Exception as error:
+            self._stop(self._fault(error), 1)
+
+    def _fault(self, error: Exception) -> str:
+        """Return an unexpected error of the command as one line, and log its traceback, which `--verbose` prints."""
+        import logging
+        import traceback
+
+        from accord.entry_points import installed, package_of, reason_line
+
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            logging.getLogger("accord").info("%s", line)
+        packages = [package_of(each) for each in installed(GROUP) if each.name == self.name]
+        package = packages[0] if packages else "accord"
+        return (
+            f"the command {self.name!r} of the package {package} raised {reason_line(error)}. Report it there; "
+            f"accord --verbose {self.name} shows the traceback"
+        )
 
     def _load(self) -> Any:
         """Return the command as an object with `main`.

@@ -247,10 +247,11 @@ def _single_rules(known: Figures) -> list[Rule]:
     return [
         Rule("single", "error near that of other people", points(error), f"at most {points(most)}", is_near,
              "how well people predict each other is unknown" if most is None
-             else f"the error must be at most {points(most)}, 10% above that of other people",
+             else f"the error must be at most {points(most)}, {NEAR_PEOPLE - 1:.0%} above that of other people",
              ("Let a second person rate some conversations", "accord serve") if most is None else evidence),
         Rule("single", "mean width of the bands", width, f"at most {WIDEST_BAND:.0%} of the scale", is_narrow,
-             "bands are unknown" if known.band is None else f"bands span {width} of the scale (at most 50%)", evidence),
+             "bands are unknown" if known.band is None
+             else f"bands span {width} of the scale (at most {WIDEST_BAND:.0%})", evidence),
         Rule("single", "some conversations can be called good or bad", share, "above 0%",
              None if known.decided is None else bool(known.decided > 0),
              f"no conversation is sure enough to call good or bad ({AGREE:.0%} agreement with people)", label),

@@ -1,7 +1,13 @@
 from .errors import AccordError as AccordError, BadInput as BadInput, BadRow as BadRow
 from .errors import BudgetReached as BudgetReached, GateFailed as GateFailed, install_command as install_command
 from .errors import MissingExtra as MissingExtra, ModelError as ModelError, NotFitted as NotFitted
-from .errors import NotSent as NotSent, reason_of as reason_of, UnknownName as UnknownName, Unmeasured as Unmeasured
+from .errors import (
+    NotSent as NotSent,
+    PluginError as PluginError,
+    reason_of as reason_of,
+    UnknownName as UnknownName,
+    Unmeasured as Unmeasured,
+)
 from .input_limits import ARRAYS_BYTES as ARRAYS_BYTES, CARD_BYTES as CARD_BYTES, first_line as first_line
 from .input_limits import FIRST_MOMENT as FIRST_MOMENT, format_size as format_size, FREE_BYTES as FREE_BYTES
 from .input_limits import is_in_calendar as is_in_calendar, is_plain_json as is_plain_json
@@ -27,6 +33,7 @@ from .strict_yaml import dump_yaml as dump_yaml, FROM_ENVIRONMENT as FROM_ENVIRO
 from .strict_yaml import is_web_address as is_web_address, load_yaml as load_yaml, parse_yaml as parse_yaml
 from .strict_yaml import strip_url_secrets as strip_url_secrets, validate as validate
 from .strict_yaml import validation_messages as validation_messages
-from .trust import ask_with as ask_with, check_address as check_address, check_ownership as check_ownership
+from .trust import ask_with as ask_with, check_address as check_address, check_code as check_code
+from .trust import check_ownership as check_ownership
 from .trust import is_trusted as is_trusted, note_addresses as note_addresses, own_project as own_project
 from .trust import trust_folder as trust_folder, trusted_file as trusted_file

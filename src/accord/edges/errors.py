@@ -61,6 +61,28 @@ class BadInput(AccordError):
     """
 
 
+class PluginError(BadInput):
+    """An error inside the code of a plug-in; the message names the plug-in, the place and the cause.
+
+    The traceback is in `__cause__`, and `--verbose` prints it.
+
+    >>> from accord.evidence import metrics
+    >>> from accord.testing import sample_project
+    >>> __name__ = "my_metrics"  # in place of a file of that name
+    >>> @metrics.register("broken")
+    ... def broken(conversation):
+    ...     "Fails."
+    ...     return conversation.metadata["topic"] / 2
+    >>> with sample_project(2, metrics=["broken"]) as project:
+    ...     try:
+    ...         project.compare()
+    ...     except PluginError as error:
+    ...         print(str(error)[:48])
+    the metric 'broken' (the module my_metrics, line
+    >>> metrics.forget("broken")
+    """
+
+
 class BadRow(BadInput):
     """An invalid row of a file, or of a table in memory, with its place and the reason."""
 
@@ -84,12 +106,15 @@ class UnknownName(BadInput):
         got: The unknown name.
         available: Known names; the message suggests the one with the closest spelling.
         renamed: Present name of each former one.
+        elsewhere: Sentence on other places where the name may come from.
 
     >>> print(UnknownName("head", "mixd", ["mixed", "ridge"]))
     unknown head 'mixd'. Did you mean 'mixed'? Available: mixed, ridge.
     """
 
-    def __init__(self, kind: str, got: str, available: Iterable[str], renamed: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self, kind: str, got: str, available: Iterable[str], renamed: Mapping[str, str] = {}, elsewhere: str = ""
+    ) -> None:
         names = sorted(available)
         anagrams = [name for name in names if sorted(name) == sorted(got)]
         if got in renamed:
@@ -98,7 +123,8 @@ class UnknownName(BadInput):
         close = anagrams or difflib.get_close_matches(got, names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         listed = ", ".join(names[:24]) + (f", and {len(names) - 24} more" if len(names) > 24 else "")
-        super().__init__(f"unknown {kind} {got!r}.{hint} Available: {listed or 'none'}.")
+        more = f" {elsewhere}" if elsewhere else ""
+        super().__init__(f"unknown {kind} {got!r}.{hint} Available: {listed or 'none'}.{more}")
 
 
 DISTRIBUTIONS = {"papers": "accord-papers"}

@@ -1,8 +1,9 @@
-"""Trust in project folders and in the addresses that their files name.
+"""Trust in project folders, and in the addresses and the code that their files name.
 
 | question | answer |
 |---|---|
 | may a project file above the working folder be used? | `check_ownership` |
+| may the code that a project names be run? | `check_code` |
 | may a request go to an address that the project names? | `check_address`, after `note_addresses` |
 | which folders and addresses has the user accepted? | `trusted.json` in the user's configuration folder |
 
@@ -35,7 +36,7 @@ TRUST_VARIABLE = "ACCORD_TRUST"
 CONFIGURATION_VARIABLE = "ACCORD_CONFIG"
 TRUSTED_FILE = "trusted.json"
 UNREADABLE = "an address that cannot be read"
-_FOLDERS, _ADDRESSES = "folders", "addresses"
+_FOLDERS, _ADDRESSES, _CODE = "folders", "addresses", "code"
 _unconfirmed: dict[str, Path] = {}
 """Addresses that need a confirmation, with the project folder whose files name them."""
 _asking: list[Callable[[str], bool]] = []
@@ -56,7 +57,7 @@ def trusted_file() -> Path:
 
 
 def _record() -> dict[str, Any]:
-    """Return the record: trusted `folders`, and confirmed `addresses` by folder.
+    """Return the record: trusted `folders`, and confirmed `addresses` and `code` by folder.
 
     Raises:
         BadInput: The file is damaged.
@@ -64,15 +65,16 @@ def _record() -> dict[str, Any]:
     path = trusted_file()
     try:
         content = read_json_file(path, MB)
-        folders, addresses = content.get(_FOLDERS, []), content.get(_ADDRESSES, {})
-        is_valid = all(isinstance(each, str) for each in [*folders, *addresses, *sum(addresses.values(), [])])
+        folders, addresses, code = content.get(_FOLDERS, []), content.get(_ADDRESSES, {}), content.get(_CODE, {})
+        confirmed = [*sum(addresses.values(), []), *sum(code.values(), [])]
+        is_valid = all(isinstance(each, str) for each in [*folders, *addresses, *code, *confirmed])
     except FileNotFoundError:
-        return {_FOLDERS: [], _ADDRESSES: {}}
+        return {_FOLDERS: [], _ADDRESSES: {}, _CODE: {}}
     except (AttributeError, TypeError):
         is_valid = False
     if not is_valid:
         raise BadInput(f"{path} is damaged; remove it, and trust your folders again: accord trust FOLDER")
-    return {_FOLDERS: list(folders), _ADDRESSES: dict(addresses)}
+    return {_FOLDERS: list(folders), _ADDRESSES: dict(addresses), _CODE: dict(code)}
 
 
 def _save(record: dict[str, Any]) -> None:
@@ -80,7 +82,7 @@ def _save(record: dict[str, Any]) -> None:
 
 
 def trust_folder(folder: Path, trusted: bool = True) -> None:
-    """Record that the user trusts a project folder with all addresses in its files; `trusted=False` withdraws it.
+    """Record that the user trusts a project folder with all its addresses and code; `trusted=False` withdraws it.
 
     Raises:
         BadInput: The record is damaged.
@@ -90,6 +92,7 @@ def trust_folder(folder: Path, trusted: bool = True) -> None:
     others = [each for each in record[_FOLDERS] if each != name]
     if not trusted:
         record[_ADDRESSES].pop(name, None)
+        record[_CODE].pop(name, None)
     _save({**record, _FOLDERS: [*others, name] if trusted else others})
 
 
@@ -142,6 +145,52 @@ def _foreign(file: Path, folder: Path) -> str:
         return "others can write to it, and it is not in the working folder"
     is_shared = is_shared or _is_writable_by_others(target)
     return "others can write to its folder, which is not the working folder" if is_shared else ""
+
+
+def check_code(folder: Path, name: str, file: Path | None = None) -> None:
+    """Check that code which a project names may be run; ask at the terminal if there is one.
+
+    The user must trust the project. A file must be inside the folder of the project, also after its links are followed.
+    It must belong to the user, to root or to the owner of that folder, and no other account may be able to write to it
+    or to a folder on its path.
+
+    Args:
+        folder: Folder of the project.
+        name: Name of the file or module in `plugins:`.
+        file: The file; None for a module of an installed package.
+
+    Raises:
+        BadInput: It may not be run, or the user's record is damaged.
+    """
+    top = folder.resolve()
+    if file is not None:
+        _check_code_file(top, name, file.resolve())
+    if is_trusted(top) or name in (record := _record())[_CODE].get(str(top), ()):
+        return
+    if not any(ask(f"The project in {top} runs the code of {name}. Continue?") for ask in _asking):
+        raise BadInput(
+            f"plugins: {name} was not run, because you have not confirmed that you trust the project in {top}. Read "
+            f"the code; if you trust it: accord trust {top}, or set {TRUST_VARIABLE}=1"
+        )
+    record[_CODE].setdefault(str(top), []).append(name)
+    _save(record)
+
+
+def _check_code_file(folder: Path, name: str, file: Path) -> None:
+    """Check the place, the owners and the modes of a file with code; both paths are resolved."""
+    if not file.is_relative_to(folder):
+        raise BadInput(f"plugins: {name} is a link out of the project's folder {folder}; copy the file into the folder")
+    if not file.is_file():
+        raise BadInput(f"plugins: no file {name} in the project's folder {folder}; create it, or remove the entry")
+    if sys.platform == "win32":  # has no such owners and modes
+        return
+    accounts = _own_accounts() | {folder.stat().st_uid}
+    for each in (file, *(parent for parent in file.parents if parent.is_relative_to(folder))):
+        about = each.stat()
+        if about.st_uid not in accounts:
+            raise BadInput(f"plugins: {name} was not run, because another account owns {each}; copy the file yourself")
+        if _is_writable_by_others(about):
+            raise BadInput(f"plugins: {name} was not run, because others can write to {each}; run: chmod go-w {each}")
 
 
 def _own_accounts() -> set[int]:

@@ -1,7 +1,7 @@
-from .bank.reply_features import turn_metrics as turn_metrics
+from .bank.reply_features import TurnMetric as TurnMetric, turn_metrics as turn_metrics
 from .bank.reply_metrics import CIU as CIU
 from .bank.ruber import pairs_of as pairs_of, Relatedness as Relatedness
-from .bank.session import Metric as Metric, metrics as metrics
+from .bank.session import Metric as Metric, metrics as metrics, MetricSession as MetricSession
 from .bank.words import CHARACTERS as CHARACTERS, counted_stems as counted_stems, first_words as first_words
 from .bank.words import pieces as pieces, STOP_WORDS as STOP_WORDS, word_count as word_count
 from .likelihood import passages_of as passages_of

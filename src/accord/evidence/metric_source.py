@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, TypeAdapter
 
-from accord.edges import BadInput, one_line, validate
+from accord.edges import BadInput, PluginError, one_line, validate
 from accord.evidence.bank import ruber
 from accord.evidence.bank.reply_features import TurnMetric, parsed_document, turn_metrics
 from accord.evidence.bank.reply_metrics import BANK, BERTSCORE, CIU, EMBEDDING, REFERENCE
@@ -31,7 +32,7 @@ from accord.evidence.bank.words import (
 from accord.evidence.source import Source, SourceContext, SourceSettings, SourceState, sources
 from accord.evidence.table import MEANING, Column, EvidenceTable, Note
 from accord.models import EMBEDDER, EmbeddingText, Flow, Request, is_remote, without_requests
-from accord.values import Rubric, Sample, Signature, Target
+from accord.values import BUILT_IN, Rubric, Sample, Signature, Target
 
 _LANGUAGE = "language"
 
@@ -195,8 +196,12 @@ class Metrics(Source):
         if [column.name for column in self._columns] == self.names:
             return
         folder = self.context.folder
-        self._of_replies = {name: _turn_metric(name, folder) for name in self.names if name in turn_metrics}
-        self._of_conversations = {name: metrics.get(name) for name in self.names if name not in turn_metrics}
+        self._of_replies = {
+            name: _guarded(name, _turn_metric(name, folder)) for name in self.names if name in turn_metrics
+        }
+        self._of_conversations = {
+            name: _guarded(name, metrics.get(name)) for name in self.names if name not in turn_metrics
+        }
         self._embedded = [metric for metric in self._of_replies.values() if hasattr(metric, "embedder")]
         self._columns = tuple(
             Column(name, str(signature_of(name, self._language, folder)), source=self.name or None)
@@ -270,6 +275,29 @@ def measure(samples: Iterable[Sample], names: Sequence[str], language: str | Non
     """
     settings = MetricSettings(names=tuple(names), language=language)
     return Metrics(settings, SourceContext(Rubric.model_construct()))._measured(list(samples))
+
+
+def _guarded(name: str, metric: Any) -> Any:
+    """Return a metric of a plug-in so that each of its values is checked; Accord's own are returned as they are."""
+    owners = turn_metrics if name in turn_metrics else metrics
+    has_model = hasattr(metric, "embedder") or hasattr(metric, "made_with")
+    return metric if has_model or owners.owner(name) == BUILT_IN else partial(_checked, name, metric)
+
+
+def _checked(name: str, metric: Any, *arguments: Any) -> float | None:
+    """Return the value of a metric.
+
+    Raises:
+        PluginError: It is neither None nor a number, or it is infinite.
+    """
+    value = metric(*arguments)
+    number = float(value) if isinstance(value, int | float | np.number | np.bool_) else None
+    if value is None or (number is not None and not np.isinf(number)):
+        return number
+    raise PluginError(
+        f"the metric {name!r} returned {one_line(repr(value), 60)}; a metric returns a finite number or None. Check it "
+        "with accord.testing.check_metric"
+    )
 
 
 _NAMES = TypeAdapter(list[str])

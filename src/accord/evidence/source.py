@@ -21,7 +21,7 @@ from accord.edges import BadInput, NotFitted, validate
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import NOT_APPLICABLE, Flow, without_requests
 from accord.statistics import DRAWS, Split
-from accord.values import Findings, GrowingTurns, Labels, Question, Registry, Rubric, Sample, Target
+from accord.values import Contract, Findings, GrowingTurns, Labels, Question, Registry, Rubric, Sample, Target
 
 T = TypeVar("T")
 Value = TypeVar("Value")
@@ -346,6 +346,11 @@ sources: Registry[type[Source]] = Registry(
     "source",
     *(f"accord.evidence.{name}" for name in ("likelihood", "metric_source", "rubric_answers")),
     *(f"accord.methods.{name}.source" for name in ("in_context", "issues", "learned_rubric")),
+    contract=Contract(
+        lambda plugin: isinstance(plugin, type) and issubclass(plugin, Source),
+        "a subclass of accord.evidence.Source with a method `measure`",
+        "check_source",
+    ),
 )
 """Sources of evidence: subclasses of `Source`."""
 

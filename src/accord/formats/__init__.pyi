@@ -35,6 +35,6 @@ from .reader import check_column_names as check_column_names, convert_row as con
 from .reader import FileKind as FileKind, HeldRows as HeldRows, line_batches as line_batches, read as read
 from .reader import read_lines as read_lines, reason_to_skip as reason_to_skip, scores_error as scores_error
 from .reader import sniff as sniff, sniff_rows as sniff_rows
-from .record import Fields as Fields, Format as Format, formats as formats, Record as Record, Row as Row
-from .record import under_our_names as under_our_names, WrongShape as WrongShape
+from .record import admitted as admitted, Fields as Fields, Format as Format, formats as formats, Record as Record
+from .record import Row as Row, under_our_names as under_our_names, WrongShape as WrongShape
 from .transcript import TEXT_SUFFIX as TEXT_SUFFIX

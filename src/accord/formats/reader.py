@@ -25,6 +25,7 @@ from accord.formats.record import Fields, Format, Record, Row, WrongShape, admit
 from accord.formats.table import ALIASES as TEXT_ALIASES
 from accord.formats.table import names_annotator, names_rating
 from accord.formats.transcript import TEXT_SUFFIX
+from accord.values import BUILT_IN, plugin_error
 
 _MOST_SPECIFIC_FIRST = (
     "benchmark", "soda-eval", "label-studio", "argilla", "potato", "langsmith", "langfuse-scores", "openai-messages",
@@ -184,7 +185,7 @@ def _content(fields: Fields) -> Content:
         return "annotations"
     if fields.keys() >= _SCORE_ONLY:
         return "scores"
-    if any(kind.is_answer is not None and kind.is_answer(fields) for _, kind in formats):
+    if any(kind.holds_answers(fields) for _, kind in formats):
         return "answers"
     return "labels" if looks_like_labels(fields) else "conversations"
 
@@ -223,6 +224,8 @@ def detect(fields: Fields, where: str) -> str:
     Raises:
         BadInput: No format matches.
     """
+    others = [name for name in formats.names() if name not in _MOST_SPECIFIC_FIRST]
+    plugins = [name for name in others if formats.owner(name) != BUILT_IN]
     texts = _text_columns(fields)
     names = {plain_name(name) for name in fields if isinstance(name, str)}
     is_plain = not any(isinstance(value, list | dict) for value in fields.values())
@@ -231,8 +234,8 @@ def detect(fields: Fields, where: str) -> str:
         holds_labels and names >= {"question", "answer"} and any(map(names_annotator, fields))
         and not is_exchange(fields)
     )  # fmt: skip
-    for name in dict.fromkeys([*_MOST_SPECIFIC_FIRST, *formats.names()]):
-        if formats.get(name).matches(fields) and not (name == "table" and is_answer):
+    for name in dict.fromkeys([*_MOST_SPECIFIC_FIRST[:-1], *plugins, _MOST_SPECIFIC_FIRST[-1], *others]):
+        if formats.get(name).accepts(fields) and not (name == "table" and is_answer):
             return name
     listed = ", ".join(map(str, list(fields)[:_LISTED_COLUMNS])) + (", ..." if len(fields) > _LISTED_COLUMNS else "")
     if holds_labels:
@@ -488,8 +491,11 @@ def _guarded(path: Source, line: int, report: OnBadRow, convert: Callable[..., T
         return convert(*arguments)
     except WrongShape as error:
         report(BadRow(str(path), line, str(error)))
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except Exception as error:
+        fault = plugin_error(error)
+        if fault is None and not isinstance(error, KeyError | TypeError | AttributeError | ValueError | RecursionError):
+            raise
         # Formats report common mistakes as `WrongShape`; other exceptions must not stop the import either.
         reason = f"no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
-        report(BadRow(str(path), line, f"not of the expected shape ({reason})"))
+        report(BadRow(str(path), line, str(fault or f"not of the expected shape ({reason})")))
     return None

@@ -6,6 +6,7 @@ A reader turns the rows of a conversation into a `Record`: the conversation with
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 import tempfile
@@ -18,7 +19,19 @@ from operator import itemgetter
 from typing import IO, Any, NamedTuple, TypeVar
 
 from accord.edges import MAX_DEPTH, MB, BadInput, format_size, is_sendable, sendable, sendable_json
-from accord.values import ISSUE, Annotation, Conversation, Document, IssueAnnotation, Label, PlainTurns, Registry, Turn
+from accord.values import (
+    ISSUE,
+    Annotation,
+    Contract,
+    Conversation,
+    Document,
+    IssueAnnotation,
+    Label,
+    PlainTurns,
+    Registry,
+    Turn,
+    plugin_error,
+)
 
 Fields = Mapping[str, Any]
 """One row of a file: a JSON object, or a row of a table by column name."""
@@ -167,6 +180,8 @@ class Format:
         is_whole: For formats with a `key`: returns True if a row holds a whole conversation, and `None` if it does
             unless another row has the same key. Without it, no row does.
         is_answer: Returns True if a row holds answers on a conversation of another file; such files are read last.
+        parse: Reads one line of a text log as a row; `None` for a line of another form. A text file whose first line
+            with content it can read is read line by line, and lines of another form are left out.
 
     >>> def convert(rows, name):
     ...     return Record(Conversation(str(rows[0]["ticket"]), ()))
@@ -182,6 +197,15 @@ class Format:
     skip_reason: Callable[[Fields], str | None] | None = None
     is_whole: Callable[[Fields], bool | None] | None = None
     is_answer: Callable[[Fields], bool] | None = None
+    parse: Callable[[str], Fields | None] | None = None
+
+    def accepts(self, fields: Fields) -> bool:
+        """Return True if a row looks like this format; a `matches` of a plug-in that fails is a warning."""
+        return _says(self.matches, fields)
+
+    def holds_answers(self, fields: Fields) -> bool:
+        """Return True if a row holds answers on a conversation of another file."""
+        return self.is_answer is not None and _says(self.is_answer, fields)
 
 
 def admitted(record: Record) -> Record:
@@ -316,6 +340,16 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return sendable(value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value))
 
 
+def _says(test: Callable[[Fields], bool], fields: Fields) -> bool:
+    try:
+        return bool(test(fields))
+    except Exception as error:
+        if (fault := plugin_error(error)) is None:
+            raise
+        logging.getLogger("accord").warning("the format is left out: %s", fault)
+        return False
+
+
 formats: Registry[Format] = Registry(
     "format",
     "accord.formats.labels.annotation_tools",
@@ -324,6 +358,11 @@ formats: Registry[Format] = Registry(
     "accord.formats.otel",
     "accord.formats.table",
     "accord.formats.traces",
+    contract=Contract(
+        lambda plugin: isinstance(plugin, Format) and callable(plugin.matches) and callable(plugin.convert),
+        "an object: accord.formats.Format(matches=..., convert=...)",
+        "check_format",
+    ),
 )
 """Formats of conversations: instances of `Format`."""
 

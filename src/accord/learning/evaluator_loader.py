@@ -31,7 +31,16 @@ from accord.learning.head import Head, make_head
 from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
 from accord.learning.training_set import TrainingSet
 from accord.models import LIKELIHOOD, ModelSettings
-from accord.values import Question, Rubric, Score, Target, find_project_file, project_folder
+from accord.values import (
+    Question,
+    Rubric,
+    Score,
+    Target,
+    find_project_file,
+    note_plugins_of,
+    plugin_error,
+    project_folder,
+)
 
 _NESTED = 2
 """Depth of evaluators of other questions; they have none themselves."""
@@ -84,7 +93,7 @@ def load_evaluator(folder: str | Path, project: Path | None = None) -> Evaluator
 
     Raises:
         BadInput: The folder holds no evaluator, is damaged or has an invalid edit, or was written by a version
-            of Accord that this one cannot read.
+            of Accord that this one cannot read; or a plug-in of its project may not be run.
 
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:
@@ -92,7 +101,9 @@ def load_evaluator(folder: str | Path, project: Path | None = None) -> Evaluator
     >>> evaluator.name, evaluator.question.id, evaluator.level
     ('constant', 'Q0', 'conversation')
     """
-    return _loaded(folder, 0, project_of(folder) if project is None else project)
+    place = project_of(folder) if project is None else project
+    note_plugins_of(place)
+    return _loaded(folder, 0, place)
 
 
 def project_of(evaluator: str | Path) -> Path:
@@ -131,7 +142,8 @@ def _loaded(folder: str | Path, depth: int, project: Path) -> Evaluator:
     except FileNotFoundError as error:
         raise BadInput(f"{folder} holds no evaluator: {Path(str(error.filename)).name} is missing") from None
     except DAMAGED as error:
-        raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
+        damage = BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again")
+        raise plugin_error(error) or damage from None
     return Evaluator(
         question, parts, head, about["name"], about["head"]["name"], about["level"], models, others,
         about["shares_evidence"], held_out=held_out, training_set=training_set,

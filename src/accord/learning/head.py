@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from accord.edges import BadInput, NotFitted, UnknownName
 from accord.evidence import Arrays, Column, EvidenceTable
-from accord.values import Json, Labels, Question, Registry, Score, Signature, Unscored
+from accord.values import Contract, Json, Labels, Question, Registry, Score, Signature, Unscored, plugin_error
 
 
 class Head(ABC):
@@ -153,6 +153,11 @@ heads: Registry[HeadFactory] = Registry(
     "accord.learning.baselines",
     "accord.learning.calibration.heads",
     extras=dict.fromkeys(("svr", "gated", "concat", "label-free"), "papers"),
+    contract=Contract.maker(
+        Head,
+        "a subclass of accord.learning.Head, or a function of a question and settings that makes one",
+        "check_head",
+    ),
 )
 """Heads: functions or subclasses of `Head` that make a head from a question and settings."""
 
@@ -175,7 +180,9 @@ def make_head(name: str, question: Question, settings: Mapping[str, Any]) -> Hea
     kind = heads.get(name)
     try:
         return kind(question, **settings)
-    except TypeError:
+    except TypeError as error:
+        if (fault := plugin_error(error)) is not None:
+            raise fault from error
         check_settings(name, settings, settings_of(kind, question))
         raise BadInput(f"settings of the head {name!r} have a wrong type: {dict(settings)}") from None
 

@@ -6,7 +6,8 @@ from .context_window import fit_to_context as fit_to_context, MARGIN as MARGIN, 
 from .context_window import room_left as room_left, truncated_share as truncated_share
 from .embedders import DEFAULT as DEFAULT, Embedder as Embedder, is_remote as is_remote
 from .embedders import open_embedder as open_embedder
-from .factory import ClientOptions as ClientOptions, open_judge as open_judge, open_streaming as open_streaming
+from .factory import ClientOptions as ClientOptions, judge_modes as judge_modes, open_judge as open_judge
+from .factory import open_streaming as open_streaming
 from .factory import open_uncached as open_uncached
 from .judges.chat_judges import IN_PROCESS_LOGPROBS as IN_PROCESS_LOGPROBS, read_first_token as read_first_token
 from .judges.chat_judges import TOP_LOGPROBS as TOP_LOGPROBS
@@ -45,6 +46,7 @@ from .requests.flow import Questions as Questions, Request as Request, SCORER as
 from .requests.flow import STORE as STORE, StoreRead as StoreRead, StoreWrite as StoreWrite, to_role as to_role
 from .requests.flow import together as together, USER as USER, wait as wait, without_requests as without_requests
 from .requests.flow import WRITER as WRITER
+from .requests.reply_parsing import check_answer as check_answer
 from .requests.request_ledger import RequestLedger as RequestLedger
 from .requests.streaming import ReplyStream as ReplyStream, stream_reply as stream_reply
 from .requests.streaming import StreamingClient as StreamingClient

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from accord.edges import AccordError
+from accord.entry_points import reason_line
 from accord.models.context_window import fit_to_context, room_for, truncated_share
 from accord.models.model import Answer, Judge, NamedModel, Unanswered, in_requests
 from accord.models.requests.budget import Budget
 from accord.models.requests.exchange import Assumption, Exchange, Missing, Unit, answer_units
 from accord.models.requests.flow import NOT_APPLICABLE, NOT_YET
-from accord.models.requests.reply_parsing import check_answer
+from accord.models.requests.reply_parsing import check_answer, shorten
 from accord.models.requests.request_ledger import Lease, RequestLedger
 from accord.store import PaidRow, Store, batches
 from accord.values import Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
 
+JUDGE_FAILED = "judge failed"
+"""Reason for missing answers of a judge of a plug-in that raised an error or returned something else."""
 PREPARED_AT_ONCE = 64
 """Number of samples whose answers are looked up in one query."""
 SAMPLES_AT_ONCE = 16
@@ -93,8 +98,24 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
 
     async def ask(self, requests: Sequence[JudgeRequest]) -> Sequence[Answer | Missing]:
         """Ask the judge some questions about one sample."""
-        answers = await self.judge.answer(requests[0].sample, [request.question for request in requests])
-        return [check_answer(answer) for answer in answers]
+        questions = [request.question for request in requests]
+        answers: Any = None
+        try:
+            answers = await self.judge.answer(requests[0].sample, questions)
+        except AccordError:
+            raise
+        except Exception as error:
+            if type(self.judge).__module__.partition(".")[0] == "accord":
+                raise
+            detail = f"the judge {self.judge.name!r} raised {reason_line(error)}"
+            logging.getLogger("accord").info("%s", detail, exc_info=True)
+        else:
+            if self.judge.mode == "recorded":  # on the scale of the recording
+                return list(answers)
+            detail = f"the judge returned {shorten(answers)} for {len(questions)} questions, not one answer for each"
+        if not isinstance(answers, Sequence) or len(answers) != len(questions):
+            return [Unanswered(question.id, JUDGE_FAILED, detail) for question in questions]
+        return [check_answer(*pair) for pair in zip(answers, questions, strict=True)]
 
     def cost(self, requests: Sequence[JudgeRequest], assume: Assumption = "stand_in") -> Sequence[Any]:
         """Return the judge's requests."""

@@ -7,6 +7,7 @@ this process needs no limit, retries or budget.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -21,14 +22,14 @@ from accord.models.judges.chat_judges import (
 )
 from accord.models.judges.decisions import DecisionsChat, DecisionsJudge, OpenAIDecisions, SystemOne
 from accord.models.likelihood import EchoCompletions, EchoLikelihood, LikelihoodModel
-from accord.models.model import EMBEDDED, GGUF, HF, MODES, ChatModel, Judge, Model, in_process
+from accord.models.model import EMBEDDED, GGUF, HF, MODES, ChatModel, Judge, Model, ModelSettings, in_process
 from accord.models.requests.batching import MOST_FILE_BYTES, BatchChat, BatchEndpoint
 from accord.models.requests.budget import Budget, Budgeted, Caps
 from accord.models.requests.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
 from accord.models.requests.streaming import StreamingClient
 from accord.models.requests.wrappers import ATTEMPTS, Cached, Limit, Limited, Retrying
 from accord.store import Store
-from accord.values import MAX_JUDGE_OPTIONS, Question
+from accord.values import MAX_JUDGE_OPTIONS, Contract, Question, Registry
 
 DECISIONS: dict[str, type[Endpoint]] = {"decisions": OpenAIDecisions, "systemone": SystemOne}
 DIALECTS = {"decisions": "openai", "systemone": "systemone"}
@@ -40,6 +41,31 @@ IN_PROCESS = {
     HF: ("accord.embedded.huggingface", "open_hf"),
 }
 """Module and function that open a model in this process, by the prefix of its name; imported on first use."""
+
+judge_modes: Registry[Callable[[ModelSettings, str], Judge]] = Registry(
+    "judge",
+    contract=Contract.function(
+        2, "a function of the settings of a model and the instructions of a rubric that returns an accord.models.Judge",
+        "check_judge",
+    ),
+)  # fmt: skip
+"""Makers of judges by further modes; Accord's own modes are in `open_judge`."""
+_OF_JUDGES = ("name", "mode", "together", "answer", "made_from")
+
+
+def judge_object(judge: Any, origin: str) -> Judge:
+    """Return an object that a plug-in made, or that was given in place of a model, if it is a judge.
+
+    Raises:
+        BadInput: An attribute of `Judge` is missing; the message names it and the `origin` of the object.
+    """
+    missing = [name for name in _OF_JUDGES if not hasattr(judge, name)]
+    if missing:
+        raise BadInput(
+            f"{origin} is an object of type {type(judge).__name__} without {missing[0]!r}; a judge is a subclass of "
+            f"accord.models.Judge with {', '.join(_OF_JUDGES[:4])}. Check it with accord.testing.check_judge"
+        )
+    return judge  # type: ignore[no-any-return]
 
 
 @dataclass

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
 from accord.edges import FROM_ENVIRONMENT, AccordError, is_web_address, redact, redact_message
 from accord.values import JsonSchema, Question, Sample, content_hash
@@ -318,8 +318,14 @@ class Judge(Protocol):
     together: int
 
     def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
-        """Return everything that can change the answer, as JSON without secrets; the answer's key is its hash."""
-        ...
+        """Return everything that can change the answer, as JSON without secrets; the answer's key is its hash.
+
+        By default these are the name, the mode, the conversation and the question.
+        """
+        from accord.models.prompts import material_hash  # imported here, because prompts use these classes
+
+        shown = {"input": material_hash(sample, ""), "question": question.key}
+        return {"judge": self.name, "mode": self.mode, **shown}
 
     def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Any]:
         """Return the requests that `answer` sends for the same arguments, for pricing; empty for a recording."""
@@ -357,10 +363,10 @@ class ModelSettings(BaseModel):
         description="Name of the model at its endpoint, `embedded:NAME`, `gguf:PATH` or `hf:FOLDER`; for a recording "
         "the name of one of its models.",
     )
-    mode: Mode | None = Field(
+    mode: Annotated[str, WithJsonSchema({"anyOf": [{"enum": list(MODES)}, {"type": "string"}]})] | None = Field(
         default=None,
         description="Way to obtain a distribution, for roles that give one (`judge`, `scorer`). No other way is tried. "
-        "`number` reads the number that a scorer writes.",
+        "`number` reads the number that a scorer writes. A plug-in may bring further modes of judges.",
     )
     base_url: str | None = Field(
         default=None,
@@ -379,6 +385,17 @@ class ModelSettings(BaseModel):
     timeout: float = Field(
         default=120.0, gt=0, allow_inf_nan=False, description="Time limit of one attempt, in seconds."
     )
+
+    @field_validator("mode")
+    @classmethod
+    def _is_known(cls, mode: str | None) -> str | None:
+        if mode is not None and mode not in MODES:
+            from accord.models.factory import judge_modes  # imported here, because judges use these settings
+
+            if mode not in judge_modes:
+                allowed = ", ".join([*MODES, *judge_modes.names()])
+                raise ValueError(f"allowed: {allowed}; got {mode!r}. {judge_modes.elsewhere}")
+        return mode
 
     @field_validator("base_url")
     @classmethod

@@ -15,6 +15,8 @@ from accord.models.context_window import context_of
 from accord.models.factory import (
     DIALECTS,
     ClientOptions,
+    judge_modes,
+    judge_object,
     open_batch_judge,
     open_judge,
     open_likelihood,
@@ -22,7 +24,7 @@ from accord.models.factory import (
 )
 from accord.models.judges.recorded import RecordedJudge
 from accord.models.likelihood import LikelihoodExchange, LikelihoodModel
-from accord.models.model import ChatModel, Judge, ModelSettings, Prompt, located_model
+from accord.models.model import MODES, ChatModel, Judge, ModelSettings, Prompt, located_model
 from accord.models.requests.batching import BatchChat, BatchEndpoint
 from accord.models.requests.budget import Budget
 from accord.models.requests.exchange import Exchange, Plan, count
@@ -55,6 +57,11 @@ class Role:
 
     def __init__(self, name: str, settings: ModelSettings, shared: Shared, given: Any = None) -> None:
         self.name, self.settings, self.shared, self.given = name, settings, shared, given
+        if given is not None and not hasattr(given, "name"):
+            raise BadInput(
+                f"the model given for the role {name!r} is an object of type {type(given).__name__} without 'name'; "
+                "give a Judge or a ChatModel of accord.models"
+            )
         self._judges: dict[tuple[str, bool], Judge] = {}
         self._chats: dict[str, ChatModel] = {}
 
@@ -98,7 +105,7 @@ class Role:
             BadInput: A setting that its mode needs is missing.
         """
         if self.given is not None:
-            return self.given  # type: ignore[no-any-return]
+            return judge_object(self.given, f"the model given for the role {self.name!r}")
         key = (rubric.instructions, keeps)
         if key not in self._judges:
             self._judges[key] = self._opened(rubric.instructions, self.settings, keeps)
@@ -117,6 +124,9 @@ class Role:
                     f"models: {{{self.name}: {{mode: recorded, paths: [...]}}}}"
                 )
             return RecordedJudge.read([self.shared.folder / path for path in settings.paths], settings.model)
+        if settings.mode not in MODES:
+            made = judge_modes.get(settings.mode)(settings, instructions)
+            return judge_object(made, f"the judge of mode {settings.mode!r}")
         at, store = (settings.mode, self.located, settings.base_url, instructions), self.shared.store
         if self.shared.in_batches:
             judge, batched, endpoint = open_batch_judge(*at, store, settings.samples, settings.timeout)

@@ -55,7 +55,8 @@ class ScriptedJudge(Judge):
     """A judge that answers with a function of sample and question; `asked` lists them.
 
     Args:
-        script: Returns the distribution of one answer by the option's text, or a failure.
+        script: Returns the distribution of one answer by the option's text, or a failure. Options that it leaves out
+            have the probability 0.
         name: Name of the judge.
 
     >>> import asyncio
@@ -63,7 +64,7 @@ class ScriptedJudge(Judge):
     >>> judge = ScriptedJudge(lambda sample, question: {"4": 1.0})
     >>> question = load_rubric("llm-rubric").main_question
     >>> asyncio.run(judge.answer(Sample(Conversation("c1", ())), [question]))[0].probabilities
-    {'4': 1.0}
+    {'1': 0.0, '2': 0.0, '3': 0.0, '4': 1.0}
     """
 
     mode = "scripted"
@@ -90,4 +91,5 @@ class ScriptedJudge(Judge):
         answer = self._script(sample, question)
         if isinstance(answer, Failure):
             return Unanswered(question.id, answer.reason, answer.detail)
-        return Answer(question.id, answer, max(0.0, 1.0 - sum(answer.values())))
+        zeros = dict.fromkeys(map(str, question.scale.options), 0.0)
+        return Answer(question.id, {**zeros, **answer}, max(0.0, 1.0 - sum(answer.values())))

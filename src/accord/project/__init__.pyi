@@ -1,6 +1,7 @@
 from .config import Config as Config, config_from as config_from, endpoint_of as endpoint_of
-from .config import json_schema as json_schema, LiveConfig as LiveConfig, load_config as load_config
-from .config import load_project as load_project, WatchConfig as WatchConfig, with_settings as with_settings
+from .config import json_schema as json_schema, load_config as load_config, load_project as load_project
+from .config import with_settings as with_settings
+from .config_sections import LiveConfig as LiveConfig, WatchConfig as WatchConfig
 from .diagnostics import Insights as Insights, synthetic_note as synthetic_note
 from .evaluator_choice import fitted_evaluators as fitted_evaluators
 from .fitting import FEWEST_TO_TEST as FEWEST_TO_TEST

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from accord.edges import (
     FROM_ENVIRONMENT,
     BadInput,
     UnknownName,
-    is_web_address,
     load_yaml,
     note_addresses,
     parse_yaml,
@@ -36,8 +35,9 @@ from accord.models import (
     WRITER,
     ModelSettings,
 )
+from accord.project.config_sections import BudgetConfig, LiveConfig, StrictSettings, WatchConfig
 from accord.project.environment import fill_settings, is_from_env_file, load_env_file
-from accord.statistics import DRAWS, FOLDS, SURE
+from accord.statistics import DRAWS, FOLDS
 from accord.store import located_store
 from accord.synth import SynthSettings
 from accord.values import (
@@ -49,7 +49,9 @@ from accord.values import (
     StudyName,
     StudySettings,
     Synthetic,
+    check_plugin_names,
     find_project_file,
+    note_plugins,
     project_folder,
     read_study,
     validate_study,
@@ -60,88 +62,7 @@ FURTHER_JUDGE = "judge-"
 _ROLES = (JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD, USER, ASSISTANT)
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class BudgetConfig(_Strict):
-    """Caps of a run, or of all runs that share a budget; a run stops before the request that would exceed a cap."""
-
-    requests: int | None = Field(default=None, ge=0, description="Requests, including failed attempts.")
-    tokens: int | None = Field(default=None, ge=0, description="Input and output tokens.")
-    money: float | None = Field(
-        default=None, ge=0, allow_inf_nan=False, description="Money, at the prices of prices.yaml."
-    )
-    shared: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=200,
-        description="Name of a shared budget: all runs on the same store with this name share the caps.",
-    )
-
-
-class WatchConfig(_Strict):
-    """Settings of alarms on live scores."""
-
-    webhook: str | None = Field(
-        default=None,
-        json_schema_extra=FROM_ENVIRONMENT,
-        description="URL for alarms as JSON; keep it in an environment variable: ${VARIABLE}.",
-    )
-    false_alarm_rate: float = Field(
-        default=SURE, gt=0, lt=1, description="Probability of a false alarm per assistant version and day."
-    )
-
-    @field_validator("webhook")
-    @classmethod
-    def _is_an_address(cls, url: str | None) -> str | None:
-        if url is not None and not is_web_address(url):
-            raise ValueError("a webhook is a URL that begins with http:// or https://")  # it may hold a secret
-        return url
-
-
-class LiveConfig(_Strict):
-    """Limits of live scoring: work per message, memory for all conversations, time per request.
-
-    Texts in which words are longer than eight characters on average count one word per eight characters.
-    """
-
-    max_reply_words: int = Field(
-        default=2000, ge=1, description="Words of a message that are read; the score of a longer message has a warning."
-    )
-    max_document_words: int = Field(
-        default=8000, ge=1, description="Words that are read of all documents of a message together."
-    )
-    plausibility_share: float = Field(
-        default=0.1,
-        ge=0,
-        le=1,
-        description="Share of live replies whose plausibility is checked, for evaluators with `plausibility`.",
-    )
-    memory_mb: float = Field(
-        default=512,
-        gt=0,
-        allow_inf_nan=False,
-        description="Estimated MB for open conversations and their documents; the oldest are dropped first.",
-    )
-    agree: float | None = Field(
-        default=None,
-        gt=0.5,
-        lt=1,
-        description="Agreement with people that live calls (good or bad) must keep, as `accord score --agree`; "
-        "uncertain replies get no score. Default: no calls.",
-    )
-    good: float | None = Field(
-        default=None,
-        allow_inf_nan=False,
-        description="Lowest answer that counts as good for `agree`; default: the first above the scale's middle.",
-    )
-    timeout_seconds: float = Field(
-        default=30, gt=0, allow_inf_nan=False, description="Seconds until a request to the service times out."
-    )
-
-
-class Config(_Strict):
+class Config(StrictSettings):
     """Settings of a project.
 
     >>> config = Config(store="sqlite:///:memory:", metrics=["words"])
@@ -192,6 +113,11 @@ class Config(_Strict):
     studies: dict[StudyName, StudySettings | SkipJsonSchema[InvalidStudy]] = Field(
         default_factory=dict, description="Studies for annotators in the workbench (`accord serve`), by name."
     )
+    plugins: tuple[str, ...] = Field(
+        default=(),
+        description="Plug-ins: Python files in the project's folder and importable modules, run when metrics, sources, "
+        "heads, formats or judges are looked up. Only projects that you trust run code.",
+    )
     synthetic: Synthetic = Field(
         default=WITHOUT_SYNTHETIC,
         description="Synthetic conversations in training and statistics: `without`, `with`, or `only` them.",
@@ -228,6 +154,11 @@ class Config(_Strict):
         from accord.evidence import metric_name  # imported here, so that other projects load no evidence code
 
         return list(map(metric_name, metrics))
+
+    @field_validator("plugins", mode="before")
+    @classmethod
+    def _name_plugins(cls, names: Any) -> Any:
+        return check_plugin_names(names)
 
     @field_validator("studies", mode="before")
     @classmethod
@@ -413,6 +344,7 @@ def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) 
             f"{where}: `evaluator` is a name, such as default; its settings are under "
             "evaluators: {NAME: {sources: [...], head: ..., settings: {...}}}"
         )
+    note_plugins(folder, _plugins_in(content))  # settings may name a plug-in
     config = validate(Config, _with_studies(content), where)
     if config.sources:
         from accord.evidence import sources  # imported here, so that other projects load no evidence code
@@ -420,6 +352,14 @@ def config_from(content: Any, where: str = PROJECT_FILE, folder: Path = Path()) 
         validate(sources.get(name).settings_type, settings, where, ("sources", name))
     _check_roles(config, where)
     return _located(config, folder)
+
+
+def _plugins_in(content: Any) -> tuple[str, ...]:
+    """Return the names of plug-ins in settings; none if they are invalid, which their validation reports."""
+    try:
+        return check_plugin_names(content.get("plugins", ())) if isinstance(content, dict) else ()
+    except ValueError:
+        return ()
 
 
 def _located(config: Config, folder: Path) -> Config:

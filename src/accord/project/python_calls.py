@@ -1,7 +1,8 @@
 """Errors of the verbs of `Project` with Python calls in place of commands of the shell.
 
 Messages name the command of the next step. An error that leaves a verb of `Project` also gets the text with the Python
-call, which `str` returns; the command line and the pages print the text with the command.
+call, which `str` returns; the command line and the pages print the text with the command. An error inside the code of a
+plug-in becomes a `PluginError`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from accord.edges import AccordError
+from accord.values import plugin_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -120,5 +122,9 @@ def _telling(verb: Callable[P, T]) -> Callable[P, T]:
         except AccordError as error:
             error.in_python = python_text(error.for_commands)
             raise
+        except Exception as error:
+            if (fault := plugin_error(error)) is None:
+                raise
+            raise fault from error
 
     return call

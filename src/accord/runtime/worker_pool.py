@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from queue import SimpleQueue
 from subprocess import PIPE, Popen
 from threading import Thread, local
@@ -24,6 +25,7 @@ from typing import Any, Self, TypeVar
 import cloudpickle
 
 from accord.edges import AccordError, BadInput, parse_whole_number
+from accord.values import load_plugins, note_plugins, noted_plugins
 
 ONE_THREAD = {
     name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
@@ -130,9 +132,37 @@ class WorkerPool:
 def pickled(work: Callable[..., Any]) -> bytes | None:
     """Return the work as bytes, or None if it cannot be pickled."""
     try:
-        return bytes(cloudpickle.dumps(work))
+        return _dumped(work)
     except Exception:  # anything that holds a lock, a file or a connection
         return None
+
+
+def _dumped(work: Callable[..., Any]) -> bytes:
+    """Return the work as bytes, with the plug-ins of the projects that this process has opened."""
+    data, plugins = bytes(cloudpickle.dumps(work)), noted_plugins()
+    return bytes(cloudpickle.dumps(_Packed(plugins, data))) if plugins else data
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """Work that needs plug-ins; it is unpickled after they are loaded, as it may hold their functions and classes."""
+
+    plugins: Sequence[tuple[str, str]]
+    data: bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpacked, (self.plugins, self.data)
+
+
+def _unpacked(plugins: Sequence[tuple[str, str]], data: bytes) -> Any:
+    names: dict[str, list[str]] = {}
+    for folder, name in plugins:
+        names.setdefault(folder, []).append(name)
+    for folder, each in names.items():
+        note_plugins(Path(folder), each)
+        with suppress(AccordError):  # the lookup of a plug-in reports it
+            load_plugins()
+    return cloudpickle.loads(data)
 
 
 class _PoolCall:
@@ -263,7 +293,7 @@ class WorkerThreads:
     """
 
     def __init__(self, work: Callable[[Any], Any], count: int, imports: Sequence[str], attempts: int = 1) -> None:
-        self._work, self._imports, self._attempts = cloudpickle.dumps(_Guarded(work)), imports, attempts
+        self._work, self._imports, self._attempts = _dumped(_Guarded(work)), imports, attempts
         self._local, self._workers, self._is_closed = local(), list[Worker](), False
         self._threads = ThreadPoolExecutor(count)
 

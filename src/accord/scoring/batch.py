@@ -33,7 +33,16 @@ from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
 from accord.scoring.pipeline import NO_REPLY, NOT_COUNTED, Perspective, ScoreOptions, Scorer, Scores, samples_of
 from accord.store import SharedBudget, Store, StoreError
-from accord.values import Conversation, Sample, Target, Unscored, canonical_json
+from accord.values import (
+    Conversation,
+    Sample,
+    Target,
+    Unscored,
+    accept_code,
+    canonical_json,
+    plugin_code,
+    plugin_error,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -135,11 +144,17 @@ class BatchScorer:
         self.made_from = hashlib.sha256(self._packed or self.folder.encode()).hexdigest()
         self.digest = ""
         self.digest = self.evaluator.digest()
+        self._plugins = plugin_code(self.project)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle: settings, and the evaluator's folder if it is small."""
         is_small = self._packed is not None and len(self._packed) <= MOST_PACKED_BYTES
         return {**self.__dict__, "_packed": self._packed if is_small else None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the settings, and note the plug-ins of the project for a machine without its folder."""
+        self.__dict__.update(state)
+        accept_code(self._plugins)
 
     @property
     def evaluator(self) -> Evaluator:
@@ -263,6 +278,7 @@ class BatchScorer:
             raise  # later calls succeed once the store is back
         except Exception as error:
             if len(samples) == 1 or isinstance(error, BudgetReached):
+                error = plugin_error(error) or error
                 kind = "out of budget" if isinstance(error, BudgetReached) else f"failed: {type(error).__name__}"
                 reason = f"{kind}: {one_line(str(error), 300)}"
                 return [self._unscored(sample.target, reason) for sample in samples]

@@ -8,6 +8,7 @@ from concurrent import futures
 from threading import Lock
 
 from accord.edges import AccordError, hide_folders, one_line
+from accord.values import plugin_error
 
 
 class BackgroundJobs:
@@ -61,8 +62,9 @@ class BackgroundJobs:
         except (AccordError, OSError) as error:
             text = error.for_commands if isinstance(error, AccordError) else str(error)
             self.failed[name] = one_line(hide_folders(text))
-        except Exception:
-            self.failed[name] = "internal error; see the server's log"
+        except Exception as error:
+            fault = plugin_error(error)
+            self.failed[name] = one_line(str(fault or "internal error; see the server's log"))
             logging.getLogger("accord").exception("background job %s failed", name)
         finally:
             self.running = None

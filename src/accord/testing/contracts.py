@@ -1,27 +1,38 @@
-"""Contract checks for plug-ins: metrics, selection policies, heads, sources and batch scorers.
+"""Contract checks for plug-ins: metrics, formats, judges, selection policies, heads, sources and batch scorers.
 
 The project runs them over its own plug-ins.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from inspect import isgenerator
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from accord.edges import NotFitted, UnknownName, escape_formula
-from accord.evidence import EvidenceTable, Metric, Source, SourceState, Training
-from accord.formats import BAD_ROW, SCORED, UNSCORED, score_schema
+from accord.evidence import (
+    EvidenceTable,
+    LearnedEvidence,
+    Metric,
+    MetricSession,
+    Source,
+    SourceState,
+    Training,
+    TurnMetric,
+)
+from accord.formats import BAD_ROW, SCORED, UNSCORED, Format, Record, admitted, score_schema
 from accord.learning import Head
 from accord.methods import TOP, AssertionBudget, Policy, Pool
-from accord.models import Models, memory_models, run
+from accord.models import Judge, Models, check_answer, memory_models, questions_for, run
 from accord.scoring import BatchScorer
 from accord.testing.synthetic_ratings import Planted, planted
-from accord.values import Conversation, Document, Question, Score, Turn
+from accord.values import Conversation, Document, Question, Rubric, Sample, Score, Turn, load_rubric
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,6 +73,125 @@ def check_metric(metric: Metric) -> None:
         value = metric(conversation)
         assert value is None or math.isfinite(value), f"{conversation.id}: {value!r} is not a finite number or None"
         assert metric(conversation) == value, f"{conversation.id}: two calls return different values"
+
+
+def check_turn_metric(metric: TurnMetric) -> None:
+    """Check that a metric of replies is documented, returns a finite number or `None`, and is deterministic.
+
+    Raises:
+        AssertionError: A check fails; the message names the conversation.
+
+    >>> def words(reply, history, documents):
+    ...     "Number of words."
+    ...     return float(len(reply.tokens))
+    >>> check_turn_metric(words)
+    """
+    assert metric.__doc__, "a metric needs a docstring"
+    for conversation in probes():
+        values = []
+        for _ in range(2):
+            session = MetricSession({"metric": metric}, [document.text for document in conversation.documents])
+            values.append([session.reply(turn.content)["metric"] for turn in conversation.turns])
+        for value in values[0]:
+            assert value is None or math.isfinite(value), f"{conversation.id}: {value!r} is not a finite number or None"
+        assert values[0] == values[1], f"{conversation.id}: two calls return different values"
+
+
+def check_format(
+    format: Format, rows: Sequence[Mapping[str, Any]] = (), lines: Sequence[str] = (), conversations: int = 1
+) -> list[Record]:
+    """Check that a format recognizes its rows and no others, and reads them as conversations with texts and roles.
+
+    Args:
+        format: The format.
+        rows: Rows of a file, in order.
+        lines: Lines of a text log in place of rows, for a format with `parse`.
+        conversations: Number of conversations in them.
+
+    Returns:
+        The conversations with their labels.
+
+    Raises:
+        AssertionError: A check fails; the message names the row or the conversation.
+
+    >>> def convert(rows, name):
+    ...     "Convert the lines of one ticket."
+    ...     return Record(Conversation(rows[0]["ticket"], tuple(Turn(row["role"], row["text"]) for row in rows)))
+    >>> def parse(line):
+    ...     ticket, role, text = line.split(" ", 2)
+    ...     return {"ticket": ticket, "role": role, "text": text}
+    >>> tickets = Format(lambda row: "ticket" in row, convert, key=lambda row: row["ticket"], parse=parse)
+    >>> [record] = check_format(tickets, lines=["T1 user Hi.", "T1 assistant Hello!"])
+    >>> record.conversation.turns[1].content
+    'Hello!'
+    """
+    assert isinstance(format, Format), f"a format is accord.formats.Format(matches=..., convert=...), got {format!r}"
+    assert format.convert.__doc__, "`convert` needs a docstring, which `accord plugins` shows"
+    if lines:
+        assert format.parse is not None, "a format that reads text logs has `parse`"
+        rows = [row for line in lines if (row := format.parse(line)) is not None]
+        format.parse("\ufffd no line of this format \t|")
+    assert rows, "at least one row of the format is needed"
+    for number, row in enumerate(rows, 1):
+        assert isinstance(row, Mapping), f"row {number}: a row is a mapping, got {type(row).__name__}"
+        assert format.matches(row) is True or number > 1, "`matches` returns True for the first row of a file"
+    others: list[dict[str, Any]] = [{}, {"messages": []}, {"id": 1, "x": None}, {"prompt": "Hi.", "response": "Hello!"}]
+    for other in others:
+        assert not format.matches(other), f"`matches` returns False for a row of another format: {other}"
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    for number, row in enumerate(rows, 1):
+        for part in [row] if format.split is None else format.split(row):
+            key = None if format.key is None else format.key(part)
+            assert key is None or isinstance(key, str), (
+                f"row {number}: the key of a conversation is a text, got {key!r}"
+            )
+            groups.setdefault(number if key is None else key, []).append(part)
+    found = [format.convert(group, f"row-{place}") for place, group in enumerate(groups.values(), 1)]
+    records = [admitted(record) for record in found if record is not None]
+    assert len(records) == conversations, f"{len(records)} conversations were read, not {conversations}"
+    for record in records:
+        chat = record.conversation
+        assert isinstance(chat.id, str) and chat.id, f"the id of a conversation is a text, got {chat.id!r}"
+        assert chat.turns or record.labels or record.annotations, f"{chat.id}: neither turns nor labels"
+    return records
+
+
+class _Asked(NamedTuple):
+    sample: Sample
+    answers: Any
+
+
+def check_judge(judge: Judge, rubric: Rubric | None = None) -> None:
+    """Check that a judge answers every question with a probability for each option, and tells its requests apart.
+
+    Args:
+        judge: The judge; it is asked about conversations of `probes`.
+        rubric: Questions; by default the shipped rubric `llm-rubric`.
+
+    Raises:
+        AssertionError: A check fails; the message names the conversation and the question.
+
+    >>> from accord.models import ScriptedJudge
+    >>> check_judge(ScriptedJudge(lambda sample, question: {"1": 1.0}))
+    """
+    for name in ("name", "mode", "together"):
+        assert hasattr(judge, name), f"a judge has the attribute {name!r}"
+    questions = questions_for(judge, rubric or load_rubric("llm-rubric"))[: judge.together]
+    samples = [Sample(conversation) for conversation in probes() if conversation.turns]
+
+    async def ask() -> list[_Asked]:
+        return [_Asked(sample, await judge.answer(sample, questions)) for sample in samples]
+
+    for sample, answers in asyncio.run(ask()):
+        name = sample.conversation.id
+        assert isinstance(answers, Sequence) and len(answers) == len(questions), f"{name}: one answer per question"
+        for answer, question in zip(answers, questions, strict=True):
+            checked = check_answer(answer, question)
+            assert checked is answer, f"{name}: {getattr(checked, 'detail', checked)}"
+    keys = {
+        json.dumps(judge.made_from(sample, question), sort_keys=True) for sample in samples for question in questions
+    }
+    assert len(keys) == len(samples) * len(questions), "`made_from` differs for each conversation and question"
 
 
 def check_selection_policy(policy: Policy) -> None:
@@ -144,8 +274,12 @@ def check_source(make: Callable[[], Source], train: Training, models: Models | N
     2
     """
     opened = models or memory_models()
+    assert isinstance(make(), Source), f"`make` returns a Source, got {type(make()).__name__}"
     assert type(make()).__doc__, "a source needs a docstring"
+    assert isgenerator(make().measure(train.samples)), "`measure` is a generator; see accord.models.without_requests"
     learned = run(make().learn(train), opened)
+    assert isinstance(learned, LearnedEvidence), "`learn` returns LearnedEvidence"
+    assert isinstance(learned.evidence, EvidenceTable), "`measure` and `learn` return an EvidenceTable"
     targets = [sample.target for sample in train.samples]
     assert list(learned.evidence.targets) == targets, "learned evidence has the training samples in order"
     table = run(learned.source.measure(train.samples), opened)

@@ -11,7 +11,14 @@ from .issues import find_quote as find_quote, Issue as Issue, ISSUE as ISSUE, Is
 from .issues import load_taxonomy as load_taxonomy, MAX_SCORE as MAX_SCORE, MIN_SCORE as MIN_SCORE, Span as Span
 from .issues import Taxonomy as Taxonomy, turn_digests as turn_digests, Unannotated as Unannotated
 from .issues import with_located_quotes as with_located_quotes
-from .registry import Registry as Registry
+from .project_plugins import accept_code as accept_code, check_plugin_names as check_plugin_names
+from .project_plugins import (
+    load_plugins as load_plugins,
+    note_plugins as note_plugins,
+    note_plugins_of as note_plugins_of,
+)
+from .project_plugins import noted_plugins as noted_plugins, plugin_code as plugin_code, PluginCode as PluginCode
+from .registry import BUILT_IN as BUILT_IN, Contract as Contract, plugin_error as plugin_error, Registry as Registry
 from .report_blocks import Charts as Charts, Estimate as Estimate, Findings as Findings, Fold as Fold
 from .report_blocks import Histogram as Histogram, html_table as html_table, number as number, p_text as p_text
 from .report_blocks import percent as percent, Point as Point, Points as Points, Section as Section, Table as Table

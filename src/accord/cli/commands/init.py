@@ -323,7 +323,13 @@ def trust(
 
 @command("plugins")
 def plugins(as_json: AsJson = False) -> None:
-    """List formats, metrics, sources, heads, selectors, rivals, presets and rubrics, each in one line."""
+    """List formats, metrics, sources, judges, heads, selectors, rivals, presets and rubrics, each in one line.
+
+    In a project, the list includes its own plug-ins.
+    """
+    from accord.project import load_config
+
+    load_config()  # notes the plug-ins
     show(_plugins(), as_json, _plugins_text)
 
 
@@ -337,7 +343,9 @@ def schema() -> None:
 
 def _plugins_text(result: Mapping[str, Any]) -> str:
     sections = (
-        "\n".join([kind, *(f"  {name:20} {says}" for name, says in found.items())]) for kind, found in result.items()
+        "\n".join([kind, *(f"  {name:20} {says}" for name, says in found.items())])
+        for kind, found in result.items()
+        if found
     )
     return "\n\n".join(sections)
 
@@ -348,12 +356,14 @@ def _plugins() -> dict[str, dict[str, str]]:
     from accord.formats import formats
     from accord.learning import PRESETS, heads
     from accord.methods import rivals, selection_policies, selectors
+    from accord.models import judge_modes
     from accord.values import load_rubric, shipped_rubrics
 
     return {
         "formats": {name: _first_line(plugin.convert) for name, plugin in formats},
         "metrics": {name: _first_line(plugin) for name, plugin in [*metrics, *turn_metrics]},
         "sources": {name: _first_line(plugin) for name, plugin in sources},
+        "judges": {name: _first_line(plugin) for name, plugin in judge_modes},
         "heads": {name: _first_line(plugin) for name, plugin in heads},
         "selection policies": {name: _first_line(plugin) for name, plugin in selection_policies},
         "selectors": {name: _first_line(plugin) for name, plugin in selectors},

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from accord.evidence.bank.words import ENGLISH, Language, Vocabulary, counted, pieces, taken_apart
-from accord.values import Registry
+from accord.values import Contract, Registry
 
 T = TypeVar("T")
 
@@ -247,6 +247,8 @@ TurnMetric = Callable[[ParsedText, TurnHistory, Sequence[ParsedDocument]], "floa
 """A number about a reply, or `None` if it does not apply (no document to compare with)."""
 
 turn_metrics: Registry[TurnMetric] = Registry(
-    "turn metric", *(f"accord.evidence.bank.{name}" for name in ("reply_metrics", "ruber"))
+    "turn metric",
+    *(f"accord.evidence.bank.{name}" for name in ("reply_metrics", "ruber")),
+    contract=Contract.function(3, "a function of a reply, the turns before it and the documents", "check_turn_metric"),
 )
 """Metrics of replies: functions of the reply, the turns before it and the documents, to a number or `None`."""

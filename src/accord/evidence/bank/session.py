@@ -13,7 +13,7 @@ from accord.edges import Unmeasured
 from accord.evidence.bank.reply_features import ENTRY, ParsedText, TurnHistory, TurnMetric, lazy, parsed_document
 from accord.evidence.bank.reply_metrics import LONGEST_RUN, copied_run, repeated_trigrams
 from accord.evidence.bank.words import ENGLISH, Language, pieces, recognised, tokens, vocabulary
-from accord.values import NON_SPEAKERS, Conversation, Document, Registry, Sample, Turn
+from accord.values import NON_SPEAKERS, Contract, Conversation, Document, Registry, Sample, Turn
 
 # --- metrics of conversations -----------------------------------------------------------------------------------------
 
@@ -156,7 +156,9 @@ class LexicalMetric:
 Metric = Callable[[Conversation], float | None]
 """A number about a conversation, or `None` if it does not apply (no document to compare with)."""
 
-metrics: Registry[Metric] = Registry("metric")
+metrics: Registry[Metric] = Registry(
+    "metric", contract=Contract.function(1, "a function of one Conversation", "check_metric")
+)
 """Metrics of conversations: functions from a `Conversation` to a number, or `None` if the metric does not apply."""
 
 

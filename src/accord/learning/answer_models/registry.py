@@ -15,7 +15,7 @@ from accord.learning.answer_models.mixed.model import BEST, MixedAnswers
 from accord.learning.answer_models.network.answers import NetworkAnswers, NetworkSettings
 from accord.learning.answer_models.simple import SIMPLE_MODELS
 from accord.learning.answer_models.stacking import ConstantAnswers
-from accord.values import Question, Registry
+from accord.values import Contract, Question, Registry
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,9 @@ class AnswerModelSettings:
 
 ANSWER_MODELS = ("auto", "constant", "judge", "column", "mixed", "curves", "network", "issue-labels", *SIMPLE_MODELS)
 answer_models: Registry[Callable[[AnswerModelSettings], AnswerModel]] = Registry(
-    "answer model", extras=dict.fromkeys(("svr", "gated", "concat", "grid"), "papers")
+    "answer model",
+    extras=dict.fromkeys(("svr", "gated", "concat", "grid"), "papers"),
+    contract=Contract.function(1, "a function of settings that makes an answer model"),
 )
 """Makers of further answer models, from their settings."""
 

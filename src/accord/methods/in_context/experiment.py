@@ -54,7 +54,7 @@ from accord.methods.in_context.selectors import (
 from accord.methods.in_context.template import PromptTemplate, RatedExamples, prompt_text
 from accord.models import EMBEDDER, WRITER, EmbeddingText, Failure, Flow, ModelInfo, Prompt, Reply, Request, to_role
 from accord.statistics import INNER_FOLDS, fold_of
-from accord.values import Estimate, Findings, Fold, Registry, Sample, Section, Table, Text, number
+from accord.values import Contract, Estimate, Findings, Fold, Registry, Sample, Section, Table, Text, number
 
 WRITTEN, TRIED, SETS = "prompts written", "prompts tried", "sets tried"
 TRAIN_SIDE, TEST_SIDE = "training side asked", "held-out side asked"
@@ -384,7 +384,9 @@ class InContextTraining:
 Choose = Callable[[Sample, Query, Collection[int]], Sequence[ScoreRequest]]
 """Function that returns requests about an input, without the examples at some indices; the score is their mean."""
 
-rivals: Registry[Callable[[InContextTraining], Choose | None]] = Registry("rival")
+rivals: Registry[Callable[[InContextTraining], Choose | None]] = Registry(
+    "rival", contract=Contract.function(1, "a function of the learned result")
+)
 """Systems to compare with on the held-out side, by name; `None` for a system whose learned parts are missing."""
 
 

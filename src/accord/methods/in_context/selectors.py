@@ -29,7 +29,7 @@ from accord.methods.in_context.scoring_requests import RequestCounts, ScoreReque
 from accord.methods.in_context.template import PromptTemplate, RatedExamples, unit
 from accord.models import Failure, PromptFlow
 from accord.statistics import DRAWS, Clusters, clustered_mean, estimate_from_draws
-from accord.values import Estimate, Question, Registry
+from accord.values import Contract, Estimate, Question, Registry
 
 Vectors = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -300,7 +300,12 @@ class Selector(ABC):
 
 
 selectors: Registry[Callable[[int, TowerSettings], Selector]] = Registry(
-    "selector", "accord.methods.in_context.tower_selector"
+    "selector",
+    "accord.methods.in_context.tower_selector",
+    contract=Contract.maker(
+        Selector,
+        "a subclass of accord.methods.Selector, or a function of a seed and the settings `towers` that makes one",
+    ),
 )
 """Selectors by name; `register` decorates a class, or a function of the seed and the settings `towers`."""
 

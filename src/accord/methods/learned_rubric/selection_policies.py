@@ -25,7 +25,7 @@ from pydantic import Field, field_validator
 from accord.edges import BadInput, UnknownName
 from accord.evidence import SourceSettings
 from accord.statistics import FOLDS, fold_of
-from accord.values import Registry
+from accord.values import Contract, Registry
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int32]
@@ -292,7 +292,10 @@ def select(candidates: Candidates, budget: AssertionBudget, alpha: float) -> lis
 
 Policy = Callable[[Pool, AssertionBudget, int], Sequence[int]]
 """Maps a pool, a budget and a seed to rows of the pool."""
-selection_policies: Registry[Policy] = Registry("selection policy")
+selection_policies: Registry[Policy] = Registry(
+    "selection policy",
+    contract=Contract.function(3, "a function of a pool, a budget and a seed", "check_selection_policy"),
+)
 """Alternatives to algorithm 1: functions of a pool, a budget and a seed that return rows of the pool."""
 
 

@@ -227,14 +227,27 @@ def make_answer(
     return Answer(question.id, probabilities, max(0.0, 1.0 - sum(probabilities.values())), version)
 
 
-def check_answer(answer: Answer | Unanswered) -> Answer | Unanswered:
-    """Return a judge's answer if its probabilities are valid, otherwise the question as unanswered."""
+def check_answer(answer: Any, question: Question) -> Answer | Unanswered:
+    """Return a judge's answer if it has a valid probability for each option, otherwise the question as unanswered."""
     if isinstance(answer, Unanswered):
         return answer
-    error = distribution_error([*answer.probabilities.values(), answer.outside])
-    if error is None:
-        return answer
-    return Unanswered(answer.question, NO_DISTRIBUTION, f"{answer.question!r}: {error}")
+    error = _answer_error(answer, question)
+    return answer if error is None else Unanswered(question.id, NO_DISTRIBUTION, f"{question.id!r}: {error}")
+
+
+def _answer_error(answer: Any, question: Question) -> str | None:
+    if not isinstance(answer, Answer) or not isinstance(answer.probabilities, Mapping):
+        return f"the judge returned {shorten(answer)} in place of an Answer with a probability for each option"
+    if answer.question != question.id:
+        return f"the judge answered {shorten(answer.question)} in its place; answers are in the order of the questions"
+    options = list(map(str, question.scale.options))
+    missing = [option for option in options if option not in answer.probabilities]
+    if missing:
+        return f"the judge gave no probability for the option {shorten(missing[0])}; allowed: one for each of {options}"
+    unknown = [option for option in answer.probabilities if option not in options]
+    if unknown:
+        return f"the judge gave a probability for {shorten(unknown[0])}, which is not an option; allowed: {options}"
+    return distribution_error([*answer.probabilities.values(), answer.outside])
 
 
 _CODE = re.compile(r"[A-Za-z0-9_.:-]{1,64}")

@@ -1,0 +1,102 @@
+"""Files beside the code agree with it: versions, systems, commands and links."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+import accord
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def content(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def lock() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("lock", ROOT / "tools" / "lock.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_lock_file_fits_the_declared_dependencies(lock: ModuleType) -> None:
+    assert not lock.misfits(), "renew it: make setup && make lock"
+    pinned = {line.partition("==")[0].lower(): line.partition("==")[2] for line in PROJECT["dependency-groups"]["dev"]}
+    names = {re.sub(r"\[.*", "", name) for name in pinned}
+    assert names and names <= lock.locked().keys(), names - lock.locked().keys()
+
+
+def test_lock_file_names_what_does_not_fit(lock: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "requirements-dev.lock"
+    text = re.sub(r"(?m)^numpy==.*\n", "", lock.LOCK.read_text(encoding="utf-8"))
+    other.write_text(re.sub(r"(?m)^ruff==.*", "ruff==0.1", text), encoding="utf-8")
+    monkeypatch.setattr(lock, "LOCK", other)
+    said = "\n".join(lock.misfits())
+    assert "numpy is not in requirements-dev.lock" in said and "ruff==0.1" in said
+
+
+def test_workflow_runs_the_commands_of_the_makefile_on_every_system() -> None:
+    jobs = content(".github/workflows/tests.yml")["jobs"]
+    matrix = jobs["tests"]["strategy"]["matrix"]
+    assert [each.partition("-")[0] for each in matrix["system"]] == ["ubuntu", "macos", "windows"]
+    assert f">={matrix['python'][0]}" == PROJECT["project"]["requires-python"]
+    assert matrix["python"] == [f"3.{minor}" for minor in range(11, 15)]
+    commands = [step["run"] for step in jobs["tests"]["steps"] if "run" in step]
+    made = MAKEFILE.replace("$(BIN)/", "").replace(" || $(AGAIN)", "")
+    assert len(commands) == 7 and all(f"\t{command}\n" in made for command in commands), commands
+    [last] = [step["run"] for step in jobs["everything"]["steps"] if "run" in step]
+    assert last.endswith(".ci/run") and (ROOT / ".ci" / "run").stat().st_mode & 0o100
+
+
+def test_hooks_are_local_and_name_files_that_exist() -> None:
+    settings = content(".pre-commit-config.yaml")
+    assert [each["repo"] for each in settings["repos"]] == ["local"]
+    hooks = settings["repos"][0]["hooks"]
+    assert {"ruff", "ruff-format"} <= {hook["id"] for hook in hooks}
+    for hook in hooks:
+        assert hook["language"] == "system" and hook["entry"].startswith("python ")
+        for name in re.findall(r"\S+\.py\b", hook["entry"]):
+            assert (ROOT / name).is_file(), name
+
+
+def test_citation_and_security_page_state_this_version() -> None:
+    citation = content("CITATION.cff")
+    assert citation["version"] == accord.__version__ and citation["license"] == PROJECT["project"]["license"]
+    assert citation["abstract"] == PROJECT["project"]["description"]
+    assert citation["keywords"] == PROJECT["project"]["keywords"]
+    assert [each["name"] for each in citation["authors"]] == [each["name"] for each in PROJECT["project"]["authors"]]
+    assert PROJECT["project"]["urls"]["Changelog"].startswith(citation["repository-code"])
+    page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    supported = re.findall(r"^\| ([\d.]+) \| (yes|no) \|$", page, flags=re.M)
+    assert supported[0] == (accord.__version__.rpartition(".")[0], "yes")
+    assert f"## {accord.__version__} (" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["SECURITY.md", "CONTRIBUTING.md", ".github/pull_request_template.md"])
+def test_links_of_pages_beside_the_docs_lead_somewhere(name: str) -> None:
+    page = ROOT / name
+    for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+        assert link.startswith("https://") or (page.parent / link).exists(), link
+
+
+def test_issue_forms_have_unique_fields_and_a_private_address_for_security() -> None:
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    assert [each.stem for each in forms] == ["bug", "config", "idea"]
+    for form in (content(str(each)) for each in forms if each.stem != "config"):
+        fields = [each["id"] for each in form["body"] if "id" in each]
+        assert form["name"] and form["description"] and fields and len(fields) == len(set(fields))
+    contact = content(".github/ISSUE_TEMPLATE/config.yml")["contact_links"]
+    assert contact[0]["url"] in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
