@@ -170,6 +170,33 @@ def test_broken_head_is_one_warning_that_names_the_package(
     assert "package planter" in done.stderr and reason in done.stderr
 
 
+@pytest.mark.attack
+@pytest.mark.parametrize("value", ["3 !!", "planter:", "planter:nothing", "planter.inner"])
+def test_malformed_entry_point_is_one_warning_and_other_plugins_work(value: str, install: Install, site: Path) -> None:
+    install("planter", HEAD, f"[accord.heads]\nplanted = {value}\n")
+    install("grower", HEAD.replace("planted", "grown"), "[accord.heads]\ngrown = grower\n")
+    done = accord(site, "plugins")
+    assert "mixed" in done.stdout and "grown" in done.stdout and done.stderr.count("\n") == 1
+    assert "package planter cannot be loaded" in done.stderr
+
+
+@pytest.mark.attack
+def test_head_of_a_package_that_fails_later_is_left_out(install: Install, site: Path) -> None:
+    install("planter", HEAD + "raise ValueError('late')\n", "[accord.heads]\nplanted = planter\n")
+    done = accord(site, "plugins")
+    assert "A head of another package." not in done.stdout and "ValueError: late" in done.stderr
+    code = "from accord.learning import heads\ntry:\n    heads.get('planted')\nexcept Exception as error:\n    print(error)"
+    assert "Left out, because they cannot be loaded: planter." in ran(site, "-c", code).stdout
+
+
+@pytest.mark.attack
+def test_unexpected_error_of_a_command_is_one_line(install: Install, site: Path) -> None:
+    install("greeter", "def hello() -> None:\n    {}['gone']\n", "[accord.commands]\nhello = greeter:hello\n")
+    said = accord(site, "hello", code=1).stderr
+    assert said.startswith("accord: the command 'hello' of the package greeter raised KeyError: 'gone'")
+    assert said.count("\n") == 1
+
+
 # --- without accord-papers --------------------------------------------------------------------------------------------
 
 
