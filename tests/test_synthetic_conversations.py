@@ -18,7 +18,6 @@ from commands import accord_json, invoke, printed, read_rows, refused
 
 from accord import Conversation, Turn, read
 from accord.edges import BadInput
-from accord.evidence import Column, EvidenceTable
 from accord.formats import ConversationWriter
 from accord.live.messages import HistoryDeduplicator
 from accord.project import Config, Project
@@ -217,18 +216,12 @@ def test_imported_synthetic_conversations_stay_synthetic(folder: Path) -> None:
 # --- how unlike -------------------------------------------------------------------------------------------------------
 
 
-def table(values: np.ndarray) -> EvidenceTable:
-    """Rows of numbers as metrics of conversations."""
-    targets = tuple(Target(f"c{place:03}") for place in range(len(values)))
-    columns = tuple(Column(f"m{place}", "test") for place in range(values.shape[1]))
-    return EvidenceTable(targets, columns, values, np.isfinite(values))
-
-
 def compared(
     values: np.ndarray, made: np.ndarray, groups: Sequence[str] | None = None, seed: int = 0
 ) -> TwoSampleResult:
     names = [f"g{place}" for place in range(len(values))] if groups is None else groups
-    return two_sample_test(table(values), names, made.tolist(), seed)
+    metrics = [f"m{place}" for place in range(values.shape[1])]
+    return two_sample_test(metrics, values, np.isfinite(values), names, made.tolist(), seed)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput
-from accord.evidence import EvidenceTable
 from accord.statistics import DETAIL_DRAWS, FOLDS, SIGNIFICANT, Clusters, grouped_folds, holm
 from accord.values import p_text
 
@@ -86,12 +85,19 @@ class TwoSampleResult:
 
 
 def two_sample_test(
-    table: EvidenceTable, groups: Sequence[str], is_synthetic: Sequence[bool], seed: int = 0
+    metrics: Sequence[str],
+    values: Floats,
+    present: NDArray[np.bool_],
+    groups: Sequence[str],
+    is_synthetic: Sequence[bool],
+    seed: int = 0,
 ) -> TwoSampleResult:
     """Test whether the metrics distinguish synthetic from real conversations.
 
     Args:
-        table: A row per conversation, a column per metric.
+        metrics: Names of m metrics.
+        values: (n, m) metrics of n conversations.
+        present: (n, m) True where the metric has a value.
         groups: (n,) group of each conversation.
         is_synthetic: (n,) True for synthetic conversations.
         seed: Seed of the folds, the bootstrap and the permutations.
@@ -101,7 +107,7 @@ def two_sample_test(
     """
     kinds = np.array(is_synthetic, dtype=bool)
     rows = _sampled_rows(kinds, seed)
-    table, truth = table.take(rows), kinds[rows]
+    values, present, truth = values[rows], present[rows], kinds[rows]
     names = np.array(groups, dtype=object)[rows]
     for kind, members in (("synthetic", truth), ("real", ~truth)):
         count = len(set(names[members]))
@@ -113,7 +119,7 @@ def two_sample_test(
     clusters = Clusters(names)
     permuted = _permuted(truth, clusters, seed)
     folds = _folds(names, seed)
-    classifier = _Classifier(_design(table), folds)
+    classifier = _Classifier(_design(values, present), folds)
     scores = classifier.scores(truth[None])
     [auc] = _aucs(scores, truth[None], folds)
     parts = np.array_split(permuted, -(-len(permuted) // _PERMUTATION_BATCH))
@@ -121,7 +127,9 @@ def two_sample_test(
     low, high = _interval(scores[0], truth, folds, clusters, seed)
     p = (1 + np.sum(by_chance >= auc - 1e-12)) / (1 + len(by_chance))
     sizes = (int(truth.sum()), int((~truth).sum()), len(clusters))
-    return TwoSampleResult(*sizes, float(auc), low, high, float(p), _compare_metrics(table, truth, permuted))
+    return TwoSampleResult(
+        *sizes, float(auc), low, high, float(p), _compare_metrics(metrics, values, present, truth, permuted)
+    )
 
 
 def _sampled_rows(is_synthetic: NDArray[np.bool_], seed: int) -> NDArray[np.intp]:
@@ -153,9 +161,8 @@ def _permuted(truth: NDArray[np.bool_], clusters: Clusters, seed: int) -> NDArra
     return np.array([rng.permutation(majority)[clusters.of_row] != deviates for _ in range(PERMUTATIONS)])
 
 
-def _design(table: EvidenceTable) -> Floats:
+def _design(values: Floats, present: NDArray[np.bool_]) -> Floats:
     """Return the features, (n, m): each metric standardized, its square, and an indicator of missing values."""
-    values, present = table.values, table.present
     columns = []
     for place in range(values.shape[1]):
         column, known = values[:, place], present[:, place]
@@ -234,23 +241,27 @@ def _interval(
 
 
 def _compare_metrics(
-    table: EvidenceTable, truth: NDArray[np.bool_], permuted: NDArray[np.bool_]
+    metrics: Sequence[str],
+    values: Floats,
+    present: NDArray[np.bool_],
+    truth: NDArray[np.bool_],
+    permuted: NDArray[np.bool_],
 ) -> list[DiscriminativeFeature]:
     """Test each metric alone, over the conversations that have it."""
     from scipy.stats import rankdata
 
     rows, p_values = [], []
-    for place, column in enumerate(table.columns):
-        known = table.present[:, place]
-        values, kinds = table.values[known, place], truth[known]
-        synthetic, real = values[kinds], values[~kinds]
-        if min(len(synthetic), len(real)) < MIN_GROUPS or np.ptp(values) == 0:
+    for place, metric in enumerate(metrics):
+        known = present[:, place]
+        column, kinds = values[known, place], truth[known]
+        synthetic, real = column[kinds], column[~kinds]
+        if min(len(synthetic), len(real)) < MIN_GROUPS or np.ptp(column) == 0:
             continue
         spread = np.sqrt((synthetic.var(ddof=1) * (len(synthetic) - 1) + real.var(ddof=1) * (len(real) - 1))
-                         / (len(values) - 2))  # fmt: skip
+                         / (len(column) - 2))  # fmt: skip
         effect = float((synthetic.mean() - real.mean()) / spread) if spread > 0 else 0.0
-        ranks = rankdata(values)
-        middle = (len(values) + 1) / 2
+        ranks = rankdata(column)
+        middle = (len(column) + 1) / 2
         difference = abs(ranks[kinds].mean() - middle)
         assigned = permuted[:, known]
         counts = np.maximum(assigned.sum(axis=1), 1)
@@ -258,7 +269,7 @@ def _compare_metrics(
         p_values.append(float((1 + np.sum(by_chance >= difference - 1e-9)) / (1 + len(permuted))))
         count = len(synthetic)
         higher = float((ranks[kinds].sum() - count * (count + 1) / 2) / (count * len(real)))
-        rows.append((column.name, float(synthetic.mean()), float(real.mean()), effect, higher))
+        rows.append((metric, float(synthetic.mean()), float(real.mean()), effect, higher))
     corrected = holm(p_values) if p_values else []
     features = [DiscriminativeFeature(*row, p) for row, p in zip(rows, corrected, strict=True)]
     return sorted(features, key=lambda feature: -abs(feature.effect))

@@ -214,7 +214,8 @@ def check_synth(project: Workspace, method: str | None = None) -> TwoSampleResul
     is_synthetic = {sample.target: sample.conversation.is_synthetic for sample in samples}
     row_groups = [groups.get(target, target.conversation) for target in table.targets]
     labels = [is_synthetic[target] for target in table.targets]
-    return two_sample_test(table, row_groups, labels, project.config.seed)
+    metrics = [column.name for column in table.columns]
+    return two_sample_test(metrics, table.values, table.present, row_groups, labels, project.config.seed)
 
 
 def _samples(store: Store, method: str | None) -> Iterator[Sample]:
