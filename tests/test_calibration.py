@@ -41,7 +41,7 @@ from accord.learning.answer_models.mixed.layout import (
     RatingLayout,
 )
 from accord.learning.answer_models.ordinal import OrdinalLink
-from accord.learning.calibration.bands import band_quantile, groups_needed
+from accord.learning.calibration.bands import band_quantile, groups_needed, moments
 from accord.learning.calibration.distance import shrunk_covariance
 from accord.statistics import pearson
 from accord.testing import planted
@@ -811,3 +811,8 @@ def test_bands_begin_with_nine_groups(groups: int, q: float) -> None:
     assert band_quantile(options, halves, truth, 0.9) == pytest.approx(q)
     twice = band_quantile(options, halves.repeat(2, axis=0), truth.repeat(2), 0.9, np.arange(groups).repeat(2))
     assert twice == pytest.approx(q) and groups_needed(0.9) == 9
+
+
+def test_a_certain_prediction_has_a_thousandth_of_the_scale_as_deviation() -> None:
+    mean, spread = moments(np.array([1.0, 2.0, 5.0]), np.array([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]]))
+    assert mean.tolist() == [2.0, 3.0] and spread == pytest.approx([0.004, 2.0])

@@ -299,3 +299,10 @@ def test_a_unit_without_a_cap_is_recorded_when_the_budget_is_closed(store: Store
     assert (account.taken().requests, account.taken().tokens) == (2, 11)
     assert budget.to_json() == {"requests": 2, "input_tokens": 5, "output_tokens": 5, "money": pytest.approx(15e-6)}
     assert Budget(Caps(), {}).to_json()["money"] is None
+
+
+@pytest.mark.parametrize(
+    ("caps", "is_any"), [(Caps(), False), (Caps(requests=0), True), (Caps(tokens=1), True), (Caps(money=0.0), True)]
+)
+def test_a_budget_of_nothing_is_a_cap(caps: Caps, is_any: bool) -> None:
+    assert caps.any is is_any
