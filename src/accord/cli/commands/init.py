@@ -155,7 +155,7 @@ def _extended(base: Rubric | None, found: FileSurvey, main: str | None, scales: 
         for name, each in found.questions.items()
         if base.get(name) is not None and name not in scales
     ]
-    added, more = infer_questions(lacking)
+    added, more = infer_questions(lacking, base.questions)
     if not added and len(lacking) == len(found.questions):
         infer_rubric(lacking)  # raises the error for labels without a scale
     said = [*more, *said]
