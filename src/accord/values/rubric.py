@@ -180,8 +180,8 @@ class Question(FrozenModel):
     Attributes:
         id: Identifier, unique in the rubric. Files, labels and addresses use it.
         text: Wording for annotators and judges.
-        name: Short name that pages, charts and commands show instead of the id: one line of at most 40 characters, unique
-            in the rubric. It is not part of `model_dump`, so keys, digests and saved evaluators do not depend on it.
+        name: Short name that pages, charts and commands show instead of the id: one line of at most 40 characters,
+            unique in the rubric. It is not part of `model_dump`, so keys, digests and saved evaluators do not depend on it.
         scale: Allowed answers.
         meanings: Meaning of options, by the option's text.
         applies: `always`, `with-documents`, `without-documents`, `multi-turn`, or `pairs` for a comparison.
