@@ -181,7 +181,7 @@ class Question(FrozenModel):
         id: Identifier, unique in the rubric. Files, labels and addresses use it.
         text: Wording for annotators and judges.
         name: Short name that pages, charts and commands show instead of the id: one line of at most 40 characters,
-            unique in the rubric. It is not part of `model_dump`, so keys, digests and saved evaluators do not depend on it.
+            unique in the rubric. It is not part of `model_dump`, so keys, digests and evaluators do not depend on it.
         scale: Allowed answers.
         meanings: Meaning of options, by the option's text.
         applies: `always`, `with-documents`, `without-documents`, `multi-turn`, or `pairs` for a comparison.
@@ -305,16 +305,16 @@ class Rubric(FrozenModel):
         for question in self.questions:
             if question.name and (other := self._other_with(question)) is not None:
                 raise ValueError(
-                    f"questions {other!r} and {question.id!r} would both be shown as {question.name!r}; names differ "
-                    "in more than upper and lower case, from other names and from the ids of other questions"
+                    f"questions {other!r} and {question.id!r} would both be shown as {question.name!r}; give one of "
+                    "them a name that differs in more than upper and lower case"
                 )
         return self
 
     def _other_with(self, question: Question) -> str | None:
-        """Return the id of another question that has the name of a question as its name or id."""
+        """Return the id of another question that is shown by the name of a question."""
         name = question.name.casefold()
-        same = (each.id for each in self.questions if name in (each.name.casefold(), each.id.casefold()))
-        return next((id for id in same if id != question.id), None)
+        others = (each for each in self.questions if each.id != question.id)
+        return next((each.id for each in others if each.shown.casefold() == name), None)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some fields changed and no cached values of the original."""

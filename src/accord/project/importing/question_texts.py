@@ -98,13 +98,15 @@ def generated_name(id: str, text: str = "") -> str:
 
 
 def with_generated_names(questions: Sequence[Question], others: Iterable[Question] = ()) -> list[Question]:
-    """Return the questions with a generated name for each without one, if no other question has it as name or id."""
+    """Return the questions with a generated name for each without one, so that all are shown differently."""
     known = {each.id: each for each in (*others, *questions)}
     for question in questions:
+        taken = {each.shown.casefold() for each in known.values() if each.id != question.id}
         name = question.name or generated_name(question.id, question.text)
-        rest = (each for each in known.values() if each.id != question.id)
-        if all(name.casefold() not in (each.id.casefold(), each.name.casefold()) for each in rest):
-            known[question.id] = question.model_copy(update={"name": name})
+        base = (name or "Question")[: MAX_NAME - 4]
+        numbered = (f"{base} {number}" for number in range(2, len(known) + 2))
+        free = next(each for each in (name, "", *numbered) if (each or question.id).casefold() not in taken)
+        known[question.id] = question.model_copy(update={"name": free})
     return [known[question.id] for question in questions]
 
 
