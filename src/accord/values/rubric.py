@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from math import isfinite
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from accord.edges import UnknownName, escape_controls
 from accord.values.conversation import Conversation, content_hash
@@ -142,9 +142,6 @@ class Scale(FrozenModel):
         return ", ".join(str(option) for option in self.options)
 
 
-Stripped = Annotated[str, StringConstraints(strip_whitespace=True)]
-"""Text without spaces and line breaks at its ends."""
-
 _UNSEEN = {"side", "weight", "reasons"}
 """Fields of a question that annotators and judges do not see."""
 
@@ -200,7 +197,7 @@ class Question(FrozenModel):
 
     id: str = Field(min_length=1)
     text: str = Field(min_length=1)
-    name: Stripped = Field(default="", exclude=True)
+    name: str = Field(default="", exclude=True)
     scale: Scale
     meanings: Mapping[str, str] = Field(default_factory=dict)
     applies: Applies = Applies.ALWAYS
@@ -208,23 +205,25 @@ class Question(FrozenModel):
     weight: float = Field(default=1.0, gt=0, le=100)
     reasons: tuple[AssertionReason, ...] = ()
 
+    @field_validator("name")
+    @classmethod
+    def _name_is_a_short_line(cls, text: str, info: ValidationInfo) -> str:
+        name, where = text.strip(), f"name of question {info.data.get('id', '')!r}"
+        if len(name) > MAX_NAME:
+            raise ValueError(f"{where}: got {len(name)} characters, allowed: {MAX_NAME}")
+        if escape_controls(name) != name or set(name) & {"\n", "\t"}:
+            raise ValueError(
+                f"{where}: got {escape_controls(name)!r}, which has a line break, a tab or another control character; "
+                "write one line without them"
+            )
+        return name
+
     @model_validator(mode="after")
     def _meanings_name_options(self) -> Question:
         options = {str(option) for option in self.scale.options}
         unknown = sorted(set(self.meanings) - options)
         if unknown:
             raise ValueError(f"question {self.id!r} explains {unknown[0]!r}, which is not one of its options")
-        return self
-
-    @model_validator(mode="after")
-    def _name_fits(self) -> Question:
-        if len(self.name) > MAX_NAME:
-            raise ValueError(f"name of question {self.id!r}: got {len(self.name)} characters, allowed: {MAX_NAME}")
-        if escape_controls(self.name) != self.name or set(self.name) & {"\n", "\t"}:
-            raise ValueError(
-                f"name of question {self.id!r}: got {escape_controls(self.name)!r}, which has a line break, a tab or "
-                "another control character; write one line without them"
-            )
         return self
 
     @property

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from accord.edges import BadInput, UnknownName, dump_yaml, load_yaml, validate, validation_messages
 from accord.values.rubric import (
@@ -19,7 +19,6 @@ from accord.values.rubric import (
     Rubric,
     Scale,
     ScaleKind,
-    Stripped,
     Value,
 )
 
@@ -33,12 +32,15 @@ def _options(value: Any) -> dict[str, str]:
     raise ValueError("options are a mapping from value to meaning, or a list of values")
 
 
+_Stripped = Annotated[str, StringConstraints(strip_whitespace=True)]
+
+
 class _QuestionFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str
-    text: Stripped
-    name: Stripped = ""
+    text: _Stripped
+    name: _Stripped = ""
     scale: ScaleKind = ScaleKind.ORDINAL
     options: Annotated[dict[str, str], BeforeValidator(_options)] = Field(default_factory=dict)
     low: float | None = None
@@ -62,8 +64,8 @@ class _RubricFile(BaseModel):
 
     name: str
     main: str
-    instructions: Stripped = ""
-    source: Stripped = ""
+    instructions: _Stripped = ""
+    source: _Stripped = ""
     learned_on: list[str] = Field(default_factory=list)
     questions: list[_QuestionFile]
 
