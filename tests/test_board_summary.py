@@ -42,7 +42,7 @@ def versions(gap: float, count: int = 80, questions: Sequence[tuple[str, float]]
     return rows
 
 
-NUMBERS = r"\d\.\d\d points {} than 2\.9 on Q0 \(95% interval 0\.\d+ to 0\.\d+\)"
+NUMBERS = r"\d\.\d\d points {} than 2\.9 on Satisfaction \(95% interval 0\.\d+ to 0\.\d+\)"
 HIGHER, LOWER = (rf"Version 2\.10 is rated {NUMBERS.format(word)}" for word in ("higher", "lower"))
 SAME = "; no other change was found since 1 June 2026"
 
@@ -50,36 +50,38 @@ SAME = "; no other change was found since 1 June 2026"
 @pytest.mark.parametrize(("rows", "sentence"), [
     (versions(0.4), HIGHER + SAME),
     (versions(-0.4), LOWER + SAME),
-    (versions(0.0), r"No clear difference between version 2\.10 and 2\.9 on Q0: [+-]0\.\d\d points "
+    (versions(0.0), r"No clear difference between version 2\.10 and 2\.9 on Satisfaction: [+-]0\.\d\d points "
      r"\(95% interval -0\.\d+ to 0\.\d+\); no change was found since 1 June 2026"),
-    (versions(0.4, count=6), r"Too few different scores to compare version 2\.10 with 2\.9 on Q0 \(3 and 3 texts\)"),
+    (versions(0.4, count=6), r"Too few different scores to compare version 2\.10 with 2\.9 on Satisfaction \(3 and 3 texts\)"),
     (versions(0.4, questions=[("Q1", 0.3), ("Q2", -0.3), ("Q3", 0.0)]),
-     HIGHER + "; higher also on Q1, lower on Q2, no clear difference on 1 other question" + SAME),
+     HIGHER + "; higher also on Natural, lower on Answerable, no clear difference on 1 other question" + SAME),
     (versions(-0.4, questions=[(f"Q{n}", -0.3) for n in range(1, 6)]),
-     LOWER + "; lower also on Q1, Q2, Q3 and 2 more" + SAME),
+     LOWER + "; lower also on Natural, Answerable, Cited and 2 more" + SAME),
     ([{**each, "time": BEGIN} for each in versions(0.4)], HIGHER),
     ([{**each, "version": None} for each in versions(0.0)],
-     r"The mean score on Q0 is 2\.\d\d on a scale from 1 to 4 \(95% interval 2\.\d\d to 2\.\d\d, 80 texts\)"
+     r"The mean score on Satisfaction is 2\.\d\d on a scale from 1 to 4 \(95% interval 2\.\d\d to 2\.\d\d, 80 texts\)"
      "; no change was found since 1 June 2026"),
-    ([row("a", 2.0)], r"The mean score on Q0 is 2\.00 on a scale from 1 to 4 \(1 text\)"),
-    ([row("a", None, unscored="refused")], "No text has a score on Q0; remove a filter"),
+    ([row("a", 2.0)], r"The mean score on Satisfaction is 2\.00 on a scale from 1 to 4 \(1 text\)"),
+    ([row("a", None, unscored="refused")], "No text has a score on Satisfaction; remove a filter"),
 ], ids=["better", "worse", "no difference", "too few", "questions", "many questions", "one day", "no version", "one text",
         "unscored"])  # fmt: skip
 def test_first_sentence(tmp_path: Path, rows: list[MartRow], sentence: str) -> None:
     with board(tmp_path, rows) as opened:
-        found = figures(opened)[1]
+        scores, found = figures(opened)
         assert re.fullmatch(rf"{sentence}\.", found.summary), found.summary
         if found.difference is not None:
-            words = difference_in_words(found.difference, {})
+            words = difference_in_words(found.difference, {}, shown=scores.shown)
             assert found.summary.startswith(words), "the sentence and the table state the same test"
-        assert all(each.question in found.summary for each in found.questions[:3] if each.sign)
+        assert all(scores.shown(each.question) in found.summary for each in found.questions[:3] if each.sign)
 
 
 def test_first_sentence_states_the_filters_and_answers_of_people(tmp_path: Path) -> None:
     with board(tmp_path, versions(0.4, topic="refunds")) as opened:
-        assert " on Q0 for texts with topic refunds (95% interval" in figures(opened, "topic=refunds")[1].summary
+        assert (
+            " on Satisfaction for texts with topic refunds (95% interval" in figures(opened, "topic=refunds")[1].summary
+        )
         assert figures(opened, "version=2.9")[1].summary.startswith(
-            "The mean score on Q0 for texts with version 2.9 is"
+            "The mean score on Satisfaction for texts with version 2.9 is"
         )
         turns = (Turn("user", "?"), Turn("assistant", "!"))
         opened.project.store.add_conversations(Conversation(f"c{n}", turns) for n in range(80))
@@ -87,7 +89,9 @@ def test_first_sentence_states_the_filters_and_answers_of_people(tmp_path: Path)
             Label(Target(f"c{n}"), "Q0", "ann", 2 + n % 2 + (n % 3 == 0)) for n in range(80)
         )
         summary = figures(opened, "answers=given")[1].summary
-        assert summary.startswith("According to people, version 2.10 is rated 0.98 points higher than 2.9 on Q0")
+        assert summary.startswith(
+            "According to people, version 2.10 is rated 0.98 points higher than 2.9 on Satisfaction"
+        )
 
 
 def test_first_sentence_ranks_three_systems_unless_two_are_chosen(tmp_path: Path) -> None:
@@ -96,16 +100,16 @@ def test_first_sentence_ranks_three_systems_unless_two_are_chosen(tmp_path: Path
     with board(tmp_path / "far", rows) as opened:
         summary = figures(opened)[1].summary
         assert re.match(
-            r"Assistant version c is rated 0\.[78]\d points higher than a on Q0 \(95% interval .*\), the largest of 3 significant "
+            r"Assistant version c is rated 0\.[78]\d points higher than a on Satisfaction \(95% interval .*\), the largest of 3 significant "
             r"differences between the 3 assistant versions\.",
             summary,
         )
         chosen = figures(opened, "first=a&second=b")[1].summary
-        assert chosen.startswith("Assistant version a is rated 0.") and "lower than b on Q0" in chosen
+        assert chosen.startswith("Assistant version a is rated 0.") and "lower than b on Satisfaction" in chosen
     near = [{**each, "value": 2 + rng.normal(0, 0.1)} for each in rows]
     with board(tmp_path / "near", near) as opened:
         assert figures(opened)[1].summary.startswith(
-            "No significant difference between the 3 assistant versions on Q0: means from "
+            "No significant difference between the 3 assistant versions on Satisfaction: means from "
         )
 
 
@@ -161,7 +165,7 @@ def test_a_ranking_never_contradicts_its_tests(tests: list[tuple[float, float | 
 def test_a_group_without_scores_is_named(tmp_path: Path) -> None:
     with board(tmp_path, versions(0.4)) as opened:
         summary = figures(opened, "first=2.9&second=3")[1].summary
-        assert summary.startswith("No scores of version 3 on Q0; choose another version or remove a filter")
+        assert summary.startswith("No scores of version 3 on Satisfaction; choose another version or remove a filter")
 
 
 @pytest.mark.parametrize(("low", "high", "said"), [

@@ -305,7 +305,7 @@ def test_home_draws_the_latest_means_of_scores(workbench: StartWorkbench) -> Non
     trend = json.loads(browser.get("/index.json"))["trend"]
     assert len(trend["means"]) == 9 and trend["step"] == "day"
     assert (
-        trend["summary"].startswith("No clear difference between assistant version b and a on Q0")
+        trend["summary"].startswith("No clear difference between assistant version b and a on Satisfaction")
         and trend["summary"] in page
     )
     assert "<svg" in page and trend["means"][0]["since"] in page and not strange(page)

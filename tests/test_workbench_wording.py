@@ -48,7 +48,8 @@ def test_generated_wording_is_edited_in_a_new_version_before_the_study_opens(ben
     assert not bench.studies.all_assignments("look")
     assert "check the wording of its questions" in lea.get("/lead")
     page = lea.get("/lead/look")
-    assert "Check the wording before the study opens" in page and EVIL not in page and "tone&#39;&gt;&lt;script" in page
+    assert "Check the wording before the study opens" in page and "<script>alert" not in page
+    assert "Tone&#39;&gt;&lt;script" in page
     assert set(json.loads(lea.get("/lead/look.json"))["generated"]) == {EVIL, "polite"}
     texts = {name: f"Is it number {name}?" for name in re.findall(r'name="(text\.\d+)"', page)}
     assert len(texts) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import combinations
@@ -273,18 +273,21 @@ def _tested(
 # --- sentences --------------------------------------------------------------------------------------------------------
 
 
-def difference_in_words(found: MeanDifference, names: Mapping[str, str], where: str = "") -> str:
+def difference_in_words(
+    found: MeanDifference, names: Mapping[str, str], where: str = "", shown: Callable[[str], str] = str
+) -> str:
     """Return a difference with its interval in one clause.
 
     Args:
         found: The difference.
         names: Names of evaluators by id.
         where: Filters of the texts, such as " for texts with topic refunds".
+        shown: Returns the short name of a question.
     """
     first, second = (names.get(name, name) or UNKNOWN for name in (found.first, found.second))
     by = dimension_in_words(found.by)
     subject, other = (f"the last {by}", "the time before") if by in ("day", "week") else (f"{by} {first}", second)
-    on = f"on {found.question}{where}"
+    on = f"on {shown(found.question)}{where}"
     if found.difference.value is None:
         absent = [name for name, count in zip((first, second), found.texts, strict=True) if not count]
         return f"No scores of {by} {' and '.join(absent)} {on}; choose another {by} or remove a filter"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -71,6 +71,7 @@ class SelectedScores:
         state: State of the mart.
         notes: Sentences about what is left out or included.
         is_other_scale: True if the scores were made on another scale than the rubric has for the question now.
+        question_names: Short names of the questions by id, as far as the rubric has them.
     """
 
     selection: BoardFilters
@@ -85,6 +86,11 @@ class SelectedScores:
     state: MartState
     notes: tuple[str, ...] = ()
     is_other_scale: bool = False
+    question_names: Mapping[str, str] = field(default_factory=dict)
+
+    def shown(self, question: str) -> str:
+        """Return the short name of a question, or its id."""
+        return self.question_names.get(question, question)
 
     @property
     def scored(self) -> pl.DataFrame:
@@ -242,13 +248,13 @@ class ScoreReader:
         low, high = _ends(None if is_other else asked, options, rows)
         if is_other and asked is not None:
             notes.append(
-                f"these scores are on a scale from {low:g} to {high:g}, and the rubric asks {question} on "
+                f"these scores are on a scale from {low:g} to {high:g}, and the rubric asks {asked.shown} on "
                 f"{asked.scale.range}; they are not compared with ratings or other scores. Fit the evaluator again"
             )
         taken = replace(selection, question=question, evaluator=evaluator)
         return SelectedScores(
             taken, rows, low, high, options, left_out, in_training, has_training, choices, state, tuple(notes),
-            is_other,
+            is_other, {each.id: each.shown for each in self.project.rubric.questions},
         )  # fmt: skip
 
     def _options(self, whose: pl.Expr) -> tuple[float, ...]:

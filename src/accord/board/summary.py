@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
@@ -74,15 +74,15 @@ def first_sentence(scores: SelectedScores, figures: BoardFigures) -> str:
     """Return the most important result of a selection: the comparison that the page shows, or the mean, and changes."""
     about, difference = scores.selection, stated_difference(figures)
     if difference is not None:
-        said = difference_in_words(difference, scores.choices.names, _where(scores))
+        said = difference_in_words(difference, scores.choices.names, _where(scores), scores.shown)
         said = f"According to people, {said[0].lower()}{said[1:]}" if about.answers == "given" else said
-        parts = [said, "" if figures.evaluators else _on_other_questions(difference, figures.questions)]
+        parts = [said, "" if figures.evaluators else _on_other_questions(difference, figures.questions, scores.shown)]
         other = "other " if difference.sign else ""
     else:
-        ranking = ranking_in_words(figures.table, figures.among, _where(scores))
+        ranking = ranking_in_words(figures.table, figures.among, _where(scores), scores.shown)
         parts, other = [ranking or _mean_in_words(scores, figures)], ""
     if not figures.evaluators:
-        parts.append(_changes(figures.time, figures.last_period, other))
+        parts.append(_changes(figures.time, figures.last_period, other, scores.shown))
     return "; ".join(filter(None, parts)) + "."
 
 
@@ -93,12 +93,13 @@ def stated_difference(figures: BoardFigures) -> MeanDifference | None:
 
 def _mean_in_words(scores: SelectedScores, figures: BoardFigures) -> str:
     about, mean, where = scores.selection, figures.mean, _where(scores)
+    question = scores.shown(str(about.question))
     if mean.value is None:
-        return f"No text{where.removeprefix(' for texts')} has a score on {about.question}; remove a filter"
+        return f"No text{where.removeprefix(' for texts')} has a score on {question}; remove a filter"
     what = "rating of people" if about.answers == "given" else "score"
     interval = "" if mean.low is None else f"95% interval {mean.low:.2f} to {mean.high:.2f}, "
     scale = f"on a scale from {scores.low:g} to {scores.high:g}"
-    return f"The mean {what} on {about.question}{where} is {mean.value:.2f} {scale} ({interval}{_texts(figures.texts)})"
+    return f"The mean {what} on {question}{where} is {mean.value:.2f} {scale} ({interval}{_texts(figures.texts)})"
 
 
 def _texts(count: int) -> str:
@@ -133,11 +134,13 @@ def _where(scores: SelectedScores) -> str:
     return f" for texts with {', '.join(filters)}" if filters else ""
 
 
-def _on_other_questions(main: MeanDifference, questions: tuple[MeanDifference, ...]) -> str:
+def _on_other_questions(
+    main: MeanDifference, questions: tuple[MeanDifference, ...], shown: Callable[[str], str]
+) -> str:
     """Return the questions with a higher mean, with a lower mean, and the number of all others."""
     clauses = []
     for sign, word in ((1, "higher"), (-1, "lower")):
-        found = [each.question for each in questions if each.sign == sign]
+        found = [shown(each.question) for each in questions if each.sign == sign]
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
         word += " also" if sign == main.sign else ""
         clauses += [f"{word} on {', '.join(found[:3])}{more}"] if found else []
@@ -146,13 +149,16 @@ def _on_other_questions(main: MeanDifference, questions: tuple[MeanDifference, .
     return ", ".join(clauses)
 
 
-def ranking_in_words(table: GroupTable, among: Sequence[MeanDifference], where: str = "") -> str:
+def ranking_in_words(
+    table: GroupTable, among: Sequence[MeanDifference], where: str = "", shown: Callable[[str], str] = str
+) -> str:
     """Return the largest significant difference of some groups, or that there is none; empty without a test.
 
     Args:
         table: Table of the groups.
         among: Differences of all pairs of the compared groups, corrected together.
         where: Filters of the texts, such as " for texts with topic refunds".
+        shown: Returns the short name of a question.
     """
     tested = [each for each in among if each.p is not None]
     if not tested:
@@ -163,18 +169,18 @@ def ranking_in_words(table: GroupTable, among: Sequence[MeanDifference], where: 
     significant = [each for each in tested if each.sign]
     if not significant:
         means = sorted((row.mean for row in table.rows if row.value in names), key=_value_of)
-        said = f"No significant difference between the {groups} on {tested[0].question}{where}"
+        said = f"No significant difference between the {groups} on {shown(tested[0].question)}{where}"
         return f"{said}: means from {means[0]} to {means[-1]}"
     largest = max(significant, key=lambda each: abs(_value_of(each.difference)))
     count = f"largest of {len(significant)} significant differences" if len(significant) > 1 else "only significant one"
-    return f"{difference_in_words(largest, {}, where)}, the {count} between the {groups}"
+    return f"{difference_in_words(largest, {}, where, shown)}, the {count} between the {groups}"
 
 
 def _value_of(estimate: Estimate) -> float:
     return estimate.value or 0.0
 
 
-def _changes(time: TimeSeries, last_period: MeanDifference | None, other: str) -> str:
+def _changes(time: TimeSeries, last_period: MeanDifference | None, other: str, shown: Callable[[str], str]) -> str:
     """Return alarms, drift and the change in the last period, or that no (other) change was found."""
     since = f"since {day_in_words(time.moments[0].since)}" if time.moments else ""
     clauses = []
@@ -182,7 +188,7 @@ def _changes(time: TimeSeries, last_period: MeanDifference | None, other: str) -
         count = sum((each.kind == "drift") == bool(kind) for each in time.happened)
         clauses += [f"{one if count == 1 else many.format(count)} {since}"] if count else []
     if last_period is not None and last_period.sign:
-        said = difference_in_words(last_period, {})
+        said = difference_in_words(last_period, {}, shown=shown)
         clauses.append(f"{said[0].lower()}{said[1:]}")
     if clauses:
         return ", ".join(clauses)

@@ -85,7 +85,7 @@ def comparison_text(result: Mapping[str, Any]) -> str:
     lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
     alpha = "–" if result["alpha"] is None else f"{result['alpha']:.2f}"
     about = (
-        f"{result['question']}: {count_of(result['ratings'], 'rating')} of "
+        f"{result['question_name']}: {count_of(result['ratings'], 'rating')} of "
         f"{count_of(result['conversations'], 'conversation')} by {count_of(result['annotators'], 'annotator')} "
         f"(α = {alpha}); {_folds(result)}, seed {result['seed']}; 95% intervals"
     )
@@ -218,7 +218,7 @@ def _questions(done: Fitted) -> str:
     rows = one_line_json(done.by_question())
     figures = {"rmse": "RMSE", "pearson": "r", "log_loss": "log loss"}
     cells = [
-        [row["question"], str(row["n"]), *(
+        [row["question_name"], str(row["n"]), *(
             figure_text(row.get(name), row.get(f"{name}_low"), row.get(f"{name}_high")) for name in figures
         )]
         for row in rows

@@ -79,13 +79,13 @@ def evaluator_text(rubric: Rubric, name: str, question: Question) -> str:
         return ""
     if is_other_scale(rubric, question):
         return (
-            f"{name} answers {question.id!r} on the scale {question.scale.range}, and the rubric asks it on "
+            f"{name} answers {present.shown!r} on the scale {question.scale.range}, and the rubric asks it on "
             f"{present.scale.range}"
         )
     changed = (
-        f"learned {question.id!r} as {question.text!r}, and the rubric asks {present.text!r}"
+        f"learned {present.shown!r} as {question.text!r}, and the rubric asks {present.text!r}"
         if present.text != question.text
-        else f"learned {question.id!r} with other meanings of its options or another condition than the rubric has"
+        else f"learned {present.shown!r} with other meanings of its options or another condition than the rubric has"
     )
     return f"{name} {changed}"
 

@@ -243,7 +243,10 @@ class Fitted(Readable):
         """Return the agreement on held-out ratings with intervals, a row per fitted question, the main one first."""
         fitted = [self, *self.questions]
         comparisons = [each.comparison for each in fitted if each.comparison is not None]
-        return [{"question": each.question.id, **each.results[0].to_json()} for each in comparisons]
+        return [
+            {"question": each.question.id, "question_name": each.question.shown, **each.results[0].to_json()}
+            for each in comparisons
+        ]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import SIGNIFICANT, STATISTICS, Diagram, range_names
 from accord.store import Imports
 from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, NEW, R_NEW, Comparison, EvaluatorMetrics
-from accord.values import Conversation, Estimate, Rubric, Target
+from accord.values import Conversation, Estimate, Question, Rubric, Target
 from accord.version import __version__
 
 WORST_SHOWN, ANNOTATORS_SHOWN, GROUPS_SHOWN, FEATURES_SHOWN = 10, 24, 12, 15
@@ -106,10 +106,11 @@ def content(
         )
     tried, found = fitted.held_out, fitted.held_out.comparison
     of_sources = {line for each in fitted.findings.values() for line in each.cautions}  # in their own sections
-    changed = drift_of(drift)
+    changed = drift_of(drift, rubric)
     return dict(
         version=__version__,
         comparison=found,
+        question=_present(found.question, rubric),
         decision=tried.decision,
         data=_data(tried, rubric),
         verdict=tried.verdict,
@@ -132,7 +133,7 @@ def content(
         spent=spent,
         learned=_learned(fitted.evaluator, rubric),
         worst=_worst(tried),
-        unscored=_unscored(found, tried.evidence),
+        unscored=_unscored(found, tried.evidence, rubric),
         audit=audit,
         scores=_scores(scores),
         columns=[
@@ -145,6 +146,12 @@ def content(
 
 
 # --- parts --------------------------------------------------------------------------------------------------------
+
+
+def _present(question: Question, rubric: Rubric) -> Question:
+    """Return a question with the short name that the rubric has now."""
+    present = rubric.get(question.id)
+    return question if present is None else question.model_copy(update={"name": present.name})
 
 
 def _data(tried: Compared, rubric: Rubric | None) -> Values:
@@ -279,10 +286,10 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most].rstrip()} …"
 
 
-def _unscored(found: Comparison, evidence: EvidenceTable) -> Values:
+def _unscored(found: Comparison, evidence: EvidenceTable, rubric: Rubric) -> Values:
     """Count ratings without a prediction, and missing evidence, by reason."""
     absent = Counter((name, reason) for (_, name), reason in evidence.absences.items())
-    counted = [(name, reason, count) for (name, reason), count in sorted(absent.items())]
+    counted = [(rubric.shown(name), reason, count) for (name, reason), count in sorted(absent.items())]
     predictions = sorted(found.results[0].reasons.items())
     return {"predictions": predictions, "evidence": counted, "targets": len(evidence)}
 
@@ -310,8 +317,11 @@ def _learned(evaluator: Evaluator, rubric: Rubric) -> Values:
 
 
 def _question_names(rubric: Rubric) -> dict[str, str]:
-    """Return a name of each question for charts: its ID if that is a word, else its text."""
-    return {each.id: each.text if re.fullmatch(r"[A-Za-z]{0,2}\d+", each.id) else each.id for each in rubric.questions}
+    """Return a text for each question in charts: its short name; without one its ID if it is a word, else its text."""
+    return {
+        each.id: each.text if not each.name and re.fullmatch(r"[A-Za-z]{0,2}\d+", each.id) else each.shown
+        for each in rubric.questions
+    }
 
 
 def _effects(effects: Mapping[str, float], axis: Axis, rubric: Rubric) -> Markup:
@@ -406,8 +416,11 @@ def question_importance(insights: Insights, rubric: Rubric) -> Values | None:
         return None
     first, axis = insights.importance[0], Axis("rise of the main answer")
     chart = interval_plot(points, axis, "Importance of the questions", 0.0)
-    rows = [(texts.get(one.question, one.question), one.estimate, one.labels) for one in insights.importance]
-    scale, text = str(rubric.main_question.scale), texts.get(first.question, first.question)
+    rows = [
+        (names.get(one.question, one.question), texts.get(one.question, ""), one.estimate, one.labels)
+        for one in insights.importance
+    ]
+    scale, text = str(rubric.main_question.scale), names.get(first.question, first.question)
     return {"chart": chart, "first": text, "value": first.estimate.value or 0.0, "scale": scale, "rows": rows}
 
 
@@ -449,13 +462,17 @@ def adaptive_curve(insights: Insights) -> Values | None:
     return {"chart": chart, "enough": enough, "all": known[-1][0]}
 
 
-def drift_of(rows: Sequence[Mapping[str, Any]]) -> Values | None:
+def drift_of(rows: Sequence[Mapping[str, Any]], rubric: Rubric) -> Values | None:
     """Return the drift since training: the features with drift (`moved`) and the number of all (`of`)."""
     if not rows:
         return None
     bars = [
-        ChartRow(row["feature"], Estimate(row["stability"]), "flagged" if row["is_shifted"] else "model")
+        ChartRow(rubric.shown(row["feature"]), Estimate(row["stability"]), "flagged" if row["is_shifted"] else "model")
         for row in rows[:FEATURES_SHOWN]
     ]
     chart = bar_chart(bars, Axis("population stability index"), "Drift by feature")
-    return {"chart": chart, "moved": [row["feature"] for row in rows if row["is_shifted"]], "of": len(rows)}
+    return {
+        "chart": chart,
+        "moved": [rubric.shown(row["feature"]) for row in rows if row["is_shifted"]],
+        "of": len(rows),
+    }

@@ -140,7 +140,7 @@ def parse_value(question: Question, value: Any) -> Value | None:
                 parsed = None
         value = value if parsed is None else parsed
     if isinstance(value, bool) or not isinstance(value, int | float | str) or not scale.holds(value):
-        raise BadInput(f"{question.id}: got {str(value)[:40]!r}, allowed: {scale}. Choose one.")
+        raise BadInput(f"{question.shown}: got {str(value)[:40]!r}, allowed: {scale}. Choose one.")
     return next((option for option in scale.options if option == value), value)
 
 

@@ -225,6 +225,7 @@ class Comparison(Tabular):
         """Return the whole table."""
         return {
             "question": self.question.id,
+            "question_name": self.question.shown,
             "ratings": len(self.ratings),
             "conversations": len(set(self.ratings.conversation)),
             "annotators": len(set(self.ratings.annotator)),

@@ -23,10 +23,11 @@ from .report_blocks import Charts as Charts, Estimate as Estimate, Findings as F
 from .report_blocks import Histogram as Histogram, html_table as html_table, number as number, p_text as p_text
 from .report_blocks import percent as percent, Point as Point, Points as Points, Section as Section, Table as Table
 from .report_blocks import Text as Text, text_table as text_table
-from .rubric import AssertionReason as AssertionReason, dump_rubric as dump_rubric, FrozenModel as FrozenModel
-from .rubric import load_rubric as load_rubric, MAX_JUDGE_OPTIONS as MAX_JUDGE_OPTIONS, Polarity as Polarity
-from .rubric import Question as Question, read_rubric as read_rubric, Rubric as Rubric, Scale as Scale
-from .rubric import ScaleKind as ScaleKind, shipped_rubrics as shipped_rubrics, Value as Value
+from .rubric import AssertionReason as AssertionReason, FrozenModel as FrozenModel
+from .rubric import MAX_JUDGE_OPTIONS as MAX_JUDGE_OPTIONS, MAX_NAME as MAX_NAME, Polarity as Polarity
+from .rubric import Question as Question, Rubric as Rubric, Scale as Scale, ScaleKind as ScaleKind, Value as Value
+from .rubric_files import dump_rubric as dump_rubric, load_rubric as load_rubric, read_rubric as read_rubric
+from .rubric_files import shipped_rubrics as shipped_rubrics
 from .score import central_interval as central_interval, entropy as entropy, INTERVAL_MASS as INTERVAL_MASS
 from .score import mean as mean, POPULATION as POPULATION, quantile as quantile, Score as Score
 from .score import SCORE_COLUMNS as SCORE_COLUMNS, score_from as score_from, ScoreRow as ScoreRow

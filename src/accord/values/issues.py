@@ -17,7 +17,8 @@ from pydantic import Field, model_validator
 
 from accord.edges import UnknownName, load_yaml, validate
 from accord.values.conversation import Conversation, Target, content_hash
-from accord.values.rubric import FrozenModel, Question, Rubric, Scale, ScaleKind, shipped_names
+from accord.values.rubric import FrozenModel, Question, Rubric, Scale, ScaleKind
+from accord.values.rubric_files import shipped_names
 
 MIN_SCORE, MAX_SCORE = 1, 5
 """Range of an overall score: poor and excellent."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cached_property
 from math import isfinite
-from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from accord.edges import BadInput, UnknownName, dump_yaml, load_yaml, validate, validation_messages
+from accord.edges import UnknownName, escape_controls
 from accord.values.conversation import Conversation, content_hash
 
 Value = int | float | str
@@ -27,6 +25,8 @@ MAX_RANGE = 100
 """Maximum number of characters of a nominal scale's range."""
 REAL_STEPS = 100
 """Number of equal steps of a real scale."""
+MAX_NAME = 40
+"""Maximum number of characters of a question's short name."""
 
 
 class ScaleKind(StrEnum):
@@ -175,8 +175,10 @@ class Question(FrozenModel):
     """One question with its scale, the meanings of its options, and its condition.
 
     Attributes:
-        id: Identifier, unique in the rubric.
+        id: Identifier, unique in the rubric. Files, labels and addresses use it.
         text: Wording for annotators and judges.
+        name: Short name that pages, charts and commands show instead of the id: one line of at most 40 characters,
+            unique in the rubric. It is not part of `model_dump`, so keys, digests and evaluators do not depend on it.
         scale: Allowed answers.
         meanings: Meaning of options, by the option's text.
         applies: `always`, `with-documents`, `without-documents`, `multi-turn`, or `pairs` for a comparison.
@@ -186,20 +188,35 @@ class Question(FrozenModel):
         reasons: Conversations that a learned assertion comes from.
 
     Raises:
-        ValueError: A meaning is that of no option.
+        ValueError: A meaning is that of no option, or the name is too long or has control characters.
 
-    >>> Question(id="helpful", text="Was it helpful?", scale=Scale(options=(1, 2, 3))).can_be_judged
-    True
+    >>> helpful = Question(id="Q1", text="Was it helpful?", scale=Scale(options=(1, 2, 3)), name="Helpful")
+    >>> helpful.can_be_judged, helpful.shown
+    (True, 'Helpful')
     """
 
     id: str = Field(min_length=1)
     text: str = Field(min_length=1)
+    name: str = Field(default="", exclude=True)
     scale: Scale
     meanings: Mapping[str, str] = Field(default_factory=dict)
     applies: Applies = Applies.ALWAYS
     side: Polarity | None = None
     weight: float = Field(default=1.0, gt=0, le=100)
     reasons: tuple[AssertionReason, ...] = ()
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_a_short_line(cls, text: str, info: ValidationInfo) -> str:
+        name, where = text.strip(), f"name of question {info.data.get('id', '')!r}"
+        if len(name) > MAX_NAME:
+            raise ValueError(f"{where}: got {len(name)} characters, allowed: {MAX_NAME}")
+        if escape_controls(name) != name or set(name) & {"\n", "\t"}:
+            raise ValueError(
+                f"{where}: got {escape_controls(name)!r}, which has a line break, a tab or another control character; "
+                "write one line without them"
+            )
+        return name
 
     @model_validator(mode="after")
     def _meanings_name_options(self) -> Question:
@@ -208,6 +225,11 @@ class Question(FrozenModel):
         if unknown:
             raise ValueError(f"question {self.id!r} explains {unknown[0]!r}, which is not one of its options")
         return self
+
+    @property
+    def shown(self) -> str:
+        """Text that stands for the question on pages, in charts and in commands: its name, else its id."""
+        return self.name or self.id
 
     @property
     def key(self) -> str:
@@ -256,7 +278,7 @@ class Rubric(FrozenModel):
         learned_on: Conversations whose labels were used to write and select the questions.
 
     Raises:
-        ValueError: Two questions have one id, or no question has the id `main`.
+        ValueError: Two questions have one id or one name, or no question has the id `main`.
 
     >>> helpful = Question(id="helpful", text="Was it helpful?", scale=Scale(options=(1, 2, 3)))
     >>> rubric = Rubric(name="mine", questions=(helpful,), main="helpful")
@@ -279,7 +301,19 @@ class Rubric(FrozenModel):
             raise ValueError(f"two questions have the id {twice!r}")
         if self.main not in ids:
             raise ValueError(f"main question {self.main!r} is not one of {', '.join(ids)}")
+        for question in self.questions:
+            if question.name and (other := self._other_with(question)) is not None:
+                raise ValueError(
+                    f"questions {other!r} and {question.id!r} would both be shown as {question.name!r}; give one of "
+                    "them a name that differs in more than upper and lower case"
+                )
         return self
+
+    def _other_with(self, question: Question) -> str | None:
+        """Return the id of another question that is shown by the name of a question."""
+        name = question.name.casefold()
+        others = (each for each in self.questions if each.id != question.id)
+        return next((each.id for each in others if each.shown.casefold() == name), None)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some fields changed and no cached values of the original."""
@@ -301,6 +335,11 @@ class Rubric(FrozenModel):
             return self._by_id[question]
         except KeyError:
             raise UnknownName("question", question, self._by_id) from None
+
+    def shown(self, question: str) -> str:
+        """Return the short name of the question with an ID; the ID itself if the question has none or is unknown."""
+        found = self._by_id.get(question)
+        return question if found is None else found.shown
 
     @property
     def main_question(self) -> Question:
@@ -331,146 +370,3 @@ class Rubric(FrozenModel):
         """Digest of everything that a judge sees; equal rubrics have equal hashes."""
         unseen: Any = {"name": True, "source": True, "learned_on": True, "questions": {"__all__": _UNSEEN}}
         return content_hash(self.model_dump(mode="json", exclude=unseen))
-
-
-# --- YAML ---------------------------------------------------------------------------------------------------------
-
-
-def _options(value: Any) -> dict[str, str]:
-    """Return options as a mapping from value to meaning; a list of values has empty meanings."""
-    if isinstance(value, Mapping):
-        return {str(option): str(meaning) for option, meaning in value.items()}
-    if isinstance(value, list):
-        return {str(option): "" for option in value}
-    raise ValueError("options are a mapping from value to meaning, or a list of values")
-
-
-_Stripped = Annotated[str, StringConstraints(strip_whitespace=True)]
-
-
-class _QuestionFile(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    id: str
-    text: _Stripped
-    scale: ScaleKind = ScaleKind.ORDINAL
-    options: Annotated[dict[str, str], BeforeValidator(_options)] = Field(default_factory=dict)
-    low: float | None = None
-    high: float | None = None
-    applies: Applies = Applies.ALWAYS
-    side: Polarity | None = Field(default=None, alias="class")
-    weight: float = 1.0
-    reasons: list[AssertionReason] = Field(default_factory=list)
-
-    def question(self) -> Question:
-        ordered = self.scale is not ScaleKind.NOMINAL
-        options = tuple(_number(option) if ordered else option for option in self.options)
-        scale = Scale(kind=self.scale, options=options, low=self.low, high=self.high)
-        meanings = {option: meaning for option, meaning in self.options.items() if meaning}
-        same = self.model_dump(include={"id", "text", "applies", "side", "weight", "reasons"})
-        return Question(**same, scale=scale, meanings=meanings)
-
-
-class _RubricFile(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    name: str
-    main: str
-    instructions: _Stripped = ""
-    source: _Stripped = ""
-    learned_on: list[str] = Field(default_factory=list)
-    questions: list[_QuestionFile]
-
-    def rubric(self) -> Rubric:
-        questions = tuple(question.question() for question in self.questions)
-        return Rubric(**self.model_dump(exclude={"questions"}), questions=questions)
-
-
-def _number(text: str) -> Value:
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError(f"option {text!r} of an ordered scale is not a number (use scale: nominal)") from None
-    return int(number) if number.is_integer() else number
-
-
-def shipped_names(package: str) -> list[str]:
-    """Return the names of the YAML files in a package."""
-    entries = (entry.name for entry in files(package).iterdir())
-    return sorted(name.removesuffix(".yaml") for name in entries if name.endswith(".yaml"))
-
-
-def shipped_rubrics() -> list[str]:
-    """Return the names of the shipped rubrics."""
-    return shipped_names("accord.values.rubrics")
-
-
-def load_rubric(name_or_path: str | Path, folder: Path = Path()) -> Rubric:
-    """Read a rubric: a shipped one by name (`llm-rubric`), or a YAML file by its path, relative to `folder`.
-
-    Raises:
-        BadInput: The file does not exist, is not YAML, has unknown keys, or is inconsistent.
-        UnknownName: There is neither a file nor a shipped rubric of this name.
-
-    >>> rubric = load_rubric("llm-rubric")
-    >>> rubric.main, len(rubric.questions), rubric.main_question.scale.options
-    ('Q0', 9, (1, 2, 3, 4))
-    """
-    path = folder / name_or_path
-    if path.suffix in {".yaml", ".yml"} or path.is_file():
-        return read_rubric(load_yaml(path), str(path))
-    return _shipped(str(name_or_path))
-
-
-@cache
-def _shipped(name: str) -> Rubric:
-    if name not in shipped_rubrics():
-        raise UnknownName("rubric", name, shipped_rubrics())
-    shipped = files("accord.values.rubrics") / f"{name}.yaml"
-    return read_rubric(load_yaml(Path(str(shipped))), str(shipped))
-
-
-def read_rubric(content: Any, where: str) -> Rubric:
-    """Return a rubric from parsed YAML; `where` names the file in errors.
-
-    Raises:
-        BadInput: The content has unknown keys or wrong types, or is inconsistent.
-    """
-    parsed = validate(_RubricFile, content, where)
-    try:
-        return parsed.rubric()
-    except ValueError as error:  # pydantic's ValidationError is one
-        raise BadInput(f"{where}: {validation_messages(error)[0]}") from None
-
-
-def dump_rubric(rubric: Rubric) -> str:
-    """Return the rubric as YAML, from which `load_rubric` returns an equal rubric.
-
-    >>> helpful = Question(id="helpful", text="Was it helpful?", scale=Scale(options=(1, 2)))
-    >>> print(dump_rubric(Rubric(name="mine", questions=(helpful,), main="helpful")).splitlines()[0])
-    name: mine
-    """
-
-    def question(entry: Question) -> dict[str, Any]:
-        row: dict[str, Any] = {"id": entry.id, "text": entry.text, "scale": entry.scale.kind.value}
-        if entry.scale.kind is ScaleKind.REAL:
-            row |= {"low": entry.scale.low, "high": entry.scale.high}
-        else:
-            row["options"] = {option: entry.meanings.get(str(option), "") for option in entry.scale.options}
-        if entry.applies is not Applies.ALWAYS:
-            row["applies"] = entry.applies.value
-        if entry.side is not None:
-            row |= {"class": entry.side.value, "weight": entry.weight}
-        if entry.reasons:
-            row["reasons"] = [reason.model_dump(exclude_defaults=True) for reason in entry.reasons]
-        return row
-
-    content: dict[str, Any] = {"name": rubric.name, "main": rubric.main}
-    if rubric.source:
-        content["source"] = rubric.source
-    if rubric.instructions:
-        content["instructions"] = rubric.instructions
-    content["questions"] = [question(entry) for entry in rubric.questions]
-    if rubric.learned_on:
-        content["learned_on"] = list(rubric.learned_on)
-    return dump_yaml(content)

@@ -21,6 +21,7 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.board import Board, dimension_in_words
@@ -30,7 +31,7 @@ from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import Project
 from accord.store import Conflict, LeaseExpired, Role, Studies
 from accord.studies import BackgroundLearning, StudySession
-from accord.values import InvalidStudy
+from accord.values import InvalidStudy, Rubric
 from accord.version import __version__
 from accord.web.accounts import (
     JSON,
@@ -48,6 +49,7 @@ from accord.web.uploads import Uploads
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _IMPORT = re.compile(rb'from "\./([\w.]+)"')
+_TOOLTIP = Markup('<abbr title="{}" dir="auto">{}</abbr>')
 
 
 class StudyClosed(BadInput):
@@ -224,8 +226,13 @@ class WorkbenchContext:
     def render(self, template: str, visitor: Visitor | None, status: int = 200, **values: Any) -> HTMLResponse:
         """Render a page from its template."""
         token = form_token(visitor.key) if visitor else ""
-        shared: dict[str, Any] = {"visitor": visitor, "token": token, **values}
+        shared: dict[str, Any] = {"visitor": visitor, "token": token, "asked": self._asked, **values}
         return HTMLResponse(_templates().get_template(f"{template}.html").render(shared), status)
+
+    def _asked(self, question: str, rubric: Rubric | None = None) -> Markup | str:
+        """Return the short name of a question, with its wording as a tooltip; the ID itself if it is unknown."""
+        known = (rubric or self.project.rubric).get(question)
+        return question if known is None else _TOOLTIP.format(page_text(known.text), page_text(known.shown))
 
     def render_or_json(
         self, request: Request, template: str, visitor: Visitor, data: Mapping[str, Any], **values: Any

@@ -93,7 +93,7 @@ def init(
     if found.other_candidates:
         said.append(f"these could be ratings too: {', '.join(found.other_candidates)} (--labels NAME)")
     asked = [
-        {"question": each.id, "scale": _scale_text(each), "kind": each.scale.kind.value,
+        {"question": each.id, "name": each.name, "scale": _scale_text(each), "kind": each.scale.kind.value,
          "labels": found.questions[each.id].total}
         for each in made.rubric.questions if each.id in found.questions
     ]  # fmt: skip
@@ -150,7 +150,7 @@ def _extended(base: Rubric | None, found: FileSurvey, main: str | None, scales: 
         return infer_rubric(found.questions.values(), _main_of(found, main), "from-labels")
     asked = {question.id for question in base.questions} & found.questions.keys()
     lacking = [each for name, each in found.questions.items() if name not in asked]
-    added, more = infer_questions(lacking)
+    added, more = infer_questions(lacking, base.questions)
     if not (added or asked):
         infer_rubric(lacking)  # raises the error for labels without a scale
     checked = asked - set(scales)
@@ -298,7 +298,10 @@ def _text(result: Mapping[str, Any]) -> str:
     lines += [f"changed {line}" for line in result.get("changed", ())]
     for row in result.get("questions", ()):
         mark = " (main)" if row["question"] == result["main"] else ""
-        lines.append(f"  {row['question']}{mark}: {row['kind']}, {row['scale']}; {count_of(row['labels'], 'label')}")
+        name = f", shown as {row['name']}" if row["name"] else ""
+        lines.append(
+            f"  {row['question']}{name}{mark}: {row['kind']}, {row['scale']}; {count_of(row['labels'], 'label')}"
+        )
     lines += [f"rated by: {result['rated_by']}"] if "rated_by" in result else []
     lines += [f"note: {sentence}" for sentence in result.get("said", ())]
     return "\n".join([*lines, *([f"Next: {result['next']}"] if result["next"] else [])])

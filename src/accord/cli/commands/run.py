@@ -163,7 +163,11 @@ def recorded_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the agreement of each recorded judge with annotators."""
     names = ("pearson", "spearman")
     lines = [
-        [f"{row['model']}: {row['question']}", str(row["n"]), *(figure_text(row[name], None, None) for name in names)]
+        [
+            f"{row['model']}: {row['question_name']}",
+            str(row["n"]),
+            *(figure_text(row[name], None, None) for name in names),
+        ]
         for row in rows
     ]
     return "Recorded judges and mean ratings\n\n" + table(["judge: question", "n", "r", "ρ"], lines)

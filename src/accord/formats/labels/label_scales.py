@@ -30,7 +30,7 @@ class LabelWordings:
     """Numbers of labels of a question by wording and scale.
 
     Attributes:
-        question: ID of the question.
+        question: Short name of the question, or its id.
         present: Labels of the present wording.
         earlier: Labels of another wording on the present scale.
         unknown: Labels without a stored wording, with values of the present scale.
@@ -76,7 +76,7 @@ def label_wordings(question: Question, counted: Iterable[tuple[str | None, Value
             present += count
         else:
             earlier += count
-    return LabelWordings(question.id, present, earlier, unknown, dict(sorted(others.items())))
+    return LabelWordings(question.shown, present, earlier, unknown, dict(sorted(others.items())))
 
 
 def other_scale(question: Question, wording: str | None, value: Value) -> str | None:

@@ -359,6 +359,8 @@ def rubric_of(
     questions: Sequence[Question], main: Question, name: str, instructions: str, learned_on: Iterable[str]
 ) -> Rubric:
     """Return a rubric of assertions and the main question for annotators."""
+    if main.name.casefold() in {question.shown.casefold() for question in questions}:
+        main = main.model_copy(update={"name": ""})
     return Rubric(
         name=name, main=main.id, questions=(*questions, main), instructions=instructions, source=SOURCE,
         learned_on=tuple(sorted(set(learned_on))),

@@ -65,7 +65,8 @@ def _inferred(used: Rubric, survey: FileSurvey, main: str | None) -> InferredRub
 
 
 def _extended(used: Rubric, survey: FileSurvey, main: str | None) -> InferredRubric:
-    added, notes = infer_questions(each for name, each in survey.questions.items() if used.get(name) is None)
+    lacking = [each for name, each in survey.questions.items() if used.get(name) is None]
+    added, notes = infer_questions(lacking, used.questions)
     questions = {each.id: each for each in (*used.questions, *added)}
     if main is not None and main not in questions:
         raise UnknownName("question", main, questions)

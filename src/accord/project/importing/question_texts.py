@@ -1,9 +1,18 @@
-"""Wording of a question that is made from the name of a column with ratings."""
+"""Wording and short name of a question that are made from the name of a column with ratings."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
+
+from accord.edges import escape_controls
 from accord.formats import words_of
-from accord.values import Question
+from accord.values import MAX_NAME, Question
+
+MAX_NAME_WORDS = 4
+"""Number of words above which a wording is too long for a name."""
+_POSITION = re.compile(r"[A-Za-z]{0,2}\d+")
+"""Ids that tell nothing about a question, such as Q0."""
 
 UNITS = ("reply", "conversation")
 _IS = {
@@ -63,6 +72,42 @@ def generated_text(name: str, unit: str, is_binary: bool) -> str:
         if words & set(names) and not words & {"not", "no", "un"}:
             return text.format(unit=unit)
     return f'Does "{name}" hold of the {unit}?' if is_binary else f'How would you rate the {unit} on "{name}"?'
+
+
+def generated_name(id: str, text: str = "") -> str:
+    """Return a short name of a question, or "" if its id says as much.
+
+    The name has the words of the id. If the id is a position such as `Q3`, a wording of a few words is the name.
+
+    >>> generated_name("satisfaction"), generated_name("user_rating.tone"), generated_name("toneOfVoice")
+    ('Satisfaction', 'User rating tone', 'Tone of voice')
+    >>> generated_name("Q3", "Helpful?"), generated_name("Q3", "Did the reply answer what the user asked?")
+    ('Helpful', '')
+    """
+    if _POSITION.fullmatch(id):
+        name = " ".join(text.split()).rstrip("?:.!")
+        name = name if len(name.split()) <= MAX_NAME_WORDS else ""
+    else:
+        spaced = re.sub(r"(?<=[^\W\d_])(?<![A-Z])(?=[A-Z][a-z])", " ", id)
+        name = " ".join(re.sub(r"[_.:/\-]+", " ", spaced).split())
+        if name != id:
+            name = " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in name.split())
+    name = name[:1].upper() + name[1:]
+    is_usable = 0 < len(name) <= MAX_NAME and escape_controls(name) == name and name != id
+    return name if is_usable else ""
+
+
+def with_generated_names(questions: Sequence[Question], others: Iterable[Question] = ()) -> list[Question]:
+    """Return the questions with a generated name for each without one, so that all are shown differently."""
+    known = {each.id: each for each in (*others, *questions)}
+    for question in questions:
+        taken = {each.shown.casefold() for each in known.values() if each.id != question.id}
+        name = question.name or generated_name(question.id, question.text)
+        base = (name or "Question")[: MAX_NAME - 4]
+        numbered = (f"{base} {number}" for number in range(2, len(known) + 2))
+        free = next(each for each in (name, "", *numbered) if (each or question.id).casefold() not in taken)
+        known[question.id] = question.model_copy(update={"name": free})
+    return [known[question.id] for question in questions]
 
 
 def has_generated_text(question: Question) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
 from accord.formats import LARGEST_ANSWER, NOT_APPLICABLE, OTHER_WORDS, answer_to, number_in, words_of
-from accord.project.importing.question_texts import generated_text
+from accord.project.importing.question_texts import generated_text, with_generated_names
 from accord.store import Store
 from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
 
@@ -329,8 +329,12 @@ class InferredRubric(NamedTuple):
     notes: Sequence[str]
 
 
-def infer_questions(observed: Iterable[ObservedAnswers]) -> tuple[list[Question], list[str]]:
+def infer_questions(
+    observed: Iterable[ObservedAnswers], others: Iterable[Question] = ()
+) -> tuple[list[Question], list[str]]:
     """Return a question for each column of answers on a scale, and a sentence for each guess and each omission.
+
+    Generated names differ from those of `others`, the questions that the rubric has already.
 
     Raises:
         BadInput: A question has values on two scales.
@@ -346,7 +350,7 @@ def infer_questions(observed: Iterable[ObservedAnswers]) -> tuple[list[Question]
         questions.append(_question(answers, inferred))
         if is_guess(answers, inferred.scale):
             notes.append(_guess_text(answers, inferred.scale))
-    return questions, notes
+    return with_generated_names(questions, others), notes
 
 
 def infer_rubric(

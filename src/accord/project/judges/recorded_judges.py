@@ -43,6 +43,7 @@ class RecordedAgreement:
     Attributes:
         model: Recorded model.
         question: Question that it answered.
+        question_name: Short name of the question, or its id.
         n: Number of samples with an answer and a rating.
         pearson: Correlation of the expected answer with the mean rating; `None` below three samples.
         spearman: Correlation of their ranks; `None` below three samples.
@@ -50,6 +51,7 @@ class RecordedAgreement:
 
     model: str
     question: str
+    question_name: str
     n: int
     pearson: float | None
     spearman: float | None
@@ -172,7 +174,7 @@ def recorded_agreement(
                 for sample in samples
                 if sample.target in people and (expected := _expected(judge, sample, question)) is not None
             ]
-            rows.append(RecordedAgreement(recording.model, name, len(pairs), *_correlations(pairs)))
+            rows.append(RecordedAgreement(recording.model, name, rubric.shown(name), len(pairs), *_correlations(pairs)))
     return sorted(rows, key=lambda row: (row.spearman is None, -abs(row.spearman or 0.0)))
 
 

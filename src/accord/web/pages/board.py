@@ -199,7 +199,8 @@ def _differences(scores: SelectedScores, figures: BoardFigures) -> dict[str, str
     """Return the sentence of each difference that the page shows."""
     found = {"groups": figures.difference, "evaluators": figures.evaluators, "last_period": figures.last_period}
     return {
-        name: "" if each is None else difference_in_words(each, scores.choices.names) for name, each in found.items()
+        name: "" if each is None else difference_in_words(each, scores.choices.names, shown=scores.shown)
+        for name, each in found.items()
     }
 
 

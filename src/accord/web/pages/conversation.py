@@ -33,7 +33,7 @@ from accord.studies import (
     text_field,
     tool_calls_of,
 )  # fmt: skip
-from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Annotation, Conversation, Estimate, Turn
+from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Annotation, Conversation, Estimate, Rubric, Turn
 from accord.web.accounts import new_key
 from accord.web.context import WorkbenchContext, conversation_address, saved_time
 from accord.web.pages.conversation_details import (
@@ -200,26 +200,27 @@ def _place_details(
     scores: Mapping[Place, Sequence[Mapping[str, Any]]],
 ) -> dict[str, Any]:
     """Return the details of a turn or of the whole conversation; `earlier` runs are not listed."""
-    questions = [_question_view(row) for row in details.questions(place, predictions)]
+    rubric = details.rubric
+    questions = [_question_view(row, rubric) for row in details.questions(place, predictions)]
     rows, prediction = scores.get(place, ()), predictions.scores.get(place)
     attributions = next((row["attributions"] for row in (prediction, *rows) if row and row.get("attributions")), None)
     values = {
         "questions": questions, "others": [row for row in questions if not row["is_listed"]],
         "ratings": sum(len(row["ratings"]) for row in questions), "prediction": prediction,
         "scores": rows[:MAX_RUNS], "earlier": max(0, len(rows) - MAX_RUNS),
-        "attributions": _attribution_chart(attributions) if attributions else None,
+        "attributions": _attribution_chart(attributions, rubric) if attributions else None,
         "metrics": predictions.metrics.get(place, {}),
     }  # fmt: skip
     return {**values, "is_any": any(values[name] for name in ("questions", "scores", "metrics"))}
 
 
-def _question_view(row: Mapping[str, Any]) -> dict[str, Any]:
+def _question_view(row: Mapping[str, Any], rubric: Rubric) -> dict[str, Any]:
     """Return a question with charts of distributions, and counts of what is folded."""
     people = [
         (name, each, share_bars(each["distribution"], name) if "distribution" in each else None)
         for name, each in row["predicted_ratings"].items()
     ]
-    judge = [(each, share_bars(each["shares"], row["question"])) for each in row["judge"]]
+    judge = [(each, share_bars(each["shares"], rubric.shown(row["question"]))) for each in row["judge"]]
     ratings = row["ratings"]
     numbers = {"predicted": (row["prediction"] or {}).get("value"), "rated": row["mean"],
                "judge": next((each["expected"] for each in row["judge"]), None)}  # fmt: skip
@@ -240,9 +241,12 @@ def _folded_notes(ratings: Sequence[Mapping[str, Any]]) -> str:
     return notes or ("times" if has_more else "")
 
 
-def _attribution_chart(attributions: Mapping[str, float]) -> Markup:
+def _attribution_chart(attributions: Mapping[str, float], rubric: Rubric) -> Markup:
     largest = sorted(attributions.items(), key=lambda pair: -abs(pair[1]))[:MAX_ATTRIBUTIONS]
-    rows = [ChartRow(name, Estimate(effect), "model" if effect >= 0 else "flagged") for name, effect in largest]
+    rows = [
+        ChartRow(rubric.shown(name), Estimate(effect), "model" if effect >= 0 else "flagged")
+        for name, effect in largest
+    ]
     return bar_chart(rows, Axis("effect on the score"), "Effect of each input on the score")
 
 

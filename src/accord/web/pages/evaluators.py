@@ -33,6 +33,7 @@ class _EvaluatorPages:
         visitor = self.context.visitor(request, "lead")
         state = self.context.learning.state()
         data = {"evaluators": self._rows(), "question": self.context.project.question.text,
+                "main": self.context.project.question.id,
                 "wordings": self._wordings(),
                 "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
                 "fitting": state["fitting"]}  # fmt: skip

@@ -43,6 +43,7 @@ AGGREGATES = {
 ENDS = {MEAN: "95% interval of the mean", MEDIAN: "middle half of the values"}
 """Meaning of `low` and `high` in the JSON of a chart."""
 SCORE_FIELDS = ("value", "low", "high", "variance", "entropy")
+QUESTION = "question: "
 SCORE, RATING, DAY = "score: value", "rating", "day"
 USUAL_GROUPS = tuple(f"metadata: {name}" for name in ("system", "language", "topic", "domain", "category"))
 """Columns to group by without a choice, the most useful first."""
@@ -79,6 +80,19 @@ class ScoreTable:
         """Column of the main question."""
         return SCORE if self.run else RATING
 
+    def column_name(self, column: str) -> str:
+        """Return the name of a column for lists: the question's short name instead of its id."""
+        question = self.questions.get(column)
+        return f"{QUESTION}{question.shown}" if column.startswith(QUESTION) and question is not None else column
+
+    def short_name(self, column: str) -> str:
+        """Return a column's name for titles: `score` for its value, metadata and named questions without a prefix."""
+        question = self.questions.get(column)
+        if question is not None and question.name and column.startswith(QUESTION):
+            return question.name
+        name = "score" if column == SCORE else column.removeprefix("metadata: ")
+        return name if len(name) <= 40 else name[:39] + "…"
+
     def default_group(self) -> str:
         """Return the first column with 2 to `CATEGORIES` values: system, language, topic, ..., day; else none."""
         others = [name for name in self.columns if name.startswith("metadata: ")]
@@ -104,7 +118,7 @@ def load_score_table(project: Project, synthetic: bool = False, size: int = SAMP
     rows = [_table_row(score, conversations.get(score["conversation"]), bool(run)) for score in sample]
     for row, metrics in zip(rows, _metrics(project, sample, conversations), strict=True):
         row.update(metrics)
-    questions = {f"question: {question.id}": question for question in project.rubric.questions}
+    questions = {f"{QUESTION}{question.id}": question for question in project.rubric.questions}
     ids = [score["conversation"] for score in sample]
     return ScoreTable(
         run, rows, ids, _columns_of(rows), {**questions, SCORE if run else RATING: project.question}, total, left_out,
@@ -152,7 +166,7 @@ def _table_row(score: Mapping[str, Any], conversation: Conversation | None, is_s
     else:
         row = {RATING: score["value"], "annotator": score["annotator"]}
     for name, answer in ((score.get("notes") or {}).get("other_questions") or {}).items():
-        row[f"question: {name}"] = answer.get("value")
+        row[f"{QUESTION}{name}"] = answer.get("value")
     if conversation is not None:
         row["turns"] = len(conversation.turns)
         for name, value in conversation.metadata.items():
@@ -313,10 +327,10 @@ class ExploreChart:
     def title(self) -> str:
         """Description of the chart."""
         settings = self.settings
-        y, noun = short_name(settings.y), "scores" if self.table.run else "ratings"
+        y, noun = self.table.short_name(settings.y), "scores" if self.table.run else "ratings"
         title = {MEAN: f"Mean {y}", MEDIAN: f"Median {y}", COUNT: f"Number of {noun}", RAW: y}[settings.aggregate]
-        color = f", colored by {short_name(settings.color)}" if settings.color else ""
-        return f"{title[:1].upper()}{title[1:]} by {short_name(settings.x)}{color}"
+        color = f", colored by {self.table.short_name(settings.color)}" if settings.color else ""
+        return f"{title[:1].upper()}{title[1:]} by {self.table.short_name(settings.x)}{color}"
 
     def draw(self) -> Markup:
         """Return the chart as SVG: dots with intervals, bars from 0 for counts, or a point for every value."""
@@ -324,7 +338,7 @@ class ExploreChart:
         limits, question = (-math.inf, math.inf), self.table.questions.get(settings.y)
         if question is not None and question.scale.is_ordered:
             limits = question.scale.numbers[0], question.scale.numbers[-1]
-        axis = Axis(short_name(settings.y), limits=limits)
+        axis = Axis(self.table.short_name(settings.y), limits=limits)
         if settings.aggregate == RAW:
             return self._draw_points(axis)
         groups = self.groups()
@@ -339,7 +353,7 @@ class ExploreChart:
 
     def _draw_points(self, y: Axis) -> Markup:
         points = self.points()
-        x = Axis(short_name(self.settings.x))
+        x = Axis(self.table.short_name(self.settings.x))
         if not self.table.columns.get(self.settings.x):
             x = Axis(x.title, labels={at: label for (label, at), _, _ in sorted(points)})
         lines = []
@@ -348,12 +362,6 @@ class ExploreChart:
             xs, ys = zip(*own, strict=True)
             lines.append(ChartLine(xs, ys, kind=f"s{number}", name=color, draws="points"))
         return line_chart(lines, x, y, self.title, size=CHART_SIZE)
-
-
-def short_name(column: str) -> str:
-    """Return a column's name for titles: `score` for its value, and metadata without the prefix."""
-    name = "score" if column == SCORE else column.removeprefix("metadata: ")
-    return name if len(name) <= 40 else name[:39] + "…"
 
 
 def _middle_half(values: Sequence[float]) -> Estimate:
@@ -428,6 +436,7 @@ class _ExplorePage:
             return JSONResponse({**data, "columns": dict(table.columns), "chart": chart.to_json()})
         return self.context.render(
             "explore", visitor, data=data, settings=settings, columns=list(table.columns), aggregates=AGGREGATES,
-            with_synthetic=with_synthetic, query=request.url.query, groups=chart.groups(), short_name=short_name,
+            with_synthetic=with_synthetic, query=request.url.query, groups=chart.groups(),
+            short_name=table.short_name, column_name=table.column_name,
             chart=chart.draw() if table.rows else None, title=chart.title, question=table.questions.get(settings.y),
         )  # fmt: skip

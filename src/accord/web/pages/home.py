@@ -147,7 +147,7 @@ class _HomePages:
                 add(*step)
         if evaluator["ratings"] and not evaluator["name"] and not evaluator["candidate"] and not evaluator["fitting"]:
             add(
-                f"Fit an evaluator to the {evaluator['ratings']:,} ratings of {evaluator['question']}",
+                f"Fit an evaluator to the {evaluator['ratings']:,} ratings of {self.context.project.question.shown}",
                 "/lead#evaluator",
             )
         for action in (evaluator["verdict"] or {}).get("actions", ()):

@@ -122,7 +122,12 @@ class _LeadPages:
         }  # fmt: skip
         address = _disagreement_address(study)
         agreement = [
-            ChartRow(row.question, row.agreement, "people", f"{address}?question={quote(row.question)}")
+            ChartRow(
+                progress.study.rubric.shown(row.question),
+                row.agreement,
+                "people",
+                f"{address}?question={quote(row.question)}",
+            )
             for row in progress.by_question
         ]
         charts = {
@@ -246,7 +251,7 @@ class _LeadPages:
             raise BadInput("the answer has no id; reload the page")
         value = parse_value(question, fields.get("value"))
         if value is None:
-            raise BadInput(f"{question.id}: no answer chosen; allowed: {question.scale}. Choose one.")
+            raise BadInput(f"{question.shown}: no answer chosen; allowed: {question.scale}. Choose one.")
         progress.study.studies.adjudicate(Annotation(
             item.target, question.id, person, "person", value, comment=text_field(fields, "comment"),
             wording=question.wording, against=item.against, answer=id, study=f"{name}/{ADJUDICATED}", stage=ADJUDICATED,

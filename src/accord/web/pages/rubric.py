@@ -14,9 +14,9 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
-from accord.edges import BadInput, reason_of, redact_message
+from accord.edges import BadInput, reason_of, redact_message, validation_messages
 from accord.project import text_diff, with_rubric_file
-from accord.values import PROJECT_FILE, Question, Rubric, content_hash, dump_rubric, load_rubric
+from accord.values import MAX_NAME, PROJECT_FILE, Question, Rubric, content_hash, dump_rubric, load_rubric
 from accord.web.accounts import MAX_FIELDS, Visitor
 from accord.web.context import WorkbenchContext, add_page, check_printable
 from accord.web.project_editing import FilesChanged
@@ -45,7 +45,8 @@ class _RubricPages:
         except BadInput as problem:
             rubric, error = self.context.project.rubric, str(problem)
         data = {"name": rubric.name, "main": rubric.main, "hash": rubric.hash, "questions": [
-            {"id": each.id, "text": each.text, "scale": str(each.scale), "meanings": dict(each.meanings)}
+            {"id": each.id, "name": each.name, "text": each.text, "scale": str(each.scale),
+             "meanings": dict(each.meanings)}
             for each in rubric.questions
         ]}  # fmt: skip
         return self.context.render_or_json(request, "rubric", visitor, data, **self._values(rubric, error))
@@ -64,7 +65,7 @@ class _RubricPages:
     def _values(self, rubric: Rubric, error: str = "", seen: str | None = None, sent: Any = ()) -> dict[str, Any]:
         """Return the values of the form's page; `sent` are texts of an earlier form that fit no question."""
         return {"rubric": rubric, "error": error, "listed": _listed_options(rubric), "sent": sent,
-                "seen": _digest(rubric) if seen is None else seen, "shape": _shape(rubric),
+                "seen": _digest(rubric) if seen is None else seen, "shape": _shape(rubric), "max_name": MAX_NAME,
                 "is_loaded": dump_rubric(rubric) == dump_rubric(self.context.project.rubric),
                 "can_write": self.context.files is not None and self.context.files.exists}  # fmt: skip
 
@@ -80,7 +81,8 @@ class _RubricPages:
         if fields.get("shape", _shape(before)) != _shape(before):
             error = ("the questions of the rubric have changed since this page was made, so nothing was saved. Below "
                      "are the present questions; copy your wording again")  # fmt: skip
-            sent = [str(value) for name, value in fields.items() if name.startswith(("text.", "meaning.")) and value]
+            edits = ("name.", "text.", "meaning.")
+            sent = [str(value) for name, value in fields.items() if name.startswith(edits) and value]
             return context.render("rubric", visitor, 409, **self._values(before, error, sent=sent))
         try:
             check_printable(fields)
@@ -147,11 +149,15 @@ def edited_rubric(rubric: Rubric, fields: Mapping[str, Any]) -> Rubric:
     """Return a rubric with the wording of a form; fields that the form lacks stay as they are.
 
     Raises:
-        BadInput: A text is empty or too long.
+        BadInput: A text is empty or too long, or a name does not fit.
     """
     questions = tuple(_edited(question, place, fields) for place, question in enumerate(rubric.questions))
     instructions = _text(fields, "instructions", rubric.instructions, "instructions")
-    return rubric.model_copy(update={"questions": questions, "instructions": instructions})
+    try:
+        same = {name: getattr(rubric, name) for name in Rubric.model_fields}
+        return Rubric(**{**same, "questions": questions, "instructions": instructions})
+    except ValueError as error:
+        raise BadInput(validation_messages(error)[0]) from None
 
 
 def _edited(question: Question, place: int, fields: Mapping[str, Any]) -> Question:
@@ -163,7 +169,12 @@ def _edited(question: Question, place: int, fields: Mapping[str, Any]) -> Questi
         about = f"meaning of {option} in {question.id}"
         meaning = _text(fields, f"meaning.{place}.{number}", meanings.get(str(option), ""), about)
         meanings[str(option)] = meaning
-    return question.model_copy(update={"text": text, "meanings": {key: each for key, each in meanings.items() if each}})
+    name = _text(fields, f"name.{place}", question.name, f"name of {question.id}")
+    kept = {key: each for key, each in meanings.items() if each}
+    try:
+        return Question(**{**dict(question), "name": name, "text": text, "meanings": kept})
+    except ValueError as error:
+        raise BadInput(validation_messages(error)[0]) from None
 
 
 def _text(fields: Mapping[str, Any], name: str, default: str, about: str) -> str:
@@ -177,7 +188,7 @@ def _text(fields: Mapping[str, Any], name: str, default: str, about: str) -> str
 
 def _listed_options(rubric: Rubric) -> set[str]:
     """Return the questions whose options the form lists: those with few options, as long as the form has room."""
-    listed, room = set(), MAX_FIELDS - len(rubric.questions) - 10
+    listed, room = set(), MAX_FIELDS - 2 * len(rubric.questions) - 10
     for question in rubric.questions:
         if 0 < len(question.scale.options) <= min(MAX_OPTIONS, room):
             listed.add(question.id)
