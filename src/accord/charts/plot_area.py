@@ -85,8 +85,8 @@ def svg_of(content: str, width: int, height: int, **attributes: str) -> Markup:
 def svg_file(chart: Markup) -> str:
     """Return a chart as the content of an SVG file with its own styles, readable on light and dark pages."""
     head, _, content = str(chart).partition(">")
-    tokens, charts = STYLE[STYLE.index(":root") :].partition("\n:root")[0], STYLE.partition("/* charts */")[2]
-    style = f"<style>{tokens}{charts.partition('/*')[0]}</style>"
+    tokens, charts = STYLE.partition("*/")[2].partition("}")[0], STYLE.partition("/* charts */")[2].partition("/*")[0]
+    style = f"<style>{tokens}}}{charts}</style>"
     return f'{head} xmlns="http://www.w3.org/2000/svg">{style}{content}\n'
 
 
