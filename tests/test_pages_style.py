@@ -15,7 +15,9 @@ from accord.values import Estimate
 
 SOURCE = Path(__file__).parents[1] / "src" / "accord"
 SECTIONS = ["Home", "Studies", "Scores", "Evaluator", "Setup", "Help"]
-COLOR = re.compile(r"#[0-9a-f]{3,8}\b|\b(?:rgb|rgba|hsl|oklch|light-dark)\(|: (?:white|black|red|gray)\b", re.IGNORECASE)
+COLOR = re.compile(
+    r"#[0-9a-f]{3,8}\b|\b(?:rgb|rgba|hsl|oklch|light-dark)\(|: (?:white|black|red|gray)\b", re.IGNORECASE
+)
 
 
 def rules() -> str:

@@ -14,10 +14,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import (
+    Any,
+    NotRequired,  # pydantic needs it before Python 3.12
+)
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from typing_extensions import NotRequired, TypedDict  # pydantic needs it before Python 3.12
+from typing_extensions import TypedDict
 
 from accord.edges import BadInput, hide_folders, read_json_file, write_atomically
 from accord.evidence import EvidenceTable

@@ -113,7 +113,8 @@ class _HomePages:
 
     def _title(self, evaluator: Mapping[str, Any]) -> str:
         """Return the title of the tab: the typical error of the scores, if it is known, and the folder's name."""
-        facts, folder = (evaluator["verdict"] or {}).get("facts", ()), self.context.project.config.folder.absolute().name
+        facts = (evaluator["verdict"] or {}).get("facts", ())
+        folder = self.context.project.config.folder.absolute().name
         shown = f"{evaluator['question']}: {facts[0]['value']} off" if facts else "Home"
         return f"{shown} · {folder}"
 
