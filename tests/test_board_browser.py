@@ -56,7 +56,7 @@ def at(page: Any) -> str:
 
 def test_a_lead_opens_a_tail_reads_the_worst_and_comes_back(page: Any) -> None:
     page.goto("/lead")
-    page.get_by_role("link", name="Board").click()
+    page.get_by_role("link", name="Scores").click()
     page.get_by_role("link", name="topic", exact=True).click()
     page.get_by_role("link", name="t1", exact=True).click()
     page.locator(".standing", has_text="with topic t1").wait_for()

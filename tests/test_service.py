@@ -983,7 +983,7 @@ def test_serve_starts_without_live_evaluator_and_says_why(
     with serving(tmp_path) as server:
         client = Client(server.port)
         assert client.ask("GET", "/healthz")[1] == {"status": "degraded"}
-        assert client.ask("GET", "/")[0] == 401 and client.ask("GET", "/static/workbench.css")[0] == 200
+        assert client.ask("GET", "/")[0] == 401 and client.ask("GET", "/static/accord.css")[0] == 200
         for method, path in (("POST", "/v1/scores"), ("POST", "/v1/traces"), ("GET", "/metrics"), ("GET", "/docs")):
             status, answer, _ = client.ask(method, path, b"{}" if method == "POST" else None, JSON)
             assert status == 503 and answer["error"].startswith("live scoring is off: ") and reason in answer["error"]

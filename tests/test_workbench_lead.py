@@ -624,19 +624,20 @@ def test_lead_fits_and_promotes_while_annotators_see_nothing(
     bench = workbench(["ann"], ["lee"], led(tmp_path, monkeypatch))
     lee, ann, look = bench.browser("lee"), bench.browser("ann"), bench.session()
     Panel(look).everybody(6)
-    page = lee.get("/lead")
+    page = lee.get("/evaluators")
     assert "No evaluator is in use yet" in page and settled(lee)["evaluator"] is None
     assert lee.post("/lead/promote", form=token(page), made="")[0] == 422
     assert lee.post("/lead/fit", form="0" * 64)[0] == 403
     assert lee.post("/lead/fit", form=token(page))[0] == 303
     candidate = settled(lee)["candidate"]
     assert candidate["labels"] == 24 and "first evaluator of the project" in candidate["summary"]
-    assert "<h3>Candidate</h3>" in lee.get("/lead")
+    assert "<h3>Candidate</h3>" in lee.get("/evaluators")
     for path in ("/", "/index.json", "/lead", "/lead.json", "/lead/look", "/evaluators", "/import", "/rate/none"):
         assert str(tmp_path) not in lee.get(path), path
     assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, "another than was looked at"
     assert lee.post("/lead/promote", form=token(page), made=candidate["made"])[0] == 303
     assert settled(lee)["evaluator"]["annotators"] == 4
+    assert re.search(r"<title>(Q0: [\d.]+ off|Home) · [^<]+</title>", lee.get("/"))
 
     shown = [ann.get(f"/{path}") for path in ("rate/look", "rate/look/done", "rate/look/done.json", "")]
     [expected] = [each for each in look.studies.predictions("look") if each.person == "ann"]
@@ -727,7 +728,7 @@ def test_pairs_names_a_damaged_evaluator_and_a_study_without_items_have_their_pa
     bench = workbench(opened=opened)
     browser = bench.browser()
     assert "fit it again" in settled(browser)["failed"]["prepare"]
-    page = browser.get("/lead")
+    page = browser.get("/lead") + browser.get("/evaluators")
     assert "cannot be loaded" in page and "no conversation in the store matches" in page
     assert str(tmp_path) not in page + browser.get("/") + browser.get("/lead.json")
     for name, question, values, count in (("pairs", "Q/1 &", (-1, 1), 4), ("moods", "Q0", ("red", "blue & green"), 8)):

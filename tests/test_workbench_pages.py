@@ -269,7 +269,7 @@ def test_pages_are_light(workbench: StartWorkbench) -> None:
     linked = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page))
     sizes = [len(browser.ask("GET", path)[1].encode()) for path in linked]
     assert len(page.encode()) + sum(sizes) + scripts["outbox.js"] < 100_000
-    assert "workbench.css" in {path.partition("?")[0].rpartition("/")[2] for path in linked}
+    assert "accord.css" in {path.partition("?")[0].rpartition("/")[2] for path in linked}
 
 
 def test_modules_are_named_by_their_content(tmp_path: Path) -> None:

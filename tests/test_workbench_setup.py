@@ -286,7 +286,7 @@ def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
             rate_all(look, item, 1 + item.item.place % 3)
     data = json.loads(browser.get("/index.json"))
     assert data["studies"][0]["full"] == 12 and data["evaluator"]["ratings"] == 24
-    assert [step["address"] for step in data["next"]] == ["/lead#evaluator"]
+    assert [step["address"] for step in data["next"]] == ["/evaluators#next"]
     folder = bench.project.folder()
     fitted = bench.project.fit(out=folder)
     verdict = verdict_in_use(bench.project, folder)
@@ -468,7 +468,10 @@ def test_wording_is_saved_as_a_new_version_that_the_page_showed(started: Workben
     shown = re.search(r'name="shown" value="([^"]+)"', page)
     assert shown is not None
     assert browser.post("/rubric", **fields, do="save", shown="other")[0] == 409
-    assert browser.post("/rubric", **fields, do="save", shown=shown[1])[0] == 303
+    status, _, address = browser.post("/rubric", **fields, do="save", shown=shown[1])
+    assert (status, address) == (303, "/rubric?saved=rubric-2.yaml")
+    assert "The new wording is saved as <code>rubric-2.yaml</code>" in browser.get(address)
+    assert "is saved" not in browser.get("/rubric?saved=other.yaml") + browser.get("/rubric")
     new = load_rubric(tmp_path / "rubric-2.yaml")
     assert (
         new["Q0"].text == "How <i>good</i> was it?"

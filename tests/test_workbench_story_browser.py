@@ -151,10 +151,10 @@ def stored(bench: Workbench, name: str) -> list[Any]:
 
 def fit_and_read(page: Any, check: Callable[[Any], None]) -> None:
     """Fit an evaluator, promote it, read its verdict, and open the conversation with the lowest rating."""
-    page.goto("/lead")
+    page.goto("/evaluators")
     page.get_by_role("button", name=re.compile("Fit")).click()
     promote = page.get_by_role("button", name=re.compile("Promote|Use"))
-    wait_for(page, "/lead", promote)
+    wait_for(page, "/evaluators", promote)
     check(page)
     promote.first.click()
     page.goto("/")

@@ -7,43 +7,14 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.resources import files
 
 from markupsafe import Markup, escape
 
 from accord.edges import escape_controls
 
-STYLE = """\
-.chart { display: block; max-width: 100%; height: auto; font: 13px system-ui, sans-serif; }
-.chart.large { min-width: 30rem; }
-.chart text { fill: light-dark(#1a1d21, #e7eaee); }
-.chart .label { paint-order: stroke; stroke: light-dark(#ffffff, #0f1318); stroke-width: 4px; }
-.chart .tick, .chart .axis-title { fill: light-dark(#5b6470, #9aa4b2); font-size: 12px; }
-.chart .axis, .chart .guide { stroke: light-dark(#838c98, #6b7583); }
-.chart .grid { stroke: light-dark(#dfe3e8, #2a323d); }
-.chart .guide, .chart .dashed { stroke-dasharray: 4 3; }
-.chart .people, .chart .s1 { color: light-dark(#b45f06, #f0a24b); }
-.chart .model, .chart .s0 { color: light-dark(#2457d6, #7aa2ff); }
-.chart .neutral, .chart .s7 { color: light-dark(#6a727d, #9aa4b2); }
-.chart .flagged { color: light-dark(#b3261e, #ff8a7a); }
-.chart .s2 { color: light-dark(#1f7a4d, #5fc28d); }
-.chart .s3 { color: light-dark(#a43d77, #e38bbd); }
-.chart .s4 { color: light-dark(#6647b8, #b39cf2); }
-.chart .s5 { color: light-dark(#7a6a00, #d2bd4a); }
-.chart .s6 { color: light-dark(#0b7285, #54c4d6); }
-.chart .s8 { color: light-dark(#9c3f33, #e6917f); }
-.chart .s9 { color: light-dark(#4f5d2f, #a9bb7c); }
-.chart .bar, .chart .point, .chart .band { fill: currentColor; }
-.chart .line { stroke: currentColor; fill: none; }
-.chart .line:not([stroke-width]) { stroke-width: 2.2; }
-.chart .band { opacity: .2; }
-.chart .overlay { opacity: .6; }
-.chart .hit { fill: transparent; }
-.chart .strip { stroke: light-dark(#2457d6, #7aa2ff); stroke-width: 4; }
-.chart a text { fill: light-dark(#2457d6, #7aa2ff); text-decoration: underline; }
-.chart a:hover .hit { fill: light-dark(#2457d6, #7aa2ff); fill-opacity: .12; }
-.chart a:focus { outline: none; }
-.chart a:focus-visible .hit, .chart a:focus-visible text { stroke: light-dark(#2457d6, #7aa2ff); stroke-width: 2; }
-"""
+STYLE = files("accord.charts").joinpath("style.css").read_text(encoding="utf-8")
+"""Style sheet of pages and charts. Its first rule defines the tokens that all others refer to."""
 LABEL, TICK = 13, 12
 """Font sizes in pixels."""
 
@@ -114,7 +85,8 @@ def svg_of(content: str, width: int, height: int, **attributes: str) -> Markup:
 def svg_file(chart: Markup) -> str:
     """Return a chart as the content of an SVG file with its own styles, readable on light and dark pages."""
     head, _, content = str(chart).partition(">")
-    style = f"<style>:root {{ color-scheme: light dark; }}\n{STYLE}</style>"
+    tokens, charts = STYLE.partition("*/")[2].partition("}")[0], STYLE.partition("/* charts */")[2].partition("/*")[0]
+    style = f"<style>{tokens}}}{charts}</style>"
     return f'{head} xmlns="http://www.w3.org/2000/svg">{style}{content}\n'
 
 

@@ -70,7 +70,7 @@ def render_page(name: str, values: Mapping[str, Any]) -> str:
     )
     environment.globals.update(term=term, terms=TERMS)
     environment.filters.update(number=number, percent=percent, chart=draw_chart, legend=legend)
-    return redact(environment.get_template(name).render(style=read("style.css") + STYLE, **values))
+    return redact(environment.get_template(name).render(style=STYLE, **values))
 
 
 def draw_chart(chart: Points | Histogram) -> Markup:

@@ -119,7 +119,7 @@ def content(
         files=files,
         date=date.today().strftime("%-d %B %Y"),
         about=about,
-        cautions=[*insights.cautions, *(line for line in fitted.cautions if line not in of_sources)],
+        cautions=[line for line in dict.fromkeys([*insights.cautions, *fitted.cautions]) if line not in of_sources],
         agreement_charts=[chart for chart in (_error_chart(tried), _correlation_chart(tried)) if chart],
         names=SYSTEMS,
         habits=_habits(found),

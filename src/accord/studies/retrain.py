@@ -14,10 +14,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import (
+    Any,
+    NotRequired,  # pydantic needs it before Python 3.12
+)
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
+from typing_extensions import TypedDict
 
 from accord.edges import BadInput, hide_folders, read_json_file, write_atomically
 from accord.evidence import EvidenceTable
@@ -112,10 +115,16 @@ class _Action(TypedDict):
     command: str
 
 
+class _Fact(TypedDict):
+    value: str
+    meaning: str
+
+
 class _Verdict(TypedDict):
     title: str
     sentence: str
     actions: list[_Action]
+    facts: NotRequired[list[_Fact]]
 
 
 class _Report(BaseModel):
@@ -145,7 +154,8 @@ def _read_report(folder: Path) -> RetrainReport | None:
 def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
     """Return the verdict on the evaluator in a folder, from its retraining or its last fit; `None` if there is none.
 
-    It has a `title` (may be empty), a `sentence`, and `actions` with a `text` and a `command` each.
+    It has a `title` (may be empty), a `sentence`, `actions` with a `text` and a `command` each, and `facts` with
+    a `value` and a `meaning` each, which older files lack.
     """
     report = _read_report(folder)
     try:
@@ -167,7 +177,8 @@ def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
 def _verdict_in(results: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the verdict in the results of a fit; in its place the decision of the comparison, if there is one."""
     if found := results.get("verdict"):
-        return {"title": found["title"], "sentence": found["sentence"], "actions": list(found["actions"])}
+        fields = {name: found[name] for name in ("title", "sentence")}
+        return {**fields, "actions": list(found["actions"]), "facts": list(found.get("facts", ()))}
     decision = (results.get("comparison") or results).get("decision")
     return {"title": "", "sentence": decision["text"], "actions": []} if decision else None
 

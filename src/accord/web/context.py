@@ -295,7 +295,7 @@ def saved_time(path: Path) -> str:
     return datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-CHART_STYLE = "charts.css"
+STYLE_SHEET = "accord.css"
 
 # --- static files and templates -------------------------------------------------------------------------------------
 
@@ -309,13 +309,13 @@ def static_file(name: str) -> tuple[bytes, str, str] | None:
 def _static_names() -> frozenset[str]:
     """Return the names of all files that pages load. Other names do not reach the file system or the cache."""
     names = [file.name for file in files("accord.web").joinpath("static").iterdir() if file.is_file()]
-    return frozenset(name for name in (CHART_STYLE, *names) if Path(name).suffix in _TYPES)
+    return frozenset(name for name in (STYLE_SHEET, *names) if Path(name).suffix in _TYPES)
 
 
 @cache
 def _read_static(name: str) -> tuple[bytes, str, str]:
     folder = files("accord.web").joinpath("static")
-    content = STYLE.encode() if name == CHART_STYLE else folder.joinpath(name).read_bytes()
+    content = STYLE.encode() if name == STYLE_SHEET else folder.joinpath(name).read_bytes()
     content = _IMPORT.sub(lambda match: f'from "{_address(match[1].decode())}"'.encode(), content)
     return content, _TYPES[Path(name).suffix], hashlib.sha256(content).hexdigest()[:12]
 

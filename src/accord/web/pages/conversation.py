@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
+from unicodedata import category
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -46,6 +47,8 @@ from accord.web.pages.rating_view import issue_views, numbered_spans, text_piece
 _BACK = re.compile(r"/board(?:[/?][\w\-.~!$&'()*+,;=:@/?%]*)?", re.ASCII)
 """Addresses that the "back" link may have: pages of this server's board."""
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+_UNSURE, _JOINERS = ("So", "Sk", "Cs", "Co", "Cn"), "\N{ZERO WIDTH JOINER}\N{VARIATION SELECTOR-16}"
+"""Categories of characters without a sign in many fonts, and characters that join them."""
 MAX_UNFOLDED = 400
 """Length of an instruction or tool output, in characters, above which it is folded."""
 MAX_RUNS = 8
@@ -189,7 +192,13 @@ def _correction_view(correction: Annotation | None) -> dict[str, Any]:
 
 
 def _start(text: str) -> str:
-    words = " ".join(text[:200].split())
+    """Return the first words of a turn for the outline, without pictographs, for which a font may have no sign.
+
+    >>> _start("no \N{SLIGHTLY FROWNING FACE}"), _start("\N{THUMBS UP SIGN}") == "\N{THUMBS UP SIGN}"
+    ('no', True)
+    """
+    plain = "".join(char for char in text[:200] if category(char) not in _UNSURE and char not in _JOINERS)
+    words = " ".join(plain.split()) or " ".join(text[:200].split())
     return words if len(words) <= 90 else words[:89] + "…"
 
 

@@ -29,7 +29,7 @@ class _EvaluatorPages:
         self.context = context
 
     def overview(self, request: Request) -> Response:
-        """Show all evaluators."""
+        """Show all evaluators, and the candidate for the next one."""
         visitor = self.context.visitor(request, "lead")
         state = self.context.learning.state()
         data = {"evaluators": self._rows(), "question": self.context.project.question.text,
@@ -37,7 +37,7 @@ class _EvaluatorPages:
                 "wordings": self._wordings(),
                 "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
                 "fitting": state["fitting"]}  # fmt: skip
-        return self.context.render_or_json(request, "evaluators", visitor, data)
+        return self.context.render_or_json(request, "evaluators", visitor, data, learning=state)
 
     def _wordings(self) -> str:
         project = self.context.project

@@ -31,6 +31,7 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     pages = _HomePages(context)
     add_page(app, "/", pages.home)
     app.get("/index.json")(pages.home)
+    app.get("/help")(pages.help)
 
 
 class _HomePages:
@@ -58,7 +59,11 @@ class _HomePages:
         evaluator = self._evaluator()
         steps = self._steps(studies, evaluator, trend is not None)
         data |= {"evaluator": evaluator, "trend": trend, "next": steps[:MAX_STEPS]}
-        return context.render_or_json(request, "dashboard", visitor, data, chart=chart)
+        return context.render_or_json(request, "dashboard", visitor, data, chart=chart, title=self._title(evaluator))
+
+    def help(self, request: Request) -> Response:
+        """Show what each part of the menu is for."""
+        return self.context.render("help", self.context.visitor(request))
 
     def _study(self, study: StudySession, visitor: Visitor) -> dict[str, Any]:
         """Return the own progress of a person in a study, and for leads that of all annotators."""
@@ -106,6 +111,13 @@ class _HomePages:
             "ratings": len(project.rated(project.question.id)),
         }
 
+    def _title(self, evaluator: Mapping[str, Any]) -> str:
+        """Return the title of the tab: the typical error of the scores, if it is known, and the folder's name."""
+        facts = (evaluator["verdict"] or {}).get("facts", ())
+        folder = self.context.project.config.folder.absolute().name
+        shown = f"{evaluator['question']}: {facts[0]['value']} off" if facts else "Home"
+        return f"{shown} · {folder}"
+
     def _trend(self) -> tuple[dict[str, Any] | None, Markup | None]:
         """Return the summary of the board with the latest means, and their chart if there are two; `None` if empty."""
         try:
@@ -139,17 +151,15 @@ class _HomePages:
             steps.append({"text": text, "address": address, "command": command})
 
         if evaluator["candidate"]:
-            add("Check the fitted candidate, and promote it", "/lead#evaluator")
+            add("Check the fitted candidate, and promote it", "/evaluators#next")
         if not studies and not evaluator["ratings"]:
             add("Create a study, so that people rate conversations", "/studies/new")
         for study in studies:
             if (step := _study_step(study)) is not None:
                 add(*step)
         if evaluator["ratings"] and not evaluator["name"] and not evaluator["candidate"] and not evaluator["fitting"]:
-            add(
-                f"Fit an evaluator to the {evaluator['ratings']:,} ratings of {self.context.project.question.shown}",
-                "/lead#evaluator",
-            )
+            ratings, question = evaluator["ratings"], self.context.project.question.shown
+            add(f"Fit an evaluator to the {ratings:,} ratings of {question}", "/evaluators#next")
         for action in (evaluator["verdict"] or {}).get("actions", ()):
             add(action["text"], command=action["command"])
         if evaluator["name"] and not has_scores:

@@ -89,7 +89,7 @@ class _LeadPages:
     # --- pages --------------------------------------------------------------------------------------------------
 
     def overview(self, request: Request) -> Response:
-        """Show each study in one sentence, and the evaluator."""
+        """Show each study in one sentence."""
         visitor = self.context.visitor(request, "lead")
         rows = [
             {
@@ -180,13 +180,13 @@ class _LeadPages:
         """Start a fit in the background."""
         await self.context.read_form(request, "lead")
         self.learning.jobs.add(FIT, self.learning.retrain)
-        return RedirectResponse("/lead", 303)
+        return RedirectResponse("/evaluators#next", 303)
 
     async def score(self, request: Request) -> Response:
         """Start scoring all stored conversations in the background."""
         await self.context.read_form(request, "lead")
         if self.learning.evaluator is None:
-            raise BadInput("no evaluator is in use yet. Fit one on the page Lead, then score")
+            raise BadInput("no evaluator is in use yet. Fit one on the page Evaluators, then score")
         self.learning.jobs.add(SCORE, self.learning.score)
         return RedirectResponse("/", 303)
 
@@ -194,7 +194,7 @@ class _LeadPages:
         """Promote the candidate that the page showed."""
         _, fields = await self.context.read_form(request, "lead")
         await run_in_threadpool(self._promote, str(fields.get("made", "")))
-        return RedirectResponse("/lead", 303)
+        return RedirectResponse("/evaluators#next", 303)
 
     def _promote(self, made: str) -> None:
         candidate = self.learning.state()["candidate"]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -37,8 +39,8 @@ class _RubricPages:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
 
-    def overview(self, request: Request) -> Response:
-        """Show the wording in a form."""
+    def overview(self, request: Request, saved: str = "") -> Response:
+        """Show the wording in a form, and after a change the name of the new file."""
         visitor = self.context.visitor(request, "lead")
         try:
             rubric, error = self._rubric_on_disk(), ""
@@ -49,7 +51,9 @@ class _RubricPages:
              "meanings": dict(each.meanings)}
             for each in rubric.questions
         ]}  # fmt: skip
-        return self.context.render_or_json(request, "rubric", visitor, data, **self._values(rubric, error))
+        values = self._values(rubric, error)
+        is_saved = bool(saved) and Path(self.context.project.config.rubric).name == saved
+        return self.context.render_or_json(request, "rubric", visitor, data, **{**values, "saved": saved * is_saved})
 
     def _rubric_on_disk(self) -> Rubric:
         """Return the rubric that the project's files have now, which another server or an editor may have changed.
@@ -64,7 +68,7 @@ class _RubricPages:
 
     def _values(self, rubric: Rubric, error: str = "", seen: str | None = None, sent: Any = ()) -> dict[str, Any]:
         """Return the values of the form's page; `sent` are texts of an earlier form that fit no question."""
-        return {"rubric": rubric, "error": error, "listed": _listed_options(rubric), "sent": sent,
+        return {"rubric": rubric, "error": error, "saved": "", "listed": _listed_options(rubric), "sent": sent,
                 "seen": _digest(rubric) if seen is None else seen, "shape": _shape(rubric), "max_name": MAX_NAME,
                 "is_loaded": dump_rubric(rubric) == dump_rubric(self.context.project.rubric),
                 "can_write": self.context.files is not None and self.context.files.exists}  # fmt: skip
@@ -97,7 +101,7 @@ class _RubricPages:
                 conflict = str(FilesChanged())
             elif action == "save":
                 context.project_files().change(changed, str(fields.get("shown", "")), context.reload)
-                return RedirectResponse("/rubric", 303)
+                return RedirectResponse(f"/rubric?saved={quote(next(iter(changed)))}", 303)
         except FilesChanged as error:
             conflict = str(error)
         except BadInput as error:
