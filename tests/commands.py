@@ -11,7 +11,6 @@ from typing import Any
 from click.testing import Result
 from typer.testing import CliRunner
 
-from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app
 from accord.values import Conversation, Label, Rubric, dump_rubric
 

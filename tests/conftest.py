@@ -57,6 +57,7 @@ from throwaway_postgres import ThrowAwayPostgres
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.edges import BadInput
 from accord.store import Store
 from accord.values import Rubric, load_rubric
