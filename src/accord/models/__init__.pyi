@@ -6,7 +6,7 @@ from .context_window import fit_to_context as fit_to_context, MARGIN as MARGIN, 
 from .context_window import room_left as room_left, truncated_share as truncated_share
 from .embedders import DEFAULT as DEFAULT, Embedder as Embedder, is_remote as is_remote
 from .embedders import open_embedder as open_embedder
-from .factory import ClientOptions as ClientOptions, judge_modes as judge_modes, open_judge as open_judge
+from .factory import ClientOptions as ClientOptions, open_judge as open_judge
 from .factory import open_streaming as open_streaming
 from .factory import open_uncached as open_uncached
 from .judges.chat_judges import IN_PROCESS_LOGPROBS as IN_PROCESS_LOGPROBS, read_first_token as read_first_token
@@ -52,3 +52,4 @@ from .requests.streaming import ReplyStream as ReplyStream, stream_reply as stre
 from .requests.streaming import StreamingClient as StreamingClient
 from .requests.wrappers import reply_row as reply_row
 from .scripted import ScriptedJudge as ScriptedJudge, ScriptedModel as ScriptedModel
+from .model import judge_modes as judge_modes

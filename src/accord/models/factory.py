@@ -7,7 +7,6 @@ this process needs no limit, retries or budget.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -22,14 +21,14 @@ from accord.models.judges.chat_judges import (
 )
 from accord.models.judges.decisions import DecisionsChat, DecisionsJudge, OpenAIDecisions, SystemOne
 from accord.models.likelihood import EchoCompletions, EchoLikelihood, LikelihoodModel
-from accord.models.model import EMBEDDED, GGUF, HF, MODES, ChatModel, Judge, Model, ModelSettings, in_process
+from accord.models.model import EMBEDDED, GGUF, HF, MODES, ChatModel, Judge, Model, in_process
 from accord.models.requests.batching import MOST_FILE_BYTES, BatchChat, BatchEndpoint
 from accord.models.requests.budget import Budget, Budgeted, Caps
 from accord.models.requests.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
 from accord.models.requests.streaming import StreamingClient
 from accord.models.requests.wrappers import ATTEMPTS, Cached, Limit, Limited, Retrying
 from accord.store import Store
-from accord.values import MAX_JUDGE_OPTIONS, Contract, Question, Registry
+from accord.values import MAX_JUDGE_OPTIONS, Question
 
 DECISIONS: dict[str, type[Endpoint]] = {"decisions": OpenAIDecisions, "systemone": SystemOne}
 DIALECTS = {"decisions": "openai", "systemone": "systemone"}
@@ -42,14 +41,6 @@ IN_PROCESS = {
 }
 """Module and function that open a model in this process, by the prefix of its name; imported on first use."""
 
-judge_modes: Registry[Callable[[ModelSettings, str], Judge]] = Registry(
-    "judge",
-    contract=Contract.function(
-        2, "a function of the settings of a model and the instructions of a rubric that returns an accord.models.Judge",
-        "check_judge",
-    ),
-)  # fmt: skip
-"""Makers of judges by further modes; Accord's own modes are in `open_judge`."""
 _OF_JUDGES = ("name", "mode", "together", "answer", "made_from")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
 from accord.edges import FROM_ENVIRONMENT, AccordError, is_web_address, redact, redact_message
-from accord.values import JsonSchema, Question, Sample, content_hash
+from accord.values import Contract, JsonSchema, Question, Registry, Sample, content_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +322,9 @@ class Judge(Protocol):
 
         By default these are the name, the mode, the conversation and the question.
         """
-        from accord.models.prompts import material_hash  # imported here, because prompts use these classes
-
-        shown = {"input": material_hash(sample, ""), "question": question.key}
+        turns = [turn.to_json() for turn in sample.conversation.up_to(sample.turn)]
+        documents = [document.to_json() for document in sample.conversation.documents]
+        shown = {"input": content_hash([turns, documents, sample.hidden]), "question": question.key}
         return {"judge": self.name, "mode": self.mode, **shown}
 
     def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Any]:
@@ -351,6 +351,16 @@ DEFAULT_URL = "https://api.openai.com/v1"
 NO_ADDRESS = "an endpoint begins with http:// or https://; leave it out to use OPENAI_BASE_URL"
 Mode = Literal["decisions", "systemone", "logprobs", "sampling", "verbalised", "recorded", "number"]
 MODES: tuple[str, ...] = get_args(Mode)
+
+
+judge_modes: Registry[Callable[[ModelSettings, str], Judge]] = Registry(
+    "judge",
+    contract=Contract.function(
+        2, "a function of the settings of a model and the instructions of a rubric that returns an accord.models.Judge",
+        "check_judge",
+    ),
+)  # fmt: skip
+"""Makers of judges by further modes; Accord's own modes are in `open_judge`."""
 
 
 class ModelSettings(BaseModel):
@@ -389,12 +399,9 @@ class ModelSettings(BaseModel):
     @field_validator("mode")
     @classmethod
     def _is_known(cls, mode: str | None) -> str | None:
-        if mode is not None and mode not in MODES:
-            from accord.models.factory import judge_modes  # imported here, because judges use these settings
-
-            if mode not in judge_modes:
-                allowed = ", ".join([*MODES, *judge_modes.names()])
-                raise ValueError(f"allowed: {allowed}; got {mode!r}. {judge_modes.elsewhere}")
+        if mode is not None and mode not in MODES and mode not in judge_modes:
+            allowed = ", ".join([*MODES, *judge_modes.names()])
+            raise ValueError(f"allowed: {allowed}; got {mode!r}. {judge_modes.elsewhere}")
         return mode
 
     @field_validator("base_url")

@@ -15,7 +15,6 @@ from accord.models.context_window import context_of
 from accord.models.factory import (
     DIALECTS,
     ClientOptions,
-    judge_modes,
     judge_object,
     open_batch_judge,
     open_judge,
@@ -24,7 +23,7 @@ from accord.models.factory import (
 )
 from accord.models.judges.recorded import RecordedJudge
 from accord.models.likelihood import LikelihoodExchange, LikelihoodModel
-from accord.models.model import MODES, ChatModel, Judge, ModelSettings, Prompt, located_model
+from accord.models.model import MODES, ChatModel, Judge, ModelSettings, Prompt, judge_modes, located_model
 from accord.models.requests.batching import BatchChat, BatchEndpoint
 from accord.models.requests.budget import Budget
 from accord.models.requests.exchange import Exchange, Plan, count
