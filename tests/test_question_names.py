@@ -151,7 +151,8 @@ def test_init_writes_names_and_keeps_ids_in_its_json() -> None:
     labels = write(
         "labels.csv", "conversation,annotator,satisfaction\n" + "".join(f"c{n},ann,{1 + n % 5}\n" for n in range(9))
     )
-    assert "satisfaction, shown as Satisfaction (main)" in printed("init", "--from", labels)
+    said = printed("init", "--from", labels)
+    assert "satisfaction (main): ordinal" in said and "; 9 labels; shown as Satisfaction\n" in said
     assert load_rubric("rubric.yaml")["satisfaction"].name == "Satisfaction"
     [row] = accord_json("init", "--from", labels)["questions"]
     assert (row["question"], row["name"]) == ("satisfaction", "Satisfaction")

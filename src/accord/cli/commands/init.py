@@ -298,10 +298,9 @@ def _text(result: Mapping[str, Any]) -> str:
     lines += [f"changed {line}" for line in result.get("changed", ())]
     for row in result.get("questions", ()):
         mark = " (main)" if row["question"] == result["main"] else ""
-        name = f", shown as {row['name']}" if row["name"] else ""
-        lines.append(
-            f"  {row['question']}{name}{mark}: {row['kind']}, {row['scale']}; {count_of(row['labels'], 'label')}"
-        )
+        shown = f"; shown as {row['name']}" if row["name"] else ""
+        about = f"{row['kind']}, {row['scale']}; {count_of(row['labels'], 'label')}{shown}"
+        lines.append(f"  {row['question']}{mark}: {about}")
     lines += [f"rated by: {result['rated_by']}"] if "rated_by" in result else []
     lines += [f"note: {sentence}" for sentence in result.get("said", ())]
     return "\n".join([*lines, *([f"Next: {result['next']}"] if result["next"] else [])])
