@@ -166,7 +166,9 @@ def test_links_to_other_boards_keep_the_filters(workbench: StartWorkbench) -> No
         )
         assert browser.status == 200, query
     listed = browser.get("/board/list?topic=t1&back=%2Fboard%3Ftopic%3Dt1")
-    assert links(listed).count("/board?topic=t1") == 2 and links(listed).count("/board") == 1, "Board and the button go back"
+    assert links(listed).count("/board?topic=t1") == 2 and links(listed).count("/board") == 1, (
+        "Board and the button go back"
+    )
 
 
 def test_pages_of_a_list_are_turned(shared: Browser) -> None:

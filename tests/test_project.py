@@ -244,7 +244,7 @@ def test_opening_a_project_imports_no_learning_or_clients(tmp_path: Path) -> Non
 def test_few_ratings_use_one_core() -> None:
     """SciPy brings a library of its own, which nothing can hold before it is loaded."""
     code = (
-        "import numpy; from accord.project.fit_cache import single_threaded; from threadpoolctl import threadpool_info as found\n"
+        "import numpy; from accord.project.evaluators.fit_cache import single_threaded; from threadpoolctl import threadpool_info as found\n"
         "with single_threaded(10):\n    import scipy.linalg; print({each['num_threads'] for each in found()})"
     )
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}

@@ -35,7 +35,7 @@ from accord.studies import (
     open_validation,
     sample_items,
 )
-from accord.studies.annotator_agreement import (
+from accord.studies.agreement.annotators import (
     agreement_with_all,
     agreement_with_model,
     agreement_with_others,

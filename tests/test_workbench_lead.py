@@ -26,7 +26,7 @@ from accord.project import Config, Project
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
 from accord.store import Candidate, Conflict, Item, Prediction, Studies
 from accord.studies import StudySession, describe_agreement, describe_levels, describe_parts
-from accord.studies.annotator_agreement import (
+from accord.studies.agreement.annotators import (
     UNDEFINED,
     AnnotatorHabit,
     AnswerMatrix,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # opening a project imports no code for learning, models or s
         Evaluator,
     )
     from accord.models import OnAnswer, Plan
-    from accord.project.diagnostics import Insights
+    from accord.project.evaluators.diagnostics import Insights
     from accord.project.importing.imported import Imported
     from accord.project.judges.judging import JudgeSelection
     from accord.project.judges.synthesising import SynthRun
@@ -180,13 +180,13 @@ class Project(Workspace):
             BudgetReached: The budget is spent; the same call continues from there.
             ModelError: No request can succeed.
         """
-        from accord.project import fitting
+        from accord.project.evaluators import fitting
 
         return fitting.fit(self, name, out, step, on_stage, every_question)
 
     def plan_fit(self, name: str | None = None) -> Plan:
         """Plan the requests and the cost of `fit` without a request."""
-        from accord.project import fitting
+        from accord.project.evaluators import fitting
 
         return fitting.plan_fit(self, name)
 
@@ -209,7 +209,7 @@ class Project(Workspace):
             BadInput: The main question has no ratings, or no evaluator can be made.
             UnknownName: There is no such evaluator.
         """
-        from accord.project import comparing
+        from accord.project.evaluators import comparing
 
         workers = nullcontext(jobs) if isinstance(jobs, runtime.WorkerPool) else runtime.WorkerPool(jobs)
         with workers as pool, self.store.run("compare", scoring.asked_in(self.question, self.config.shown())) as record:
@@ -340,7 +340,7 @@ class Project(Workspace):
 
     def fit_offline(self, name: str | None = None, every_question: bool = False) -> Fitted:
         """Fit an evaluator from stored answers, without a request and without saving it; errors as in `fit`."""
-        from accord.project import fitting
+        from accord.project.evaluators import fitting
 
         return fitting.tried(self, self.evaluator(name), every_question)
 
@@ -352,7 +352,7 @@ class Project(Workspace):
         Raises:
             BadInput: The question has no ratings.
         """
-        from accord.project import diagnostics
+        from accord.project.evaluators import diagnostics
 
         if fitted.held_out is None:
             raise BadInput(f"no ratings on {self.question.id!r}; diagnostics need ratings")
@@ -365,7 +365,7 @@ class Project(Workspace):
         Raises:
             UnknownName: The folder `evaluators` holds no such evaluator of the project's question.
         """
-        from accord.project.evaluator_choice import use_evaluator
+        from accord.project.evaluators.evaluator_choice import use_evaluator
 
         return use_evaluator(self.store, self.question.id, self.evaluators_folder, name)
 

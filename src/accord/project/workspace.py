@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # opening a project imports no code for learning, models or s
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
     from accord.learning import Evaluator, EvaluatorSettings, Level
     from accord.models import Budget, Caps, Models, ModelSettings, OnAnswer, RecordedAnswers
-    from accord.project.evaluator_choice import LastFit
+    from accord.project.evaluators.evaluator_choice import LastFit
     from accord.statistics import Groups
 
 ALL = "all"
@@ -204,7 +204,7 @@ class Workspace:
 
     @property
     def _last_fit(self) -> LastFit | None:
-        from accord.project import evaluator_choice
+        from accord.project.evaluators import evaluator_choice
 
         return evaluator_choice.last_fit(self.store, self.question.id, self.evaluators_folder)
 

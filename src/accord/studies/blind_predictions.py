@@ -19,7 +19,7 @@ from accord.models import run
 from accord.scoring import Perspective, Scorer
 from accord.statistics import STATISTICS, Clusters, Paired, bootstrap_all, mean_sequence
 from accord.store import Assignment, Item, Prediction, now
-from accord.studies.annotator_agreement import CountedEstimate, option_index
+from accord.studies.agreement.annotators import CountedEstimate, option_index
 from accord.studies.item_order import is_random_sample
 from accord.studies.study_session import StudySession
 from accord.values import INTERVAL_MASS, Annotation, Estimate, Question, Score, Target, central_interval

@@ -24,7 +24,7 @@ from accord.statistics import (
     no_fleiss,
     pairwise_kappas,
 )
-from accord.studies.annotator_agreement import agreement_with_all, agreement_with_model, agreement_with_others
+from accord.studies.agreement.annotators import agreement_with_all, agreement_with_model, agreement_with_others
 from accord.values import (
     Estimate,
     IssueAnnotation,

@@ -11,7 +11,7 @@ from typing import Any
 
 from accord.statistics import beta_quantile
 from accord.store import ADJUDICATED, Assignment, Item
-from accord.studies.annotator_agreement import AnswerMatrix, CountedEstimate, agreement_change, agreement_of
+from accord.studies.agreement.annotators import AnswerMatrix, CountedEstimate, agreement_change, agreement_of
 from accord.studies.blind_predictions import LiveAccuracy, compare_with_own_mean, live_accuracy
 from accord.studies.study_session import StudySession
 from accord.values import ISSUE, Annotation, Question, Value

@@ -251,7 +251,7 @@ def run_parts(parts: Sequence[Part], given: StudyInput, only: Sequence[str] = ()
 
 
 def _run(part: Part, given: StudyInput) -> PartResult:
-    from accord.project.fit_cache import single_threaded
+    from accord.project.evaluators.fit_cache import single_threaded
 
     run = part.on_data if given.project is None else part.on_project
     if run is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accord.studies.annotator_agreement import MIN_ITEMS, AnnotatorHabit, CountedEstimate, DisagreementParts
+from accord.studies.agreement.annotators import MIN_ITEMS, AnnotatorHabit, CountedEstimate, DisagreementParts
 
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 QUARTERS = {0.25: "a quarter of a point", 0.5: "half a point", 0.75: "three quarters of a point", 1.0: "one point"}

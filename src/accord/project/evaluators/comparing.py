@@ -19,11 +19,11 @@ from accord.learning import (
     learns,
 )
 from accord.models import run
-from accord.project.diagnostics import groups_of
-from accord.project.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
-from accord.project.fit_cache import FitCache, cache_key, single_threaded
+from accord.project.evaluators.diagnostics import groups_of
+from accord.project.evaluators.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
+from accord.project.evaluators.fit_cache import FitCache, cache_key, single_threaded
+from accord.project.evaluators.length_check import doubling
 from accord.project.label_scales import note_wordings
-from accord.project.length_check import doubling
 from accord.project.results import Compared, speakers_of
 from accord.runtime import (
     WorkerPool,

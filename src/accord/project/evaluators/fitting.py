@@ -28,10 +28,10 @@ from accord.learning import (
     saved_as,
 )
 from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
-from accord.project.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
-from accord.project.fit_cache import FitCache, cache_key, single_threaded
+from accord.project.evaluators.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
+from accord.project.evaluators.fit_cache import FitCache, cache_key, single_threaded
+from accord.project.evaluators.length_check import doubling
 from accord.project.label_scales import note_wordings
-from accord.project.length_check import doubling
 from accord.project.results import Compared, Fitted, speakers_of
 from accord.scoring import asked_in
 from accord.statistics import SIGNIFICANT, Split, grouped_folds, groups_of

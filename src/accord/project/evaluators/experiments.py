@@ -14,7 +14,7 @@ from accord.edges import AccordError
 from accord.evidence import EvidenceTable, Training, in_pairs, ratings
 from accord.learning import Evaluator, Experiment, Predictions, learns, untested_groups
 from accord.models import JUDGE
-from accord.project.fit_cache import cache_key
+from accord.project.evaluators.fit_cache import cache_key
 from accord.statistics import grouped_folds
 from accord.validation import Comparison, Leak
 

@@ -13,7 +13,7 @@ import numpy as np
 from accord.edges import AccordError
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import Evaluator, Experiment, Importance, importance, make_head, untested_groups
-from accord.project.fit_cache import FitCache, cache_key, single_threaded
+from accord.project.evaluators.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.results import Compared
 from accord.statistics import DETAIL_DRAWS, IMPORTANCE_DRAWS, Clusters, Diagram, diagrams, grouped_folds
 from accord.store import Store

@@ -1,0 +1,1 @@
+"""Evaluators of a project: fit, compare, choice, diagnostics and their cache."""

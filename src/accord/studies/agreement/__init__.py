@@ -1,0 +1,1 @@
+"""Agreement of annotators, and sentences about it."""
