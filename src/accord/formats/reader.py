@@ -218,14 +218,20 @@ def reason_to_skip(path: Path) -> str | None:
     return None
 
 
+def _most_specific_first() -> list[str]:
+    """Return the names of all formats in the order of detection: those of plug-ins come before tables."""
+    *specific, table = _MOST_SPECIFIC_FIRST
+    others = [name for name in formats.names() if name not in _MOST_SPECIFIC_FIRST]
+    plugins = [name for name in others if formats.owner(name) != BUILT_IN]
+    return list(dict.fromkeys([*specific, *plugins, table, *others]))
+
+
 def detect(fields: Fields, where: str) -> str:
     """Return the name of the format of a file's first row; `where` names the file in the error.
 
     Raises:
         BadInput: No format matches.
     """
-    others = [name for name in formats.names() if name not in _MOST_SPECIFIC_FIRST]
-    plugins = [name for name in others if formats.owner(name) != BUILT_IN]
     texts = _text_columns(fields)
     names = {plain_name(name) for name in fields if isinstance(name, str)}
     is_plain = not any(isinstance(value, list | dict) for value in fields.values())
@@ -234,7 +240,7 @@ def detect(fields: Fields, where: str) -> str:
         holds_labels and names >= {"question", "answer"} and any(map(names_annotator, fields))
         and not is_exchange(fields)
     )  # fmt: skip
-    for name in dict.fromkeys([*_MOST_SPECIFIC_FIRST[:-1], *plugins, _MOST_SPECIFIC_FIRST[-1], *others]):
+    for name in _most_specific_first():
         if formats.get(name).accepts(fields) and not (name == "table" and is_answer):
             return name
     listed = ", ".join(map(str, list(fields)[:_LISTED_COLUMNS])) + (", ..." if len(fields) > _LISTED_COLUMNS else "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import isgenerator
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -127,10 +127,7 @@ def check_format(
     """
     assert isinstance(format, Format), f"a format is accord.formats.Format(matches=..., convert=...), got {format!r}"
     assert format.convert.__doc__, "`convert` needs a docstring, which `accord plugins` shows"
-    if lines:
-        assert format.parse is not None, "a format that reads text logs has `parse`"
-        rows = [row for line in lines if (row := format.parse(line)) is not None]
-        format.parse("\ufffd no line of this format \t|")
+    rows = _parsed(format, lines) if lines else rows
     assert rows, "at least one row of the format is needed"
     for number, row in enumerate(rows, 1):
         assert isinstance(row, Mapping), f"row {number}: a row is a mapping, got {type(row).__name__}"
@@ -138,6 +135,26 @@ def check_format(
     others: list[dict[str, Any]] = [{}, {"messages": []}, {"id": 1, "x": None}, {"prompt": "Hi.", "response": "Hello!"}]
     for other in others:
         assert not format.matches(other), f"`matches` returns False for a row of another format: {other}"
+    found = [format.convert(group, f"row-{place}") for place, group in enumerate(_by_conversation(format, rows), 1)]
+    records = [admitted(record) for record in found if record is not None]
+    assert len(records) == conversations, f"{len(records)} conversations were read, not {conversations}"
+    for record in records:
+        chat = record.conversation
+        assert isinstance(chat.id, str) and chat.id, f"the id of a conversation is a text, got {chat.id!r}"
+        assert chat.turns or record.labels or record.annotations, f"{chat.id}: neither turns nor labels"
+    return records
+
+
+def _parsed(format: Format, lines: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return the rows of a text log; a line of another format must not fail."""
+    assert format.parse is not None, "a format that reads text logs has `parse`"
+    rows = [row for line in lines if (row := format.parse(line)) is not None]
+    format.parse("\ufffd no line of this format \t|")
+    return rows
+
+
+def _by_conversation(format: Format, rows: Sequence[Mapping[str, Any]]) -> Iterable[list[Mapping[str, Any]]]:
+    """Return the rows of each conversation."""
     groups: dict[Any, list[Mapping[str, Any]]] = {}
     for number, row in enumerate(rows, 1):
         for part in [row] if format.split is None else format.split(row):
@@ -146,14 +163,7 @@ def check_format(
                 f"row {number}: the key of a conversation is a text, got {key!r}"
             )
             groups.setdefault(number if key is None else key, []).append(part)
-    found = [format.convert(group, f"row-{place}") for place, group in enumerate(groups.values(), 1)]
-    records = [admitted(record) for record in found if record is not None]
-    assert len(records) == conversations, f"{len(records)} conversations were read, not {conversations}"
-    for record in records:
-        chat = record.conversation
-        assert isinstance(chat.id, str) and chat.id, f"the id of a conversation is a text, got {chat.id!r}"
-        assert chat.turns or record.labels or record.annotations, f"{chat.id}: neither turns nor labels"
-    return records
+    return groups.values()
 
 
 class _Asked(NamedTuple):

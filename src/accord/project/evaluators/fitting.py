@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -396,8 +396,7 @@ def _issue_evaluators(project: Workspace, evaluator: Evaluator) -> tuple[list[Ev
     labels = project.labels(evaluator) if own_questions else Labels()
     config = project.config
     for name, own in own_questions.items():
-        given = [label for label in labels if label.question in own and label.value is not None]
-        answered = Labels([label for label in given if label.target.turn is not None] or given)
+        answered = _answers_to(own, labels)
         if not len(answered):
             continue
         samples = project.samples(answered.targets)
@@ -406,12 +405,7 @@ def _issue_evaluators(project: Workspace, evaluator: Evaluator) -> tuple[list[Ev
         ids = dict.fromkeys(label.question for label in answered)
         unfitted = [_issue_evaluator(project, name, *own[question]) for question in ids]
         known = project.measure(unfitted[0].sources, samples)
-        fitted = []
-        for issue in unfitted:
-            try:
-                fitted.append(issue.fitted_on(known, train.labels))
-            except BadInput:
-                continue
+        fitted = list(_fitted_where_possible(unfitted, known, train.labels))
         groups = sorted({train.group_of(target) for target in train.targets})
         if not fitted or len(groups) < config.folds:
             return fitted, []
@@ -419,6 +413,21 @@ def _issue_evaluators(project: Workspace, evaluator: Evaluator) -> tuple[list[Ev
         calls = cross_validate_labels(known, train.labels, splits)
         return fitted, rows_of(*calls, seed=config.seed)
     return None
+
+
+def _answers_to(questions: Collection[str], labels: Labels) -> Labels:
+    """Return the answers to some questions: those on turns, or without any, those on conversations."""
+    given = [label for label in labels if label.question in questions and label.value is not None]
+    return Labels([label for label in given if label.target.turn is not None] or given)
+
+
+def _fitted_where_possible(
+    evaluators: Iterable[Evaluator], evidence: EvidenceTable, labels: Labels
+) -> Iterator[Evaluator]:
+    """Yield the evaluators fitted on the labels; those with too few labels are left out."""
+    for evaluator in evaluators:
+        with suppress(BadInput):
+            yield evaluator.fitted_on(evidence, labels)
 
 
 def _issue_evaluator(
