@@ -438,7 +438,7 @@ def test_usage_errors_end_with_2() -> None:
 def test_plugins_and_schema() -> None:
     listed = accord_json("plugins")
     assert set(listed) == {
-        "formats", "metrics", "sources", "heads", "selection policies", "selectors", "rivals", "presets", "rubrics",
+        "formats", "metrics", "sources", "heads", "judges", "selection policies", "selectors", "rivals", "presets", "rubrics",
     }  # fmt: skip
     assert set(listed["sources"]) == {
         "rubric", "metrics", "likelihood", "meaning", "issues", "learned-rubric", "in-context",

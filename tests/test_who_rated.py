@@ -82,7 +82,7 @@ def test_init_import_compare_and_run_say_who_rated(folder: Path) -> None:
         assert opened.raters_text() == "nora 24, ben 24; judge gpt-judge 24"
     output = accord("run", "chats.csv", *sources, "--out", "run", "--rubric", "rubric.yaml", *QUICK)
     assert "rated by: nora 24, ben 24; judge gpt-judge 24" in output
-    assert "gpt-judge: rating" in output, "its agreement with people is part of the run"
+    assert "gpt-judge: Rating" in output, "its agreement with people is part of the run"
 
 
 def test_long_lists_are_shortened() -> None:

@@ -31,10 +31,11 @@ from .openai_messages import intended_role as intended_role, LARGEST_ANSWER as L
 from .openai_messages import role_named as role_named, RoleCounts as RoleCounts, with_roles as with_roles
 from .otel import has_no_content as has_no_content, NO_CALL as NO_CALL, NO_CONTENT as NO_CONTENT
 from .otel import NO_MESSAGES as NO_MESSAGES, SUPPORTED_CONVENTIONS as SUPPORTED_CONVENTIONS
-from .reader import check_column_names as check_column_names, convert_row as convert_row, detect as detect
+from .reader import check_column_names as check_column_names, convert_row as convert_row
 from .reader import FileKind as FileKind, HeldRows as HeldRows, line_batches as line_batches, read as read
 from .reader import read_lines as read_lines, reason_to_skip as reason_to_skip, scores_error as scores_error
 from .reader import sniff as sniff, sniff_rows as sniff_rows
 from .record import admitted as admitted, Fields as Fields, Format as Format, formats as formats, Record as Record
 from .record import Row as Row, under_our_names as under_our_names, WrongShape as WrongShape
 from .transcript import TEXT_SUFFIX as TEXT_SUFFIX
+from .detection import detect as detect

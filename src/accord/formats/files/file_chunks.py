@@ -23,12 +23,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from accord.edges import MB, BadInput, BadRow, first_line, sendable, unreadable_parquet
+from accord.formats.detection import detect
 from accord.formats.files.object_storage import File, display_path, is_remote, local_copy, open_file, storage_options
 from accord.formats.files.row_reader import begins_with_lines, line_rows, read_rows, suffix
 from accord.formats.files.table_files import row_groups
 from accord.formats.files.workbooks import EXCEL_SUFFIXES
 from accord.formats.labels.label_files import RECORDED_JUDGEMENTS, is_judgement, looks_like_labels, mapped
-from accord.formats.reader import OnBadRow, convert_row, detect, is_part, read, read_parts, sniff
+from accord.formats.reader import OnBadRow, convert_row, is_part, read, read_parts, sniff
 from accord.formats.record import Fields, Record, Row, WrongShape, formats
 from accord.formats.transcript import TEXT_SUFFIX
 from accord.values import Conversation, content_hash

@@ -30,7 +30,7 @@ from accord.edges import (
 from accord.formats.files.encodings import BYTE_ORDER_MARKS, WINDOWS, WINDOWS_TEXT, encoding_of
 from accord.formats.files.memory import MemoryTable, Source
 from accord.formats.files.table_files import csv_rows, parquet_rows
-from accord.formats.files.text_logs import line_parser, parsed_lines
+from accord.formats.files.text_logs import has_text_logs, line_parser, parsed_lines
 from accord.formats.files.workbooks import EXCEL_SUFFIXES, UNREAD_SUFFIXES, excel_rows
 from accord.formats.record import EMPTY_LINES, ROW_BYTES, ROW_VALUES, Row, too_empty, too_long
 from accord.formats.transcript import TEXT_SUFFIX, text_rows
@@ -123,9 +123,12 @@ def _rows_of_kind(path: Source, kind: str) -> Iterator[Row | BadRow]:
         return excel_rows(path)
     if kind in TABLE_SUFFIXES:
         return csv_rows(path, "\t" if kind == ".tsv" else None, encoding_of(path))
-    if not _begins_with_json(path) and (parse := line_parser(path)) is not None:
+    may_be_text = kind == TEXT_SUFFIX or has_text_logs()
+    if not may_be_text or _begins_with_json(path):
+        return _json_rows(path)
+    if (parse := line_parser(path)) is not None:
         return parsed_lines(path, parse)
-    return _text_rows(path) if kind == TEXT_SUFFIX and not _begins_with_json(path) else _json_rows(path)
+    return _text_rows(path) if kind == TEXT_SUFFIX else _json_rows(path)
 
 
 def _begins_with_json(path: Path) -> bool:

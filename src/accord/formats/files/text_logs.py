@@ -16,6 +16,11 @@ _HEAD = 1 << 16
 _BOM = "\ufeff"
 
 
+def has_text_logs() -> bool:
+    """Return True if a format reads text logs."""
+    return any(kind.parse is not None for _, kind in formats)
+
+
 def line_parser(path: Path) -> Parse | None:
     """Return the first parser of a format that reads the first line with content of a file; None without one."""
     parsers = [kind.parse for _, kind in formats if kind.parse is not None]
