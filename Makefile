@@ -49,8 +49,13 @@ quick: $(VENV)/ready
 slow: $(VENV)/ready ## run the tests that `make check` leaves out
 	$(BIN)/python -m pytest -q -n auto -m slow || $(AGAIN)
 
-test: $(VENV)/ready ## run all tests
-	$(BIN)/python -m pytest -q -n auto || $(AGAIN)
+# Lines that all tests run, in percent; lower figures fail.
+COVERAGE := 90
+
+test: $(VENV)/ready ## run all tests, and print the share of lines that they run
+	$(BIN)/python -m pytest -q -n auto --cov --cov-report= || $(AGAIN)
+	@printf 'lines that tests run, in percent (at least $(COVERAGE)): '
+	@$(BIN)/coverage report --format=total --fail-under=$(COVERAGE)
 
 lint: $(VENV)/ready ## check style and types
 	$(BIN)/ruff check .
