@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -22,11 +23,13 @@ from accord.cli.app import app
 from accord.edges import BadInput, PluginError, UnknownName, ask_with, is_trusted, trust_folder
 from accord.evidence import metrics, sources, turn_metrics
 from accord.formats import formats
-from accord.learning import heads
+from accord.learning import Head, heads
+from accord.learning.head import make_head
 from accord.models import judge_modes
 from accord.project import Project
 from accord.runtime import WorkerPool
 from accord.scoring import BatchScorer, Execution
+from accord.testing import check_metric, planted
 
 assert commands  # importing them registers them
 REGISTRIES = (formats, metrics, turn_metrics, sources, heads, judge_modes)
@@ -614,3 +617,62 @@ def test_documented_metric_works_as_its_page_says(home: Path) -> None:
     assert "exclamation-rate" in ran("plugins").stdout and result.stdout
     metrics.forget("exclamation-rate")
     exec(compile(code + check, "my_metrics.py", "exec"), {})
+
+
+def test_documented_head_fits_and_scores(home: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
+    section = page.partition("## A head")[2].partition("\n## ")[0]
+    code = re.findall(r"^```python\n(.*?)^```", section, flags=re.M | re.S)[0]
+    Path("my_heads.py").write_text(code.replace('"halves"', '"own-halves"'), encoding="utf-8")
+    Path("my_heads.py").chmod(0o644)
+    Path("accord.yaml").write_text(
+        "plugins: [my_heads.py]\nevaluators: {mine: {head: own-halves}}\nfolds: 2\nrepeats: 1\ndraws: 20\n",
+        encoding="utf-8",
+    )
+    conversations, *ratings = map(str, sample_files())
+    ran("import", conversations, *ratings)
+    ran("fit", "mine")
+    ran("score", conversations, "--out", "scores.jsonl", "--evaluator", "evaluators/mine")
+    rows = [json.loads(line) for line in Path("scores.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert rows and all(row["value"] is not None for row in rows)
+    heads.forget("own-halves")
+
+
+def test_a_head_without_methods_cannot_be_registered() -> None:
+    class Unfinished(Head):
+        """Lacks its methods."""
+
+    with pytest.raises(BadInput, match="cannot be registered: it is .*Unfinished"):
+        heads.register("unfinished")(Unfinished)
+
+
+def test_a_function_that_makes_no_head_is_one_sentence(home: Path) -> None:
+    heads.register("no-head")(lambda question: 1.0)  # type: ignore[arg-type,return-value]
+    try:
+        with pytest.raises(BadInput, match=r"the head 'no-head' returned 1.0; a head is a subclass"):
+            make_head("no-head", planted(conversations=2).question, {})
+    finally:
+        heads.forget("no-head")
+
+
+def test_a_decorator_without_a_name_is_refused() -> None:
+    def metric(conversation: object) -> float:
+        """Nothing."""
+        return 0.0
+
+    with pytest.raises(BadInput, match="a metric is registered under a name"):
+        metrics.register(metric)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("metric", "says"),
+    [
+        (lambda conversation: "high", "'high' is not a finite number or None"),
+        (lambda conversation: 1 / 0, "the metric raised ZeroDivisionError: division by zero"),
+        (lambda conversation: float("nan"), "nan is not a finite number or None"),
+    ],
+)
+def test_the_check_of_a_metric_names_the_conversation_and_the_cause(metric: Any, says: str) -> None:
+    metric.__doc__ = "A faulty metric."
+    with pytest.raises(AssertionError, match=rf"^[\w-]+: {re.escape(says)}"):
+        check_metric(metric)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from accord.edges import CARD_BYTES, BadInput, read_text
-from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, SourceState, make_source
+from accord.evidence import Arrays, Column, EvidenceTable, Source, SourceContext, SourceState, make_source
 from accord.learning.answer_models.contract import part_arrays
 from accord.learning.calibration.plausibility import Plausibility
 from accord.learning.evaluator import Evaluator
@@ -161,7 +161,7 @@ def _check_scores(head: Head, level: Level | None) -> None:
         raise ValueError("names of annotators are not texts")
     speakers = [None, *head.annotators]
     targets = tuple(Target(f"trial {place}", 0 if level == "turn" else None) for place in range(2 * len(speakers)))
-    columns = head.columns or ()
+    columns = (Column("trial", "trial"),) if head.columns is None else head.columns
     present = np.zeros((len(targets), len(columns)), dtype=bool)
     present[: len(speakers)] = True
     try:

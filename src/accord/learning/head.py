@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from typing import Any, ClassVar, Self
 
-from accord.edges import BadInput, NotFitted, UnknownName
+from accord.edges import BadInput, NotFitted, PluginError, UnknownName, one_line
 from accord.evidence import Arrays, Column, EvidenceTable
 from accord.values import Contract, Json, Labels, Question, Registry, Score, Signature, Unscored, plugin_error
 
@@ -179,12 +179,18 @@ def make_head(name: str, question: Question, settings: Mapping[str, Any]) -> Hea
     """
     kind = heads.get(name)
     try:
-        return kind(question, **settings)
+        made = kind(question, **settings)
     except TypeError as error:
         if (fault := plugin_error(error)) is not None:
             raise fault from error
         check_settings(name, settings, settings_of(kind, question))
         raise BadInput(f"settings of the head {name!r} have a wrong type: {dict(settings)}") from None
+    if not isinstance(made, Head):
+        raise PluginError(
+            f"the head {name!r} returned {one_line(repr(made), 60)}; a head is a subclass of accord.learning.Head, or "
+            "a function of a question that returns one. Check it with accord.testing.check_head"
+        )
+    return made
 
 
 def settings_of(kind: HeadFactory, question: Question) -> list[str]:

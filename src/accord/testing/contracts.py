@@ -32,7 +32,7 @@ from accord.methods import TOP, AssertionBudget, Policy, Pool
 from accord.models import Judge, Models, check_answer, memory_models, questions_for, run
 from accord.scoring import BatchScorer
 from accord.testing.synthetic_ratings import Planted, planted
-from accord.values import Conversation, Document, Question, Rubric, Sample, Score, Turn, load_rubric
+from accord.values import Conversation, Document, Question, Rubric, Sample, Score, Turn, Unscored, load_rubric
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,9 +70,19 @@ def check_metric(metric: Metric) -> None:
     """
     assert metric.__doc__, "a metric needs a docstring"
     for conversation in probes():
-        value = metric(conversation)
-        assert value is None or math.isfinite(value), f"{conversation.id}: {value!r} is not a finite number or None"
-        assert metric(conversation) == value, f"{conversation.id}: two calls return different values"
+        try:
+            values = [metric(conversation) for _ in range(2)]
+        except Exception as error:
+            raise AssertionError(f"{conversation.id}: the metric raised {type(error).__name__}: {error}") from error
+        _are_numbers(values, conversation)
+
+
+def _are_numbers(values: Sequence[Any], conversation: Conversation) -> None:
+    """Check two values of a metric for one conversation."""
+    value, again = values
+    is_number = isinstance(value, int | float | np.number | np.bool_) and math.isfinite(value)
+    assert value is None or is_number, f"{conversation.id}: {value!r} is not a finite number or None"
+    assert value == again, f"{conversation.id}: two calls return different values"
 
 
 def check_turn_metric(metric: TurnMetric) -> None:
@@ -92,9 +102,8 @@ def check_turn_metric(metric: TurnMetric) -> None:
         for _ in range(2):
             session = MetricSession({"metric": metric}, [document.text for document in conversation.documents])
             values.append([session.reply(turn.content)["metric"] for turn in conversation.turns])
-        for value in values[0]:
-            assert value is None or math.isfinite(value), f"{conversation.id}: {value!r} is not a finite number or None"
-        assert values[0] == values[1], f"{conversation.id}: two calls return different values"
+        for pair in zip(*values, strict=True):
+            _are_numbers(pair, conversation)
 
 
 def check_format(
@@ -258,6 +267,9 @@ def check_head(make: Callable[[Question], Head], corpus: Planted | None = None) 
     assert again.predict(corpus.evidence) == scores, "predictions survive save and load to the last digit"
     assert again.annotators == head.annotators, "annotators survive save and load"
     json.dumps(head.describe())
+    nothing = corpus.evidence.with_only(np.zeros_like(corpus.evidence.present))
+    for result in again.predict(nothing):
+        assert isinstance(result, Score | Unscored), "a row without evidence has a score, or Unscored with a reason"
 
 
 def check_source(make: Callable[[], Source], train: Training, models: Models | None = None) -> EvidenceTable:

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
-from inspect import signature
+from inspect import isabstract, signature
 from threading import RLock, local
 from types import CodeType
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -45,9 +45,13 @@ class Contract(NamedTuple):
     @classmethod
     def maker(cls, kind: type, shape: str, check: str = "") -> Contract:
         """Return the contract of subclasses of `kind`, and of functions that make one."""
-        return cls(
-            lambda plugin: issubclass(plugin, kind) if isinstance(plugin, type) else callable(plugin), shape, check
-        )
+
+        def fits(plugin: Any) -> bool:
+            if isinstance(plugin, type):
+                return issubclass(plugin, kind) and not isabstract(plugin)
+            return callable(plugin)
+
+        return cls(fits, shape, check)
 
 
 class _About(NamedTuple):
@@ -107,6 +111,8 @@ class Registry(Generic[T]):
         Raises:
             BadInput: Another plug-in has the name already, or the object is no plug-in of this kind.
         """
+        if not isinstance(name, str):
+            raise BadInput(f'a {self.kind} is registered under a name: write .register("NAME"), got {_described(name)}')
         module = str(sys._getframe(1).f_globals.get("__name__", ""))
 
         def keep(plugin: T) -> T:
