@@ -127,7 +127,7 @@ def test_two_versions_and_two_evaluators_are_compared_in_one_click(page: Any) ->
     for link, result in (
         (
             "assistant versions b and a",
-            r"Assistant version b is rated 0\.\d+ points higher than a on Q0 \(95% interval",
+            r"Assistant version b is rated 0\.\d+ points higher than a on Satisfaction \(95% interval",
         ),
         (
             "with evaluator first",

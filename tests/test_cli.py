@@ -314,7 +314,7 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
     [
         ("stor: x\n", "unknown key 'stor'. Did you mean 'store'?"),
         ("models: {judge: {mode: logprobs, modell: x}}\n", "unknown key 'modell'. Did you mean 'model'?"),
-        ("models: {judge: {mode: guessing}}\n", "models.judge.mode: Input should be 'decisions', 'systemone', 'logprobs'"),
+        ("models: {judge: {mode: guessing}}\n", "models.judge.mode: allowed: decisions, systemone, logprobs"),
         ("models: {jugde: {model: m}}\n", "unknown role 'jugde'. Did you mean 'judge'?"),
         ("models: {judge: {mode: logprobs}}\n", "no model for role 'judge'. Add one to accord.yaml: models: {judge: {model: NAME}}"),
         ("models: {judge: {model: m}}\n", "which gives distributions. Add one to accord.yaml: models: {judge: {mode: logprobs}}"),

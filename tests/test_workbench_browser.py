@@ -307,7 +307,7 @@ def test_each_item_gets_exactly_two_annotators(browser: Any, rating: RateIn) -> 
                     press(page, str(number), "Enter")
                 page.get_by_text("No items left").wait_for()
         last.goto("/rate/look")
-        last.get_by_text("No ratings yet").wait_for()
+        last.get_by_text("No items for you in this study").wait_for()
         labels = bench.store.labels()
         assert Counter(each.annotator for each in labels) == {"ann": 3, "bob": 3}
         assert set(Counter(each.target for each in labels).values()) == {2}
@@ -533,7 +533,7 @@ def test_axe_finds_nothing_on_any_page(rating_issues: RateIn) -> None:
 
 def test_the_switch_of_light_and_dark_is_remembered(browser: Any, workbench: StartWorkbench) -> None:
     colour = "getComputedStyle(document.body).backgroundColor"
-    dark, light = "rgb(15, 19, 24)", "rgb(255, 255, 255)"
+    dark, light = "rgb(14, 17, 22)", "rgb(246, 247, 249)"
     with tab(browser, workbench().port, color_scheme="dark") as page:
         page.goto("/")
         assert page.evaluate(colour) == dark

@@ -112,6 +112,6 @@ def test_wording_form_is_accessible_and_fits_a_phone(browser: Any, bench: Workbe
         page.get_by_role("button", name="Compare and save a new version").click()
         page.get_by_text("How friendly is the assistant?").first.wait_for()
         page.get_by_role("button", name=re.compile("Save")).first.click()
-        page.wait_for_url("**/rubric")
+        page.wait_for_url("**/rubric?saved=*")
         page.goto("/lead/look")
         assert page.locator("#wording fieldset").count() == 1, "the other question is still to be checked"
