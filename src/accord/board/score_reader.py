@@ -69,7 +69,7 @@ class SelectedScores:
         has_training: True if these are included.
         choices: Other questions and evaluators.
         state: State of the mart.
-        notes: Sentences about what is left out or included.
+        notes: Sentences about scores that are left out or included.
         is_other_scale: True if the scores were made on another scale than the rubric has for the question now.
         question_names: Short names of the questions by id, as far as the rubric has them.
     """

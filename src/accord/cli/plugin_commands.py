@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 import typer.core
 import typer.main
 
 from accord.edges import AccordError, BadInput, MissingExtra
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "accord.commands"
 HELP_OPTIONS = ["-h", "--help"]
@@ -61,16 +64,21 @@ class PluginCommand(typer.core.TyperCommand):
         import logging
         import traceback
 
-        from accord.entry_points import installed, package_of, reason_line
+        from accord.entry_points import package_of, reason_line
 
         for line in "".join(traceback.format_exception(error)).splitlines():
             logging.getLogger("accord").info("%s", line)
-        packages = [package_of(each) for each in installed(GROUP) if each.name == self.name]
-        package = packages[0] if packages else "accord"
+        entry = self._entry()
+        package = "accord" if entry is None else package_of(entry)
         return (
             f"the command {self.name!r} of the package {package} raised {reason_line(error)}. Report it there; "
             f"accord --verbose {self.name} shows the traceback"
         )
+
+    def _entry(self) -> EntryPoint | None:
+        from accord.entry_points import installed
+
+        return next((each for each in installed(GROUP) if each.name == self.name), None)
 
     def _load(self) -> Any:
         """Return the command as an object with `main`.
@@ -79,10 +87,9 @@ class PluginCommand(typer.core.TyperCommand):
             BadInput: The entry point cannot be imported, or is no command.
             MissingExtra: No installed package has the command.
         """
-        from accord.entry_points import installed, load, package_of
+        from accord.entry_points import load, package_of
 
-        name = str(self.name)
-        entry = next((each for each in installed(GROUP) if each.name == name), None)
+        name, entry = str(self.name), self._entry()
         if entry is None:
             raise MissingExtra(f"accord {name}", EXTRA_COMMANDS[name][0])
         found = load(entry)

@@ -237,9 +237,8 @@ def origin_of(url: str) -> str:
         if scheme in ("postgresql", "postgres"):
             hosts += [re.split("[/?#]", each)[0].lower() for each in url.split("@")[1:]]
             hosts += [value.lower() for name, value in parse_qsl(parts.query) if name in ("host", "hostaddr")]
-            hosts = list(dict.fromkeys(filter(None, hosts)))
-            hosts = hosts or [os.environ.get("PGHOST", "")]
-            hosts.append(os.environ.get("PGHOSTADDR", "").lower())  # libpq connects there, whatever the host is called
+            hosts = list(filter(None, hosts)) or [os.environ.get("PGHOST", "")]
+            hosts.append(os.environ.get("PGHOSTADDR", "").lower())  # libpq prefers this address to every host
             hosts = list(dict.fromkeys(filter(None, hosts)))
     except ValueError:
         return UNREADABLE

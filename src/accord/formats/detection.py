@@ -20,7 +20,7 @@ _MOST_SPECIFIC_FIRST = (
 )  # fmt: skip
 
 
-def most_specific_first() -> list[str]:
+def _most_specific_first() -> list[str]:
     """Return the names of all formats in the order of detection: those of plug-ins come before tables."""
     *specific, table = _MOST_SPECIFIC_FIRST
     others = [name for name in formats.names() if name not in _MOST_SPECIFIC_FIRST]
@@ -42,7 +42,7 @@ def detect(fields: Fields, where: str) -> str:
         holds_labels and names >= {"question", "answer"} and any(map(names_annotator, fields))
         and not is_exchange(fields)
     )  # fmt: skip
-    for name in most_specific_first():
+    for name in _most_specific_first():
         if formats.get(name).accepts(fields) and not (name == "table" and is_answer):
             return name
     listed = ", ".join(map(str, list(fields)[:_LISTED_COLUMNS])) + (", ..." if len(fields) > _LISTED_COLUMNS else "")

@@ -147,16 +147,14 @@ class Project(Workspace):
             ModelError: No request can succeed.
         """
         from accord.project.judges import judging
-        from accord.project.judges.judging import JudgeSelection
 
-        return judging.judge(self, sources, selection or JudgeSelection(), on_step, on_stop=on_stop)
+        return judging.judge(self, sources, selection or judging.JudgeSelection(), on_step, on_stop=on_stop)
 
     def plan_judge(self, sources: Sequence[str] = (), selection: JudgeSelection | None = None) -> Plan:
         """Plan the requests and the cost of `judge` without a request."""
         from accord.project.judges import judging
-        from accord.project.judges.judging import JudgeSelection
 
-        return judging.plan_judge(self, sources, selection or JudgeSelection())
+        return judging.plan_judge(self, sources, selection or judging.JudgeSelection())
 
     def fit(
         self,
