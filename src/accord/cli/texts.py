@@ -42,7 +42,7 @@ def training_text(scored: Mapping[str, Any]) -> list[str]:
 
 def verdict_text(verdict: Mapping[str, Any]) -> str:
     """Format a verdict: its sentence, the three facts, and what to do next."""
-    facts = [f"  {fact['value']:>6}  {fact['meaning']}" for fact in verdict["facts"]]
+    facts = [f"  {fact['value']:>10}  {fact['meaning']}" for fact in verdict["facts"]]
     actions = [f"  {place}. {each['text']}: {each['command']}" for place, each in enumerate(verdict["actions"], 1)]
     return "\n".join([f"{verdict['title']}: {verdict['sentence']}", "", *facts, "", "Next:", *actions])
 

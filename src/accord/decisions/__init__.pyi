@@ -5,3 +5,4 @@ from .figures import Evidence as Evidence, figures_of as figures_of, rests_on as
 from .recommendation import contenders as contenders, decide as decide, Decision as Decision
 from .selective import LEFT as LEFT, left_for_people as left_for_people, Selection as Selection
 from .verdict import Verdict as Verdict, verdict_of as verdict_of
+from .verdict_words import STEPS as STEPS

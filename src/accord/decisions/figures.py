@@ -26,6 +26,7 @@ from accord.statistics import (
     MeanStatistic,
     Paired,
     PairedTest,
+    bootstrap,
     clustered_mean,
     estimate_from_draws,
     mean_over,
@@ -50,6 +51,8 @@ from accord.values import Estimate, Target
 
 SINGLE = 0.9
 """Smallest correlation with one count at which predictions rest on it."""
+SAME = 0.9
+"""Smallest share of ratings with a second person at which errors on these and on all ratings are not told apart."""
 LENGTHS = frozenset({"turns", "words-per-reply", "user-words", "words"})
 """Counts that measure length."""
 Evidence = Literal["none", "unasked", "asked"]
@@ -66,6 +69,7 @@ class Figures:
         low, high: Ends of the scale.
         labels: Number of ratings.
         error: RMSE.
+        ruler_error: RMSE with its interval: `error`, or that on the shared ratings if these are shown apart.
         constant: RMSE of a constant guess.
         shared: Number of ratings of targets that another person rated too, and RMSE of the evaluator and of a constant
             guess on these; None if no target has two annotators.
@@ -76,6 +80,11 @@ class Figures:
         tests: Paired tests of `error` against the constant, the best feature and the raw judge.
         rivals: Errors of these systems by name.
         band: Mean width of the bands, as a share of the scale.
+        near: Share of scores at most a step of the scale from the rating, and that of other people's ratings, on the
+            shared ratings or on all; with two options, share on the side of the rating.
+        step: Distance between neighboring options; a tenth of a long scale, None with two options.
+        units: Number of rated conversations or replies.
+        unit: `conversation` or `reply`.
         decided: Share of ratings that can be called good or bad with an agreement of `AGREE`; None if unknown.
         biased: Assistant versions whose mean error differs from that of the others; None with fewer than two.
         labels_needed: Further ratings needed for a significant difference from the constant, if they can be estimated.
@@ -89,6 +98,7 @@ class Figures:
     high: float
     labels: int
     error: float | None
+    ruler_error: Estimate = Estimate()
     constant: float | None = None
     shared: tuple[int, float, float] | None = None
     people: float | None = None
@@ -99,6 +109,10 @@ class Figures:
     tests: Mapping[str, PairedTest] = field(default_factory=dict)
     rivals: Mapping[str, float | None] = field(default_factory=dict)
     band: float | None = None
+    near: tuple[float | None, float | None] = (None, None)
+    step: float | None = 1.0
+    units: int | None = None
+    unit: str = "conversation"
     decided: float | None = None
     biased: Sequence[str] | None = None
     labels_needed: int | None = None
@@ -106,6 +120,11 @@ class Figures:
     doubled: float | None = None
     judge: Evidence = "none"
     repeats: Sequence[Figures] = ()
+
+    @property
+    def is_partly_shared(self) -> bool:
+        """True if errors on the ratings with a second person are shown apart from those on all ratings."""
+        return self.shared is not None and self.people is not None and self.shared[0] < SAME * self.labels
 
     @property
     def position(self) -> float | None:
@@ -146,9 +165,11 @@ def figures_of(
                   measured.people, speakers).figures(r)
         for place in range(len(systems[first]))
     ]  # fmt: skip
+    plain = measured.figures(r)
     return replace(
-        measured.figures(r),
+        plain,
         error=row[NEW].value,
+        ruler_error=measured.shared_error() if plain.is_partly_shared else row[NEW],
         alpha=_people_alpha(rated),
         r=r,
         people_r=Estimate() if found.people is None else found.people.estimates[R_NEW],
@@ -205,6 +226,10 @@ class _Measured:
             tests={name: test for name in self.systems if (test := self._quick_test(name)) is not None},
             rivals={name: rmse.get(name) for name in self.systems if name != self.first},
             band=float(np.diff(bands, axis=1).mean()) / self.span if is_banded else None,
+            near=self._near(),
+            step=None if len(rated.options) == 2 else self.ours[0].paired_new(rated).step,
+            units=len(set(rated.target)),
+            unit="conversation" if all(target.turn is None for target in rated.target) else "reply",
             decided=None if calls is None else calls.share,
             biased=self._biased(),
         )
@@ -225,6 +250,34 @@ class _Measured:
         rows = self.people.scored & self.contest.scored[self.first] & self.contest.scored[CONSTANT]
         errors = [_error(self.systems[name], self.rated, rows) for name in (self.first, CONSTANT)]
         return None if errors[0] is None or errors[1] is None else (int(rows.sum()), errors[0], errors[1])
+
+    @property
+    def _compared_rows(self) -> NDArray[np.intp]:
+        """Indices of the ratings that the system scored, of those with another person's rating if there are some."""
+        shared = np.zeros(0) if self.people is None else self.people.scored & self.contest.scored[self.first]
+        return np.flatnonzero(shared) if shared.any() else self._rows
+
+    def _near(self) -> tuple[float | None, float | None]:
+        """Return the share of scores within a step of the rating, and that of other people's mean ratings."""
+        statistic = cast(MeanStatistic, STATISTICS["accuracy" if len(self.rated.options) == 2 else "within_one"])
+        rows = self._compared_rows
+        if not len(rows):
+            return None, None
+        shares = [
+            mean_over(statistic, [each.paired_new(self.rated).take(rows) for each in repeats])
+            for repeats in (self.ours, [self.people] if self.people is not None else [])
+            if repeats
+        ]
+        return shares[0], shares[1] if len(shares) > 1 and self.people is not None else None
+
+    def shared_error(self) -> Estimate:
+        """Return the RMSE on the compared ratings with its interval over groups."""
+        rows = self._compared_rows
+        if not len(rows):
+            return Estimate()
+        pairs = [each.paired_new(self.rated).take(rows) for each in self.ours]
+        clusters = Clusters(self.rated.group[rows])
+        return bootstrap(clusters, _RMSE, pairs) if len(clusters) > 1 else Estimate(mean_over(_RMSE, pairs))
 
     def _quick_test(self, name: str) -> PairedTest | None:
         """Return a t test of the squared errors over groups against another system."""

@@ -18,34 +18,40 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from accord.decisions.figures import LENGTHS, Figures
 from accord.decisions.selective import AGREE
+from accord.decisions.verdict_words import (
+    MEANINGS,
+    NEAR_PEOPLE,
+    UNKNOWN,
+    State,
+    calls,
+    distance,
+    near_ratings,
+    points,
+    ruler_figures,
+    uses_of,
+)
 from accord.edges import count_of
 from accord.statistics import SIGNIFICANT, SURE
 from accord.validation import BEST_COLUMN, CONSTANT, FEWEST_MORE, JUDGE_ALONE
 from accord.values import p_text
 
-State = Literal["not yet", "triage", "systems", "single"]
 STATES: tuple[State, ...] = ("not yet", "triage", "systems", "single")
 """The states, the least useful first."""
 R_SYSTEMS, R_SINGLE = 0.3, 0.5
 """Lower bounds of r within annotators that the comparison of assistant versions and single scores need."""
-NEAR_PEOPLE = 1.1
-"""Largest error as a multiple of that of other people."""
 WIDEST_BAND = 0.5
 """Largest mean width of a band, as a share of the scale."""
-SAME = 0.9
-"""Smallest share of ratings with a second person at which one constant guess is shown for these and all ratings."""
 CLEAR = 0.8
 """Share of the repetitions that must give the same state."""
-APART = 0.1
-"""Difference of the shares of sure calls between repetitions from which the verdict names it."""
 ACTIONS_SHOWN = 3
-TITLES = {"single": "Ready for single conversations", "systems": "Ready for comparing assistant versions",
-          "triage": "Useful for triage"}  # fmt: skip
-UNKNOWN = "unknown"
+TITLES = {"single": "You can judge single conversations with these scores",
+          "systems": "You can compare assistant versions with these scores",
+          "triage": "You can find bad conversations with these scores"}  # fmt: skip
+"""Permitted use of the scores in each state; "not yet" names the number of labels instead."""
 
 
 class Rule(NamedTuple):
@@ -66,7 +72,7 @@ class Verdict:
 
     Attributes:
         state: One of `STATES`.
-        title: The state in words.
+        title: The permitted use of the scores in words.
         sentence: The error compared with that of people and the constant, and the reason why no higher state holds.
         checks: All rules.
         actions: At most three actions, each with its command.
@@ -87,16 +93,8 @@ class Verdict:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """Three figures with their meaning: error, agreement from chance to people, share that can be called."""
-        known = self.figures
-        error = (points(known.error), f"points of typical error, on a scale from {known.low:g} to {known.high:g}")
-        called = f"of conversations are sure enough to call good or bad ({AGREE:.0%} agreement with people)"
-        if known.decided is None:
-            return [error, _agreement(known), (UNKNOWN, f"share {called}")]
-        shares = [each.decided for each in known.repeats if each.decided is not None]
-        if shares and max(shares) - min(shares) > APART:
-            called += f"; {min(shares):.0%} to {max(shares):.0%} in single repetitions of the cross-validation"
-        return [error, _agreement(known), (f"{known.decided:.0%}", called)]
+        """Three figures with their meaning: scores near a rating, conversations to call, distance to people."""
+        return [near_ratings(self.figures), calls(self.figures), distance(self.figures)]
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields and the facts."""
@@ -106,29 +104,14 @@ class Verdict:
             "title": self.title,
             "sentence": self.sentence,
             "borderline": self.borderline,
+            "meaning": MEANINGS[self.state],
             "facts": [{"value": value, "meaning": meaning} for value, meaning in self.facts],
+            "ruler": ruler_figures(self.figures),
+            "uses": uses_of(self.figures, STATES.index(self.state), self.checks),
             "actions": [{"text": text, "command": command} for text, command in self.actions],
             "checks": [{**rule._asdict(), "remedy": list(rule.remedy)} for rule in self.checks],
             "figures": figures | {"repeats": max(len(self.figures.repeats), 1)},
         }
-
-
-def _agreement(known: Figures) -> tuple[str, str]:
-    """Return the place of the error between a constant guess and other people, or else the correlation."""
-    place, r = known.position, points(known.r.value)
-    if place is None:
-        compared = "people are unknown" if known.people is None else "people are no better than a constant guess"
-        return r, f"correlation with people, 0 is chance ({compared})"
-    if place > 1:
-        return r, "correlation with people, 0 is chance; the error is below that of other people"
-    if place < 0:
-        return r, "correlation with people, 0 is chance; the error is above that of a constant guess"
-    return f"{place:.0%}", "of the way from a constant guess (0%) to other people (100%)"
-
-
-def points(value: float | None) -> str:
-    """Format an error or a correlation with two decimals."""
-    return UNKNOWN if value is None else f"{value:.2f}".replace("-", "−")
 
 
 def verdict_of(figures: Figures) -> Verdict:
@@ -302,7 +285,7 @@ def _comparison(known: Figures) -> str:
     if known.people is None or known.shared is None:
         return f" A constant guess misses it by {constant}."
     count, error, guess = known.shared
-    if count >= SAME * known.labels:
+    if not known.is_partly_shared:
         return f" Other people miss it by {points(known.people)}, a constant guess by {constant}."
     return (
         f" A constant guess misses it by {constant}. On the {count:,} ratings with a second person, scores miss by "

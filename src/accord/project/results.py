@@ -208,6 +208,13 @@ class Fitted(Readable):
         """Comparison with the baselines on held-out ratings."""
         return None if self.held_out is None else self.held_out.comparison
 
+    @property
+    def ratings(self) -> int:
+        """Number of ratings of the question when the evaluator was fitted."""
+        if self.held_out is None:
+            return 0
+        return len(self.held_out.train.labels.on(self.evaluator.question.id))
+
     def summary(self) -> dict[str, Any]:
         """Return the evaluator, its question, its folder and its accuracy on held-out ratings."""
         values = {} if self.comparison is None else self.comparison.results[0].values
@@ -232,6 +239,7 @@ class Fitted(Readable):
             "comparison": None if self.comparison is None else self.comparison.to_json(),
             "verdict": None if self.held_out is None else self.held_out.verdict.to_json(),
             "learned_from": self.learned_from,
+            "ratings": self.ratings,
             "labels": [row.to_json() for row in self.labels],
             "findings": {name: finding.to_json() for name, finding in self.findings.items()},
             "cautions": list(self.cautions),

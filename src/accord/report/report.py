@@ -7,22 +7,25 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from accord.charts import Axis, ChartLine, ChartRow, Guide, bar_chart, column_chart, interval_plot, legend, line_chart
+from accord.decisions import STEPS
 from accord.edges import BadInput, write_atomically
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
 from accord.project import Compared, Fitted, Insights, Project, latest_audit
 from accord.report.page import render_page
+from accord.report.verdict_view import Pages, next_steps, verdict_view
 from accord.scoring import latest, latest_drift, latest_scores
 from accord.statistics import SIGNIFICANT, STATISTICS, Diagram, range_names
 from accord.store import Imports
 from accord.validation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, NEW, R_NEW, Comparison, EvaluatorMetrics
-from accord.values import Conversation, Estimate, Question, Rubric, Target
+from accord.values import Conversation, Estimate, Question, Rubric, Target, agreement_words, counts
 from accord.version import __version__
 
 WORST_SHOWN, ANNOTATORS_SHOWN, GROUPS_SHOWN, FEATURES_SHOWN = 10, 24, 12, 15
@@ -62,12 +65,34 @@ def write_report(
     Raises:
         BadInput: There are no ratings, or too few.
     """
-    done = fitted or project.fit_offline()
     target = Path(path)
+    shown = report_values(project, fitted or project.fit_offline(), about, name, curve_draws)
+    write_atomically(target, render_page("report.html", shown), "xmlcharrefreplace")
+    return target
+
+
+def report_body(project: Project, fitted: Fitted, pages: Pages) -> Markup:
+    """Return the report without a head, for a page of the workbench, whose `pages` replace commands.
+
+    Raises:
+        BadInput: There are no ratings, or too few.
+    """
+    return Markup(render_page("report_body.html", report_values(project, fitted, pages=pages)))
+
+
+def report_values(
+    project: Project,
+    done: Fitted,
+    about: str = "",
+    name: str = "",
+    curve_draws: int | None = None,
+    pages: Pages = MappingProxyType({}),
+) -> Values:
+    """Return the values of the template, with the latest scores, drift and audit of the store."""
     store, which = project.store, project.config.synthetic
     last_fit = latest(store, "fit")
     files = [Path(name).name for record in Imports(store).known() for name in record.files]
-    shown = content(
+    return content(
         done,
         project.insights(done, curve_draws),
         project.rubric,
@@ -78,9 +103,8 @@ def write_report(
         about=about,
         name=name or project.config.folder.absolute().name,
         files=list(dict.fromkeys(files)),
+        pages=pages,
     )
-    write_atomically(target, render_page("report.html", shown), "xmlcharrefreplace")
-    return target
 
 
 def content(
@@ -94,6 +118,7 @@ def content(
     about: str = "",
     name: str = "",
     files: Sequence[str] = (),
+    pages: Pages = MappingProxyType({}),
 ) -> Values:
     """Return the values of the template; sections without data are `None`.
 
@@ -106,7 +131,9 @@ def content(
         )
     tried, found = fitted.held_out, fitted.held_out.comparison
     of_sources = {line for each in fitted.findings.values() for line in each.cautions}  # in their own sections
-    changed = drift_of(drift, rubric)
+    changed, actions = drift_of(drift, rubric), list(tried.verdict.actions)
+    if changed is not None and changed["moved"]:  # labels of new conversations come first
+        actions = [("New conversations differ from those learned from: label some", "accord label next"), *actions]
     return dict(
         version=__version__,
         comparison=found,
@@ -114,7 +141,9 @@ def content(
         decision=tried.decision,
         data=_data(tried, rubric),
         verdict=tried.verdict,
-        actions=_actions(tried, changed),
+        view=verdict_view(tried.verdict.to_json()),
+        states={state: name.lower() for state, name in STEPS.items()},
+        next=next_steps(actions[:3], pages),
         name=name,
         files=files,
         date=date.today().strftime("%-d %B %Y"),
@@ -160,22 +189,13 @@ def _data(tried: Compared, rubric: Rubric | None) -> Values:
     makers = Counter(column.signature.split("|name:")[0].split("|question:")[0] for column in tried.evidence.columns)
     systems = Counter(sample.conversation.system or "unknown" for sample in samples)
     return dict(
-        ratings=len(rated),
-        conversations=len(set(rated.conversation)),
-        annotators=len(set(rated.annotator)),
+        counts=counts(len(set(rated.conversation)), len(rated), len(set(rated.annotator))),
+        agreement=agreement_words(tried.verdict.figures.alpha),
         documents=sum(bool(sample.conversation.documents) for sample in samples),
         systems=systems.most_common(),
         evidence=sorted(makers.items()),
         rubric=rubric,
     )
-
-
-def _actions(tried: Compared, drift: Values | None) -> list[tuple[str, str]]:
-    """Return at most three actions with their commands; after a drift, labels of new conversations come first."""
-    actions = list(tried.verdict.actions)
-    if drift is not None and drift["moved"]:
-        actions = [("New conversations differ from those learned from: label some", "accord label next"), *actions]
-    return actions[:3]
 
 
 def shown_name(system: str, place: int) -> str:
@@ -224,8 +244,8 @@ def _habits(found: Comparison) -> Values:
     rated, system = found.ratings, found.systems[0].paired(found.ratings).in_ranges()
     scored, names = found.systems[0].scored, range_names(rated.options)
     judge = next((s for s in found.systems if s.name == "judge-expected"), None)
-    counts = Counter(rated.annotator)
-    shown = [name for name, _ in counts.most_common(ANNOTATORS_SHOWN)]
+    given = Counter(rated.annotator)
+    shown = [name for name, _ in given.most_common(ANNOTATORS_SHOWN)]
     panels: list[tuple[str, dict[str, list[float]]]] = []
     for name in shown:
         mine = (rated.annotator == name) & scored
@@ -235,7 +255,7 @@ def _habits(found: Comparison) -> Values:
         shares[PREDICTED] = system.probabilities[mine].mean(axis=0).tolist()
         if judge is not None and (mine & judge.scored).any():
             shares[JUDGE] = judge.paired(rated).in_ranges().probabilities[mine & judge.scored].mean(axis=0).tolist()
-        panels.append((f"{name} (n = {counts[name]})", shares))
+        panels.append((f"{name} (n = {given[name]})", shares))
     kinds = [kind for kind in (OBSERVED, PREDICTED, JUDGE) if any(kind in shares for _, shares in panels)]
     highest = max((share for _, shares in panels for column in shares.values() for share in column), default=1.0)
     axis = Axis(high=highest, is_share=True)
@@ -243,7 +263,7 @@ def _habits(found: Comparison) -> Values:
         (title, column_chart(names, shares, Axis(), axis, title, has_legend=False, size=(150, 80)))
         for title, shares in panels
     ]
-    left_out = len(counts) - len(shown)
+    left_out = len(given) - len(shown)
     return {"panels": drawn, "left_out": left_out, "legend": legend(kinds), "has_judge": len(kinds) > 2}
 
 

@@ -14,10 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import (
-    Any,
-    NotRequired,  # pydantic needs it before Python 3.12
-)
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from typing_extensions import TypedDict
@@ -43,7 +40,7 @@ def _empty_report(made: str = "", name: str = "") -> RetrainReport:
     `now` holds the metrics of the candidate and `before` those of the evaluator in use. `own_mean` is the test of the
     candidate against each annotator's own mean, and `tests` are those against the evaluator in use.
     """
-    return {"made": made, "name": name, "labels": 0, "digest": "", "now": None, "before": None, "own_mean": None,
+    return {"made": made, "name": name, "labels": 0, "ratings": None, "digest": "", "now": None, "before": None, "own_mean": None,
             "tests": [], "summary": "", "verdict": None}  # fmt: skip
 
 
@@ -60,7 +57,8 @@ def retrain(project: Project, folder: Path) -> RetrainReport:
     """
     recover_promotion(folder)
     fitted = project.fit_offline(every_question=_predicts_every_question(folder))
-    report = {**compare_with_current(project, fitted, folder), "verdict": _verdict_in(fitted.to_json())}
+    report = {**compare_with_current(project, fitted, folder), "verdict": _verdict_in(fitted.to_json()),
+              "ratings": fitted.ratings}  # fmt: skip
     candidate = candidate_folder(folder)
     made = folder.with_name(f"{folder.name}.making")
     shutil.rmtree(made, ignore_errors=True)
@@ -120,11 +118,37 @@ class _Fact(TypedDict):
     meaning: str
 
 
-class _Verdict(TypedDict):
+class _Ruler(TypedDict):
+    guess: float | None
+    error: float
+    low: float | None
+    high: float | None
+    people: float | None
+    limit: float | None
+    ratings: int | None
+    scale: tuple[float, float]
+
+
+class _Use(TypedDict):
+    text: str
+    is_permitted: bool
+    missing: str
+
+
+class _Verdict(BaseModel):
+    """Verdict in the results of a fit or in a report's file; verdicts of earlier versions lack some fields."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
     title: str
     sentence: str
     actions: list[_Action]
-    facts: NotRequired[list[_Fact]]
+    facts: list[_Fact] = []
+    state: Literal["not yet", "triage", "systems", "single"] | None = None
+    meaning: str = ""
+    ruler: _Ruler | None = None
+    uses: list[_Use] = []
+    rules: tuple[int, int] | None = None
+    learned: int | None = None
 
 
 class _Report(BaseModel):
@@ -133,6 +157,7 @@ class _Report(BaseModel):
     made: str = ""
     name: str = ""
     labels: int = 0
+    ratings: int | None = None
     digest: str = ""
     now: _Metrics | None = None
     before: _Metrics | None = None
@@ -154,13 +179,14 @@ def _read_report(folder: Path) -> RetrainReport | None:
 def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
     """Return the verdict on the evaluator in a folder, from its retraining or its last fit; `None` if there is none.
 
-    It has a `title` (may be empty), a `sentence`, `actions` with a `text` and a `command` each, and `facts` with
-    a `value` and a `meaning` each, which older files lack.
+    It has the fields of `_Verdict`: a `title` (may be empty), a `sentence`, `actions` with a `text` and a `command`
+    each, `facts` with a `value` and a `meaning` each, and the number of ratings that the evaluator has `learned`.
     """
     report = _read_report(folder)
     try:
         if report is not None and report["verdict"] and report["digest"] == load_evaluator(folder).digest():
-            return dict(report["verdict"])
+            learned = report["labels"] if report["ratings"] is None else report["ratings"]
+            return {**report["verdict"], "learned": learned}
     except BadInput:
         pass  # fitted again since, and damaged
     for run in reversed(project.store.runs("fit")):
@@ -176,11 +202,15 @@ def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
 
 def _verdict_in(results: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the verdict in the results of a fit; in its place the decision of the comparison, if there is one."""
+    comparison = results.get("comparison") or results
+    learned = results.get("ratings", comparison.get("ratings"))
     if found := results.get("verdict"):
-        fields = {name: found[name] for name in ("title", "sentence")}
-        return {**fields, "actions": list(found["actions"]), "facts": list(found.get("facts", ()))}
-    decision = (results.get("comparison") or results).get("decision")
-    return {"title": "", "sentence": decision["text"], "actions": []} if decision else None
+        checks = [rule["is_met"] for rule in found.get("checks", ()) if rule["is_met"] is not None]
+        rules = (int(sum(checks)), len(checks)) if checks else None
+        return _Verdict.model_validate({**found, "rules": rules, "learned": learned}).model_dump()
+    decision = comparison.get("decision")
+    found = {"title": "", "sentence": decision["text"], "actions": [], "learned": learned} if decision else None
+    return found and _Verdict.model_validate(found).model_dump()
 
 
 def promote_candidate(folder: Path) -> None:

@@ -97,6 +97,54 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.0%}"
 
 
+def counts(conversations: int, ratings: int, people: int, learned: int | None = None, rated: int | None = None) -> str:
+    """Return the numbers of conversations and ratings as every page, the report and the terminal state them.
+
+    Args:
+        conversations: Number of conversations.
+        ratings: Number of ratings of the main question.
+        people: Number of people who gave them.
+        learned: Number of ratings that the evaluator learned from, if one is in use.
+        rated: Number of conversations with a rating, if it may differ from `conversations`.
+
+    >>> counts(150, 571, 4, learned=507)
+    '150 conversations, 571 ratings by 4 people: 507 learned, 64 new'
+    >>> counts(1000, 1, 1, rated=1), counts(3, 0, 0)
+    ('1,000 conversations (1 rated), 1 rating by 1 person', '3 conversations, no ratings')
+    """
+    noun = "conversation" if conversations == 1 else "conversations"
+    some = "" if rated is None or rated == conversations or not ratings else f" ({rated:,} rated)"
+    text = f"{conversations:,} {noun}{some}, "
+    if not ratings:
+        return f"{text}no ratings"
+    text += f"{ratings:,} rating{'' if ratings == 1 else 's'} by {people:,} {'person' if people == 1 else 'people'}"
+    if learned is None:
+        return text
+    new = max(ratings - learned, 0)
+    return f"{text}: all learned" if not new else f"{text}: {ratings - new:,} learned, {new:,} new"
+
+
+STRENGTHS = ((0.8, "well"), (0.667, "fairly well"), (0.4, "moderately"), (0.0, "a little"))
+"""Words for Krippendorff's α above chance, each with its smallest value (Krippendorff, 2004, for the first two)."""
+
+
+def agreement_words(alpha: Estimate) -> str:
+    """Return how much people agree in words, with Krippendorff's α.
+
+    >>> agreement_words(Estimate(0.27, 0.2, 0.3)), agreement_words(Estimate())
+    ('a little, 0.27', 'unknown')
+    """
+    if alpha.value is None:
+        return "unknown"
+    if alpha.value <= 0:
+        word = "not beyond chance"
+    elif alpha.low is not None and alpha.low <= 0:
+        word = "perhaps a little"
+    else:
+        word = next(word for least, word in STRENGTHS if alpha.value >= least)
+    return f"{word}, {number(alpha.value, 2)}"
+
+
 def p_text(p: float) -> str:
     """Format the p of a test; a value below 0.001 is not printed as 0.
 

@@ -1,0 +1,63 @@
+"""A verdict as the report and the workbench show it: step bar, ruler, facts, permitted uses, next steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accord.charts import ruler, step_bar
+from accord.decisions import STEPS
+from accord.edges import count_of
+from accord.values import Estimate
+
+Pages = Mapping[str, tuple[str, str]]
+"""Page of the workbench that does what a command does, with the text of its button, by the first words of a command."""
+Verdict = Mapping[str, Any]
+"""A verdict as JSON (`accord.decisions.Verdict.to_json`, or as stored with an evaluator)."""
+
+
+def verdict_view(verdict: Verdict) -> dict[str, Any]:
+    """Return the parts of a verdict for a template; parts that a verdict of an earlier version lacks are empty."""
+    state, figures = verdict.get("state"), verdict.get("ruler")
+    names = list(STEPS)
+    drawn = note = ""
+    if figures is not None:
+        limit = figures["limit"]
+        mark = None if limit is None or state == "single" else (limit, "to judge one conversation")
+        error, (low, high) = Estimate(figures["error"], figures["low"], figures["high"]), figures["scale"]
+        title = f"Typical error in points on the scale {low:g} to {high:g}"
+        drawn = ruler(figures["guess"], error, figures["people"], mark, title)
+        note = f"Points on the scale {low:g} to {high:g}, on conversations the evaluator has not seen"
+        if figures["ratings"] is not None:
+            note += f"; {count_of(figures['ratings'], 'rating')} with a second person"
+    return {
+        "title": verdict["title"],
+        "sentence": _capital(verdict["sentence"]),
+        "meaning": verdict.get("meaning") or _capital(verdict["sentence"]),
+        "steps": step_bar(list(STEPS.values()), names.index(state), "Permitted use of the scores") if state else "",
+        "ruler": drawn,
+        "note": note,
+        "facts": verdict.get("facts", ()),
+        "uses": verdict.get("uses", ()),
+        "rules": rules_met(verdict.get("checks", ())),
+    }
+
+
+def rules_met(checks: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many of the tested rules are met; empty without any."""
+    tested = [rule["is_met"] for rule in checks if rule["is_met"] is not None]
+    return f"{sum(map(bool, tested))} of {count_of(len(tested), 'rule')} met" if tested else ""
+
+
+def next_steps(actions: Sequence[tuple[str, str]], pages: Pages) -> list[dict[str, str]]:
+    """Return each action with its command, or with the page that does the same and its button."""
+    steps = []
+    for text, command in actions:
+        page = next((page for start, page in pages.items() if command.startswith(start)), None)
+        address, button = page or ("", "")
+        steps.append({"text": text, "command": "" if page else command, "address": address, "button": button})
+    return steps
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
