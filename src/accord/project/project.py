@@ -336,11 +336,16 @@ class Project(Workspace):
 
         return synthesising.check_synth(self, method)
 
-    def fit_offline(self, name: str | None = None, every_question: bool = False) -> Fitted:
-        """Fit an evaluator from stored answers, without a request and without saving it; errors as in `fit`."""
+    def fit_offline(
+        self, name: str | None = None, every_question: bool = False, until: str | None = None
+    ) -> Fitted:
+        """Fit an evaluator from stored answers, without a request and without saving it; errors as in `fit`.
+
+        `until` is a time in ISO format (UTC); labels given after it are left out.
+        """
         from accord.project.evaluators import fitting
 
-        return fitting.tried(self, self.evaluator(name), every_question)
+        return fitting.tried(self, self.evaluator(name), every_question, until)
 
     def insights(self, fitted: Fitted, curve_draws: int | None = None) -> Insights:
         """Compute diagnostics of an evaluator; results of the same inputs are cached.

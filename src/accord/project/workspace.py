@@ -274,10 +274,11 @@ class Workspace:
 
     # --- learning -----------------------------------------------------------------------------------------------
 
-    def training(self, evaluator: Evaluator) -> tuple[Training, Groups]:
+    def training(self, evaluator: Evaluator, until: str | None = None) -> tuple[Training, Groups]:
         """Return the training data of an evaluator and its groups.
 
-        The data are the rated samples of its question, and samples rated on other questions if the evaluator uses them.
+        The data are the rated samples of its question, and samples rated on other questions if the evaluator uses them;
+        labels given after the time `until` are left out.
 
         Raises:
             BadInput: The question has no labels.
@@ -285,6 +286,8 @@ class Workspace:
         from accord.project.label_scales import check_scales
 
         labels = self.labels(evaluator)
+        if until is not None:
+            labels = Labels(label for label in labels if label.time is None or label.time <= until)
         rated = labels.on(evaluator.question.id)
         if evaluator.level is not None:
             whole = evaluator.level == "conversation"

@@ -277,7 +277,7 @@ def compare_with_current(project: Project, fitted: Fitted, folder: Path) -> Retr
         return {**report, "summary": "This is the first evaluator of the project: there is none to compare with."}
     try:
         before = load_evaluator(folder)
-        current = _predict_out_of_fold(project, fitted, before, _modified_at(folder))
+        current = _predict_out_of_fold(project, fitted, before, modified_at(folder))
     except (BadInput, FileNotFoundError) as error:
         reason = hide_folders(str(error))
         return {**report, "summary": f"The evaluator in use cannot be compared with the candidate: {reason}"}
@@ -292,7 +292,8 @@ def _metric_row(row: Mapping[str, Any]) -> MetricRow:
     return {name: row.get(name) for name in ("n", *names)}
 
 
-def _modified_at(folder: Path) -> str:
+def modified_at(folder: Path) -> str:
+    """Return the time at which an evaluator was saved, in ISO format (UTC)."""
     modified = (folder / CARD).stat().st_mtime
     return datetime.fromtimestamp(modified, UTC).isoformat(timespec="milliseconds")
 

@@ -156,14 +156,41 @@ class StudyProgress:
         agreement = agreement_of(matrix)
         return QuestionProgress(question.id, question.text, answers, none, len(matrix.people), full, agreement)
 
-    @property
+    @cached_property
+    def _main_answers(self) -> list[Annotation]:
+        """Answers to the main question in all rounds, read without those to other questions."""
+        if "answers" in self.__dict__:
+            return [each for each in self.answers if each.question == self.main.id]
+        return self.study.studies.answers(self.study.name, question=self.main.id)
+
+    @cached_property
+    def _main_matrix(self) -> AnswerMatrix:
+        return AnswerMatrix.of(self.main, [each for each in self._main_answers if each.study == self.study.name])
+
+    @cached_property
     def main_progress(self) -> QuestionProgress:
         """Progress of the main question, computed without reading other answers."""
-        if "answers" in self.__dict__:
-            return next(each for each in self.by_question if each.question == self.main.id)
-        answers = self.study.studies.answers(self.study.name, question=self.main.id)
-        first = [each for each in answers if each.study == self.study.name]
-        return self._question_progress(AnswerMatrix.of(self.main, first), sum(each.value is None for each in first))
+        first = [each for each in self._main_answers if each.study == self.study.name]
+        return self._question_progress(self._main_matrix, sum(each.value is None for each in first))
+
+    @cached_property
+    def main_disputes(self) -> tuple[int, int]:
+        """Number of items with different answers of people to the main question, and of those two steps apart or more.
+
+        Items that a lead has decided are left out.
+        """
+        matrix = self._main_matrix
+        decided = {
+            (each.target, each.against): each.value
+            for each in self._main_answers
+            if each.study == f"{self.study.name}/{ADJUDICATED}"
+        }
+        spread = [
+            int(codes[codes >= 0].max() - codes[codes >= 0].min())
+            for unit, codes in zip(matrix.units, matrix.codes, strict=True)
+            if decided.get(unit) is None and (codes >= 0).sum() > 1
+        ]
+        return sum(each > 0 for each in spread), sum(each > 1 for each in spread)
 
     @cached_property
     def by_annotator(self) -> list[AnnotatorProgress]:

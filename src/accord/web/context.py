@@ -28,10 +28,10 @@ from accord.board import Board, dimension_in_words
 from accord.charts import STYLE
 from accord.edges import BadInput, escape_controls, page_text, reason_of, sendable
 from accord.live import AttemptLimiter, Refused, media_type
-from accord.project import Project
+from accord.project import Project, comparable_labels
 from accord.store import Conflict, LeaseExpired, Role, Studies
 from accord.studies import BackgroundLearning, StudySession
-from accord.values import InvalidStudy, Rubric
+from accord.values import InvalidStudy, Rubric, counts
 from accord.version import __version__
 from accord.web.accounts import (
     JSON,
@@ -220,6 +220,22 @@ class WorkbenchContext:
         fields: dict[str, Any] = parse_form(body, kind) if token is None else parse_json(body, kind)
         check_token(str(fields.pop(TOKEN, "")) if token is None else token, visitor.key)
         return visitor, fields
+
+    def counts(self, learned: int | None = None) -> dict[str, Any]:
+        """Return the numbers of conversations and ratings of the main question, and the sentence that states them.
+
+        Args:
+            learned: Number of ratings that the evaluator in use has learned.
+        """
+        labels = comparable_labels(self.project.store, self.project.question.id)
+        conversations = self.project.store.count_conversations()
+        ratings, people = len(labels), len(labels.annotators)
+        rated = len({label.target.conversation for label in labels})
+        return {
+            "conversations": conversations, "rated": rated, "ratings": ratings, "people": people, "learned": learned,
+            "new": None if learned is None else max(ratings - learned, 0),
+            "text": counts(conversations, ratings, people, learned, rated),
+        }  # fmt: skip
 
     # --- responses ------------------------------------------------------------------------------------------------
 

@@ -101,13 +101,17 @@ def fit(
     return fitted
 
 
-def tried(project: Workspace, evaluator: Evaluator, every_question: bool = False) -> Fitted:
+def tried(
+    project: Workspace, evaluator: Evaluator, every_question: bool = False, until: str | None = None
+) -> Fitted:
     """Return the result of `fit` from stored answers, without asking a model or saving anything.
+
+    Labels given after the time `until` are left out.
 
     Raises:
         BadInput: There is too little to learn from.
     """
-    return _Fit(project, evaluator, project.stored_models).fit(every_question)
+    return _Fit(project, evaluator, project.stored_models, until=until).fit(every_question)
 
 
 def _folder(project: Workspace, evaluator: Evaluator, out: str | Path | None) -> Path:
@@ -172,6 +176,7 @@ class _Fit:
     models: Models
     step: OnAnswer = lambda purpose: None
     on_stage: OnStage = lambda stage: None
+    until: str | None = None
 
     def run(self, flow: Flow[T]) -> T:
         """Run a flow with the models."""
@@ -256,7 +261,7 @@ class _Fit:
             (first, *others), rows = issues
             caution = f"{evaluator.question.id!r} has no ratings: labels of issues were learned, scores were not"
             return Fitted(replace(first, other_questions=tuple(others)), labels=rows, cautions=[caution])
-        train, groups = project.training(evaluator)
+        train, groups = project.training(evaluator, self.until)
         given = train.labels.on(evaluator.question.id)
         is_testable = len(given) >= FEWEST_TO_TEST and len(set(map(train.group_of, given.targets))) > 1
         if evaluator.starts_without_labels and not is_testable:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
 from accord.board import BoardFilters
-from accord.charts import Axis, ChartLine, line_chart
+from accord.charts import Axis, ChartRow, range_rows
 from accord.edges import AccordError, BadInput, reason_of
 from accord.learning import CARD
 from accord.project import other_question, wordings_text
+from accord.report import verdict_view
 from accord.store import LabelCounts
 from accord.studies import StudyProgress, StudySession, study_annotators, verdict_in_use
+from accord.values import agreement_words
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
+from accord.web.pages.home_steps import main_button, next_steps, reminder
 
-MAX_STEPS = 3
-"""Number of next steps on the page."""
-MAX_MOMENTS, MAX_TICKS = 24, 6
-"""Numbers of days or weeks in the chart of scores, and of their dates below it."""
+SYSTEMS_SHOWN = 6
+"""Number of assistant versions on the page."""
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
@@ -55,11 +57,20 @@ class _HomePages:
         data: dict[str, Any] = {"studies": studies, "broken": context.errors_for(visitor)}
         if not is_lead:
             return context.render_or_json(request, "home", visitor, data)
-        trend, chart = self._trend()
+        for row in studies:
+            row["reminder"] = reminder(row, str(request.base_url))
         evaluator = self._evaluator()
-        steps = self._steps(studies, evaluator, trend is not None)
-        data |= {"evaluator": evaluator, "trend": trend, "next": steps[:MAX_STEPS]}
-        return context.render_or_json(request, "dashboard", visitor, data, chart=chart, title=self._title(evaluator))
+        verdict = evaluator["verdict"] or {}
+        trend, ranges = self._scores()
+        counts = context.counts(verdict.get("learned"))
+        data |= {"evaluator": evaluator, "counts": counts, "trend": trend,
+                 "next": next_steps(studies, evaluator, counts, trend is not None)}  # fmt: skip
+        address, button = main_button(verdict)
+        return context.render_or_json(
+            request, "dashboard", visitor, data, title=self._title(evaluator), ranges=ranges,
+            headline=_headline(evaluator, counts), view=verdict_view(verdict) if verdict else None,
+            main={"address": address, "button": button}, waiting=bool(evaluator["fitting"] or evaluator["scoring"]),
+        )  # fmt: skip
 
     def help(self, request: Request) -> Response:
         """Show what each part of the menu is for."""
@@ -81,10 +92,12 @@ class _HomePages:
         }  # fmt: skip
         if visitor.may("lead") and not problem:
             progress = StudyProgress(study)
-            main = progress.main_progress
+            main, (disputed, far_apart) = progress.main_progress, progress.main_disputes
             row |= {
                 "summary": progress.sentence(), "full": main.full, "items": progress.item_count,
-                "annotators_per_item": study.settings.annotators_per_item, "people": len(study_annotators(study)),
+                "annotators_per_item": study.settings.annotators_per_item, "people": study_annotators(study),
+                "waiting": _waiting(study), "agreement": agreement_words(main.agreement),
+                "question": progress.main.shown, "disputed": disputed, "far_apart": far_apart,
             }  # fmt: skip
         return row
 
@@ -104,79 +117,58 @@ class _HomePages:
             "other": other_question(project.rubric, folder) if is_fitted else "",
             "verdict": verdict_in_use(project, folder) if is_fitted else None,
             "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
+            "candidate_ratings": None if state["candidate"] is None else state["candidate"]["ratings"],
+            "fit_seconds": _fit_seconds(project.store.runs("fit")[-1:]),
             "fitting": state["fitting"],
             "failed": state["failed"].get("fit"),
             "scoring": state["scoring"],
             "failed_scoring": state["failed"].get("score"),
-            "ratings": len(project.rated(project.question.id)),
         }
 
     def _title(self, evaluator: Mapping[str, Any]) -> str:
         """Return the title of the tab: the typical error of the scores, if it is known, and the folder's name."""
-        facts = (evaluator["verdict"] or {}).get("facts", ())
-        folder = self.context.project.config.folder.absolute().name
-        shown = f"{evaluator['question']}: {facts[0]['value']} off" if facts else "Home"
-        return f"{shown} · {folder}"
+        figures = (evaluator["verdict"] or {}).get("ruler")
+        folder, question = self.context.project.config.folder.absolute().name, self.context.project.question.shown
+        return f"{question}: {figures['error']:.2f} off · {folder}" if figures else f"Home · {folder}"
 
-    def _trend(self) -> tuple[dict[str, Any] | None, Markup | None]:
-        """Return the summary of the board with the latest means, and their chart if there are two; `None` if empty."""
+    def _scores(self) -> tuple[dict[str, Any] | None, Markup | None]:
+        """Return the first sentence of the board and the means of assistant versions, drawn; `None` without scores."""
         try:
             found = self.context.board.figures(BoardFilters.from_query("", ()))
         except AccordError as error:
-            return {"summary": f"{reason_of(error)}.", "step": "", "means": []}, None
+            return {"summary": f"{reason_of(error)}.", "mean": "", "systems": []}, None
         if found is None:
             return None, None
         scores, figures = found
-        moments = [each for each in figures.time.moments if each.mean.value is not None][-MAX_MOMENTS:]
-        means = [{"since": each.since, "mean": str(each.mean), "texts": each.texts} for each in moments]
-        trend = {"summary": figures.summary, "step": figures.time.step, "means": means}
-        if len(moments) < 2:
-            return trend, None
-        places = range(len(moments))
-        line = ChartLine(
-            places, [moment.mean.value or 0.0 for moment in moments], draws="line points",
-            ends=[moment.mean for moment in moments],
-        )  # fmt: skip
-        apart = -(-len(moments) // MAX_TICKS)
-        x = Axis("", -0.5, len(moments) - 0.5, labels={at: moments[at].since[5:] for at in places[::apart]})
-        return trend, line_chart([line], x, Axis("", scores.low, scores.high), f"Mean score by {figures.time.step}")
-
-    def _steps(
-        self, studies: Sequence[Mapping[str, Any]], evaluator: Mapping[str, Any], has_scores: bool
-    ) -> list[dict[str, str]]:
-        """Return what to do next, the most urgent first: a sentence with a page or a command."""
-        steps: list[dict[str, str]] = []
-
-        def add(text: str, address: str = "", command: str = "") -> None:
-            steps.append({"text": text, "address": address, "command": command})
-
-        if evaluator["candidate"]:
-            add("Check the fitted candidate, and promote it", "/evaluators#next")
-        if not studies and not evaluator["ratings"]:
-            add("Create a study, so that people rate conversations", "/studies/new")
-        for study in studies:
-            if (step := _study_step(study)) is not None:
-                add(*step)
-        if evaluator["ratings"] and not evaluator["name"] and not evaluator["candidate"] and not evaluator["fitting"]:
-            ratings, question = evaluator["ratings"], self.context.project.question.shown
-            add(f"Fit an evaluator to the {ratings:,} ratings of {question}", "/evaluators#next")
-        for action in (evaluator["verdict"] or {}).get("actions", ()):
-            add(action["text"], command=action["command"])
-        if evaluator["name"] and not has_scores:
-            add("Score conversations", command="accord score chats.jsonl --out scores.jsonl")
-        return steps
+        rows = [row for row in figures.table.rows if row.mean.value is not None] if figures.table.by == "system" else []
+        rows = sorted(rows, key=lambda row: -(row.mean.value or 0.0))[:SYSTEMS_SHOWN]
+        drawn = [ChartRow(row.name, row.mean, href=f"/board?{urlencode({'system': row.value})}") for row in rows]
+        systems = [{"name": row.name, "texts": row.texts, **row.mean.to_json()} for row in rows]
+        summary = {"summary": figures.summary, "mean": str(figures.mean), "systems": systems}
+        title = f"Mean score on {scores.shown(str(scores.selection.question))} by assistant version"
+        return summary, range_rows(drawn, Axis("", scores.low, scores.high), title) if rows else None
 
 
-def _study_step(study: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return what to do next in a study and its page; `None` if nothing is to be done."""
-    title, page = study["title"], f"/lead/{quote(study['study'])}"
-    if study["problem"]:
+def _headline(evaluator: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
+    """Return the permitted use of the scores, or the reason why there is none yet."""
+    if evaluator["verdict"] and evaluator["verdict"]["title"]:
+        return str(evaluator["verdict"]["title"])
+    if evaluator["name"]:
+        return "The scores are not tested yet"
+    return "No evaluator yet" if counts["ratings"] else "No ratings yet"
+
+
+def _waiting(study: StudySession) -> list[str]:
+    """Return the annotators who have not rated their part of a study."""
+    if study.settings.chat is not None:
+        return []
+    progress = [(name, *study.progress(name)) for name in study_annotators(study)]
+    return [name for name, done, total in progress if done < total]
+
+
+def _fit_seconds(runs: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the duration of the last fit."""
+    if not runs or not runs[0]["finished"]:
         return None
-    if study["closed"]:
-        return f"Check the wording of {title}, so that it opens", f"{page}#wording"
-    if study["is_chat"] or study["full"] >= study["items"]:
-        return None
-    if not study["people"]:
-        return f"Add people who rate {title}, or rate it yourself", "/people"
-    left = study["items"] - study["full"]
-    return f"{left:,} of {study['items']:,} items of {title} need ratings: send people their links", page
+    started, finished = (datetime.fromisoformat(runs[0][name]) for name in ("started", "finished"))
+    return (finished - started).total_seconds()

@@ -1,0 +1,142 @@
+"""Next steps of a lead on the home page: each a sentence with its reason, and a button or a page that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from accord.edges import count_of
+
+PAGES = {
+    "accord estimate": ("/board", "Compare versions"),
+    "accord label next": ("/studies/new", "Make a study"),
+    "accord serve": ("/studies/new", "Make a study"),
+    "accord score": ("/import", "Import conversations"),
+    "accord watch": ("/board", "Open the board"),
+}
+"""Page of the workbench that replaces a command, with the text of its button, by the first words of the command."""
+MAX_STEPS = 4
+"""Number of next steps on the page."""
+MAX_NAMES = 5
+"""Number of people that a step names."""
+Step = dict[str, Any]
+Values = Mapping[str, Any]
+
+
+def next_steps(studies: Sequence[Values], evaluator: Values, counts: Values, has_scores: bool) -> list[Step]:
+    """Return what to do next, the most urgent first.
+
+    Args:
+        studies: Studies of the lead, with their progress.
+        evaluator: Evaluator in use, candidate and running work.
+        counts: Numbers of conversations and ratings.
+        has_scores: True if any conversation is scored.
+    """
+    steps = [*_of_evaluator(evaluator, counts), *(step for study in studies for step in _of_study(study))]
+    if not studies and not counts["ratings"]:
+        steps.append(_step("Let people rate conversations", "An evaluator learns from their ratings.",
+                           "/studies/new", "Create a study"))  # fmt: skip
+    if evaluator["name"] and not has_scores and not evaluator["scoring"]:
+        steps.append(_step("Score the conversations", "No conversation has a score yet.", "/lead/score", "Score all",
+                           method="post"))  # fmt: skip
+    return [*steps, *_of_verdict(evaluator, steps)][:MAX_STEPS]
+
+
+def _step(text: str, reason: str, address: str, button: str, method: str = "get", **more: Any) -> Step:
+    return {"text": text, "reason": reason, "address": address, "button": button, "method": method, "reminder": "",
+            "command": "", **more}  # fmt: skip
+
+
+def _of_evaluator(evaluator: Values, counts: Values) -> Iterator[Step]:
+    """Yield the steps about the candidate, a first fit and new ratings."""
+    learned, new = counts["learned"], counts["new"]
+    candidate = evaluator["candidate_ratings"]
+    if evaluator["candidate"]:
+        yield _step("Check the candidate", evaluator["candidate"], "/evaluators#next", "Compare and promote")
+    if evaluator["fitting"] or not counts["ratings"] or candidate == counts["ratings"]:
+        return
+    if evaluator["name"] is None:
+        if not evaluator["candidate"]:
+            yield _step(f"Fit an evaluator to {_ratings(counts['ratings'])}", "It learns to score as these people do.",
+                        "/lead/fit", "Fit an evaluator", method="post")  # fmt: skip
+    elif new:
+        reason = f"The evaluator learned {learned:,} of {counts['ratings']:,}{_duration(evaluator['fit_seconds'])}."
+        yield _step(f"Fit again with {new:,} new rating{'' if new == 1 else 's'}", reason, "/lead/fit", "Fit again",
+                    method="post")  # fmt: skip
+
+
+def _ratings(count: int) -> str:
+    return f"{count:,} rating{'' if count == 1 else 's'}"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    whole = max(round(seconds), 1)
+    return f"; a fit takes about {count_of(whole, 'second') if whole < 90 else count_of(round(whole / 60), 'minute')}"
+
+
+def _of_study(study: Values) -> Iterator[Step]:
+    """Yield the steps about a study: check its wording, add people, remind them, discuss disputed items."""
+    title, page = study["title"], f"/lead/{quote(study['study'])}"
+    if study["problem"]:
+        return
+    if study["closed"]:
+        yield _step("Check the wording so that a study opens", title, f"{page}#wording", "Check the wording")
+        return
+    left = 0 if study["is_chat"] else max(study["items"] - study["full"], 0)
+    if left and not study["people"]:
+        yield _step("Add people who rate", f"{title}: nobody takes part yet. You can rate it yourself.", "/people",
+                    "Add people")  # fmt: skip
+    elif left:
+        text = f"{left:,} item{' still needs' if left == 1 else 's still need'} a rating"
+        waiting = study["waiting"]
+        reason = f"{title}: {f'waiting for {_names(waiting)}' if waiting else 'everybody has rated their part'}."
+        yield _step(text, reason, page, "Open the study", reminder=study["reminder"] if waiting else "")
+    if study["disputed"]:
+        apart = study["far_apart"]
+        far = (
+            "all one step apart" if not apart
+            else f"{apart:,} of them by two steps or more" if apart < study["disputed"] else "by two steps or more"
+        )  # fmt: skip
+        text = f"People disagree on {study['disputed']:,} item{'' if study['disputed'] == 1 else 's'}"
+        yield _step(text, f"{title}: {study['question']}, {far}.", f"{page}/disagree", "Discuss them")
+
+
+def _names(names: Sequence[str]) -> str:
+    """Return a list of names in words."""
+    shown = list(names[:MAX_NAMES])
+    if len(names) > MAX_NAMES:
+        shown.append(f"{len(names) - MAX_NAMES} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _of_verdict(evaluator: Values, steps: Sequence[Step]) -> Iterator[Step]:
+    """Yield the actions of the verdict that the page does not offer elsewhere."""
+    verdict = evaluator["verdict"] or {}
+    known = {step["address"] for step in steps} | {main_button(verdict)[0]}
+    for action in verdict.get("actions", ()):
+        page = next((page for start, page in PAGES.items() if action["command"].startswith(start)), None)
+        if page is None:
+            yield _step(action["text"], "", "", "", command=action["command"])
+        elif page[0] not in known:
+            known.add(page[0])
+            yield _step(action["text"], "", *page)
+
+
+def main_button(verdict: Values) -> tuple[str, str]:
+    """Return the page that a verdict permits, with the text of its button."""
+    if verdict.get("state") in ("systems", "single"):
+        return "/board", "Compare versions"
+    if verdict.get("state") == "triage":
+        return "/board/list", "Read the worst"
+    return "/studies/new", "Make a study"
+
+
+def reminder(study: Values, site: str) -> str:
+    """Return a text that asks people to rate the items that are left."""
+    return (
+        f"Please rate the next conversations of “{study['title']}”: {site.rstrip('/')}{study['address']} "
+        "(sign in with your personal link first)."
+    )

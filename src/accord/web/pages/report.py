@@ -1,0 +1,97 @@
+"""The report of an evaluator as a page: built once in the background for each state of the evaluator, then kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+
+from accord.learning import CARD, saved_as
+from accord.project import fitted_evaluators
+from accord.report import report_body
+from accord.studies import candidate_folder, modified_at
+from accord.web.context import WorkbenchContext, add_page
+from accord.web.pages.home_steps import PAGES
+
+MAX_REPORTS = 8
+"""Number of reports that are kept."""
+CANDIDATE = ".candidate"
+
+
+class Built(NamedTuple):
+    """A report as HTML, and its verdict as JSON."""
+
+    body: Markup
+    verdict: dict[str, Any]
+
+
+def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
+    """Add the report's page."""
+    pages = _ReportPages(context)
+    add_page(app, "/evaluators/report", pages.show)
+
+
+class _ReportPages:
+    def __init__(self, context: WorkbenchContext) -> None:
+        self.context = context
+        self._built: OrderedDict[tuple[str, int], Built] = OrderedDict()
+        self._lock = Lock()
+
+    def show(self, request: Request, name: str = "") -> Response:
+        """Show the report of a fitted evaluator or of the candidate, by default of the evaluator in use."""
+        visitor = self.context.visitor(request, "lead")
+        folder = self._folder(name)
+        key = folder.name, (folder / CARD).stat().st_mtime_ns
+        with self._lock:
+            built = self._built.get(key)
+            if built is not None:
+                self._built.move_to_end(key)
+        jobs, job = self.context.learning.jobs, f"report {folder.name}"
+        failed = "" if built is not None else jobs.failed.get(job, "")
+        is_building = built is None and (not failed or "again" in request.query_params)
+        if is_building and not jobs.state(job):
+            jobs.failed.pop(job, None)
+            jobs.add(job, lambda: self._build(key, folder))
+            failed = ""
+        data = {"name": folder.name, "is_candidate": folder.name.endswith(CANDIDATE), "is_building": is_building,
+                "failed": failed, "verdict": None if built is None else built.verdict}  # fmt: skip
+        return self.context.render_or_json(
+            request, "report", visitor, data, body=None if built is None else built.body, waiting=is_building,
+            folder=self.context.project.config.folder.absolute().name,
+        )  # fmt: skip
+
+    def _folder(self, name: str) -> Path:
+        """Return the folder of an evaluator.
+
+        Raises:
+            HTTPException: 404 if there is no such evaluator of the main question.
+        """
+        project = self.context.project
+        in_use = project.folder()
+        known = {each: project.folder(each) for each in fitted_evaluators(project.evaluators_folder, project.question.id)}
+        candidate = candidate_folder(in_use)
+        if (candidate / CARD).is_file():
+            known[candidate.name] = candidate
+        if in_use.name not in known and (in_use / CARD).is_file():
+            known[in_use.name] = in_use
+        found = known.get(name or in_use.name)
+        if found is None:
+            raise HTTPException(404)
+        return found
+
+    def _build(self, key: tuple[str, int], folder: Path) -> None:
+        """Fit the evaluator again from the labels that it learned from, without a request, and keep its report."""
+        project = self.context.project
+        fitted = project.fit_offline(saved_as(folder)["name"], until=modified_at(folder))
+        body = report_body(project, fitted, PAGES)
+        assert fitted.held_out is not None  # there is no report without it
+        with self._lock:
+            self._built[key] = Built(body, fitted.held_out.verdict.to_json())
+            while len(self._built) > MAX_REPORTS:
+                self._built.popitem(last=False)
