@@ -22,6 +22,7 @@ from random_figures import contradictions, random_figures
 from accord.decisions import verdict_of
 from accord.decisions.figures import Figures
 from accord.decisions.verdict import STATES
+from accord.report import verdict_view
 from accord.statistics import PairedTest
 from accord.values import Estimate
 
@@ -112,9 +113,15 @@ def test_evidence_is_advised_only_where_some_can_be_added(judge: Any, advice: st
 def test_a_state_that_repetitions_do_not_share_is_borderline() -> None:
     wide = replace(GOOD, band=0.51)
     clear = replace(GOOD, repeats=[GOOD, GOOD, GOOD, GOOD, wide])
-    assert verdict_of(clear).borderline == "" and verdict_of(clear).title == "Ready for single conversations"
+    assert (
+        verdict_of(clear).borderline == ""
+        and verdict_of(clear).title == "You can judge single conversations with these scores"
+    )
     unclear = verdict_of(replace(GOOD, repeats=[GOOD, wide, wide, GOOD, GOOD]))
-    assert unclear.title == "Ready for single conversations (borderline)" and unclear.state == "single"
+    assert (
+        unclear.title == "You can judge single conversations with these scores (borderline)"
+        and unclear.state == "single"
+    )
     assert "2 of 5 repetitions" in unclear.borderline and "bands span 51% of the scale" in unclear.borderline
     upward = verdict_of(replace(wide, repeats=[GOOD, GOOD, wide, wide, wide]))
     assert upward.state == "systems" and "there mean width of the bands is met" in upward.borderline
@@ -123,27 +130,82 @@ def test_a_state_that_repetitions_do_not_share_is_borderline() -> None:
 @pytest.mark.parametrize(
     ("changes", "value", "meaning"),
     [
-        ({"shared": (400, 0.975, 1.2)}, "50%", "of the way from a constant guess"),
-        ({"people": None}, "0.70", "people are unknown"),
+        ({"shared": (400, 0.975, 1.2)}, "Half", "of the way from a constant guess to other people (50%)"),
+        ({"shared": (400, 1.05, 1.2)}, "A third", "(33%)"),
+        ({"shared": (400, 0.76, 1.2)}, "Nearly all", "(98%)"),
+        ({"people": None}, "0.70", "how well people predict each other is unknown"),
         ({"people": 1.3}, "0.70", "people are no better than a constant guess"),
-        ({"shared": (400, 0.4, 1.2)}, "0.70", "the error is below that of other people"),
-        ({"shared": (400, 1.5, 1.2)}, "0.70", "the error is above that of a constant guess"),
+        ({"shared": (400, 0.4, 1.2)}, "As close", "to a rating as another person"),
+        ({"shared": (400, 1.5, 1.2)}, "No better", "than a constant guess"),
     ],
 )
 def test_facts_place_the_error_between_chance_and_people(changes: dict[str, Any], value: str, meaning: str) -> None:
-    shown, about = verdict_of(replace(GOOD, **changes)).facts[1]
+    shown, about = verdict_of(replace(GOOD, **changes)).facts[2]
     assert shown == value and meaning in about
 
 
 def test_an_unknown_share_is_not_shown_as_zero() -> None:
-    assert verdict_of(replace(GOOD, decided=None)).facts[2][0] == "unknown"
-    assert verdict_of(replace(GOOD, decided=0.0)).facts[2][0] == "0%"
+    assert verdict_of(replace(GOOD, decided=None)).facts[1][0] == "unknown"
+    assert verdict_of(replace(GOOD, decided=0.0)).facts[1][0] == "0%"
+    counted = replace(GOOD, units=1500, unit="reply")
+    assert verdict_of(counted).facts[1][0] == "750 of 1,500" and "replies are sure" in verdict_of(counted).facts[1][1]
+    assert verdict_of(replace(counted, decided=0.0001)).facts[1][0] == "1 of 1,500", "some are not none"
+
+
+@pytest.mark.parametrize(
+    ("changes", "value", "meaning"),
+    [
+        ({"near": (0.84, 0.93)}, "84%", "within one point of the person's rating; of other people's ratings 93%"),
+        ({"near": (0.84, None)}, "84%", "within one point of the person's rating"),
+        ({"near": (0.5, None), "step": 10.0}, "50%", "within 10 points"),
+        (
+            {"near": (0.5, 0.6), "step": None},
+            "50%",
+            "on the side of the person's rating; of other people's ratings 60%",
+        ),
+        ({}, "unknown", "share of scores"),
+    ],
+)
+def test_scores_near_a_rating_stand_next_to_those_of_people(changes: dict[str, Any], value: str, meaning: str) -> None:
+    shown, about = verdict_of(replace(GOOD, **changes)).facts[0]
+    assert shown == value and meaning in about
 
 
 def test_a_share_that_depends_on_the_folds_is_shown_with_its_range() -> None:
     repeats = [replace(GOOD, decided=share) for share in (0.0, 0.5, 0.7)]
-    assert "; 0% to 70% in single repetitions" in verdict_of(replace(GOOD, repeats=repeats)).facts[2][1]
-    assert "repetitions" not in verdict_of(replace(GOOD, repeats=[GOOD, GOOD])).facts[2][1]
+    assert "; 0% to 70% in single repetitions" in verdict_of(replace(GOOD, repeats=repeats)).facts[1][1]
+    assert "repetitions" not in verdict_of(replace(GOOD, repeats=[GOOD, GOOD])).facts[1][1]
+
+
+def test_ruler_has_the_errors_of_the_sentence_on_the_same_ratings() -> None:
+    whole = verdict_of(replace(GOOD, ruler_error=Estimate(0.7, 0.6, 0.8))).to_json()["ruler"]
+    assert (whole["guess"], whole["error"], whole["people"], whole["ratings"]) == (1.2, 0.7, 0.75, None)
+    assert whole["limit"] == pytest.approx(0.825)
+    part = replace(GOOD, shared=(100, 0.8, 1.3), ruler_error=Estimate(0.8))
+    shown = verdict_of(part).to_json()["ruler"]
+    assert (shown["guess"], shown["error"], shown["ratings"]) == (1.3, 0.8, 100)
+    assert "with a second person" in verdict_view(verdict_of(part).to_json())["note"]
+    alone = replace(GOOD, people=None, shared=None, ruler_error=Estimate(0.7))
+    assert verdict_of(alone).to_json()["ruler"]["limit"] is None
+    assert "other people unknown" in verdict_view(verdict_of(alone).to_json())["ruler"]
+    assert verdict_view(verdict_of(replace(GOOD, error=None)).to_json())["ruler"] == ""
+
+
+def test_uses_that_are_not_permitted_name_the_missing_rule_with_its_number() -> None:
+    uses = verdict_of(replace(GOOD, band=0.6, shared=(400, 0.9, 1.2))).to_json()["uses"]
+    assert [use["is_permitted"] for use in uses] == [True, True, True, True, False]
+    assert uses[-1]["missing"] == "the error must be at most 0.83, 10% above that of other people, and 1 more rule"
+    none = verdict_of(replace(GOOD, tests={"constant": TIED}, decided=0.0)).to_json()["uses"]
+    assert not any(use["is_permitted"] for use in none) and all(use["missing"] for use in none)
+
+
+def test_every_state_has_its_step_its_title_and_its_meaning() -> None:
+    for changes, step in (({}, 3), ({"band": 0.6}, 2), ({"r": low(0.2)}, 1), ({"tests": {"constant": TIED}}, 0)):
+        found = verdict_of(replace(GOOD, **changes))  # type: ignore[arg-type]
+        view = verdict_view(found.to_json())
+        assert view["title"] == found.title and view["meaning"].endswith(".") and view["meaning"] not in found.title
+        items = re.findall(r"<li([^>]*)>", view["steps"])
+        assert len(items) == 4 and "aria-current" in items[step] and items.count(' class="reached"') == step
 
 
 def test_random_figures_reach_every_state() -> None:
@@ -167,7 +229,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     said = printed("demo", "--out", "tried")
     page = Path("tried/report.html").read_text()
     title = re.search(r'<h1 class="state [\w-]+">(.*?)</h1>', page)
-    sentence = re.search(r'<p class="verdict">(.*?)</p>', page)
+    sentence = re.search(r'<p class="sentence">(.*?)</p>', page)
     assert title and sentence
     shown = f"{title[1]}: {html.unescape(sentence[1])[0].lower()}{html.unescape(sentence[1])[1:]}"
     assert said.startswith(shown), "the terminal and the report show the same verdict"
@@ -180,7 +242,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.slow
 def test_report_begins_with_the_verdict_and_what_to_do(report: str) -> None:
-    order = ["tried · ", "<h1", 'class="verdict"', 'class="facts big"', 'id="next"', "<nav", 'id="agreement"',
+    order = ["<h1", "tried · ", 'class="steps"', '<svg class="chart ruler"', 'class="facts cards"', 'id="uses"', 'id="next"', "<nav", 'id="agreement"',
              'id="misses"', 'id="groups"', 'id="calibration"', 'id="annotators"', 'id="importance"', 'id="curve"',
              'id="drift"', 'id="terms"']  # fmt: skip
     places = [report.index(part) for part in order]
@@ -222,7 +284,7 @@ def test_repetition_without_the_test_that_fails_is_named() -> None:
     untested = replace(GOOD, tests={"constant": WON})
     found = verdict_of(replace(worse, repeats=[untested, untested, untested, worse]))
     assert found.state == "triage" and "3 of 4 repetitions" in found.borderline
-    assert "(ready for single conversations: there the best single feature is not better is met)" in found.borderline
+    assert "(judging one conversation: there the best single feature is not better is met)" in found.borderline
 
 
 @pytest.mark.parametrize(("doubled", "says"), [(0.4, "changes a score by +0.40"), (-0.25, "changes a score by −0.25")])

@@ -625,13 +625,13 @@ def test_lead_fits_and_promotes_while_annotators_see_nothing(
     lee, ann, look = bench.browser("lee"), bench.browser("ann"), bench.session()
     Panel(look).everybody(6)
     page = lee.get("/evaluators")
-    assert "No evaluator is in use yet" in page and settled(lee)["evaluator"] is None
+    assert "No evaluator is fitted yet" in page and settled(lee)["evaluator"] is None
     assert lee.post("/lead/promote", form=token(page), made="")[0] == 422
     assert lee.post("/lead/fit", form="0" * 64)[0] == 403
     assert lee.post("/lead/fit", form=token(page))[0] == 303
     candidate = settled(lee)["candidate"]
     assert candidate["labels"] == 24 and "first evaluator of the project" in candidate["summary"]
-    assert "<h3>Candidate</h3>" in lee.get("/evaluators")
+    assert "A candidate, fitted" in lee.get("/evaluators")
     for path in ("/", "/index.json", "/lead", "/lead.json", "/lead/look", "/evaluators", "/import", "/rate/none"):
         assert str(tmp_path) not in lee.get(path), path
     assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, "another than was looked at"

@@ -277,7 +277,8 @@ def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
     bench = workbench(people=["ann", "bob"], leads=["eva"])
     browser = bench.browser("eva")
     page = browser.get("/")
-    assert "0 of 12 items have 2 ratings" in page and "No evaluator is in use yet" in page and "No scores yet" in page
+    assert "0 of 12 <progress" in page and "<h1>No ratings yet</h1>" in page and "No scores yet" in page
+    assert "12 conversations, no ratings" in page
     data = json.loads(browser.get("/index.json"))
     assert [step["address"] for step in data["next"]] == ["/lead/look"]
     look = bench.session()
@@ -285,30 +286,32 @@ def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
         while (item := look.take(name)) is not None:
             rate_all(look, item, 1 + item.item.place % 3)
     data = json.loads(browser.get("/index.json"))
-    assert data["studies"][0]["full"] == 12 and data["evaluator"]["ratings"] == 24
-    assert [step["address"] for step in data["next"]] == ["/evaluators#next"]
+    assert data["studies"][0]["full"] == 12 and data["counts"]["text"] == "12 conversations, 24 ratings by 2 people"
+    assert [(step["address"], step["method"]) for step in data["next"]] == [("/lead/fit", "post")]
     folder = bench.project.folder()
     fitted = bench.project.fit(out=folder)
     verdict = verdict_in_use(bench.project, folder)
     assert fitted.evaluator.name == "default" and (verdict is None or verdict["sentence"])
     bench.store.finish_run(bench.store.start_run("compare", {}), "done", {"decision": {"text": "use <b>default</b>"}})
     page = browser.get("/")
-    assert "default" in page and "<b>default</b> predicts the main question" in page and "use <b>" not in page
-    assert not strange(page)
+    assert "Use &lt;b&gt;default&lt;/b&gt;" in page or "scores</h1>" in page or "Not yet: " in page
+    assert "24 ratings by 2 people: all learned" in page and "use <b>" not in page and not strange(page)
+    data = json.loads(browser.get("/index.json"))
+    assert ("/lead/score", "Score all") in [(step["address"], step["button"]) for step in data["next"]]
 
 
-def test_home_draws_the_latest_means_of_scores(workbench: StartWorkbench) -> None:
+def test_home_draws_the_means_of_groups_as_ranges(workbench: StartWorkbench) -> None:
     bench = workbench()
     bench.project.mart.add(rows())
     browser = bench.browser()
     page = browser.get("/")
     trend = json.loads(browser.get("/index.json"))["trend"]
-    assert len(trend["means"]) == 9 and trend["step"] == "day"
+    assert trend["by"] == "assistant version" and {each["name"] for each in trend["groups"]} == {"a", "b"}
     assert (
         trend["summary"].startswith("No clear difference between assistant version b and a on Satisfaction")
         and trend["summary"] in page
     )
-    assert "<svg" in page and trend["means"][0]["since"] in page and not strange(page)
+    assert 'class="ranges"' in page and "/board?system=a" in page and not strange(page)
 
 
 # --- people and studies -----------------------------------------------------------------------------------------------

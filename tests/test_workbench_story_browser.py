@@ -117,7 +117,7 @@ def invite(page: Any, check: Callable[[Any], None]) -> dict[str, str]:
     if page.get_by_role("button", name=re.compile("Open")).count():
         page.get_by_role("button", name=re.compile("Open")).first.click()
     page.goto("/")
-    assert "10 of 10 items of Reset help need ratings" in page.inner_text("main")
+    assert "10 items still need a rating" in page.inner_text("main")
     check(page)
     return dict(zip(("ann", "bob"), links, strict=True))
 
@@ -153,16 +153,17 @@ def fit_and_read(page: Any, check: Callable[[Any], None]) -> None:
     """Fit an evaluator, promote it, read its verdict, and open the conversation with the lowest rating."""
     page.goto("/evaluators")
     page.get_by_role("button", name=re.compile("Fit")).click()
-    promote = page.get_by_role("button", name=re.compile("Promote|Use"))
+    promote = page.locator("summary", has_text="Promote")
     wait_for(page, "/evaluators", promote)
     check(page)
     promote.first.click()
+    page.get_by_role("button", name="Promote").first.click()
     page.goto("/")
     verdict = page.inner_text("h1")
-    assert re.search(r"Ready for|Useful for|Not yet", verdict), verdict
+    assert re.search(r"with these scores|Not yet", verdict), verdict
     check(page)
-    page.get_by_role("button", name="Score all stored conversations").click()
-    board = page.get_by_role("link", name="Open the board")
+    page.get_by_role("button", name="Score all").click()
+    board = page.get_by_role("link", name="All scores")
     wait_for(page, "/", board)
     board.click()
     check(page)

@@ -25,6 +25,7 @@ from accord.decisions.selective import AGREE
 from accord.decisions.verdict_words import (
     MEANINGS,
     NEAR_PEOPLE,
+    STEPS,
     UNKNOWN,
     State,
     calls,
@@ -148,7 +149,7 @@ def _borderline(known: Figures, place: int, checks: Sequence[Rule]) -> str:
     other, count = others.most_common(1)[0]
     rules = next(rules for rules, each in zip(singles, places, strict=True) if each == other)
     reason = _missed(rules, other)[0].failure if other < place else f"there {_missed(checks, place)[0].name} is met"
-    shown = {"not yet": "not yet useful"}.get(STATES[other], TITLES.get(STATES[other], "").lower())
+    shown = {"not yet": "not yet useful"}.get(STATES[other], STEPS[STATES[other]].lower())
     return f"{count} of {len(places)} repetitions of the cross-validation give another state ({shown}: {reason})"
 
 

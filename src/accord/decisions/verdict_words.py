@@ -1,4 +1,4 @@
-"""Words and figures of a verdict as pages, the report and the terminal show them: three facts, ruler, permitted uses."""
+"""Words and figures of a verdict for pages, the report and the terminal: three facts, ruler, permitted uses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MEANINGS: dict[State, str] = {
     "single": "A single score is about as close to a person's rating as the rating of another person.",
 }
 """Use of the scores in each state, in plain words."""
-STEPS = {
+STEPS: dict[State, str] = {
     "not yet": "Not yet", "triage": "Finding bad conversations", "systems": "Comparing versions",
     "single": "Judging one conversation",
 }  # fmt: skip
@@ -58,7 +58,8 @@ def near_ratings(known: Figures) -> tuple[str, str]:
     if known.step is None:
         meaning = "of scores are on the side of the person's rating"
     else:
-        meaning = f"of scores are within {'one point' if known.step == 1 else f'{known.step:.3g} points'} of the person's rating"
+        step = "one point" if known.step == 1 else f"{known.step:.3g} points"
+        meaning = f"of scores are within {step} of the person's rating"
     if ours is None:
         return UNKNOWN, f"share {meaning}"
     return f"{ours:.0%}", meaning + ("" if people is None else f"; of other people's ratings {people:.0%}")

@@ -336,9 +336,7 @@ class Project(Workspace):
 
         return synthesising.check_synth(self, method)
 
-    def fit_offline(
-        self, name: str | None = None, every_question: bool = False, until: str | None = None
-    ) -> Fitted:
+    def fit_offline(self, name: str | None = None, every_question: bool = False, until: str | None = None) -> Fitted:
         """Fit an evaluator from stored answers, without a request and without saving it; errors as in `fit`.
 
         `until` is a time in ISO format (UTC); labels given after it are left out.

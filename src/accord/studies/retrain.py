@@ -40,8 +40,8 @@ def _empty_report(made: str = "", name: str = "") -> RetrainReport:
     `now` holds the metrics of the candidate and `before` those of the evaluator in use. `own_mean` is the test of the
     candidate against each annotator's own mean, and `tests` are those against the evaluator in use.
     """
-    return {"made": made, "name": name, "labels": 0, "ratings": None, "digest": "", "now": None, "before": None, "own_mean": None,
-            "tests": [], "summary": "", "verdict": None}  # fmt: skip
+    return {"made": made, "name": name, "labels": 0, "ratings": None, "digest": "", "now": None,
+            "before": None, "own_mean": None, "tests": [], "summary": "", "verdict": None}  # fmt: skip
 
 
 def candidate_folder(folder: Path) -> Path:
@@ -189,9 +189,12 @@ def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
             return {**report["verdict"], "learned": learned}
     except BadInput:
         pass  # fitted again since, and damaged
+    name, is_earlier = folder.name.partition(".before-")[0], ".before-" in folder.name
     for run in reversed(project.store.runs("fit")):
         results = run["results"] or {}
-        if run["status"] == "done" and Path(str(results.get("folder"))).name == folder.name:
+        if is_earlier and not run["started"] <= modified_at(folder) <= (run["finished"] or ""):
+            continue  # a fit saves the evaluator before it ends
+        if run["status"] == "done" and Path(str(results.get("folder"))).name == name:
             if (verdict := _verdict_in(results)) is not None:
                 return verdict
             break
@@ -323,7 +326,7 @@ def _summary(tests: list[dict[str, Any]]) -> str:
         return "Too few conversations for a test."
     low, high = test["difference_low"], test["difference_high"]
     ends = "" if low is None else f" [{low:+.3f}, {high:+.3f}]"
-    change = f"Out-of-fold RMSE changes by {test['difference']:+.3f}{ends}, {p_text(test['p_holm'])}"
+    change = f"The error changes by {test['difference']:+.3f}{ends} points, {p_text(test['p_holm'])}".replace("-", "−")
     if test["p_holm"] >= SIGNIFICANT:
-        return f"{change}: the difference is not significant."
+        return f"{change}: no clear difference."
     return f"{change}: the candidate is {'better' if test['difference'] < 0 else 'worse'}."

@@ -101,9 +101,7 @@ def fit(
     return fitted
 
 
-def tried(
-    project: Workspace, evaluator: Evaluator, every_question: bool = False, until: str | None = None
-) -> Fitted:
+def tried(project: Workspace, evaluator: Evaluator, every_question: bool = False, until: str | None = None) -> Fitted:
     """Return the result of `fit` from stored answers, without asking a model or saving anything.
 
     Labels given after the time `until` are left out.

@@ -1,20 +1,30 @@
-"""Evaluators page: all fitted evaluators with their verdicts, and the choice of the one in use."""
+"""Evaluators page: fitted evaluators with their verdicts, two of them side by side, the candidate, and the choice."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
 
+from accord.charts import Axis, ChartRow, range_rows
 from accord.learning import CARD
 from accord.project import fitted_evaluators, other_question, wordings_text
 from accord.store import LabelCounts
-from accord.studies import verdict_in_use
+from accord.studies import candidate_folder, verdict_in_use
+from accord.values import Estimate, number
 from accord.web.context import WorkbenchContext, add_page, saved_time
 
 _BEFORE = ".before-"
+_METRICS = {"rmse": "Error for annotators it knows, in points", "pearson": "Correlation with people (r)",
+            "log_loss": "Log loss, lower is better"}  # fmt: skip
+"""Names of the metrics that are stored with a candidate."""
+Row = dict[str, Any]
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
@@ -28,23 +38,35 @@ class _EvaluatorPages:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
 
-    def overview(self, request: Request) -> Response:
-        """Show all evaluators, and the candidate for the next one."""
+    def overview(self, request: Request, first: str = "", second: str = "") -> Response:
+        """Show all evaluators, the candidate for the next one, and two of them side by side."""
         visitor = self.context.visitor(request, "lead")
-        state = self.context.learning.state()
-        data = {"evaluators": self._rows(), "question": self.context.project.question.text,
+        state, rows = self.context.learning.state(), self._rows()
+        in_use = next((row for row in rows if row["is_in_use"]), None)
+        candidate = state["candidate"]
+        choices = [*rows, *([_candidate_row(self.context.project.folder(), candidate)] if candidate else [])]
+        pair = _pair(choices, first, second)
+        compared = None if pair is None else _compared(*pair, candidate)
+        data: dict[str, Any] = {"evaluators": rows, "question": self.context.project.question.text,
                 "main": self.context.project.question.id,
                 "wordings": self._wordings(),
-                "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
-                "fitting": state["fitting"]}  # fmt: skip
-        return self.context.render_or_json(request, "evaluators", visitor, data, learning=state)
+                "counts": self.context.counts(None if in_use is None else in_use["learned"]),
+                "candidate": None if candidate is None else candidate["summary"],
+                "compared": compared, "fitting": state["fitting"]}  # fmt: skip
+        return self.context.render_or_json(
+            request, "evaluators", visitor, data, learning=state, choices=choices,
+            drawn=None if compared is None else _drawn(compared), waiting=bool(state["fitting"]),
+            is_learned=candidate is not None and candidate["ratings"] == data["counts"]["ratings"],
+            undo=next((row for row in rows if row["is_earlier"]), None),
+            candidate_name=candidate_folder(self.context.project.folder()).name,
+        )  # fmt: skip
 
     def _wordings(self) -> str:
         project = self.context.project
         return wordings_text(LabelCounts(project.store).wordings(project.question), project.store.other_scales)
 
-    def _rows(self) -> list[dict[str, Any]]:
-        """Return the evaluators: the one in use first, then others, then its earlier versions."""
+    def _rows(self) -> list[Row]:
+        """Return the evaluators: the one in use first, then others, then its earlier versions, the last one first."""
         project, rows = self.context.project, []
         in_use = project.folder().name
         for name in fitted_evaluators(project.evaluators_folder, project.question.id):
@@ -52,16 +74,105 @@ class _EvaluatorPages:
             if name != base and base != in_use:
                 continue  # versions of evaluators that are not in use
             folder = project.folder(name)
-            verdict = verdict_in_use(project, folder)
             rows.append({
                 "name": name, "base": base, "is_in_use": name == in_use, "is_earlier": name != base,
                 "saved": saved_time(folder / CARD), "other": other_question(project.rubric, folder),
-                "title": verdict["title"] if verdict else "", "sentence": verdict["sentence"] if verdict else "",
+                **_verdict_fields(verdict_in_use(project, folder)),
             })  # fmt: skip
-        return sorted(rows, key=lambda row: (not row["is_in_use"], row["is_earlier"], row["name"]))
+        rows.sort(key=lambda row: row["name"], reverse=True)
+        rows.sort(key=lambda row: (not row["is_in_use"], row["is_earlier"], "" if row["is_earlier"] else row["name"]))
+        for row in rows:
+            row["label"] = f"{row['base']}, saved {row['saved']}" if row["is_earlier"] else row["base"]
+        return rows
 
     async def use(self, request: Request) -> Response:
         """Choose the evaluator in use."""
         _, fields = await self.context.read_form(request, "lead")
         await run_in_threadpool(self.context.learning.use, str(fields.get("name", "")))
-        return RedirectResponse("/evaluators", 303)
+        return RedirectResponse("/evaluators?done=used", 303)
+
+
+def _verdict_fields(verdict: Mapping[str, Any] | None) -> Row:
+    """Return the parts of a verdict that a row shows."""
+    found = verdict or {}
+    figures = found.get("ruler") or {}
+    return {
+        "title": found.get("title", ""), "sentence": found.get("sentence", ""), "meaning": found.get("meaning", ""),
+        "facts": list(found.get("facts", ())), "learned": found.get("learned"),
+        "error": {name: figures.get(key) for name, key in (("value", "error"), ("low", "low"), ("high", "high"))},
+    }  # fmt: skip
+
+
+def _candidate_row(folder: Path, candidate: Mapping[str, Any]) -> Row:
+    learned = candidate["labels"] if candidate["ratings"] is None else candidate["ratings"]
+    verdict = {**(candidate["verdict"] or {}), "learned": learned}
+    name = candidate_folder(folder).name
+    return {"name": name, "base": folder.name, "label": f"{folder.name} (candidate)", "is_in_use": False,
+            **_verdict_fields(verdict)}  # fmt: skip
+
+
+def _pair(choices: Sequence[Row], first: str, second: str) -> tuple[Row, Row] | None:
+    """Return the two evaluators that an address names; None if it names none.
+
+    Raises:
+        HTTPException: 404 for an unknown name.
+    """
+    if not first and not second:
+        return None
+    known = {row["name"]: row for row in choices}
+    if first not in known or second not in known:
+        raise HTTPException(404)
+    return known[first], known[second]
+
+
+def _compared(first: Row, second: Row, candidate: Mapping[str, Any] | None) -> Row:
+    """Return the figures of two evaluators: on the same ratings if these are stored, else those of their verdicts."""
+    names = [first["label"], second["label"]]
+    own = {row["name"].endswith(".candidate"): row for row in (first, second)}
+    if (
+        candidate
+        and candidate["before"]
+        and candidate["now"]
+        and own.keys() == {True, False}
+        and own[False]["is_in_use"]
+    ):
+        parts = [candidate["now" if row is own[True] else "before"] for row in (first, second)]
+        rows = [
+            {"figure": text, "values": [_estimate(part, name) for part in parts]} for name, text in _METRICS.items()
+        ]
+        note = f"On the same {candidate['labels']:,} ratings, each predicted by a fit without it."
+        return {"names": names, "note": note, "rows": rows}
+    note = f"Measured when each was fitted, on {first['learned']:,} ratings." if first["learned"] else ""
+    if first["learned"] != second["learned"]:
+        counts = [f"{row['learned']:,}" if row["learned"] is not None else "unknown" for row in (first, second)]
+        note = f"Measured when each was fitted, on different ratings ({' and '.join(counts)}); fit again to compare " \
+               "both on the same."  # fmt: skip
+    rows = [{"figure": "Typical error in points, for a new annotator", "values": [first["error"], second["error"]]}]
+    for place, fact in enumerate(first["facts"]):
+        other = second["facts"][place] if place < len(second["facts"]) else {"value": "unknown"}
+        rows.append({"figure": fact["meaning"], "values": [fact["value"], other["value"]]})
+    return {"names": names, "note": note, "rows": rows}
+
+
+def _estimate(metrics: Mapping[str, float | None], name: str) -> dict[str, float | None]:
+    return {"value": metrics[name], "low": metrics[f"{name}_low"], "high": metrics[f"{name}_high"]}
+
+
+def _drawn(compared: Row) -> dict[str, Any]:
+    """Return the first figure as ranges, and the others as texts."""
+    first, *others = compared["rows"]
+    estimates = [Estimate(**value) for value in first["values"]]
+    rows = [ChartRow(name, value) for name, value in zip(compared["names"], estimates, strict=True)]
+    chart = (
+        range_rows(rows, Axis(), first["figure"]) if any(each.value is not None for each in estimates) else Markup("")
+    )
+    texts = [(row["figure"], [_shown(value) for value in row["values"]]) for row in others]
+    return {"title": first["figure"], "chart": chart, "rows": texts}
+
+
+def _shown(value: str | Mapping[str, float | None]) -> str:
+    if isinstance(value, str):
+        return value
+    low, high = value["low"], value["high"]
+    interval = "" if low is None or high is None else f" ({number(low, 2)} to {number(high, 2)})"
+    return number(value["value"], 2) + interval

@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
-from accord.board import BoardFilters
+from accord.board import BoardFilters, dimension_in_words
 from accord.charts import Axis, ChartRow, range_rows
 from accord.edges import AccordError, BadInput, reason_of
 from accord.learning import CARD
@@ -24,8 +24,8 @@ from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
 from accord.web.pages.home_steps import main_button, next_steps, reminder
 
-SYSTEMS_SHOWN = 6
-"""Number of assistant versions on the page."""
+GROUPS_SHOWN = 6
+"""Number of assistant versions, or other groups of the board, on the page."""
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
@@ -132,20 +132,26 @@ class _HomePages:
         return f"{question}: {figures['error']:.2f} off · {folder}" if figures else f"Home · {folder}"
 
     def _scores(self) -> tuple[dict[str, Any] | None, Markup | None]:
-        """Return the first sentence of the board and the means of assistant versions, drawn; `None` without scores."""
+        """Return the first sentence of the board and the means of its groups, drawn; `None` without scores."""
         try:
             found = self.context.board.figures(BoardFilters.from_query("", ()))
         except AccordError as error:
-            return {"summary": f"{reason_of(error)}.", "mean": "", "systems": []}, None
+            return {"summary": f"{reason_of(error)}.", "by": "", "groups": []}, None
         if found is None:
             return None, None
         scores, figures = found
-        rows = [row for row in figures.table.rows if row.mean.value is not None] if figures.table.by == "system" else []
-        rows = sorted(rows, key=lambda row: -(row.mean.value or 0.0))[:SYSTEMS_SHOWN]
-        drawn = [ChartRow(row.name, row.mean, href=f"/board?{urlencode({'system': row.value})}") for row in rows]
-        systems = [{"name": row.name, "texts": row.texts, **row.mean.to_json()} for row in rows]
-        summary = {"summary": figures.summary, "mean": str(figures.mean), "systems": systems}
-        title = f"Mean score on {scores.shown(str(scores.selection.question))} by assistant version"
+        by = figures.table.by
+        rows = [row for row in figures.table.rows if row.mean.value is not None and row.value]
+        rows = sorted(rows, key=lambda row: -(row.mean.value or 0.0))[:GROUPS_SHOWN]
+        drawn = [ChartRow(row.name, row.mean, href=f"/board?{urlencode({by: row.value})}") for row in rows]
+        groups = [{"name": row.name, "texts": row.texts, **row.mean.to_json()} for row in rows]
+        summary = {
+            "summary": figures.summary,
+            "mean": str(figures.mean),
+            "by": dimension_in_words(by),
+            "groups": groups,
+        }
+        title = f"Mean score on {scores.shown(str(scores.selection.question))} by {dimension_in_words(by)}"
         return summary, range_rows(drawn, Axis("", scores.low, scores.high), title) if rows else None
 
 

@@ -194,7 +194,7 @@ class _LeadPages:
         """Promote the candidate that the page showed."""
         _, fields = await self.context.read_form(request, "lead")
         await run_in_threadpool(self._promote, str(fields.get("made", "")))
-        return RedirectResponse("/evaluators#next", 303)
+        return RedirectResponse("/evaluators?done=promoted", 303)
 
     def _promote(self, made: str) -> None:
         candidate = self.learning.state()["candidate"]

@@ -74,7 +74,9 @@ class _ReportPages:
         """
         project = self.context.project
         in_use = project.folder()
-        known = {each: project.folder(each) for each in fitted_evaluators(project.evaluators_folder, project.question.id)}
+        known = {
+            each: project.folder(each) for each in fitted_evaluators(project.evaluators_folder, project.question.id)
+        }
         candidate = candidate_folder(in_use)
         if (candidate / CARD).is_file():
             known[candidate.name] = candidate
