@@ -120,10 +120,12 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> No
 def test_demo_and_real_data_are_one_command(data: Path) -> None:
     result = invoke("demo")
     first, *rest = result.stdout.split("\n\n")
-    assert first.startswith("Ready for comparing assistant versions: scores typically miss a person's rating by 0.")
+    assert first.startswith(
+        "You can compare assistant versions with these scores: scores typically miss a person's rating by 0."
+    )
     about = next(part for part in rest if part.startswith("Demo: the conversations"))
     assert "a script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
-    assert "507 ratings of 150 conversations by 4 annotators" in result.stdout
+    assert "150 conversations, 507 ratings by 4 people" in result.stdout
     assert "accord models pull" in refused("demo", "--with-models", "--out", "other")
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
         "accord.db", "accord.db.scores", "accord.yaml", "evaluators", "report.html", "rubric.yaml", "run.json",

@@ -632,12 +632,15 @@ def test_lead_fits_and_promotes_while_annotators_see_nothing(
     candidate = settled(lee)["candidate"]
     assert candidate["labels"] == 24 and "first evaluator of the project" in candidate["summary"]
     assert "A candidate, fitted" in lee.get("/evaluators")
+    step = json.loads(lee.get("/index.json"))["next"][0]
+    assert (step["text"], step["address"]) == ("Check the candidate", "/evaluators#next")
     for path in ("/", "/index.json", "/lead", "/lead.json", "/lead/look", "/evaluators", "/import", "/rate/none"):
         assert str(tmp_path) not in lee.get(path), path
     assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, "another than was looked at"
     assert lee.post("/lead/promote", form=token(page), made=candidate["made"])[0] == 303
     assert settled(lee)["evaluator"]["annotators"] == 4
     assert re.search(r"<title>(Q0: [\d.]+ off|Home) · [^<]+</title>", lee.get("/"))
+    read_reports(lee, look)
 
     shown = [ann.get(f"/{path}") for path in ("rate/look", "rate/look/done", "rate/look/done.json", "")]
     [expected] = [each for each in look.studies.predictions("look") if each.person == "ann"]
@@ -645,7 +648,7 @@ def test_lead_fits_and_promotes_while_annotators_see_nothing(
     chances = [f"{chance:.6}" for chance in expected.distribution.values()]
     for secret in (*chances, expected.evaluator, "expected", "as bob sees it"):
         assert not [each for each in shown if secret in each], secret
-    for path in ("/lead", "/lead/look", "/lead/look/disagree"):
+    for path in ("/lead", "/lead/look", "/lead/look/disagree", "/evaluators", "/evaluators/report"):
         for ending in ("", ".json"):
             said = ann.get(path + ending)
             assert ann.status == 403 and "the role lead" in said and "bob" not in said, path
@@ -654,6 +657,36 @@ def test_lead_fits_and_promotes_while_annotators_see_nothing(
         assert ann.post(path, form=form)[0] == 403, path
     assert lee.get("/lead/nothing") and lee.status == 404
     assert max(item.round for item in look.studies.items("look")) == 1
+
+
+def read_reports(lee: Browser, look: StudySession) -> None:
+    """Read the report in the workbench: it waits, is made once, and leaves out ratings after the fit."""
+    first = json.loads(lee.get("/evaluators/report.json"))
+    assert first["is_building"] and first["verdict"] is None and first["name"] == "default"
+    assert "The report is being made" in lee.get("/evaluators/report") or "<h1" in lee.get("/evaluators/report")
+
+    def made(name: str = "") -> Any:
+        return json.loads(lee.get(f"/evaluators/report.json?name={name}"))
+
+    until(lambda: not made()["is_building"])
+    page, verdict = lee.get("/evaluators/report"), made()["verdict"]
+    home = json.loads(lee.get("/index.json"))
+    assert verdict["title"] in page and home["evaluator"]["verdict"]["title"] == verdict["title"]
+    assert verdict["ruler"]["error"] == pytest.approx(home["evaluator"]["verdict"]["ruler"]["error"])
+    assert "24 ratings by 4 people" in page and "24 ratings by 4 people: all learned" in lee.get("/")
+    assert 'id="agreement"' in page and "style=" not in page and "<script>" not in page
+    assert all(f'id="{name}"' in page for name in re.findall(r'href="#(\w+)"', page))
+    assert "accord label next" not in page.partition('id="next"')[2].partition("</ol>")[0], "a button does it"
+    for person in sorted(LEVELS):
+        Panel(look, 1).rate(person, 1)
+    assert json.loads(lee.get("/index.json"))["counts"]["new"] == 4
+    assert "Fit again with 4 new ratings" in lee.get("/")
+    assert "24 ratings by 4 people" in lee.get("/evaluators/report") and not made()["is_building"]
+    for name in ("../default", "default.before-x", "%3Cscript%3E", "a" * 5000, "default.candidate", "default%00"):
+        lee.get(f"/evaluators/report?name={name}")
+        assert lee.status == 404, name
+        lee.get(f"/evaluators?first=default&second={name}")
+        assert lee.status == 404, name
 
 
 def test_every_lead_page_opens_before_anybody_has_rated(workbench: StartWorkbench) -> None:

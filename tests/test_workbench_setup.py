@@ -300,6 +300,33 @@ def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
     assert ("/lead/score", "Score all") in [(step["address"], step["button"]) for step in data["next"]]
 
 
+def test_home_reminds_people_and_counts_the_items_on_which_they_disagree(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bench = workbench(people=["ann", "bob"], leads=["eva"])
+    look, browser = bench.session(), bench.browser("eva")
+    while (item := look.take("ann")) is not None:
+        rate_all(look, item, 1)
+    places = []
+    for _ in range(6):
+        item = look.take("bob")
+        assert item is not None
+        places.append(item.item.place % 3)
+        rate_all(look, item, 1 + places[-1])
+    page = browser.get("/")
+    steps = {step["text"]: step for step in json.loads(browser.get("/index.json"))["next"]}
+    left = next(step for text, step in steps.items() if "still need a rating" in text)
+    assert left["text"] == "6 items still need a rating" and "waiting for bob." in left["reason"]
+    assert left["reminder"].startswith("Please rate the next conversations of “First look”: http://")
+    assert left["reminder"].count("/rate/look") == 1 and "readonly" in page and "Copy reminder" in page
+    [row] = json.loads(browser.get("/index.json"))["studies"]
+    assert (row["people"], row["waiting"], row["full"]) == (["ann", "bob"], ["bob"], 6)
+    assert row["disputed"] == sum(place > 0 for place in places) and row["far_apart"] == places.count(2)
+    assert f"People disagree on {row['disputed']} items" in steps and ", " in row["agreement"]
+    assert not strange(page)
+
+
 def test_home_draws_the_means_of_groups_as_ranges(workbench: StartWorkbench) -> None:
     bench = workbench()
     bench.project.mart.add(rows())
@@ -520,7 +547,14 @@ def test_lead_chooses_the_evaluator_in_use_and_restores_an_earlier_version(start
     data = json.loads(browser.get("/evaluators.json"))["evaluators"]
     assert [(each["name"], each["is_in_use"]) for each in data] == [("constant", True), ("default", False)]
     form = token(page)
-    assert browser.post("/evaluators/use", form=form, name="default")[0] == 303
+    both = json.loads(browser.get("/evaluators.json?first=default&second=constant"))["compared"]
+    assert both["names"] == ["default", "constant"] and "12 ratings" in both["note"]
+    assert [len(each["values"]) for each in both["rows"]] == [2] * 4 and both["rows"][0]["values"][0]["value"] > 0
+    page = browser.get("/evaluators?first=default&second=constant")
+    assert 'id="compare"' in page and 'class="ranges"' in page and not strange(page)
+    assert page.index("<details") < page.index('action="/evaluators/use"'), "a question comes first"
+    used = browser.post("/evaluators/use", form=form, name="default")
+    assert used[0] == 303 and used[2] == "/evaluators?done=used"
     assert project.folder().name == "default" and project.evaluator_in_use == "default"
     assert "Use constant" in browser.get("/evaluators")
     folder = project.folder()

@@ -162,6 +162,11 @@ def fit_and_read(page: Any, check: Callable[[Any], None]) -> None:
     verdict = page.inner_text("h1")
     assert re.search(r"with these scores|Not yet", verdict), verdict
     check(page)
+    page.get_by_role("link", name="Open the report").click()
+    wait_for(page, "/evaluators/report", page.locator("#agreement"))
+    assert page.inner_text("h1") == verdict, "one sentence on both pages"
+    check(page)
+    page.goto("/")
     page.get_by_role("button", name="Score all").click()
     board = page.get_by_role("link", name="All scores")
     wait_for(page, "/", board)

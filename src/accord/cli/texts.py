@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.cli.terminal import figure_text, say, table
 from accord.edges import count_of, one_line_json
+from accord.values import Estimate, agreement_words, counts
 
 if TYPE_CHECKING:
     from accord.models import Budget
@@ -83,11 +84,10 @@ def spent_text(spent: Mapping[str, Any]) -> str:
 def comparison_text(result: Mapping[str, Any]) -> str:
     """Format a comparison: statistics of each evaluator with intervals."""
     lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
-    alpha = "–" if result["alpha"] is None else f"{result['alpha']:.2f}"
+    count = counts(result["conversations"], result["ratings"], result["annotators"])
     about = (
-        f"{result['question_name']}: {count_of(result['ratings'], 'rating')} of "
-        f"{count_of(result['conversations'], 'conversation')} by {count_of(result['annotators'], 'annotator')} "
-        f"(α = {alpha}); {_folds(result)}, seed {result['seed']}; 95% intervals"
+        f"{result['question_name']}: {count} (agreement of people: {agreement_words(Estimate(result['alpha']))}); "
+        f"{_folds(result)}, seed {result['seed']}; 95% intervals"
     )
     if result["seen"]:
         about += f"\n{result['seen']} conversations from which the rubric was learned are used for training only"
