@@ -625,7 +625,11 @@ def test_lead_fits_and_promotes_while_annotators_see_nothing(
     lee, ann, look = bench.browser("lee"), bench.browser("ann"), bench.session()
     Panel(look).everybody(6)
     page = lee.get("/evaluators")
-    assert "No evaluator is fitted yet" in page and settled(lee)["evaluator"] is None
+    assert (
+        "No evaluator is fitted yet" in page
+        and "No report yet" in lee.get("/evaluators/report")
+        and settled(lee)["evaluator"] is None
+    )
     assert lee.post("/lead/promote", form=token(page), made="")[0] == 422
     assert lee.post("/lead/fit", form="0" * 64)[0] == 403
     assert lee.post("/lead/fit", form=token(page))[0] == 303

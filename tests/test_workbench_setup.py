@@ -317,7 +317,7 @@ def test_home_reminds_people_and_counts_the_items_on_which_they_disagree(
     page = browser.get("/")
     steps = {step["text"]: step for step in json.loads(browser.get("/index.json"))["next"]}
     left = next(step for text, step in steps.items() if "still need a rating" in text)
-    assert left["text"] == "6 items still need a rating" and "waiting for bob." in left["reason"]
+    assert left["text"] == "6 items still need a rating" and left["reason"] == "First look · waiting for bob"
     assert left["reminder"].startswith("Please rate the next conversations of “First look”: http://")
     assert left["reminder"].count("/rate/look") == 1 and "readonly" in page and "Copy reminder" in page
     [row] = json.loads(browser.get("/index.json"))["studies"]

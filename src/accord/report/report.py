@@ -144,6 +144,7 @@ def content(
         view=verdict_view(tried.verdict.to_json()),
         states={state: name.lower() for state, name in STEPS.items()},
         next=next_steps(actions[:3], pages),
+        is_page=bool(pages),
         name=name,
         files=files,
         date=date.today().strftime("%-d %B %Y"),

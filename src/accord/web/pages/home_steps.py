@@ -87,12 +87,12 @@ def _of_study(study: Values) -> Iterator[Step]:
         return
     left = 0 if study["is_chat"] else max(study["items"] - study["full"], 0)
     if left and not study["people"]:
-        yield _step("Add people who rate", f"{title}: nobody takes part yet. You can rate it yourself.", "/people",
+        yield _step("Add people who rate", f"{title} · nobody takes part yet; you can rate it yourself", "/people",
                     "Add people")  # fmt: skip
     elif left:
         text = f"{left:,} item{' still needs' if left == 1 else 's still need'} a rating"
         waiting = study["waiting"]
-        reason = f"{title}: {f'waiting for {_names(waiting)}' if waiting else 'everybody has rated their part'}."
+        reason = f"{title} · {f'waiting for {_names(waiting)}' if waiting else 'everybody has rated their part'}"
         yield _step(text, reason, page, "Open the study", reminder=study["reminder"] if waiting else "")
     if study["disputed"]:
         apart = study["far_apart"]
@@ -101,7 +101,7 @@ def _of_study(study: Values) -> Iterator[Step]:
             else f"{apart:,} of them by two steps or more" if apart < study["disputed"] else "by two steps or more"
         )  # fmt: skip
         text = f"People disagree on {study['disputed']:,} item{'' if study['disputed'] == 1 else 's'}"
-        yield _step(text, f"{title}: {study['question']}, {far}.", f"{page}/disagree", "Discuss them")
+        yield _step(text, f"{title} · {study['question']}, {far}", f"{page}/disagree", "Discuss them")
 
 
 def _names(names: Sequence[str]) -> str:
@@ -113,16 +113,18 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _of_verdict(evaluator: Values, steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield the actions of the verdict that the page does not offer elsewhere."""
+    """Yield the actions of the verdict that the page does not offer elsewhere, those that need a terminal last."""
     verdict = evaluator["verdict"] or {}
     known = {step["address"] for step in steps} | {main_button(verdict)[0]}
+    commands = []
     for action in verdict.get("actions", ()):
         page = next((page for start, page in PAGES.items() if action["command"].startswith(start)), None)
         if page is None:
-            yield _step(action["text"], "", "", "", command=action["command"])
+            commands.append(_step(action["text"], "", "", "", command=action["command"]))
         elif page[0] not in known:
             known.add(page[0])
             yield _step(action["text"], "", *page)
+    yield from commands
 
 
 def main_button(verdict: Values) -> tuple[str, str]:

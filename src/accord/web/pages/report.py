@@ -16,6 +16,7 @@ from accord.learning import CARD, saved_as
 from accord.project import fitted_evaluators
 from accord.report import report_body
 from accord.studies import candidate_folder, modified_at
+from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page
 from accord.web.pages.home_steps import PAGES
 
@@ -47,6 +48,9 @@ class _ReportPages:
         """Show the report of a fitted evaluator or of the candidate, by default of the evaluator in use."""
         visitor = self.context.visitor(request, "lead")
         folder = self._folder(name)
+        if folder is None:
+            return self._response(request, visitor, {"name": None, "is_candidate": False, "is_building": False,
+                                                     "failed": "", "verdict": None}, None)  # fmt: skip
         key = folder.name, (folder / CARD).stat().st_mtime_ns
         with self._lock:
             built = self._built.get(key)
@@ -61,13 +65,16 @@ class _ReportPages:
             failed = ""
         data = {"name": folder.name, "is_candidate": folder.name.endswith(CANDIDATE), "is_building": is_building,
                 "failed": failed, "verdict": None if built is None else built.verdict}  # fmt: skip
+        return self._response(request, visitor, data, None if built is None else built.body)
+
+    def _response(self, request: Request, visitor: Visitor, data: dict[str, Any], body: Markup | None) -> Response:
         return self.context.render_or_json(
-            request, "report", visitor, data, body=None if built is None else built.body, waiting=is_building,
+            request, "report", visitor, data, body=body, waiting=data["is_building"],
             folder=self.context.project.config.folder.absolute().name,
         )  # fmt: skip
 
-    def _folder(self, name: str) -> Path:
-        """Return the folder of an evaluator.
+    def _folder(self, name: str) -> Path | None:
+        """Return the folder of an evaluator; None if none is named and none is in use.
 
         Raises:
             HTTPException: 404 if there is no such evaluator of the main question.
@@ -83,7 +90,7 @@ class _ReportPages:
         if in_use.name not in known and (in_use / CARD).is_file():
             known[in_use.name] = in_use
         found = known.get(name or in_use.name)
-        if found is None:
+        if found is None and name:
             raise HTTPException(404)
         return found
 
