@@ -31,7 +31,7 @@ from accord.board.statistics import (
     pulls,
     rises,
 )
-from accord.board.summary import BoardFigures, first_sentence, overview_of
+from accord.board.summary import BoardFigures, first_sentence, headline_of, overview_of
 from accord.project import Project
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Board:
             StoreError: Scores or labels cannot be read.
         """
         alarms = self.reader.alarms()
-        state = self.reader.state(), len(alarms)
+        state = self.reader.state(selection), len(alarms)
         with self._lock:
             found = self.reader.texts(selection)
             if found is None:
@@ -88,7 +88,28 @@ class Board:
             StoreError: Scores or labels cannot be read.
         """
         found = self.reader.texts(selection)
-        return None if found is None else (found, listed(found, number, size))
+        if found is None:
+            return None
+        page = listed(found, number, size)
+        details = self.reader.conversations.of((row.conversation, row.turn) for row in page.rows)
+        rows = []
+        for row in page.rows:
+            words, issues = details[row.conversation, row.turn]
+            rows.append(replace(row, words=words, issues=issues))
+        return found, replace(page, rows=tuple(rows))
+
+    def scores(self, selection: BoardFilters) -> SelectedScores | None:
+        """Return the scores of a selection; `None` without any.
+
+        Raises:
+            BadInput: The selection names a question or evaluator without scores.
+            StoreError: Scores or labels cannot be read.
+        """
+        return self.reader.texts(selection)
+
+    def issues(self) -> dict[str, int]:
+        """Return the number of conversations with an issue, by its kind, the most frequent first."""
+        return {kind: len(ids) for kind, ids in self.reader.conversations.by_issue().items()}
 
     def _once(self, key: Any, make: Callable[[], T]) -> T:
         """Return the cached result of a key, or compute it; the least recently used result is dropped."""
@@ -113,7 +134,7 @@ class Board:
         scored = len(texts) > 0
         people, rests_on = powered(scores, texts, self.reader) if about.answers == "predicted" else ([], "")
         return texts, BoardFigures(
-            "", overview_of(scores, len(texts), density, time), (*scores.notes, *scores.state.faults), len(texts),
+            "", "", overview_of(scores, len(texts), density, time), (*scores.notes, *scores.state.faults), len(texts),
             density.mean, unscored, density, self._given(scores), GroupTable("system", (), 0),
             group_table(scores, scores.scored, "annotator") if many else None, time,
             pairs_of(texts), None, (), (), None, last_period_difference(scores, texts, time),
@@ -143,10 +164,10 @@ class Board:
         found = replace(
             figures, table=table, difference=difference, among=among, questions=tuple(questions), evaluators=evaluators
         )
-        return replace(found, summary=first_sentence(scores, found))
+        return replace(found, summary=first_sentence(scores, found), headline=headline_of(scores, found))
 
     def _given(self, scores: SelectedScores) -> Density | None:
-        """Return the distribution of people's answers to these texts."""
+        """Return the distribution of people's ratings of these texts: means by text, unless annotators are apart."""
         import polars as pl
 
         about = scores.selection
@@ -160,6 +181,9 @@ class Board:
         rows = texts.join(labels, on=keys, nulls_equal=True)
         if not len(rows):
             return None
+        if about.view == "panel":
+            rows = rows.group_by(keys, maintain_order=True).agg(pl.col("value").mean(), pl.col("cluster").first(),
+                                                                pl.col("annotator").first())  # fmt: skip
         people = replace(scores, selection=replace(about, answers="given"), rows=rows)
         return density_of(people, rows)
 
@@ -172,7 +196,8 @@ class ListedText:
     """A text in a list with the dimensions of its conversation.
 
     `value` is the mean over annotators with standard deviation `apart`, or the score of one annotator. `in_training` is
-    True if the evaluator learned from the conversation.
+    True if the evaluator learned from the conversation. `words` are those of the user's last message, and `issues` the
+    kinds of issues found.
     """
 
     conversation: str
@@ -186,6 +211,8 @@ class ListedText:
     day: str | None
     unscored: str | None
     in_training: bool
+    words: str = ""
+    issues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

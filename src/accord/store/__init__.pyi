@@ -26,3 +26,4 @@ from .rows import AddedCounts as AddedCounts, AnnotationKeys as AnnotationKeys, 
 from .rows import changed_conversation as changed_conversation, conversation_row as conversation_row
 from .rows import label_of as label_of, label_row as label_row, now as now, TableRow as TableRow
 from .store import ANNOTATION_BATCH as ANNOTATION_BATCH, Store as Store
+from .text_search import TextSearch as TextSearch, words_of as words_of
