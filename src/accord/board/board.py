@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,8 +19,8 @@ from accord.board.comparisons import (
     question_differences,
 )
 from accord.board.density import Density, density_of
-from accord.board.filters import DIMENSIONS, BoardFilters, dimension_in_words
-from accord.board.score_reader import UNKNOWN, ScoreReader, SelectedScores
+from accord.board.filters import DIMENSIONS, BoardFilters, filter_in_words
+from accord.board.score_reader import ScoreReader, SelectedScores
 from accord.board.statistics import (
     GroupTable,
     controversial,
@@ -106,6 +106,10 @@ class Board:
             StoreError: Scores or labels cannot be read.
         """
         return self.reader.texts(selection)
+
+    def state(self, selection: BoardFilters) -> Hashable:
+        """Return a value that changes whenever scores, labels or the conversations of a selection change."""
+        return self.reader.state(selection)
 
     def issues(self) -> dict[str, int]:
         """Return the number of conversations with an issue, by its kind, the most frequent first."""
@@ -288,10 +292,10 @@ def _first(rows: Any, columns: list[str], down: list[bool], count: int) -> Any:
 
 def _list_summary(scores: SelectedScores, total: int) -> str:
     about = scores.selection
-    what = "text" if total == 1 else "texts"
+    what = scores.noun(total)
     if about.view != "panel":
         what = f"{'score' if total == 1 else 'scores'} of a text for an annotator"
-    where = [f"{dimension_in_words(name)} {value or UNKNOWN}" for name, value in about.filters().items()]
+    where = [filter_in_words(name, value) for name, value in about.filters().items()]
     if about.low is not None or about.high is not None:
         low, high = (
             (scores.low if about.low is None else about.low),

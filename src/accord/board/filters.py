@@ -31,7 +31,7 @@ MAX_LENGTH, MAX_VALUES = 512, 64
 ANY = "*"
 """Value of a dimension in a form that selects all: an empty one selects conversations without the dimension."""
 _EMPTY_IS_ALL = (
-    "question", "evaluator", "against", "since", "until", "find", "issue", "low", "high", "by", "first", "second",
+    "question", "evaluator", "against", "since", "until", "find", "issue", "low", "high", "by",
 )  # fmt: skip
 """Filters of which forms send an empty value for all."""
 
@@ -43,6 +43,15 @@ def dimension_in_words(name: str) -> str:
     ('assistant version', 'user group')
     """
     return _WORDS.get(name, name.replace("_", " "))
+
+
+def filter_in_words(name: str, value: str, unknown: str = "unknown") -> str:
+    """Return a filter for readers.
+
+    >>> filter_in_words("topic", "refunds"), filter_in_words("topic", ""), filter_in_words("find", "charged twice")
+    ('topic refunds', 'topic unknown', 'the words “charged twice”')
+    """
+    return f"{dimension_in_words(name)} {f'“{value}”' if name == 'find' else value or unknown}"
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ class BoardFilters:
             if len(value) > MAX_LENGTH or "\0" in value:
                 raise BadInput(f"the filter {name!r} has {len(value)} characters; allowed: {MAX_LENGTH}, without NUL")
             if name == "annotators":
-                found[name] = (*found.get(name, ()), value)
+                found[name] = (*found.get(name, ()), *([value] if value else []))
             elif name in found:
                 raise BadInput(f"the filter {name!r} occurs twice in the query; remove one of them")
             else:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_EXACT_ROWS = 5_000
 """Maximum number of rows for which single conversations are resampled."""
+MAX_CHOICES = 200
+"""Maximum number of topics or systems to choose from."""
 CACHED_SELECTIONS = 2
 """Number of selections whose rows stay in memory."""
 _EMPTY = ("probabilities", "unscored", "spread")
@@ -44,6 +46,7 @@ class BoardChoices:
     """Numbers of scores by question and by evaluator (the latest first), and of synthetic and all scores.
 
     `names` has the name of each evaluator with the day of its first score, and `answered` the evaluators by question.
+    `topics` and `systems` are those of the conversations, at most `MAX_CHOICES`.
     """
 
     questions: Mapping[str, int]
@@ -52,6 +55,8 @@ class BoardChoices:
     total: int
     names: Mapping[str, str]
     answered: Mapping[str, frozenset[str]]
+    topics: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,14 @@ class SelectedScores:
         scored = self.scored.select("conversation", "turn")
         texts, conversations = scored.n_unique(), scored["conversation"].n_unique()
         said = "1 conversation" if conversations == 1 else f"{conversations:,} conversations"
-        return said if texts == conversations else f"{texts:,} replies in {said}"
+        return said if texts == conversations else f"{texts:,} {self.noun(texts)} in {said}"
+
+    def noun(self, count: int) -> str:
+        """Return the word for a number of texts: conversations, or replies if turns are scored."""
+        one, many = ("conversation", "conversations")
+        if self.rows["turn"].null_count() < len(self.rows):
+            one, many = ("reply", "replies")
+        return one if count == 1 else many
 
     @property
     def is_self_made(self) -> bool:
@@ -189,7 +201,7 @@ class ScoreReader:
         if self._choices is None or self._choices[0] != state:
             about = [
                 pl.len(), pl.col("scored").max(), pl.col("scored").min().alias("began"),
-                pl.col("synthetic").fill_null(False).sum(),
+                pl.col("synthetic").fill_null(False).sum(), pl.col("topic").unique(), pl.col("system").unique(),
             ]  # fmt: skip
             counted, state = self.mart.read(
                 lambda rows: rows.group_by("question", "evaluator").agg(about).sort("scored", descending=True).collect()
@@ -203,8 +215,9 @@ class ScoreReader:
                 of = counted.filter(pl.col("question") == name)
                 evaluators = dict(zip(of["evaluator"], of["len"], strict=True))
                 found[name] = BoardChoices(
-                    totals, evaluators, int(of["synthetic"].sum()), int(of["len"].sum()), names, answered
-                )
+                    totals, evaluators, int(of["synthetic"].sum()), int(of["len"].sum()), names, answered,
+                    _distinct(of["topic"]), _distinct(of["system"]),
+                )  # fmt: skip
             self._choices = state, found
         per_question = self._choices[1]
         if not per_question:
@@ -323,6 +336,11 @@ class ScoreReader:
     def alarms(self) -> list[dict[str, Any]]:
         """Return the alarms of monitoring."""
         return MonitoringTables(self.project.store).alarms()
+
+
+def _distinct(lists: pl.Series) -> tuple[str, ...]:
+    """Return the first names of some lists, in order."""
+    return tuple(sorted({name for names in lists for name in names if name is not None})[:MAX_CHOICES])
 
 
 def _evaluator_names(began: Mapping[str, datetime | None]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from accord.board.comparisons import MeanDifference, difference_in_words
 from accord.board.density import Density
-from accord.board.filters import Dimension, dimension_in_words
+from accord.board.filters import Dimension, dimension_in_words, filter_in_words
 from accord.board.score_reader import UNKNOWN, SelectedScores
 from accord.board.statistics import (
     DisputedText,
@@ -19,7 +19,7 @@ from accord.board.statistics import (
     QuestionSlope,
     TimeSeries,
 )
-from accord.values import Estimate
+from accord.values import Estimate, p_text
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,19 @@ def _on_others(others: Sequence[MeanDifference], rest: Sequence[str], by: str) -
     return f"{clear} of the {len(others)} other differences are clear" if clear else "no other difference is clear"
 
 
+def pairs_in_words(among: Sequence[MeanDifference]) -> str:
+    """Return the clear and the other differences of all pairs, with their p."""
+    clauses = []
+    for name, is_clear in (("Clear", True), ("Not clear", False)):
+        found = [each for each in among if each.p is not None and bool(each.sign) == is_clear]
+        pairs = []
+        for each in found:
+            gap = f"{abs(_value_of(each.difference)):.2f}, {p_text(each.p or 0.0)}"
+            pairs.append(f"{each.first or UNKNOWN} and {each.second or UNKNOWN} ({gap})")
+        clauses += [f"{name}: {', '.join(pairs)}."] if pairs else []
+    return f"Differences. {' '.join(clauses)} p has Holm’s correction." if clauses else ""
+
+
 def _gap_to_all(name: str, sign: int, among: Sequence[MeanDifference], means: Mapping[str, float]) -> str:
     """Return the smallest difference of a group to each other one; empty if not all are clear with this sign."""
     own = [each for each in among if name in (each.first, each.second)]
@@ -164,7 +177,7 @@ def _gap_to_all(name: str, sign: int, among: Sequence[MeanDifference], means: Ma
 
 
 def _gap_in_words(found: MeanDifference, means: Mapping[str, float]) -> str:
-    """Return a difference in points; it says so if it holds on the same inputs, and the shown means differ otherwise."""
+    """Return a difference in points, with a note if it is that of common inputs and the shown means differ from it."""
     gap, said = _value_of(found.difference), _points_in_words(_value_of(found.difference))
     if found.first in means and found.second in means:
         shown = means[found.first] - means[found.second]
@@ -258,7 +271,7 @@ def times_as_often(ratio: float) -> str:
 
 
 def _where(scores: SelectedScores) -> str:
-    filters = [f"{dimension_in_words(name)} {value or UNKNOWN}" for name, value in scores.selection.filters().items()]
+    filters = [filter_in_words(name, value) for name, value in scores.selection.filters().items()]
     return f" for texts with {', '.join(filters)}" if filters else ""
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Any
+from unicodedata import category
 
 from accord.board.filters import BoardFilters
 from accord.edges import count_of, sendable
@@ -17,6 +18,8 @@ WORDS_LENGTH = 160
 """Maximum length of a user's words in a list, in characters."""
 MAX_ISSUES = 3
 """Maximum number of kinds of issues that a row of a list names."""
+_UNSURE, _JOINERS = ("So", "Sk", "Cs", "Co", "Cn"), "\N{ZERO WIDTH JOINER}\N{VARIATION SELECTOR-16}"
+"""Categories of characters without a sign in many fonts, and characters that join them."""
 Place = tuple[str, int | None]
 
 
@@ -28,11 +31,20 @@ def user_words(conversation: Conversation, turn: int | None = None, length: int 
     turns = conversation.turns if turn is None else conversation.turns[: turn + 1]
     texts = [each.content for each in turns if each.role == "user" and each.content.strip()]
     texts = texts or [each.content for each in turns if each.content.strip()]
-    return "" if not texts else _cut(sendable(texts[-1]), length)
+    return "" if not texts else opening_words(sendable(texts[-1]), length)
 
 
-def _cut(text: str, length: int) -> str:
-    words = " ".join(text[: 4 * length].split())
+def opening_words(text: str, length: int = 90) -> str:
+    """Return the first words of a text, without pictographs, for which a font may have no sign.
+
+    >>> opening_words("no \N{SLIGHTLY FROWNING FACE}"), opening_words("\N{THUMBS UP SIGN}") == "\N{THUMBS UP SIGN}"
+    ('no', True)
+    """
+    text = text[: 4 * length]
+    plain = text if text.isascii() else "".join(
+        char for char in text if category(char) not in _UNSURE and char not in _JOINERS
+    )  # fmt: skip
+    words = " ".join(plain.split()) or " ".join(text.split())
     return words if len(words) <= length else words[: length - 1].rstrip() + "…"
 
 

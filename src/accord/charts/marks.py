@@ -267,6 +267,47 @@ def legend(names: Sequence[str]) -> Markup:
     return svg_of("".join(parts), math.ceil(width), 20, role="img", aria_label="Colors: " + ", ".join(names))
 
 
+def range_rows(rows: Sequence[ChartRow], axis: Axis, title: str) -> Markup:
+    """Draw a table with a row per estimate: its name, its interval on a common axis, its number, its interval in words.
+
+    The chart and the table are one, so no number stands twice. The axis has lines at its ticks and numbers at its ends.
+    """
+    numbers = [end for row in rows for end in _ends(row.estimate)]
+    low, high = domain_of(numbers, axis)
+    lines = [(place - low) / (high - low) for place in ticks(low, high, 4)]
+    body = "".join(_range_row(row, lines, low, high) for row in rows)
+    ends = "".join(tag("span", format_number(end, axis.is_share)) for end in (low, high))
+    empty = "<td></td>"
+    foot = tag("tr", f"{empty}{tag('td', ends, class_='plot')}{empty}{empty}", class_="axis", aria_hidden="true")
+    head = tag("caption", escape_text(title), class_="visually-hidden")
+    return Markup(tag("table", f"{head}{tag('tbody', body + foot)}", class_="ranges"))
+
+
+def _range_row(row: ChartRow, lines: Sequence[float], low: float, high: float) -> str:
+    def at(value: float) -> str:
+        return f"{100 * min(max((value - low) / (high - low), 0.0), 1.0):.1f}%"
+
+    parts = [
+        tag("line", class_="grid", x1=f"{100 * line:.1f}%", x2=f"{100 * line:.1f}%", y1=0, y2=22) for line in lines
+    ]
+    value, ends = row.estimate.value, _ends(row.estimate)
+    if value is not None:
+        stroke = {"stroke_width": 4, "stroke_linecap": "round"}
+        parts.append(tag("line", class_=f"line {row.kind}", x1=at(ends[0]), x2=at(ends[-1]), y1=11, y2=11, **stroke))
+        parts.append(tag("circle", class_=f"point {row.kind}", cx=at(value), cy=11, r=6))
+    plot = tag("svg", "".join(parts), class_="chart range", width="100%", height=22, aria_hidden="true")
+    label = escape_text(row.label)
+    name = tag("a", label, href=row.href) if row.href else label
+    has_interval = row.estimate.low is not None and row.estimate.high is not None
+    interval = f"{row.estimate.low:.2f} – {row.estimate.high:.2f}".replace("-", "−") if has_interval else ""
+    number = "–" if value is None else f"{value:.2f}".replace("-", "−")
+    cells = [
+        tag("th", tag("span", name, dir="auto", title=row.label), scope="row"), tag("td", plot, class_="plot"),
+        f'<td class="num">{tag("b", number)}</td>', f'<td class="soft">{interval}</td>',
+    ]  # fmt: skip
+    return tag("tr", "".join(cells))
+
+
 def _draw_line(line: ChartLine, area: PlotArea) -> str:
     parts, kind = [], f"line {line.kind}{' dashed' if line.is_dashed else ''}"
     points = [(area.x(x), area.y(y)) for x, y in zip(line.x, line.y, strict=True)]

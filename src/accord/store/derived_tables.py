@@ -12,7 +12,16 @@ from accord.store.engine import StoreError, database_errors, read_json
 from accord.store.rows import BATCH, MODEL, AddedCounts, AnnotationKeys, annotation_from, annotation_row, batches, now
 from accord.store.schema import alarms, annotation_table, cache, days
 from accord.store.store import Store
-from accord.values import ISSUE, OVERALL, Annotation, Conversation, IssueAnnotation, canonical_json, issues_from, turn_digests
+from accord.values import (
+    ISSUE,
+    OVERALL,
+    Annotation,
+    Conversation,
+    IssueAnnotation,
+    canonical_json,
+    issues_from,
+    turn_digests,
+)
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
-from unicodedata import category
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -19,6 +18,7 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
+from accord.board import opening_words
 from accord.charts import Axis, ChartRow, bar_chart, share_bars
 from accord.edges import BadInput, count_of, one_line_json, parse_whole_number, sendable, truncate_middle
 from accord.learning import CARD
@@ -47,8 +47,6 @@ from accord.web.pages.rating_view import issue_views, numbered_spans, text_piece
 _BACK = re.compile(r"/board(?:[/?][\w\-.~!$&'()*+,;=:@/?%]*)?", re.ASCII)
 """Addresses that the "back" link may have: pages of this server's board."""
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
-_UNSURE, _JOINERS = ("So", "Sk", "Cs", "Co", "Cn"), "\N{ZERO WIDTH JOINER}\N{VARIATION SELECTOR-16}"
-"""Categories of characters without a sign in many fonts, and characters that join them."""
 MAX_UNFOLDED = 400
 """Length of an instruction or tool output, in characters, above which it is folded."""
 MAX_RUNS = 8
@@ -177,7 +175,7 @@ def _turns(details: ConversationDetails, predictions: ConversationPredictions) -
         remaining = sum(not view["is_removed"] for _, views in issues for view in views)
         yield {
             "place": place, "role": turn.role, "by": " · ".join(filter(None, (turn.name, turn.time))),
-            "pieces": text_pieces(text, spans), "start": _start(text),
+            "pieces": text_pieces(text, spans), "start": opening_words(text),
             "is_folded": turn.role in NON_SPEAKERS and len(text) > MAX_UNFOLDED, "calls": _tool_calls(turn),
             "more": _other_fields(turn), "documents": [_excerpt(conversation, use) for use in uses], "marks": marks,
             "issues": issues, "issue_count": len(marks) + remaining,
@@ -189,17 +187,6 @@ def _correction_view(correction: Annotation | None) -> dict[str, Any]:
     is_removed = correction is not None and correction.value != 1
     moved_to = "" if correction is None or is_removed else correction.question.removeprefix(ISSUE)
     return {"correction": correction, "is_removed": is_removed, "moved_to": moved_to, "key": new_key()}
-
-
-def _start(text: str) -> str:
-    """Return the first words of a turn for the outline, without pictographs, for which a font may have no sign.
-
-    >>> _start("no \N{SLIGHTLY FROWNING FACE}"), _start("\N{THUMBS UP SIGN}") == "\N{THUMBS UP SIGN}"
-    ('no', True)
-    """
-    plain = "".join(char for char in text[:200] if category(char) not in _UNSURE and char not in _JOINERS)
-    words = " ".join(plain.split()) or " ".join(text[:200].split())
-    return words if len(words) <= 90 else words[:89] + "…"
 
 
 def _place_details(
