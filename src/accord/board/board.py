@@ -160,7 +160,10 @@ class Board:
         is_predicted, evaluators, questions = about.answers == "predicted", None, list[MeanDifference]()
         if difference is not None and is_predicted:
             questions = question_differences(difference, scores, texts, self.reader)
-        if about.against is not None and is_predicted:
+        against = scores.choices.names.get(str(about.against))
+        if against is not None and (about.against not in scores.choices.evaluators or about.against == about.evaluator):
+            figures = replace(figures, notes=(*figures.notes, f"no other scores of {against} on this question"))
+        elif about.against is not None and is_predicted:
             evaluators = evaluator_difference(scores, texts, self.reader, about.against)
             if evaluators is None:
                 name = scores.choices.names.get(about.against, about.against)

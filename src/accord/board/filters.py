@@ -174,7 +174,7 @@ class BoardFilters:
 
 def _is_all(name: str, value: str) -> bool:
     """Return True if a field of a form selects all, or the default."""
-    return (name in _EMPTY_IS_ALL and not value.strip()) or (name in DIMENSIONS and value == ANY)
+    return (name in _EMPTY_IS_ALL and not value) or (name in DIMENSIONS and value == ANY)
 
 
 def _value(name: str, value: str) -> Any:

@@ -229,7 +229,10 @@ class ScoreReader:
         if question not in per_question:
             raise UnknownName("question with scores", question, per_question)
         choices = per_question[question]
-        evaluator = selection.evaluator or next(iter(choices.evaluators))
+        latest = next(iter(choices.evaluators))
+        evaluator = selection.evaluator or latest
+        if evaluator in choices.names and evaluator not in choices.evaluators:
+            evaluator = latest  # it answered other questions
         if evaluator not in choices.evaluators:
             raise UnknownName("evaluator with scores", evaluator, choices.evaluators)
         return question, evaluator, choices
@@ -269,6 +272,9 @@ class ScoreReader:
         has_training = bool(in_training) and (selection.training == "with" or bool(alone))
         rows, whom = _of_view(rows, selection)
         notes = [*_left_out_notes(selection, left_out, in_training, has_training), *whom, *filter(None, [unread])]
+        if selection.evaluator not in (None, evaluator):
+            named = choices.names[str(selection.evaluator)], choices.names[evaluator]
+            notes.append("no scores of {} on this question; those of {} are shown".format(*named))
         rows = _with_spread(rows, options)
         rows = rows if selection.view == "each" else rows.drop("probabilities")
         if selection.answers == "given":

@@ -489,6 +489,6 @@ class _ExplorePage:
             query=request.url.query, groups=chart.groups(), scores=table.scores, noun=table.noun, selection=selection,
             short_name=table.short_name, column_name=table.column_name, chosen_fields=chosen, kept_filters=kept,
             other_filters=[(name, value) for name, value in kept if name not in FORM_FIELDS],
-            board=f"/board?{selection.to_query()}" if kept else "/board",
+            board=f"/board?{selection.to_query()}".rstrip("?"), list=f"/board/list?{selection.to_query()}".rstrip("?"),
             chart=chart.draw() if table.rows else None, title=chart.title, question=table.questions.get(settings.y),
         )  # fmt: skip
