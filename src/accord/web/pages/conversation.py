@@ -216,7 +216,14 @@ def _question_view(row: Mapping[str, Any], rubric: Rubric) -> dict[str, Any]:
         (name, each, share_bars(each["distribution"], name) if "distribution" in each else None)
         for name, each in row["predicted_ratings"].items()
     ]
-    judge = [(each, share_bars(each["shares"], rubric.shown(row["question"]))) for each in row["judge"]]
+    judge = [
+        (
+            "" if each["expected"] is None else f"{each['expected']:.3g}",
+            ", ".join(filter(None, (each["by"], each["mode"]))),
+            share_bars(each["shares"], rubric.shown(row["question"])),
+        )
+        for each in row["judge"]
+    ]
     ratings = row["ratings"]
     numbers = {"predicted": (row["prediction"] or {}).get("value"), "rated": row["mean"],
                "judge": next((each["expected"] for each in row["judge"]), None)}  # fmt: skip
