@@ -255,11 +255,10 @@ def share_bars(shares: Mapping[str, float], title: str, kind: str = "model") -> 
             f'<rect class="bar {css}" x="{wide * (place + 0.15):.4g}" y="{top:.3g}" width="{wide * 0.7:.3g}" '
             f'height="{tall - top:.3g}"/>'
         )
-    parts += [
-        f'<text x="{bar * (place + 0.5):.4g}" y="{height - 2}" class="tick" text-anchor="middle">{escape_text(name)}</text>'
-        for place, name in enumerate(names)
-        if name
-    ]
+    for place, name in enumerate(names):
+        if name:
+            at = f'x="{bar * (place + 0.5):.4g}" y="{height - 2}"'
+            parts.append(f'<text {at} class="tick" text-anchor="middle">{escape_text(name)}</text>')
     descriptions = ", ".join(f"{name}: {share / total:.0%}" for name, share in shares.items())
     return svg_of("".join(parts), width, height, role="img", aria_label=f"{title}: {descriptions}")
 

@@ -66,7 +66,7 @@ def _folded(text: str) -> str:
     """Return a text that compares without case and without variants of a sign, such as ligatures."""
     if text.isascii():
         return text.lower()
-    folded = text.casefold()
+    folded = text.casefold().replace("i\N{COMBINING DOT ABOVE}", "i")  # of the Turkish capital
     return folded if unicodedata.is_normalized("NFKC", folded) else unicodedata.normalize("NFKC", folded).casefold()
 
 

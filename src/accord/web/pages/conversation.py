@@ -19,7 +19,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.board import opening_words
-from accord.charts import Axis, ChartRow, bar_chart, share_bars
+from accord.charts import Axis, ChartRow, bar_chart, range_rows, share_bars
 from accord.edges import BadInput, count_of, one_line_json, parse_whole_number, sendable, truncate_middle
 from accord.learning import CARD
 from accord.live import Refused
@@ -229,8 +229,24 @@ def _question_view(row: Mapping[str, Any], rubric: Rubric) -> dict[str, Any]:
                "judge": next((each["expected"] for each in row["judge"]), None)}  # fmt: skip
     figures = " · ".join(f"{name} {value:.3g}" for name, value in numbers.items() if value is not None)
     is_listed = bool(row["text"] or row["prediction"] or ratings)  # answers of a judge alone need no fold each
+    ranges = _ranges(row, rubric) if row["is_main"] else None
     return {**row, "predicted_ratings": people, "judge": judge, "notes": _folded_notes(ratings), "figures": figures,
-            "is_listed": is_listed}  # fmt: skip
+            "is_listed": is_listed, "ranges": ranges}  # fmt: skip
+
+
+def _ranges(row: Mapping[str, Any], rubric: Rubric) -> Markup | None:
+    """Draw the prediction with its interval, and the ratings of people below it; None for answers without numbers."""
+    question, predicted = rubric.get(row["question"]), row["prediction"] or {}
+    ratings = [each for each in row["ratings"] if isinstance(each["value"], int | float) and not each["against"]]
+    if question is None or not question.scale.is_ordered or len(ratings) < len(row["ratings"]):
+        return None
+    rows = [ChartRow(sendable(each["person"]), Estimate(float(each["value"])), "people") for each in ratings]
+    if len(ratings) > 1 and row["mean"] is not None:
+        rows.insert(0, ChartRow("Mean of people", Estimate(row["mean"]), "people"))
+    if predicted.get("value") is not None:
+        rows.insert(0, ChartRow("Evaluator", Estimate(predicted["value"], predicted["low"], predicted["high"])))
+    low, high = question.scale.numbers[0], question.scale.numbers[-1]
+    return range_rows(rows, Axis("", low, high), f"{question.shown}: evaluator and people") if rows else None
 
 
 def _folded_notes(ratings: Sequence[Mapping[str, Any]]) -> str:
