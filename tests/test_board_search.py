@@ -117,3 +117,31 @@ def test_lists_show_words_and_issues_and_filter_by_them(workbench: StartWorkbenc
     assert "the words “late”" in browser.get("/board?find=late")
     for path in ("/board", "/board/list", "/explore"):
         assert "search for a few words" in browser.get(f"{path}?find={'x' * 201}") and browser.status == 422
+
+
+def test_items_of_a_study_are_listed_with_words_people_and_status(workbench: StartWorkbench) -> None:
+    bench = workbench(["ann", "bob"], ["lee"])
+    lee, ann = bench.browser("lee"), bench.browser("ann")
+
+    def listed(**fields: str) -> dict[str, Any]:
+        return dict(json.loads(lee.get("/lead/look/items.json?" + urlencode(fields))))
+
+    everything = listed()
+    assert everything["total"] == len(everything["rows"]) > 0
+    assert all(each["words"] and each["status"] == "open" for each in everything["rows"])
+    first = everything["rows"][0]
+    assert listed(find=first["words"].split()[0])["total"] >= 1 and listed(find="nowhere to be found")["total"] == 0
+    assert {each["system"] for each in listed(system=first["system"])["rows"]} == {first["system"]}
+    assert listed(status="done")["total"] == 0 and listed(person="nobody")["rows"] == []
+    page = lee.get("/lead/look/items?status=open&find=%3Cb%3E")
+    assert lee.status == 200 and "<b>" not in page.partition("<main")[2].replace("<b></b>", "")
+    address = everything["rows"][0]["address"]
+    assert "Back to the list" in lee.get(address) and "/lead/look/items" in lee.get(address)
+    for query in ("status=x", "page=x", "person=" + "x" * 600, "find=" + "x" * 201):
+        assert "Traceback" not in lee.get(f"/lead/look/items?{query}") and lee.status == 422, query
+    for path in ("/lead/look/items", "/lead/look/items.json"):
+        ann.get(path)
+        assert ann.status == 403
+    lee.get("/lead/unknown/items")
+    assert lee.status == 404
+    assert listed(page="999")["number"] == 1

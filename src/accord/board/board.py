@@ -32,6 +32,7 @@ from accord.board.statistics import (
     rises,
 )
 from accord.board.summary import BoardFigures, first_sentence, headline_of, overview_of
+from accord.board.texts import ConversationTexts
 from accord.project import Project
 
 if TYPE_CHECKING:
@@ -106,6 +107,11 @@ class Board:
             StoreError: Scores or labels cannot be read.
         """
         return self.reader.texts(selection)
+
+    @property
+    def conversations(self) -> ConversationTexts:
+        """Words, issues and search of the project's conversations."""
+        return self.reader.conversations
 
     def state(self, selection: BoardFilters) -> Hashable:
         """Return a value that changes whenever scores, labels or the conversations of a selection change."""

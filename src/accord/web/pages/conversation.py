@@ -44,8 +44,8 @@ from accord.web.pages.conversation_details import (
 )
 from accord.web.pages.rating_view import issue_views, numbered_spans, text_pieces
 
-_BACK = re.compile(r"/board(?:[/?][\w\-.~!$&'()*+,;=:@/?%]*)?", re.ASCII)
-"""Addresses that the "back" link may have: pages of this server's board."""
+_BACK = re.compile(r"/(?:board|explore|lead/[\w\-.~%]+/items)(?:[/?][\w\-.~!$&'()*+,;=:@/?%]*)?", re.ASCII)
+"""Addresses that the "back" link may have: the board, and lists of conversations."""
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 MAX_UNFOLDED = 400
 """Length of an instruction or tool output, in characters, above which it is folded."""
