@@ -22,6 +22,8 @@ from test_board import row as board_row
 from waiting import PATIENCE
 
 from accord import Conversation, Turn
+from accord.charts import HistogramBin, score_histogram
+from accord.learning import CARD
 from accord.store import Mart, MartRow
 from accord.values import Label, Target
 
@@ -159,7 +161,10 @@ def test_links_to_other_boards_keep_the_filters(workbench: StartWorkbench) -> No
     hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form))
     assert hidden == {"evaluator": "e@1", "annotators": "population"}, "the form shows the other filters, and no pair"
     page = browser.get("/board?question=Q2&evaluator=e%401")
-    assert browser.status == 200 and "No scores of e (1 Jun 2026) on this question; those of f (1 Jun 2026) are shown" in page
+    assert (
+        browser.status == 200
+        and "No scores of e (1 Jun 2026) on this question; those of f (1 Jun 2026) are shown" in page
+    )
     browser.get("/board?question=Q2&evaluator=e%401&against=e%401")
     assert browser.status == 200
     for query in found.values():
@@ -280,3 +285,32 @@ def test_a_live_score_is_on_the_board_when_it_is_answered_and_outlives_a_kill(tm
     with serving(tmp_path, "--evaluator", evaluator, port=server.port):
         score(server.port, "live-20")
         assert json.loads(browser.get("/board.json"))["texts"] == 21
+
+
+@pytest.mark.parametrize(("state", "evaluator", "is_stated"), [
+    ("triage", "default@1", True), ("systems", "default@1", False), ("triage", "other@1", False),
+])  # fmt: skip
+def test_a_verdict_that_allows_no_comparison_is_stated_next_to_it(
+    state: str, evaluator: str, is_stated: bool, workbench: StartWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = workbench()
+    folder = bench.project.folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CARD).write_text("{}", encoding="utf-8")
+    verdict = {"state": state, "title": "Useful for triage", "sentence": "."}
+    monkeypatch.setattr("accord.web.pages.board.verdict_in_use", lambda *_: verdict)
+    name = evaluator.replace("default", folder.name)
+    bench.project.mart.add({**each, "evaluator": name} for each in rows())
+    page = bench.browser().get("/board")
+    assert ("its verdict is “Useful for triage”" in page) == is_stated
+
+
+def test_bars_are_shares_of_scores_and_ratings_with_links_to_scores_alone() -> None:
+    bins = [HistogramBin(1, 2, 30, 0, "/a?x=1&y=2"), HistogramBin(2, 3, 10, 5, "/b"), HistogramBin(3, 4, 0, 15, "/c")]
+    drawn = str(score_histogram(bins, "<Scores>", worst=1.9, mean=2.2))
+    assert drawn.count("<a ") == 2 and 'href="/a?x=1&amp;y=2"' in drawn and "/c" not in drawn
+    heights = [float(each) for each in re.findall(r'class="bar [^"]*" x="[\d.]+%"[^>]*height="([\d.]+)"', drawn)]
+    assert heights == [120, 40, 40, 120], "the shares 75%, 25% and 25%, 75% on one scale"
+    assert "worst 10%: 1.90 or less" in drawn and "mean 2.20" in drawn and "&lt;Scores&gt;" in drawn
+    alone = str(score_histogram(bins[:2], "Scores"))
+    assert score_histogram([HistogramBin(1, 2, 0, 0)], "Nothing").count("<rect") == 0 and "people" not in alone

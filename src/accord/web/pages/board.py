@@ -47,6 +47,7 @@ from accord.charts import (
 from accord.edges import AccordError, BadInput, parse_whole_number
 from accord.learning import CARD
 from accord.studies import verdict_in_use
+from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, conversation_address
 
 CHART_SIZE = (600, 200)
@@ -56,6 +57,8 @@ MAX_COMPARED_EVALUATORS = 3
 """Number of other evaluators that are offered for comparison, the latest first."""
 SHOWN_TEXTS = 6
 """Number of conversations on the board."""
+SHOWN_GROUPS = 12
+"""Number of groups in the picture, the largest ones; a folded table has the others."""
 DAY = "day"
 ORDER_HEADINGS = {
     "worst": ("Worst", "worst first"), "best": ("Best", "best first"),
@@ -87,7 +90,7 @@ class _BoardPages:
         selection = BoardFilters.from_query(request.url.query, _PAGE_FIELDS)
         result = self.context.board.figures(selection)
         if result is None:
-            return self.context.render_or_json(request, "board_empty", visitor, EMPTY)
+            return self._empty(request, visitor)
         texts, figures = result
         links = Links(selection)
         shown = self.context.board.page(selection, 1, SHOWN_TEXTS)
@@ -110,7 +113,7 @@ class _BoardPages:
             kept=_kept(replace(selection, **_NO_LIST_FILTERS), BOARD_FIELDS), periods=_periods(texts),  # type: ignore[arg-type]
             orders=_orders(texts), total=shown[1].total if shown else 0,
             headings=ORDER_HEADINGS, filter_in_words=filter_in_words, pair_text=pairs_in_words(figures.among),
-            is_more=_has_more(texts.selection),
+            is_more=_has_more(texts.selection), shown_groups=SHOWN_GROUPS,
             question_options=[(id, texts.shown(id)) for id in texts.choices.questions],
             column=dimension_in_words(str(texts.selection.by)),
             times_as_often=times_as_often, differences=_differences(texts, figures),
@@ -125,7 +128,7 @@ class _BoardPages:
         number, back = _page_and_back(query)
         result = self.context.board.page(selection, number)
         if result is None:
-            return self.context.render_or_json(request, "board_empty", visitor, EMPTY)
+            return self._empty(request, visitor)
         texts, page = result
         links = Links(selection, back)
         rows = [{**row, "conversation_link": links.conversation(row["conversation"], row["turn"], page.number)}
@@ -146,6 +149,10 @@ class _BoardPages:
             people=_people(texts),
             headings=ORDER_HEADINGS,
         )
+
+    def _empty(self, request: Request, visitor: Visitor) -> Response:
+        can_score = (self.context.project.folder() / CARD).is_file()
+        return self.context.render_or_json(request, "board_empty", visitor, EMPTY, can_score=can_score)
 
     def _caution(self, scores: SelectedScores) -> str:
         """Return a caution if the verdict on the evaluator in use does not allow to compare; empty for others' scores.
@@ -199,7 +206,7 @@ def _ranges(figures: BoardFigures, scores: SelectedScores, links: Links) -> Mark
     """Draw the mean of each group with its interval, the highest first; a name opens the board of its group."""
     kind = "people" if scores.selection.answers == "given" else "model"
     by = figures.table.by
-    rows = sorted(figures.table.rows, key=lambda row: -(row.mean.value or 0.0))
+    rows = sorted(figures.table.rows[:SHOWN_GROUPS], key=lambda row: -(row.mean.value or 0.0))
     shown = [ChartRow(row.name, row.mean, kind, links.only(by, row.value)) for row in rows]
     return range_rows(shown, Axis("", scores.low, scores.high), f"Mean by {dimension_in_words(by)} with 95% intervals")
 
