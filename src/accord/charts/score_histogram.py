@@ -69,16 +69,16 @@ def score_histogram(
     parts += [
         scale.text(place, bottom + 16, format_number(place), "tick", 3) for place in ticks(scale.low, scale.high, 6)
     ]
-    said = [f"{totals[0]:,} {names[0]}", *([f"{totals[1]:,} {names[1]}"] if totals[1] else [])]
+    facts = [f"{sum(each.scores for each in bins):,} {names[0]}", *([f"{totals[1]:,} {names[1]}"] if totals[1] else [])]
     if worst is not None:
-        said.append(f"worst 10%: {worst:.2f} or less")
-        parts.append(tag("text", escape_text(said[-1]), x="1%", y=20 * rows + LINE - 4, class_=f"strong {kinds[0]}"))
+        facts.append(f"worst 10%: {worst:.2f} or less")
+        parts.append(tag("text", escape_text(facts[-1]), x="1%", y=20 * rows + LINE - 4, class_=f"strong {kinds[0]}"))
     if mean is not None:
-        said.append(f"mean {mean:.2f}")
-        parts.append(scale.text(mean, top - 8, said[-1], "strong"))
+        facts.append(f"mean {mean:.2f}")
+        parts.append(scale.text(mean, top - 8, facts[-1], "strong"))
         at = f"{scale.at(mean):.2f}%"
         parts.append(tag("line", class_="guide ink", x1=at, x2=at, y1=top - 4, y2=bottom))
-    head = tag("title", escape_text(title)) + tag("desc", escape_text("; ".join(said)))
+    head = tag("title", escape_text(title)) + tag("desc", escape_text("; ".join(facts)))
     content = head + "".join(legend) + "".join(parts)
     return Markup(tag("svg", content, class_="chart scores", width="100%", height=bottom + 22, role="group"))
 
