@@ -57,19 +57,22 @@ def at(page: Any) -> str:
 def test_a_lead_opens_a_tail_reads_the_worst_and_comes_back(page: Any) -> None:
     page.goto("/lead")
     page.get_by_role("link", name="Scores").click()
-    page.get_by_role("link", name="topic", exact=True).click()
-    page.get_by_role("link", name="t1", exact=True).click()
-    page.locator(".standing", has_text="with topic t1").wait_for()
+    page.get_by_label("Group by").select_option("topic")
+    page.get_by_role("button", name="Apply").click()
+    page.locator(".ranges").get_by_role("link", name="t1", exact=True).click()
+    page.locator("h1", has_text="with topic t1").wait_for()
     board = at(page)
     page.locator("svg.chart a").first.click()
-    page.locator(".standing", has_text="worst first").wait_for()
+    page.locator("h1", has_text="worst first").wait_for()
     first = page.locator("table.list tbody tr")
     values = [float(row.locator("td").first.inner_text()) for row in first.all()]
     assert values == sorted(values) and values
-    here, worst = at(page), page.locator("table.list tbody a").first
-    said = worst.inner_text()  # such as "c17, turn 2"
-    worst.click()
-    name = said.partition(",")[0]
+    here, worst = at(page), page.locator("table.list tbody th").first
+    said = worst.locator("small").inner_text()  # such as "c17, turn 2"
+    name, turn = said.partition(",")[0], int(said.rpartition(" ")[2])
+    assert worst.locator("a").inner_text() == f"Turn {turn - 1} of {name}.", "the words of the user before the reply"
+    worst.locator("a").click()
+    assert page.get_by_role("navigation", name="Pages").get_by_role("link", name="Studies").is_visible()
     page.get_by_role("heading", name=name, exact=True).wait_for()
     assert at(page).startswith(f"/conversation/{name}?")
     chosen = page.locator("article.rated")
@@ -78,10 +81,10 @@ def test_a_lead_opens_a_tail_reads_the_worst_and_comes_back(page: Any) -> None:
     page.locator("table.list").wait_for()
     assert at(page) == here
     page.get_by_role("link", name="Back to the board").click()
-    page.locator(".standing", has_text="with topic t1").wait_for()
+    page.locator("h1", has_text="with topic t1").wait_for()
     assert at(page) == board
     page.get_by_role("link", name="topic t1").click()  # the filter is taken away
-    page.locator(".standing", has_text=re.compile(r"between the .*topics")).wait_for()
+    page.locator("h1", has_text=re.compile(r"between the .*topics|topic t\d is")).wait_for()
     assert "topic=t1" not in at(page)
 
 
@@ -97,12 +100,12 @@ def test_filters_stay_through_pages_transcripts_and_comparisons(page: Any) -> No
         return kept.items() <= filters(page).items()
 
     page.goto("/board?topic=t1&since=2026-06-02")
-    page.get_by_role("link", name="All texts, worst first").click()
+    page.get_by_role("link", name=re.compile(r"^All \d+$")).click()
     page.get_by_role("link", name="Next page").first.click()
     page.get_by_text("Page 2 of").first.wait_for()
     assert has_kept()
-    page.get_by_role("link", name="best first", exact=True).click()
-    page.locator(".standing", has_text="best first").wait_for()
+    page.get_by_role("link", name="Best", exact=True).click()
+    page.locator("h1", has_text="best first").wait_for()
     page.get_by_role("link", name="Next page").first.click()
     page.get_by_text("Page 2 of").first.wait_for()
     listed = at(page)
@@ -114,42 +117,48 @@ def test_filters_stay_through_pages_transcripts_and_comparisons(page: Any) -> No
     page.get_by_role("link", name="Back to the board").click()
     page.locator("svg.chart").first.wait_for()
     assert has_kept() and "page" not in filters(page) and "order" not in filters(page)
+    page.get_by_text("More filters").click()
     page.get_by_role("navigation", name="Compare").get_by_role("link", name="assistant versions b and a").click()
-    page.locator(".standing", has_text="Assistant version b is rated").wait_for()
+    page.locator("h1", has_text="b is higher than a").wait_for()
     assert has_kept()
-    for name in ("Annotators", "Answers", "By"):
-        page.get_by_role("navigation", name=name, exact=True).get_by_role("link").last.click()
-        page.locator(".standing").wait_for()
-        assert has_kept(), name
+    page.get_by_label("Group by").select_option("version")
+    page.get_by_label("Find in the text").fill("turn")
+    page.get_by_role("button", name="Apply").click()
+    page.get_by_role("link", name="the words “turn”").wait_for()
+    assert has_kept() and filters(page)["find"] == ["turn"] and "first" not in filters(page)
+    page.get_by_role("group", name="Scores").get_by_role("link", name="By people").click()
+    page.locator("h1").wait_for()
+    assert has_kept() and filters(page)["find"] == ["turn"]
 
 
 def test_two_versions_and_two_evaluators_are_compared_in_one_click(page: Any) -> None:
     for link, result in (
         (
             "assistant versions b and a",
-            r"Assistant version b is rated 0\.\d+ points higher than a on Satisfaction \(95% interval",
+            r"b is higher than a on Satisfaction, by 0\.\d points",
         ),
         (
             "with evaluator first",
-            r"Evaluator e \(1 Jun 2026\) rates the same 400 texts 0\.09 points higher than first \(",
+            r"evaluator e \(1 Jun 2026\) is higher than evaluator first .* on Satisfaction, by 0\.09 points",
         ),
     ):
         page.goto("/board")
+        page.get_by_text("More filters").click()
         clicks = Clicks(page)
         clicks.on(page.get_by_role("navigation", name="Compare").get_by_role("link", name=link))
-        page.locator(".standing", has_text=re.compile(result)).wait_for()
+        page.locator("h1", has_text=re.compile(result)).wait_for()
         assert page.locator(".compared [aria-current]").count() == 1
         assert clicks.count == 1
 
 
-@pytest.mark.parametrize("tail", ["part of the chart", "bottom 10%", "group"])
+@pytest.mark.parametrize("tail", ["part of the chart", "worst 10%", "all"])
 def test_a_transcript_is_two_clicks_from_the_tail(page: Any, tail: str) -> None:
     page.goto("/board")
     clicks = Clicks(page)
     clicks.on({
         "part of the chart": page.locator("svg.chart a").first,
-        "bottom 10%": page.get_by_role("link", name="The bottom 10%"),
-        "group": page.get_by_role("link", name="times as often").first,
+        "worst 10%": page.get_by_role("link", name="List the worst 10%"),
+        "all": page.get_by_role("link", name=re.compile(r"^All \d+$")),
     }[tail])  # fmt: skip
     clicks.on(page.locator("table.list tbody a").first)
     page.locator("article.rated").wait_for()
@@ -161,9 +170,9 @@ def test_the_parts_of_a_figure_are_reached_by_keyboard(page: Any) -> None:
     page.locator("svg.chart a").nth(2).focus()
     page.keyboard.press("Tab")
     said = page.evaluate("document.activeElement.getAttribute('aria-label')")
-    count = said.split(": ")[1]
+    count = said.split(": ")[1].partition(",")[0]
     page.keyboard.press("Enter")
-    page.locator(".standing", has_text=f"{count} texts").wait_for()
+    page.locator("h1", has_text=f"{count} replies").wait_for()
     page.go_back()
     page.locator("svg.chart").first.wait_for()
 
@@ -171,16 +180,17 @@ def test_the_parts_of_a_figure_are_reached_by_keyboard(page: Any) -> None:
 def test_it_works_without_script(browser: Any, served_board: int) -> None:
     with tab(browser, served_board, java_script_enabled=False) as page:
         page.goto("/board?by=topic")
+        page.get_by_text("Compare two").click()
         page.locator("select[name=first]").select_option("t1")
         page.locator("select[name=second]").select_option("t0")
         page.get_by_role("button", name="Compare").click()
-        page.locator(".standing", has_text="Topic t1 is rated").wait_for()
+        page.locator("h1", has_text="topic t1 is").wait_for()
         assert "first=t1" in page.url and "by=topic" in page.url
 
 
 def test_nothing_is_wrong_by_axe(page: Any) -> None:
     for path in ("/board", "/board?annotators=ann&annotators=bob", "/board?view=each&by=topic",
                  "/board?against=first%401", "/board?training=with", "/board/list",
-                 "/board/list?order=apart&page=2", "/board?system=nobody"):  # fmt: skip
+                 "/board/list?order=apart&page=2", "/board?system=nobody", "/board?find=turn&order=best"):  # fmt: skip
         page.goto(path)
         assert not faults(page, [(scheme, width) for scheme in ("light", "dark") for width in (390, 1200)]), path

@@ -22,6 +22,8 @@ from test_board import row as board_row
 from waiting import PATIENCE
 
 from accord import Conversation, Turn
+from accord.charts import HistogramBin, score_histogram
+from accord.learning import CARD
 from accord.store import Mart, MartRow
 from accord.values import Label, Target
 
@@ -64,7 +66,7 @@ def test_means_as_people_would_give_them_lead_to_their_texts(workbench: StartWor
         cell = rf'<th scope="row"><a href="([^"]+)">{said}</a></th><td>30</td><td><a href="([^"]+)">'
         [(only, texts)] = re.findall(cell, page[page.index("Estimated ratings") :])
         assert json.loads(browser.get(unescape(only).replace("/board", "/board.json", 1)))["texts"] == 40
-        assert "40 texts" in browser.get(unescape(texts))
+        assert "40 replies" in browser.get(unescape(texts))
 
 
 def test_empty_board_shows_next_step(workbench: StartWorkbench) -> None:
@@ -76,7 +78,7 @@ def test_empty_board_shows_next_step(workbench: StartWorkbench) -> None:
 @pytest.mark.slow
 def test_every_part_of_a_chart_links_to_its_texts(shared: Browser) -> None:
     page = shared.get("/board?by=topic")
-    assert shared.status == 200 and "No significant difference between the 3 topics on Satisfaction" in page
+    assert shared.status == 200 and "No clear difference between the 3 topics on Satisfaction" in page
     bins = [unescape(each) for each in re.findall(r'<a href="([^"]*)" aria-label="[\d.]+ to', page)]
     points = [each for each in links(page) if each.startswith("/board/list") and "since=" in each]
     assert len(points) >= 9 and len(bins) >= 10
@@ -117,7 +119,8 @@ def test_no_drift_is_a_quiet_note(shared: Browser) -> None:
 
 def test_first_sentence_is_that_of_the_json_and_of_the_home_page(shared: Browser) -> None:
     summary = json.loads(shared.get("/board.json"))["summary"]
-    assert summary.endswith(".") and f'<p class="standing">{summary}</p>' in shared.get("/board")
+    headline = json.loads(shared.get("/board.json"))["headline"]
+    assert summary.endswith(".") and f"<h1>{headline}</h1>" in shared.get("/board")
     assert json.loads(shared.get("/index.json"))["trend"]["summary"] == summary and summary in shared.get("/")
 
 
@@ -126,7 +129,7 @@ def test_a_list_leads_to_conversations_and_back(workbench: StartWorkbench) -> No
     bench = workbench()
     bench.project.mart.add([*rows(), row(name, 1.0)])
     browser = bench.browser()
-    [tail] = re.findall(r'<a href="([^"]*)">The bottom 10%', browser.get("/board?system="))
+    [tail] = re.findall(r'<a href="([^"]*)">List the worst 10%', browser.get("/board?system="))
     [found] = [each for each in links(browser.get(unescape(tail))) if each.startswith("/conversation/")]
     path, _, query = found.partition("?")
     assert path == "/conversation/" + quote(name, safe="") and unquote(path.removeprefix("/conversation/")) == name
@@ -148,18 +151,22 @@ def test_links_to_other_boards_keep_the_filters(workbench: StartWorkbench) -> No
     found = {text: parse_qs(urlsplit(unescape(href)).query)
              for href, text in re.findall(r'<a href="(/board[^"]*)"[^>]*>(?:<abbr[^>]*>)?([^<]+)<', page)}  # fmt: skip
     for text in (
-        "Natural",
-        "Answerable",
-        "given by people",
+        "By people",
         "each annotator",
-        "version",
         "assistant versions b and a",
-        "b",
     ):
         assert kept.items() <= found[text].items(), text
-    assert found["Natural"]["question"] == ["Q1"] and found["Natural"]["evaluator"] == ["e@1"]
-    assert "evaluator" not in found["Answerable"], "it has no scores on Q2"
-    assert found["each annotator"]["first"] == ["b"] and "first" not in found["version"]
+    assert found["each annotator"]["first"] == ["b"]
+    form = page.partition('aria-label="Filters"')[2].partition("</form>")[0]
+    hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form))
+    assert hidden == {"evaluator": "e@1", "annotators": "population"}, "the form shows the other filters, and no pair"
+    page = browser.get("/board?question=Q2&evaluator=e%401")
+    assert (
+        browser.status == 200
+        and "No scores of e (1 Jun 2026) on this question; those of f (1 Jun 2026) are shown" in page
+    )
+    browser.get("/board?question=Q2&evaluator=e%401&against=e%401")
+    assert browser.status == 200
     for query in found.values():
         browser.get(
             f"/board?{urlencode(query, doseq=True)}" if "low" not in query and "back" not in query else "/board"
@@ -278,3 +285,32 @@ def test_a_live_score_is_on_the_board_when_it_is_answered_and_outlives_a_kill(tm
     with serving(tmp_path, "--evaluator", evaluator, port=server.port):
         score(server.port, "live-20")
         assert json.loads(browser.get("/board.json"))["texts"] == 21
+
+
+@pytest.mark.parametrize(("state", "evaluator", "is_stated"), [
+    ("triage", "default@1", True), ("systems", "default@1", False), ("triage", "other@1", False),
+])  # fmt: skip
+def test_a_verdict_that_allows_no_comparison_is_stated_next_to_it(
+    state: str, evaluator: str, is_stated: bool, workbench: StartWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = workbench()
+    folder = bench.project.folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CARD).write_text("{}", encoding="utf-8")
+    verdict = {"state": state, "title": "Useful for triage", "sentence": "."}
+    monkeypatch.setattr("accord.web.pages.board.verdict_in_use", lambda *_: verdict)
+    name = evaluator.replace("default", folder.name)
+    bench.project.mart.add({**each, "evaluator": name} for each in rows())
+    page = bench.browser().get("/board")
+    assert ("its verdict is “Useful for triage”" in page) == is_stated
+
+
+def test_bars_are_shares_of_scores_and_ratings_with_links_to_scores_alone() -> None:
+    bins = [HistogramBin(1, 2, 30, 0, "/a?x=1&y=2"), HistogramBin(2, 3, 10, 5, "/b"), HistogramBin(3, 4, 0, 15, "/c")]
+    drawn = str(score_histogram(bins, "<Scores>", worst=1.9, mean=2.2))
+    assert drawn.count("<a ") == 2 and 'href="/a?x=1&amp;y=2"' in drawn and "/c" not in drawn
+    heights = [float(each) for each in re.findall(r'class="bar [^"]*" x="[\d.]+%"[^>]*height="([\d.]+)"', drawn)]
+    assert heights == [120, 40, 40, 120], "the shares 75%, 25% and 25%, 75% on one scale"
+    assert "worst 10%: 1.90 or less" in drawn and "mean 2.20" in drawn and "&lt;Scores&gt;" in drawn
+    alone = str(score_histogram(bins[:1], "Scores"))
+    assert score_histogram([HistogramBin(1, 2, 0, 0)], "Nothing").count("<rect") == 0 and "people" not in alone

@@ -24,7 +24,7 @@ from accord.board.statistics import (
     GroupRow,
     GroupTable,
 )
-from accord.board.summary import ranking_in_words
+from accord.board.summary import ranking_headline, ranking_in_words
 from accord.statistics import holm
 from accord.store import MartRow, MonitoringTables
 from accord.values import Estimate, Label, Target
@@ -239,3 +239,88 @@ def test_evaluators_of_one_name_and_day_have_different_names(tmp_path: Path) -> 
 ])  # fmt: skip
 def test_relative_rates_in_words(ratio: float, words: str) -> None:
     assert times_as_often(ratio) == words
+
+
+# --- headline -----------------------------------------------------------------------------------------------------------
+
+
+def levels(*means: float, count: int = 40, **more: Any) -> list[MartRow]:
+    """Systems a, b, c, ... with scores around their means."""
+    rng = np.random.default_rng(2)
+    return [
+        row(f"{'abcdefg'[place]}{n}", float(np.clip(mean + rng.normal(0, 0.15), 1, 4)), system="abcdefg"[place], **more)
+        for place, mean in enumerate(means)
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("rows", "headline"), [
+    (levels(3.0, 2.4, 3.0), r"b is lowest on Satisfaction, by 0\.[56] points; no clear difference between [ac] and [ac]"),
+    (levels(2.4, 3.0, 2.4), r"b is highest on Satisfaction, by 0\.[56] points; no clear difference between [ac] and [ac]"),
+    (levels(2.0, 2.6, 3.2), r"c is highest on Satisfaction, by 0\.[56] points; a is lowest, by 0\.[56] points"),
+    (levels(2.5, 2.5, 2.5), "No clear difference between the 3 assistant versions on Satisfaction"),
+    (levels(2.0, 2.0, 3.0, 3.0), r"[cd] is higher than [ab] on Satisfaction, by \d\.\d points?; 3 of the 5 other differences are "
+     "clear"),
+    (levels(2.0, 2.6), r"b is higher than a on Satisfaction, by 0\.[56] points"),
+    (levels(2.5, 2.5), "No clear difference between b and a on Satisfaction"),
+    (levels(2.5), r"Satisfaction averages 2\.\d\d"),
+    (levels(2.0, 3.0, count=1), r"Satisfaction averages 2\.\d\d"),
+    ([{**each, "system": None} for each in levels(2.5)], r"Satisfaction averages 2\.\d\d"),
+    (levels(2.0, 3.0, 2.0, in_training=True),
+     r"Satisfaction averages 2\.\d\d; training conversations cannot compare assistant versions"),
+    ([row("a", None, unscored="refused")], "No scores on Satisfaction"),
+], ids=["lowest", "highest", "both ends", "none", "two and two", "two", "two alike", "one", "few texts", "no system", "training",
+        "no score"])  # fmt: skip
+def test_headline_names_the_clear_findings_alone(tmp_path: Path, rows: list[MartRow], headline: str) -> None:
+    with board(tmp_path, rows) as opened:
+        scores, found = figures(opened)
+        assert re.fullmatch(headline, found.headline), found.headline
+        if scores.is_self_made:
+            assert "higher" not in found.summary and "lower" not in found.summary, "and neither does the home page"
+        tests = found.among or ((found.difference,) if found.difference else ())
+        if not any(each.sign for each in tests):
+            assert not re.search("highest|lowest|higher|lower", found.headline)
+
+
+@pytest.mark.attack
+@given(
+    means=st.lists(st.floats(1, 4), min_size=2, max_size=6),
+    signs=st.lists(st.integers(-1, 1), min_size=15, max_size=15),
+)
+@settings(deadline=None)
+def test_headline_never_contradicts_the_table_and_its_tests(means: list[float], signs: list[int]) -> None:
+    names = "abcdef"[: len(means)]
+    table = GroupTable(
+        "system",
+        tuple(GroupRow(name, name, 9, Estimate(mean), None) for name, mean in zip(names, means, strict=True)),
+        0,
+    )
+    among = []
+    for (one, other), sign in zip(combinations(names, 2), signs, strict=False):
+        gap = means[names.index(one)] - means[names.index(other)]
+        ends = (gap - 0.1, gap + 0.1) if not sign else (gap - abs(gap) / 2, gap + abs(gap) / 2)
+        p = 0.001 if sign and abs(gap) > 1e-6 else 0.5
+        among.append(MeanDifference("Q0", "system", one, other, Estimate(gap, *ends), p, False, 0, (9, 9), 15))
+    said = ranking_headline(table, tuple(among), "on Q0")
+    for name, word in re.findall(r"(\w) is (highest|lowest)", said):
+        own = [each for each in among if name in (each.first, each.second)]
+        assert all(each.sign for each in own), said
+        assert means[names.index(name)] == (max if word == "highest" else min)(means), said
+    for one, word, other in re.findall(r"(\w) is (higher|lower) than (\w)", said):
+        gap = means[names.index(one)] - means[names.index(other)]
+        assert (gap > 0) == (word == "higher"), said
+    for pair in re.findall(r"no clear difference between (\w) and (\w)", said):
+        assert any({each.first, each.second} == set(pair) and not each.sign for each in among), said
+
+
+def test_headline_says_when_it_holds_on_the_same_inputs_alone(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    same = [
+        row(f"{system}{n}", 2 + 0.2 * (system == "b") + n / 40 + rng.normal(0, 0.01), system=system, input=f"i{n}")
+        for n in range(30)
+        for system in "ab"
+    ]
+    others = [row(f"x{n}", 3.6, system="a") for n in range(60)]
+    with board(tmp_path, [*same, *others]) as opened:
+        found = figures(opened)[1]
+        assert found.headline == "b is higher than a on Satisfaction, by 0.2 points on the same inputs"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,8 +19,8 @@ from accord.board.comparisons import (
     question_differences,
 )
 from accord.board.density import Density, density_of
-from accord.board.filters import DIMENSIONS, BoardFilters, dimension_in_words
-from accord.board.score_reader import UNKNOWN, ScoreReader, SelectedScores
+from accord.board.filters import DIMENSIONS, BoardFilters, filter_in_words
+from accord.board.score_reader import ScoreReader, SelectedScores
 from accord.board.statistics import (
     GroupTable,
     controversial,
@@ -31,7 +31,8 @@ from accord.board.statistics import (
     pulls,
     rises,
 )
-from accord.board.summary import BoardFigures, first_sentence, overview_of
+from accord.board.summary import BoardFigures, first_sentence, headline_of, overview_of
+from accord.board.texts import ConversationTexts
 from accord.project import Project
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Board:
             StoreError: Scores or labels cannot be read.
         """
         alarms = self.reader.alarms()
-        state = self.reader.state(), len(alarms)
+        state = self.reader.state(selection), len(alarms)
         with self._lock:
             found = self.reader.texts(selection)
             if found is None:
@@ -88,7 +89,37 @@ class Board:
             StoreError: Scores or labels cannot be read.
         """
         found = self.reader.texts(selection)
-        return None if found is None else (found, listed(found, number, size))
+        if found is None:
+            return None
+        page = listed(found, number, size)
+        details = self.reader.conversations.of((row.conversation, row.turn) for row in page.rows)
+        rows = []
+        for row in page.rows:
+            words, issues = details[row.conversation, row.turn]
+            rows.append(replace(row, words=words, issues=issues))
+        return found, replace(page, rows=tuple(rows))
+
+    def scores(self, selection: BoardFilters) -> SelectedScores | None:
+        """Return the scores of a selection; `None` without any.
+
+        Raises:
+            BadInput: The selection names a question or evaluator without scores.
+            StoreError: Scores or labels cannot be read.
+        """
+        return self.reader.texts(selection)
+
+    @property
+    def conversations(self) -> ConversationTexts:
+        """Words, issues and search of the project's conversations."""
+        return self.reader.conversations
+
+    def state(self, selection: BoardFilters) -> Hashable:
+        """Return a value that changes whenever scores, labels or the conversations of a selection change."""
+        return self.reader.state(selection)
+
+    def issues(self) -> dict[str, int]:
+        """Return the number of conversations with an issue, by its kind, the most frequent first."""
+        return {kind: len(ids) for kind, ids in self.reader.conversations.by_issue().items()}
 
     def _once(self, key: Any, make: Callable[[], T]) -> T:
         """Return the cached result of a key, or compute it; the least recently used result is dropped."""
@@ -113,7 +144,7 @@ class Board:
         scored = len(texts) > 0
         people, rests_on = powered(scores, texts, self.reader) if about.answers == "predicted" else ([], "")
         return texts, BoardFigures(
-            "", overview_of(scores, len(texts), density, time), (*scores.notes, *scores.state.faults), len(texts),
+            "", "", overview_of(scores, len(texts), density, time), (*scores.notes, *scores.state.faults), len(texts),
             density.mean, unscored, density, self._given(scores), GroupTable("system", (), 0),
             group_table(scores, scores.scored, "annotator") if many else None, time,
             pairs_of(texts), None, (), (), None, last_period_difference(scores, texts, time),
@@ -135,7 +166,10 @@ class Board:
         is_predicted, evaluators, questions = about.answers == "predicted", None, list[MeanDifference]()
         if difference is not None and is_predicted:
             questions = question_differences(difference, scores, texts, self.reader)
-        if about.against is not None and is_predicted:
+        against = scores.choices.names.get(str(about.against))
+        if against is not None and (about.against not in scores.choices.evaluators or about.against == about.evaluator):
+            figures = replace(figures, notes=(*figures.notes, f"no other scores of {against} on this question"))
+        elif about.against is not None and is_predicted:
             evaluators = evaluator_difference(scores, texts, self.reader, about.against)
             if evaluators is None:
                 name = scores.choices.names.get(about.against, about.against)
@@ -143,10 +177,10 @@ class Board:
         found = replace(
             figures, table=table, difference=difference, among=among, questions=tuple(questions), evaluators=evaluators
         )
-        return replace(found, summary=first_sentence(scores, found))
+        return replace(found, summary=first_sentence(scores, found), headline=headline_of(scores, found))
 
     def _given(self, scores: SelectedScores) -> Density | None:
-        """Return the distribution of people's answers to these texts."""
+        """Return the distribution of people's ratings of these texts: means by text, unless annotators are apart."""
         import polars as pl
 
         about = scores.selection
@@ -160,6 +194,9 @@ class Board:
         rows = texts.join(labels, on=keys, nulls_equal=True)
         if not len(rows):
             return None
+        if about.view == "panel":
+            rows = rows.group_by(keys, maintain_order=True).agg(pl.col("value").mean(), pl.col("cluster").first(),
+                                                                pl.col("annotator").first())  # fmt: skip
         people = replace(scores, selection=replace(about, answers="given"), rows=rows)
         return density_of(people, rows)
 
@@ -172,7 +209,8 @@ class ListedText:
     """A text in a list with the dimensions of its conversation.
 
     `value` is the mean over annotators with standard deviation `apart`, or the score of one annotator. `in_training` is
-    True if the evaluator learned from the conversation.
+    True if the evaluator learned from the conversation. `words` are those of the user's last message, and `issues` the
+    kinds of issues found.
     """
 
     conversation: str
@@ -186,6 +224,8 @@ class ListedText:
     day: str | None
     unscored: str | None
     in_training: bool
+    words: str = ""
+    issues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -261,10 +301,10 @@ def _first(rows: Any, columns: list[str], down: list[bool], count: int) -> Any:
 
 def _list_summary(scores: SelectedScores, total: int) -> str:
     about = scores.selection
-    what = "text" if total == 1 else "texts"
+    what = scores.noun(total)
     if about.view != "panel":
         what = f"{'score' if total == 1 else 'scores'} of a text for an annotator"
-    where = [f"{dimension_in_words(name)} {value or UNKNOWN}" for name, value in about.filters().items()]
+    where = [filter_in_words(name, value) for name, value in about.filters().items()]
     if about.low is not None or about.high is not None:
         low, high = (
             (scores.low if about.low is None else about.low),

@@ -10,10 +10,11 @@ from typing import Any, Literal, cast, get_args
 from urllib.parse import parse_qsl, urlencode
 
 from accord.edges import BadInput, UnknownName
+from accord.store import words_of
 
 Dimension = Literal["system", "version", "topic", "user_group", "language"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
-_WORDS = {"system": "assistant version"}
+_WORDS = {"system": "assistant version", "find": "the words", "issue": "the issue"}
 Order = Literal["worst", "best", "apart", "newest"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 View = Literal["panel", "each"]
@@ -27,6 +28,12 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 MAX_LENGTH, MAX_VALUES = 512, 64
 """Maximum length of a value in characters, and maximum number of values in a query."""
+ANY = "*"
+"""Value of a dimension in a form that selects all: an empty one selects conversations without the dimension."""
+_EMPTY_IS_ALL = (
+    "question", "evaluator", "against", "since", "until", "find", "issue", "low", "high", "by",
+)  # fmt: skip
+"""Filters of which forms send an empty value for all."""
 
 
 def dimension_in_words(name: str) -> str:
@@ -36,6 +43,15 @@ def dimension_in_words(name: str) -> str:
     ('assistant version', 'user group')
     """
     return _WORDS.get(name, name.replace("_", " "))
+
+
+def filter_in_words(name: str, value: str, unknown: str = "unknown") -> str:
+    """Return a filter for readers.
+
+    >>> filter_in_words("topic", "refunds"), filter_in_words("topic", ""), filter_in_words("find", "charged twice")
+    ('topic refunds', 'topic unknown', 'the words “charged twice”')
+    """
+    return f"{dimension_in_words(name)} {f'“{value}”' if name == 'find' else value or unknown}"
 
 
 @dataclass(frozen=True)
@@ -48,6 +64,8 @@ class BoardFilters:
         against: Another evaluator, whose scores of the same texts are compared.
         system, version, topic, user_group, language: Dimensions of conversations; "" selects missing values.
         since, until: First and last day (UTC) of the conversations, or of scoring if the log has no time.
+        find: Words that the text of a conversation contains, in any order and case.
+        issue: Kind of an issue that a model found, or a person marked, in the conversation.
         annotators: Count only scores for these annotators; empty for the population, or for all if there is none.
         view: `panel` averages the scores of a text over annotators; `each` keeps them apart.
         answers: `predicted` scores, or ratings `given` by people.
@@ -71,6 +89,8 @@ class BoardFilters:
     language: str | None = None
     since: str | None = None
     until: str | None = None
+    find: str | None = None
+    issue: str | None = None
     annotators: tuple[str, ...] = ()
     view: View = "panel"
     answers: Answers = "predicted"
@@ -108,11 +128,11 @@ class BoardFilters:
             if len(value) > MAX_LENGTH or "\0" in value:
                 raise BadInput(f"the filter {name!r} has {len(value)} characters; allowed: {MAX_LENGTH}, without NUL")
             if name == "annotators":
-                found[name] = (*found.get(name, ()), value)
+                found[name] = (*found.get(name, ()), *([value] if value else []))
             elif name in found:
                 raise BadInput(f"the filter {name!r} occurs twice in the query; remove one of them")
             else:
-                found[name] = _value(name, value)
+                found[name] = None if _is_all(name, value) else _value(name, value)
         return cls(**found)
 
     def to_query(self, **changes: Any) -> str:
@@ -148,8 +168,13 @@ class BoardFilters:
 
     def filters(self) -> dict[str, str]:
         """Return the filters of conversations that are set, by name."""
-        names = (*DIMENSIONS, "since", "until")
+        names = (*DIMENSIONS, "since", "until", "find", "issue")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+def _is_all(name: str, value: str) -> bool:
+    """Return True if a field of a form selects all, or the default."""
+    return (name in _EMPTY_IS_ALL and not value) or (name in DIMENSIONS and value == ANY)
 
 
 def _value(name: str, value: str) -> Any:
@@ -157,6 +182,8 @@ def _value(name: str, value: str) -> Any:
         if value not in _CHOICES[name]:
             raise UnknownName(f"choice of {name!r}", value[:40], _CHOICES[name])
         return cast(Any, value)
+    if name == "find":
+        words_of(value)  # the search is valid
     if name in ("low", "high"):
         return _number(name, value)
     if name in ("since", "until"):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accord.board.filters import DIMENSIONS, BoardFilters
+from accord.board.texts import ConversationTexts
 from accord.edges import UnknownName
 from accord.learning import RULES
 from accord.project import Project, comparable_labels
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_EXACT_ROWS = 5_000
 """Maximum number of rows for which single conversations are resampled."""
+MAX_CHOICES = 200
+"""Maximum number of topics or systems to choose from."""
 CACHED_SELECTIONS = 2
 """Number of selections whose rows stay in memory."""
 _EMPTY = ("probabilities", "unscored", "spread")
@@ -43,6 +46,7 @@ class BoardChoices:
     """Numbers of scores by question and by evaluator (the latest first), and of synthetic and all scores.
 
     `names` has the name of each evaluator with the day of its first score, and `answered` the evaluators by question.
+    `topics` and `systems` are those of the conversations, at most `MAX_CHOICES`.
     """
 
     questions: Mapping[str, int]
@@ -51,6 +55,8 @@ class BoardChoices:
     total: int
     names: Mapping[str, str]
     answered: Mapping[str, frozenset[str]]
+    topics: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,26 @@ class SelectedScores:
         return self.question_names.get(question, question)
 
     @property
+    def counted(self) -> str:
+        """Numbers of conversations and of texts with a score, in words: the same on every page."""
+        scored = self.scored.select("conversation", "turn")
+        texts, conversations = scored.n_unique(), scored["conversation"].n_unique()
+        said = "1 conversation" if conversations == 1 else f"{conversations:,} conversations"
+        return said if texts == conversations else f"{texts:,} {self.noun(texts)} in {said}"
+
+    def noun(self, count: int) -> str:
+        """Return the word for a number of texts: conversations, or replies if turns are scored."""
+        one, many = ("conversation", "conversations")
+        if self.rows["turn"].null_count() < len(self.rows):
+            one, many = ("reply", "replies")
+        return one if count == 1 else many
+
+    @property
+    def is_self_made(self) -> bool:
+        """True for predictions of conversations that the evaluator learned from, which compare nothing."""
+        return self.has_training and self.selection.answers == "predicted"
+
+    @property
     def scored(self) -> pl.DataFrame:
         """Rows with a score."""
         return self.rows.filter(self.rows["value"].is_not_null())
@@ -133,15 +159,15 @@ class ScoreReader:
     """Reader of a project's mart, with a cache of the latest selections."""
 
     def __init__(self, project: Project) -> None:
-        self.project, self.mart = project, project.mart
-        self._kept: OrderedDict[tuple[BoardFilters, MartState, Any], SelectedScores] = OrderedDict()
+        self.project, self.mart, self.conversations = project, project.mart, ConversationTexts(project)
+        self._kept: OrderedDict[tuple[BoardFilters, Any], SelectedScores] = OrderedDict()
         self._lock = Lock()
         self._choices: tuple[MartState, dict[str, BoardChoices]] | None = None
         self._labels: tuple[Any, pl.DataFrame] | None = None
 
-    def state(self) -> tuple[MartState, Any]:
-        """Return a value that changes whenever scores or labels change."""
-        return self.mart.state(), self.project.store.labels_version()
+    def state(self, selection: BoardFilters) -> tuple[MartState, Any, frozenset[str] | None, str]:
+        """Return a value that changes whenever scores, labels or the conversations of a selection change."""
+        return self.mart.state(), self.project.store.labels_version(), *self.conversations.chosen(selection)
 
     def texts(self, selection: BoardFilters) -> SelectedScores | None:
         """Return the rows of a selection, or None if the mart holds none at all.
@@ -151,8 +177,8 @@ class ScoreReader:
             StoreError: The mart or every file in it is unreadable.
         """
         with self._lock:
-            state, labelled = self.state()
-            key = selection.base, state, labelled
+            state = self.state(selection)
+            key = selection.base, state
             if key in self._kept:
                 self._kept.move_to_end(key)
                 found = self._kept[key]
@@ -161,7 +187,7 @@ class ScoreReader:
             choices = self._choose(selection)
             if choices is None:
                 return None
-            found = self._read(selection, *choices)
+            found = self._read(selection, *choices, *state[2:])
             self._kept[key] = found
             while len(self._kept) > CACHED_SELECTIONS:
                 self._kept.popitem(last=False)
@@ -175,7 +201,7 @@ class ScoreReader:
         if self._choices is None or self._choices[0] != state:
             about = [
                 pl.len(), pl.col("scored").max(), pl.col("scored").min().alias("began"),
-                pl.col("synthetic").fill_null(False).sum(),
+                pl.col("synthetic").fill_null(False).sum(), pl.col("topic").unique(), pl.col("system").unique(),
             ]  # fmt: skip
             counted, state = self.mart.read(
                 lambda rows: rows.group_by("question", "evaluator").agg(about).sort("scored", descending=True).collect()
@@ -189,8 +215,9 @@ class ScoreReader:
                 of = counted.filter(pl.col("question") == name)
                 evaluators = dict(zip(of["evaluator"], of["len"], strict=True))
                 found[name] = BoardChoices(
-                    totals, evaluators, int(of["synthetic"].sum()), int(of["len"].sum()), names, answered
-                )
+                    totals, evaluators, int(of["synthetic"].sum()), int(of["len"].sum()), names, answered,
+                    _distinct(of["topic"]), _distinct(of["system"]),
+                )  # fmt: skip
             self._choices = state, found
         per_question = self._choices[1]
         if not per_question:
@@ -202,18 +229,29 @@ class ScoreReader:
         if question not in per_question:
             raise UnknownName("question with scores", question, per_question)
         choices = per_question[question]
-        evaluator = selection.evaluator or next(iter(choices.evaluators))
+        latest = next(iter(choices.evaluators))
+        evaluator = selection.evaluator or latest
+        if evaluator in choices.names and evaluator not in choices.evaluators:
+            evaluator = latest  # it answered other questions
         if evaluator not in choices.evaluators:
             raise UnknownName("evaluator with scores", evaluator, choices.evaluators)
         return question, evaluator, choices
 
-    def _read(self, selection: BoardFilters, question: str, evaluator: str, choices: BoardChoices) -> SelectedScores:
+    def _read(
+        self,
+        selection: BoardFilters,
+        question: str,
+        evaluator: str,
+        choices: BoardChoices,
+        ids: frozenset[str] | None,
+        unread: str,
+    ) -> SelectedScores:
         import polars as pl
 
         whose = (pl.col("question") == question) & (pl.col("evaluator") == evaluator)
         synthetic = pl.col("synthetic").fill_null(False)
         when = pl.coalesce("time", "scored").dt.date().alias(DAY)
-        about = whose & _conversations(selection, when)
+        about = whose & _conversations(selection, when, ids)
         wanted = about & _is_chosen(selection, synthetic)
         columns = [
             "conversation", "turn", pl.col("annotator").cast(pl.Categorical), "value", "bundle",
@@ -233,7 +271,10 @@ class ScoreReader:
         left_out = self._count(about & synthetic) if selection.synthetic == "without" and choices.synthetic else 0
         has_training = bool(in_training) and (selection.training == "with" or bool(alone))
         rows, whom = _of_view(rows, selection)
-        notes = [*_left_out_notes(selection, left_out, in_training, has_training), *whom]
+        notes = [*_left_out_notes(selection, left_out, in_training, has_training), *whom, *filter(None, [unread])]
+        if selection.evaluator not in (None, evaluator):
+            named = choices.names[str(selection.evaluator)], choices.names[evaluator]
+            notes.append("no scores of {} on this question; those of {} are shown".format(*named))
         rows = _with_spread(rows, options)
         rows = rows if selection.view == "each" else rows.drop("probabilities")
         if selection.answers == "given":
@@ -303,6 +344,11 @@ class ScoreReader:
         return MonitoringTables(self.project.store).alarms()
 
 
+def _distinct(lists: pl.Series) -> tuple[str, ...]:
+    """Return the first names of some lists, in order."""
+    return tuple(sorted({name for names in lists for name in names if name is not None})[:MAX_CHOICES])
+
+
 def _evaluator_names(began: Mapping[str, datetime | None]) -> dict[str, str]:
     """Return a name for each evaluator: its own with the day of its first score, and the time if two share the day."""
     names: dict[str, str] = {}
@@ -344,11 +390,11 @@ def _trained(selection: BoardFilters, training: pl.Expr) -> pl.Expr:
     return pl.lit(True) if is_all else ~training
 
 
-def _conversations(selection: BoardFilters, when: pl.Expr) -> pl.Expr:
-    """Return the condition that a row's conversation is selected."""
+def _conversations(selection: BoardFilters, when: pl.Expr, ids: frozenset[str] | None) -> pl.Expr:
+    """Return the condition that a row's conversation is selected; `ids` are those with the words and the issue."""
     import polars as pl
 
-    wanted = pl.lit(True)
+    wanted = pl.lit(True) if ids is None else pl.col("conversation").is_in(sorted(ids))
     for name, value in selection.filters().items():
         if name in DIMENSIONS:
             wanted &= pl.col(name).is_null() if value == "" else pl.col(name) == value

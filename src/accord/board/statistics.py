@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -343,8 +345,13 @@ def pulls(scores: SelectedScores, texts: pl.DataFrame, reader: ScoreReader) -> l
     return sorted(of, key=lambda each: -(each.weight.value or 0.0))[:12]
 
 
+_ATTRIBUTIONS = msgspec.json.Decoder(dict[str, float])
+
+
 def _attributions(cell: str) -> Mapping[str, float]:
-    try:
+    with suppress(msgspec.MsgspecError, ValueError):
+        return _ATTRIBUTIONS.decode(cell)
+    try:  # some are no numbers
         found = json.loads(cell)
     except ValueError:
         return {}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
 from accord.board.comparisons import MeanDifference, difference_in_words
 from accord.board.density import Density
-from accord.board.filters import Dimension, dimension_in_words
+from accord.board.filters import Dimension, dimension_in_words, filter_in_words
 from accord.board.score_reader import UNKNOWN, SelectedScores
 from accord.board.statistics import (
     DisputedText,
@@ -19,7 +19,7 @@ from accord.board.statistics import (
     QuestionSlope,
     TimeSeries,
 )
-from accord.values import Estimate
+from accord.values import Estimate, p_text
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class BoardFigures:
     """All statistics of a selection.
 
     Attributes:
+        headline: The finding of the comparisons below in a few words.
         summary: The first sentence: the comparison below with its interval, or the mean, and changes over time.
         overview: Number of texts, mean, bottom 10%, and last period.
         notes: Sentences about scores that are left out or included.
@@ -42,6 +43,7 @@ class BoardFigures:
         rises: Slopes of the main question on others.
     """
 
+    headline: str
     summary: str
     overview: str
     notes: tuple[str, ...]
@@ -70,10 +72,149 @@ class BoardFigures:
         return asdict(self)
 
 
+NO_COMPARISON = "training conversations cannot compare {}s"
+"""Reason why a board of conversations that the evaluator learned from compares nothing."""
+
+
+def headline_of(scores: SelectedScores, figures: BoardFigures) -> str:
+    """Return the finding of a selection in a few words, from the comparisons that the page shows.
+
+    Conversations that the evaluator learned from give no finding, and neither do differences that are not clear.
+    """
+    about, on = scores.selection, f"on {scores.shown(str(scores.selection.question))}{_where(scores)}"
+    if figures.mean.value is None:
+        return f"No scores {on}"
+    by = dimension_in_words(figures.table.by)
+    averages = f"{scores.shown(str(about.question))} averages {figures.mean.value:.2f}{_where(scores)}"
+    if figures.evaluators is None and scores.is_self_made:
+        return f"{averages}; {NO_COMPARISON.format(by)}" if figures.difference else averages
+    said = ""
+    if figures.evaluators is not None:
+        said = pair_headline(figures.evaluators, {}, on, scores.choices.names)
+    elif figures.among:
+        said = ranking_headline(figures.table, figures.among, on)
+    elif figures.difference is not None:
+        said = pair_headline(figures.difference, _means_of(figures.table), on)
+    if not said:
+        return averages
+    return f"According to people, {said[:1].lower()}{said[1:]}" if about.answers == "given" else said
+
+
+def pair_headline(
+    found: MeanDifference, means: Mapping[str, float], on: str, names: Mapping[str, str] | None = None
+) -> str:
+    """Return the difference of two groups in a few words; empty without a test."""
+    first, second = (_group_name(found.by, (names or {}).get(name, name)) for name in (found.first, found.second))
+    if found.p is None:
+        return ""
+    if not found.sign:
+        return f"No clear difference between {first} and {second} {on}"
+    direction = "higher" if found.sign > 0 else "lower"
+    return f"{first} is {direction} than {second} {on}, by {_gap_in_words(found, means)}"
+
+
+def ranking_headline(table: GroupTable, among: Sequence[MeanDifference], on: str) -> str:
+    """Return the groups that clearly differ from all others, in a few words; empty without a test.
+
+    Args:
+        table: Table of the groups with their means.
+        among: Differences of all pairs of the compared groups, corrected together.
+        on: The question, and the filters of the texts.
+    """
+    names = {name for each in among for name in (each.first, each.second)}
+    means = {name: value for name, value in _means_of(table).items() if name in names}
+    if len(means) < 2 or all(each.p is None for each in among):
+        return ""
+    order = sorted(means, key=lambda name: (-means[name], name))
+    of = f"{len(names)} {'largest ' if _is_part(table, names) else ''}{dimension_in_words(table.by)}s"
+    if not any(each.sign for each in among):
+        return f"No clear difference between the {of} {on}"
+    top, low = _gap_to_all(order[0], 1, among, means), _gap_to_all(order[-1], -1, among, means)
+    clauses, rest = [], list(order)
+    for name, gap, word in ((order[0], top, "highest"), (order[-1], low, "lowest")):
+        if gap:
+            about = "" if clauses else f" {on}"
+            clauses.append(f"{_group_name(table.by, name)} is {word}{about}, by {gap}")
+            rest.remove(name)
+    if not clauses:
+        largest = max((each for each in among if each.sign), key=lambda each: abs(_value_of(each.difference)))
+        clauses.append(pair_headline(largest, means, on))
+        others = [each for each in among if each is not largest]
+    else:
+        others = [each for each in among if {each.first, each.second} <= set(rest)]
+    return "; ".join(filter(None, [*clauses, _on_others(others, rest, table.by)]))
+
+
+def _on_others(others: Sequence[MeanDifference], rest: Sequence[str], by: str) -> str:
+    """Return how many of the other differences are clear; empty if there are none."""
+    clear = sum(each.sign != 0 for each in others)
+    if not others or clear == len(others):
+        return ""
+    if len(others) == 1 and len(rest) == 2:
+        return f"no clear difference between {' and '.join(_group_name(by, name) for name in rest)}"
+    return f"{clear} of the {len(others)} other differences are clear" if clear else "no other difference is clear"
+
+
+def pairs_in_words(among: Sequence[MeanDifference]) -> str:
+    """Return the clear and the other differences of all pairs, with their p."""
+    clauses = []
+    for name, is_clear in (("Clear", True), ("Not clear", False)):
+        found = [each for each in among if each.p is not None and bool(each.sign) == is_clear]
+        pairs = []
+        for each in found:
+            gap = f"{abs(_value_of(each.difference)):.2f}, {p_text(each.p or 0.0)}"
+            pairs.append(f"{each.first or UNKNOWN} and {each.second or UNKNOWN} ({gap})")
+        clauses += [f"{name}: {', '.join(pairs)}."] if pairs else []
+    return f"Differences. {' '.join(clauses)} p has Holm’s correction." if clauses else ""
+
+
+def _gap_to_all(name: str, sign: int, among: Sequence[MeanDifference], means: Mapping[str, float]) -> str:
+    """Return the smallest difference of a group to each other one; empty if not all are clear with this sign."""
+    own = [each for each in among if name in (each.first, each.second)]
+    if not all(each.sign == (sign if each.first == name else -sign) for each in own):
+        return ""
+    return _gap_in_words(min(own, key=lambda each: abs(_value_of(each.difference))), means)
+
+
+def _gap_in_words(found: MeanDifference, means: Mapping[str, float]) -> str:
+    """Return a difference in points, with a note if it is that of common inputs and the shown means differ from it."""
+    gap, said = _value_of(found.difference), _points_in_words(_value_of(found.difference))
+    if found.first in means and found.second in means:
+        shown = means[found.first] - means[found.second]
+        if _points_in_words(shown) != said or (shown > 0) != (gap > 0):
+            said += " on the same inputs" if found.paired else ""
+    return said
+
+
+def _points_in_words(gap: float) -> str:
+    size = abs(gap)
+    digits = 1 if size >= 0.095 else 2 if size >= 0.005 else 3
+    number = f"{size:.{digits}f}"
+    return f"{number} {'point' if number == '1.0' else 'points'}"
+
+
+def _group_name(by: str, name: str) -> str:
+    """Return the name of a group, with its dimension unless it names a system."""
+    shown = name or UNKNOWN
+    return shown if by == "system" and name else f"{dimension_in_words(by)} {shown}"
+
+
+def _means_of(table: GroupTable) -> dict[str, float]:
+    return {row.value: row.mean.value for row in table.rows if row.mean.value is not None}
+
+
+def _is_part(table: GroupTable, names: Collection[str]) -> bool:
+    """Return True if the table has more groups than those compared."""
+    return table.others > 0 or len(names) < sum(bool(row.value) for row in table.rows)
+
+
 def first_sentence(scores: SelectedScores, figures: BoardFigures) -> str:
     """Return the most important result of a selection: the comparison that the page shows, or the mean, and changes."""
     about, difference = scores.selection, stated_difference(figures)
-    if difference is not None:
+    if scores.is_self_made and not figures.evaluators:
+        groups = f"; {NO_COMPARISON.format(dimension_in_words(figures.table.by))}" if figures.difference else ""
+        parts, other = [_mean_in_words(scores, figures) + groups], ""
+    elif difference is not None:
         said = difference_in_words(difference, scores.choices.names, _where(scores), scores.shown)
         said = f"According to people, {said[0].lower()}{said[1:]}" if about.answers == "given" else said
         parts = [said, "" if figures.evaluators else _on_other_questions(difference, figures.questions, scores.shown)]
@@ -130,7 +271,7 @@ def times_as_often(ratio: float) -> str:
 
 
 def _where(scores: SelectedScores) -> str:
-    filters = [f"{dimension_in_words(name)} {value or UNKNOWN}" for name, value in scores.selection.filters().items()]
+    filters = [filter_in_words(name, value) for name, value in scores.selection.filters().items()]
     return f" for texts with {', '.join(filters)}" if filters else ""
 
 
@@ -164,8 +305,7 @@ def ranking_in_words(
     if not tested:
         return ""
     names = {name for each in tested for name in (each.first, each.second)}
-    is_part = table.others > 0 or len(names) < sum(bool(row.value) for row in table.rows)
-    groups = f"{len(names)} {'largest ' if is_part else ''}{dimension_in_words(table.by)}s"
+    groups = f"{len(names)} {'largest ' if _is_part(table, names) else ''}{dimension_in_words(table.by)}s"
     significant = [each for each in tested if each.sign]
     if not significant:
         means = sorted((row.mean for row in table.rows if row.value in names), key=_value_of)

@@ -87,11 +87,11 @@ def one_line_json(value: Any) -> Any:
 
 def page_text(value: Any) -> Any:
     """Return the text of a value with `escape_controls` applied; markup and numbers stay unchanged."""
-    return (
-        value
-        if value is None or isinstance(value, int | float) or hasattr(value, "__html__")
-        else escape_controls(str(value))
-    )
+    if type(value) is str:  # most values of a page
+        return escape_controls(value)
+    if value is None or isinstance(value, int | float) or hasattr(value, "__html__"):
+        return value
+    return escape_controls(str(value))
 
 
 def hide_folders(text: str) -> str:

@@ -48,7 +48,7 @@ def central(draws: Floats, confidence: float = CONFIDENCE) -> tuple[Floats, Floa
     return low, high
 
 
-_MOST_SHARED = 200_000
+_MOST_SHARED, _MOST_LARGE = 200_000, 4_000_000
 """Numbers of a table of draws that is kept for all clusters of the same number: charts draw the same ones often."""
 
 
@@ -114,6 +114,8 @@ class Clusters:
         """Return the counts as bytes; they are drawn once for all statistics of all systems."""
         if draws * len(self) <= _MOST_SHARED:
             return _shared_counts(len(self), draws, seed)
+        if draws * len(self) <= _MOST_LARGE:  # a page of the board draws the same conversations for each statistic
+            return _large_counts(len(self), draws, seed)
         if seed not in self._counts or len(self._counts[seed]) < draws:
             self._counts = {seed: _drawn_counts(len(self), draws, seed)}
         return self._counts[seed][:draws]
@@ -130,6 +132,7 @@ def _drawn_counts(clusters: int, draws: int, seed: int) -> NDArray[np.uint8]:
 
 
 _shared_counts = lru_cache(maxsize=64)(_drawn_counts)
+_large_counts = lru_cache(maxsize=4)(_drawn_counts)
 
 
 def bootstrap(

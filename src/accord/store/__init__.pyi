@@ -11,7 +11,8 @@ from .label_counts import LabelCounts as LabelCounts
 from .mart.files import DAMAGED as DAMAGED, mart_folder as mart_folder
 from .mart.mart import Mart as Mart, MartState as MartState, MartWriter as MartWriter
 from .mart.queries import EvaluatorScores as EvaluatorScores, runs_in as runs_in
-from .mart.queries import scores_of_conversation as scores_of_conversation, scores_of_run as scores_of_run
+from .mart.queries import scores_of_conversation as scores_of_conversation
+from .mart.queries import scores_of_conversations as scores_of_conversations, scores_of_run as scores_of_run
 from .mart.rows import BATCH_ROWS as BATCH_ROWS, LIVE_ROWS as LIVE_ROWS, MartRow as MartRow
 from .people.accounts import ONE_TIME_LINK as ONE_TIME_LINK, Role as Role, ROLES as ROLES, SINGLE_USER as SINGLE_USER
 from .people.accounts import UserAccount as UserAccount
@@ -26,3 +27,4 @@ from .rows import AddedCounts as AddedCounts, AnnotationKeys as AnnotationKeys, 
 from .rows import changed_conversation as changed_conversation, conversation_row as conversation_row
 from .rows import label_of as label_of, label_row as label_row, now as now, TableRow as TableRow
 from .store import ANNOTATION_BATCH as ANNOTATION_BATCH, Store as Store
+from .text_search import TextSearch as TextSearch, words_of as words_of

@@ -6,13 +6,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, or_, select, update
 
 from accord.store.engine import StoreError, database_errors, read_json
 from accord.store.rows import BATCH, MODEL, AddedCounts, AnnotationKeys, annotation_from, annotation_row, batches, now
 from accord.store.schema import alarms, annotation_table, cache, days
 from accord.store.store import Store
-from accord.values import OVERALL, Annotation, Conversation, IssueAnnotation, canonical_json, issues_from, turn_digests
+from accord.values import (
+    ISSUE,
+    OVERALL,
+    Annotation,
+    Conversation,
+    IssueAnnotation,
+    canonical_json,
+    issues_from,
+    turn_digests,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,6 +167,18 @@ class IssueAnnotations:
             .distinct()
         )
         return sorted(name for (name,) in self._store._stream(query))
+
+    def of_any_maker(self, conversations: Iterable[str] | None = None) -> Iterator[Annotation]:
+        """Yield what models and people wrote about issues: of some conversations, by default of all."""
+        table = annotation_table.c
+        about = select(annotation_table).where(
+            or_(table.question == OVERALL, table.question.startswith(ISSUE, autoescape=True))
+        )
+        queries = [about] if conversations is None else [
+            about.where(table.conversation.in_(batch)) for batch in batches(sorted(set(conversations)), BATCH)
+        ]  # fmt: skip
+        for query in queries:
+            yield from map(annotation_from, self._store._stream(query.order_by(table.place, table.key)))
 
     def makers(self) -> dict[str, int]:
         """Return the number of annotated turns by signature."""

@@ -32,12 +32,14 @@ from accord.web.pages import (
     rate,
     report,
     rubric,
+    study_items,
 )
 from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
 
 PAGES = (
     login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric, evaluators,
     report,
+    study_items,
 )  # fmt: skip
 MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""

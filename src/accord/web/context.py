@@ -242,7 +242,15 @@ class WorkbenchContext:
     def render(self, template: str, visitor: Visitor | None, status: int = 200, **values: Any) -> HTMLResponse:
         """Render a page from its template."""
         token = form_token(visitor.key) if visitor else ""
-        shared: dict[str, Any] = {"visitor": visitor, "token": token, "asked": self._asked, **values}
+        names: dict[tuple[str, int], Markup | str] = {}
+
+        def asked(question: str, rubric: Rubric | None = None) -> Markup | str:
+            key = question, id(rubric)  # a page names a question up to thousands of times
+            if key not in names:
+                names[key] = self._asked(question, rubric)
+            return names[key]
+
+        shared: dict[str, Any] = {"visitor": visitor, "token": token, "asked": asked, **values}
         return HTMLResponse(_templates().get_template(f"{template}.html").render(shared), status)
 
     def _asked(self, question: str, rubric: Rubric | None = None) -> Markup | str:

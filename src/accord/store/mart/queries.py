@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,22 @@ def scores_of_run(mart: Mart, run: str) -> Iterator[ScoreRow]:
 
     wanted = pl.col("run") == run
     frame, _ = mart.read(lambda rows: _main(rows).filter(wanted).sort("scored", maintain_order=True).collect())
+    return map(score_row, frame.iter_rows(named=True))
+
+
+def scores_of_conversations(
+    mart: Mart, question: str, evaluator: str, conversations: Collection[str]
+) -> Iterator[ScoreRow]:
+    """Yield the scores of some conversations and their turns by one evaluator on one question.
+
+    Raises:
+        StoreError: The mart cannot be read.
+    """
+    import polars as pl
+
+    wanted = (pl.col("question") == question) & (pl.col("evaluator") == evaluator)
+    named = wanted & pl.col("conversation").is_in(sorted(conversations))
+    frame, _ = mart.read(lambda rows: rows.filter(named).collect())
     return map(score_row, frame.iter_rows(named=True))
 
 

@@ -6,6 +6,7 @@ The address holds the state of a page: filters are links, and the browser's back
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import pairwise
@@ -22,24 +23,51 @@ from accord.board import (
     ORDERS,
     BoardFigures,
     BoardFilters,
-    Density,
     SelectedScores,
     TimeSeries,
     describe_test,
     difference_in_words,
     dimension_in_words,
+    filter_in_words,
+    pairs_in_words,
     stated_difference,
     times_as_often,
 )
-from accord.charts import Axis, ChartLine, ChartLink, Guide, line_chart
-from accord.edges import BadInput, parse_whole_number
-from accord.web.context import WorkbenchContext, add_page
+from accord.charts import (
+    Axis,
+    ChartLine,
+    ChartLink,
+    ChartRow,
+    Guide,
+    HistogramBin,
+    line_chart,
+    range_rows,
+    score_histogram,
+)
+from accord.edges import AccordError, BadInput, parse_whole_number
+from accord.learning import CARD
+from accord.studies import verdict_in_use
+from accord.web.accounts import Visitor
+from accord.web.context import WorkbenchContext, add_page, conversation_address
 
 CHART_SIZE = (600, 200)
 _PAGE_FIELDS = ("page", "back")
 _MAX_BACK = 4096
 MAX_COMPARED_EVALUATORS = 3
 """Number of other evaluators that are offered for comparison, the latest first."""
+SHOWN_TEXTS = 6
+"""Number of conversations on the board."""
+SHOWN_GROUPS = 12
+"""Number of groups in the picture, the largest ones; a folded table has the others."""
+DAY = "day"
+ORDER_HEADINGS = {
+    "worst": ("Worst", "worst first"), "best": ("Best", "best first"),
+    "apart": ("Most disputed", "most disputed first"), "newest": ("Newest", "newest first"),
+}  # fmt: skip
+"""Short and long name of each order."""
+BOARD_FIELDS = ("question", "by", "since", "topic", "find")
+LIST_FIELDS = ("find", "system", "topic", "issue", "low", "high", "annotators", "unscored")
+"""Filters that the forms of the board and of a list show."""
 EMPTY = {"summary": "No scores yet.", "texts": 0, "next": NEXT}
 _NO_LIST_FILTERS = {"low": None, "high": None, "unscored": False, "order": "worst"}
 
@@ -54,6 +82,7 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
 class _BoardPages:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
+        self._verdict: tuple[Any, str] = (None, "")
 
     def board(self, request: Request) -> Response:
         """Show the statistics of a selection."""
@@ -61,9 +90,14 @@ class _BoardPages:
         selection = BoardFilters.from_query(request.url.query, _PAGE_FIELDS)
         result = self.context.board.figures(selection)
         if result is None:
-            return self.context.render_or_json(request, "board_empty", visitor, EMPTY)
+            return self._empty(request, visitor)
         texts, figures = result
         links = Links(selection)
+        shown = self.context.board.page(selection, 1, SHOWN_TEXTS)
+        rows = [] if shown is None else [
+            {**row, "conversation_link": links.from_board(row["conversation"], row["turn"])}
+            for row in shown[1].to_json()["rows"]
+        ]  # fmt: skip
         data = {
             "selection": texts.selection.to_json(),
             "evaluator": texts.choices.names[str(texts.selection.evaluator)],
@@ -71,9 +105,17 @@ class _BoardPages:
         }
         for number, each in enumerate(data["density"]["bins"]):
             each["list"] = links.bin(figures, number)
+        data["verdict"] = "" if texts.selection.answers == "given" else self._caution(texts)
+        data["rows"] = rows
         return self.context.render_or_json(
             request, "board", visitor, data, scores=texts, figures=figures, links=links, dimensions=DIMENSIONS,
             charts=_charts(texts, figures, links), hidden=_hidden(selection), describe_test=describe_test,
+            kept=_kept(replace(selection, **_NO_LIST_FILTERS), BOARD_FIELDS), periods=_periods(texts),  # type: ignore[arg-type]
+            orders=_orders(texts), total=shown[1].total if shown else 0,
+            headings=ORDER_HEADINGS, filter_in_words=filter_in_words, pair_text=pairs_in_words(figures.among),
+            is_more=_has_more(texts.selection), shown_groups=SHOWN_GROUPS,
+            question_options=[(id, texts.shown(id)) for id in texts.choices.questions],
+            column=dimension_in_words(str(texts.selection.by)),
             times_as_often=times_as_often, differences=_differences(texts, figures),
             comparisons=_comparisons(texts, figures, links), has_gaps=_has_gaps(figures.time),
         )  # fmt: skip
@@ -86,7 +128,7 @@ class _BoardPages:
         number, back = _page_and_back(query)
         result = self.context.board.page(selection, number)
         if result is None:
-            return self.context.render_or_json(request, "board_empty", visitor, EMPTY)
+            return self._empty(request, visitor)
         texts, page = result
         links = Links(selection, back)
         rows = [{**row, "conversation_link": links.conversation(row["conversation"], row["turn"], page.number)}
@@ -100,45 +142,73 @@ class _BoardPages:
             scores=texts,
             listed=page,
             links=links,
-            orders=[each for each in ORDERS if each != "apart" or texts.shows_disagreement],
+            orders=_orders(texts),
+            kept=[*_kept(selection, LIST_FIELDS), ("back", links.back)],
+            issues=(issues := self.context.board.issues()),
+            issue_options=_issue_options(issues, selection),
+            people=_people(texts),
+            headings=ORDER_HEADINGS,
         )
+
+    def _empty(self, request: Request, visitor: Visitor) -> Response:
+        can_score = (self.context.project.folder() / CARD).is_file()
+        return self.context.render_or_json(request, "board_empty", visitor, EMPTY, can_score=can_score)
+
+    def _caution(self, scores: SelectedScores) -> str:
+        """Return a caution if the verdict on the evaluator in use does not allow to compare; empty for others' scores.
+
+        The verdict is read again when the evaluator changes, because reading it loads the evaluator.
+        """
+        project = self.context.project
+        folder = project.folder()
+        if str(scores.selection.evaluator).partition("@")[0] != folder.name:
+            return ""
+        try:
+            state = (folder / CARD).stat().st_mtime_ns, len(project.store.runs("compare"))
+            if self._verdict[0] != state:
+                verdict = verdict_in_use(project, folder) or {}
+                is_allowed = verdict.get("state", "systems") in ("systems", "single")
+                self._verdict = state, "" if is_allowed else str(verdict.get("title", ""))
+        except (OSError, AccordError):
+            return ""
+        return self._verdict[1]
 
 
 def _charts(texts: SelectedScores, figures: BoardFigures, links: Links) -> dict[str, Markup | None]:
     if not figures.texts:
-        return {"density": None, "time": None}
+        return {"histogram": None, "ranges": None, "time": None}
     return {
-        "density": _density_chart(figures, Axis("score", texts.low, texts.high), links),
+        "histogram": _histogram(figures, texts, links),
+        "ranges": _ranges(figures, texts, links),
         "time": _time_chart(figures.time, Axis("", texts.low, texts.high), links)
         if len(figures.time.moments) > 1
         else None,
     }
 
 
-def _density_chart(figures: BoardFigures, x: Axis, links: Links) -> Markup:
-    """Draw the density of scores with its band, a dashed density of people's answers, and links to the bins."""
+def _histogram(figures: BoardFigures, scores: SelectedScores, links: Links) -> Markup:
+    """Draw the shares of scores and of people's ratings, with links to the lists of the bins."""
     density, given = figures.density, figures.given
-    lines = [_density_line(density, "model")]
-    if given is not None:
-        lines.append(_density_line(given, "people"))
-    mean, peak = density.mean, max(value for line in lines for value in (*line.y, *line.high))
-    y = Axis(low=0, high=1.15 * peak, labels={0.0: ""})  # the label of the mean stands above the curve
+    rated = [0] * len(density.bins) if given is None else [each.count for each in given.bins]
     bins = [
-        ChartLink(part.low, part.high, links.bin(figures, number), f"{part.low:.2f} to {part.high:.2f}: {part.count:,}")
-        for number, part in enumerate(density.bins)
-        if part.count
+        HistogramBin(each.low, each.high, each.count, ratings, links.bin(figures, number))
+        for number, (each, ratings) in enumerate(zip(density.bins, rated, strict=True))
     ]
-    return line_chart(
-        lines, x, y, f"Density of {density.rows:,} scores", links=bins, size=CHART_SIZE,
-        guides=[] if mean.value is None else [Guide(mean.value, f"mean {mean}")],
-    )  # fmt: skip
+    is_given = scores.selection.answers == "given"
+    kinds, name = ("people", "people"), "ratings of people"
+    if not is_given:
+        kinds, name = ("model", "people"), "scores"
+    title = f"Distribution of {density.rows:,} {name}"
+    return score_histogram(bins, title, density.tail, density.mean.value, kinds, (name, "ratings of people"))
 
 
-def _density_line(density: Density, kind: str) -> ChartLine:
-    is_people = kind == "people"
-    band = ((), ()) if is_people else (density.low, density.high)
-    name = "answers of people" if is_people else "scores"
-    return ChartLine(density.at, density.density, *band, kind=kind, is_dashed=is_people, name=name)
+def _ranges(figures: BoardFigures, scores: SelectedScores, links: Links) -> Markup:
+    """Draw the mean of each group with its interval, the highest first; a name opens the board of its group."""
+    kind = "people" if scores.selection.answers == "given" else "model"
+    by = figures.table.by
+    rows = sorted(figures.table.rows[:SHOWN_GROUPS], key=lambda row: -(row.mean.value or 0.0))
+    shown = [ChartRow(row.name, row.mean, kind, links.only(by, row.value)) for row in rows]
+    return range_rows(shown, Axis("", scores.low, scores.high), f"Mean by {dimension_in_words(by)} with 95% intervals")
 
 
 def _time_chart(time: TimeSeries, y: Axis, links: Links) -> Markup:
@@ -212,6 +282,51 @@ def _has_gaps(time: TimeSeries) -> bool:
     )
 
 
+def _kept(selection: BoardFilters, shown: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the hidden fields of the form of filters: the filters that it does not show."""
+    named = parse_qs(selection.to_query(first=None, second=None), keep_blank_values=True)
+    return [(name, value) for name, values in named.items() if name not in shown for value in values]
+
+
+def _periods(scores: SelectedScores) -> list[tuple[str, str]]:
+    """Return the periods to choose from: the first day of each, and its name."""
+    last, since = scores.rows[DAY].max(), scores.selection.since
+    periods = [("", "All days")]
+    if isinstance(last, date):
+        for days, name in ((1, "Last day"), (7, "Last 7 days"), (30, "Last 30 days")):
+            periods.append((date.fromordinal(max(last.toordinal() - days + 1, 1)).isoformat(), name))
+    return periods if since is None or since in dict(periods) else [*periods, (since, f"Since {since}")]
+
+
+def _has_more(selection: BoardFilters) -> bool:
+    """Return True if one of the folded filters is set."""
+    return bool(selection.annotators) or (selection.view, selection.synthetic, selection.against) != (
+        "panel", "without", None,
+    )  # fmt: skip
+
+
+def _issue_options(issues: Mapping[str, int], selection: BoardFilters) -> list[tuple[str, str]]:
+    known = [(kind, f"{kind} ({count:,})") for kind, count in issues.items()]
+    return [
+        ("", "All"),
+        *known,
+        *([(selection.issue, selection.issue)] if selection.issue not in (None, *issues) else []),
+    ]
+
+
+def _people(scores: SelectedScores) -> list[tuple[str, str]]:
+    """Return the annotators to choose from; empty if all scores are for a new annotator."""
+    names = scores.annotators
+    chosen = [name for name in scores.selection.annotators if name not in names]
+    return [("", "All"), *((name, name) for name in (*names, *chosen))] if len(names) > 1 or chosen or (
+        scores.selection.annotators
+    ) else []  # fmt: skip
+
+
+def _orders(scores: SelectedScores) -> list[str]:
+    return [each for each in ORDERS if each != "apart" or scores.shows_disagreement]
+
+
 def _hidden(selection: BoardFilters) -> list[tuple[str, str]]:
     """Return the hidden fields of the form that compares two groups."""
     fields = parse_qs(selection.to_query(first=None, second=None, against=None), keep_blank_values=True)
@@ -279,6 +394,10 @@ class Links:
         """Return the conversation page of a text, with a link back to the list."""
         query = {**({} if turn is None else {"turn": turn}), "back": self.list(page, **changes)}
         return f"/conversation/{quote(name, safe='')}?{urlencode(query)}"
+
+    def from_board(self, name: str, turn: int | None) -> str:
+        """Return the conversation page of a text, with a link back to the board."""
+        return conversation_address(name, turn, self.board(order=self.selection.order))
 
     def disputed(self, name: str, turn: int | None) -> str:
         """Return the conversation page of a disputed text, with a link back to the list of disputed texts."""

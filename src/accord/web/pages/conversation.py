@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
-from unicodedata import category
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -19,7 +18,8 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
-from accord.charts import Axis, ChartRow, bar_chart, share_bars
+from accord.board import opening_words
+from accord.charts import Axis, ChartRow, bar_chart, range_rows, share_bars
 from accord.edges import BadInput, count_of, one_line_json, parse_whole_number, sendable, truncate_middle
 from accord.learning import CARD
 from accord.live import Refused
@@ -44,11 +44,9 @@ from accord.web.pages.conversation_details import (
 )
 from accord.web.pages.rating_view import issue_views, numbered_spans, text_pieces
 
-_BACK = re.compile(r"/board(?:[/?][\w\-.~!$&'()*+,;=:@/?%]*)?", re.ASCII)
-"""Addresses that the "back" link may have: pages of this server's board."""
+_BACK = re.compile(r"/(?:board|explore|lead/[\w\-.~%]+/items)(?:[/?][\w\-.~!$&'()*+,;=:@/?%]*)?", re.ASCII)
+"""Addresses that the "back" link may have: the board, and lists of conversations."""
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
-_UNSURE, _JOINERS = ("So", "Sk", "Cs", "Co", "Cn"), "\N{ZERO WIDTH JOINER}\N{VARIATION SELECTOR-16}"
-"""Categories of characters without a sign in many fonts, and characters that join them."""
 MAX_UNFOLDED = 400
 """Length of an instruction or tool output, in characters, above which it is folded."""
 MAX_RUNS = 8
@@ -177,7 +175,7 @@ def _turns(details: ConversationDetails, predictions: ConversationPredictions) -
         remaining = sum(not view["is_removed"] for _, views in issues for view in views)
         yield {
             "place": place, "role": turn.role, "by": " · ".join(filter(None, (turn.name, turn.time))),
-            "pieces": text_pieces(text, spans), "start": _start(text),
+            "pieces": text_pieces(text, spans), "start": opening_words(text),
             "is_folded": turn.role in NON_SPEAKERS and len(text) > MAX_UNFOLDED, "calls": _tool_calls(turn),
             "more": _other_fields(turn), "documents": [_excerpt(conversation, use) for use in uses], "marks": marks,
             "issues": issues, "issue_count": len(marks) + remaining,
@@ -189,17 +187,6 @@ def _correction_view(correction: Annotation | None) -> dict[str, Any]:
     is_removed = correction is not None and correction.value != 1
     moved_to = "" if correction is None or is_removed else correction.question.removeprefix(ISSUE)
     return {"correction": correction, "is_removed": is_removed, "moved_to": moved_to, "key": new_key()}
-
-
-def _start(text: str) -> str:
-    """Return the first words of a turn for the outline, without pictographs, for which a font may have no sign.
-
-    >>> _start("no \N{SLIGHTLY FROWNING FACE}"), _start("\N{THUMBS UP SIGN}") == "\N{THUMBS UP SIGN}"
-    ('no', True)
-    """
-    plain = "".join(char for char in text[:200] if category(char) not in _UNSURE and char not in _JOINERS)
-    words = " ".join(plain.split()) or " ".join(text[:200].split())
-    return words if len(words) <= 90 else words[:89] + "…"
 
 
 def _place_details(
@@ -229,14 +216,37 @@ def _question_view(row: Mapping[str, Any], rubric: Rubric) -> dict[str, Any]:
         (name, each, share_bars(each["distribution"], name) if "distribution" in each else None)
         for name, each in row["predicted_ratings"].items()
     ]
-    judge = [(each, share_bars(each["shares"], rubric.shown(row["question"]))) for each in row["judge"]]
+    judge = [
+        (
+            "" if each["expected"] is None else f"{each['expected']:.3g}",
+            ", ".join(filter(None, (each["by"], each["mode"]))),
+            share_bars(each["shares"], rubric.shown(row["question"])),
+        )
+        for each in row["judge"]
+    ]
     ratings = row["ratings"]
     numbers = {"predicted": (row["prediction"] or {}).get("value"), "rated": row["mean"],
                "judge": next((each["expected"] for each in row["judge"]), None)}  # fmt: skip
     figures = " · ".join(f"{name} {value:.3g}" for name, value in numbers.items() if value is not None)
     is_listed = bool(row["text"] or row["prediction"] or ratings)  # answers of a judge alone need no fold each
+    ranges = _ranges(row, rubric) if row["is_main"] else None
     return {**row, "predicted_ratings": people, "judge": judge, "notes": _folded_notes(ratings), "figures": figures,
-            "is_listed": is_listed}  # fmt: skip
+            "is_listed": is_listed, "ranges": ranges}  # fmt: skip
+
+
+def _ranges(row: Mapping[str, Any], rubric: Rubric) -> Markup | None:
+    """Draw the prediction with its interval, and the ratings of people below it; None for answers without numbers."""
+    question, predicted = rubric.get(row["question"]), row["prediction"] or {}
+    ratings = [each for each in row["ratings"] if isinstance(each["value"], int | float) and not each["against"]]
+    if question is None or not question.scale.is_ordered or len(ratings) < len(row["ratings"]):
+        return None
+    rows = [ChartRow(sendable(each["person"]), Estimate(float(each["value"])), "people") for each in ratings]
+    if len(ratings) > 1 and row["mean"] is not None:
+        rows.insert(0, ChartRow("Mean of people", Estimate(row["mean"]), "people"))
+    if predicted.get("value") is not None:
+        rows.insert(0, ChartRow("Evaluator", Estimate(predicted["value"], predicted["low"], predicted["high"])))
+    low, high = question.scale.numbers[0], question.scale.numbers[-1]
+    return range_rows(rows, Axis("", low, high), f"{question.shown}: evaluator and people") if rows else None
 
 
 def _folded_notes(ratings: Sequence[Mapping[str, Any]]) -> str:

@@ -1,7 +1,7 @@
 """Explore page: any score, metadata entry or metric by any other, as one chart whose address is its state.
 
-Without choices it shows the mean score of each system. The server draws the chart from a bounded sample of the latest
-scores, or of the ratings if nothing is scored. Synthetic conversations are left out by default.
+Without choices it shows the mean score of each system. The conversations are those of the board with the same filters.
+The server draws the chart from a bounded sample of their scores, or of the ratings if nothing is scored.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from functools import lru_cache
 from random import Random
 from statistics import quantiles
 from typing import Any
+from urllib.parse import parse_qs
 
 import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from markupsafe import Markup
 
-from accord.charts import Axis, ChartLine, ChartRow, bar_chart, interval_plot, line_chart, ticks
+from accord.board import Board, BoardFilters, SelectedScores
+from accord.charts import Axis, ChartLine, ChartRow, bar_chart, line_chart, range_rows, ticks
 from accord.edges import BadInput, sendable
 from accord.project import Project, comparable_labels
-from accord.scoring import ConversationFacts, latest_scored
+from accord.scoring import ConversationFacts
 from accord.statistics import Clusters, group_means
-from accord.store import scores_of_run
+from accord.store import scores_of_conversations
 from accord.values import Conversation, Estimate, Question, Sample
 from accord.web.context import WorkbenchContext, add_page
 
@@ -53,10 +55,10 @@ Cell = str | float | bool | None
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Sampled scores of the latest run, or ratings of the main question: values by column name, `None` if missing.
+    """Sampled scores of a selection, or ratings of the main question: values by column name, `None` if missing.
 
     Attributes:
-        run: Id of the run; empty for ratings.
+        scores: The board's selection of scores; None for ratings.
         rows: Values of each score.
         conversations: Conversation of each row.
         columns: True for columns that hold only numbers.
@@ -66,7 +68,7 @@ class ScoreTable:
         unknown: Number of rows whose conversation is not in the store.
     """
 
-    run: str = ""
+    scores: SelectedScores | None = None
     rows: Sequence[dict[str, Cell]] = ()
     conversations: Sequence[str] = ()
     columns: Mapping[str, bool] = field(default_factory=dict)
@@ -78,7 +80,12 @@ class ScoreTable:
     @property
     def value(self) -> str:
         """Column of the main question."""
-        return SCORE if self.run else RATING
+        return RATING if self.scores is None else SCORE
+
+    @property
+    def noun(self) -> str:
+        """Word for a row: a score, or a rating by a person."""
+        return "rating" if self.scores is None or self.scores.selection.answers == "given" else "score"
 
     def column_name(self, column: str) -> str:
         """Return the name of a column for lists: the question's short name instead of its id."""
@@ -102,28 +109,62 @@ class ScoreTable:
         return ""
 
 
-def load_score_table(project: Project, synthetic: bool = False, size: int = SAMPLE_SIZE) -> ScoreTable:
-    """Return the latest scores, or the ratings if nothing is scored, with metadata and metrics of conversations.
+def load_score_table(
+    project: Project, board: Board | None = None, selection: BoardFilters | None = None, size: int = SAMPLE_SIZE
+) -> ScoreTable:
+    """Return the scores of a selection, or the ratings if nothing is scored, with metadata and metrics.
 
     Args:
         project: Project whose store and sources are used.
-        synthetic: True to include synthetic conversations.
+        board: The project's board; by default a new one.
+        selection: Filters of the board; by default none.
         size: Maximum number of rows.
     """
-    run = latest_scored(project.store, project.mart) or ""
-    excluded = set() if synthetic else {each.id for each in project.store.conversations(synthetic="only")}
-    scores = scores_of_run(project.mart, run) if run else _ratings(project)
-    sample, total, left_out = _sample(scores, excluded, size, Random(project.config.seed))
+    board, selection = board or Board(project), selection or BoardFilters()
+    random = Random(project.config.seed)
+    selected = board.scores(selection)
+    if selected is None:
+        is_included = selection.synthetic != "without"
+        excluded = set() if is_included else {each.id for each in project.store.conversations(synthetic="only")}
+        sample, total, left_out = _sample(_ratings(project), excluded, size, random)
+    else:
+        sample, total = _sampled_scores(project, selected, size, random)
+        left_out = selected.left_out
     conversations = {each.id: each for each in project.store.conversations({row["conversation"] for row in sample})}
-    rows = [_table_row(score, conversations.get(score["conversation"]), bool(run)) for score in sample]
+    rows = [_table_row(score, conversations.get(score["conversation"]), selected is not None) for score in sample]
     for row, metrics in zip(rows, _metrics(project, sample, conversations), strict=True):
         row.update(metrics)
     questions = {f"{QUESTION}{question.id}": question for question in project.rubric.questions}
     ids = [score["conversation"] for score in sample]
+    value, asked = RATING, project.question
+    if selected is not None:
+        value, asked = SCORE, project.rubric.get(str(selected.selection.question)) or project.question
     return ScoreTable(
-        run, rows, ids, _columns_of(rows), {**questions, SCORE if run else RATING: project.question}, total, left_out,
+        selected, rows, ids, _columns_of(rows), {**questions, value: asked}, total, left_out,
         sum(name not in conversations for name in ids),
     )  # fmt: skip
+
+
+def _sampled_scores(
+    project: Project, selected: SelectedScores, size: int, random: Random
+) -> tuple[list[Mapping[str, Any]], int]:
+    """Return a random sample of the selected scores, or of people's ratings of the same texts, and their number."""
+    scored = selected.scored.select("conversation", "turn", "annotator", "value")
+    count = len(scored)
+    if count > size:
+        scored = scored[sorted(random.sample(range(count), size))]
+    names = scored["annotator"].cast(str).to_list()
+    keys = list(zip(scored["conversation"], scored["turn"], names, strict=True))
+    about = selected.selection
+    if about.answers == "given":
+        return [
+            {"conversation": name, "turn": turn, "annotator": annotator, "value": value}
+            for (name, turn, annotator), value in zip(keys, scored["value"], strict=True)
+        ], count  # fmt: skip
+    ids = {name for name, *_ in keys}
+    rows = scores_of_conversations(project.mart, str(about.question), str(about.evaluator), ids)
+    by_key = {(row["conversation"], row.get("turn"), str(row.get("annotator"))): row for row in rows}
+    return [by_key[key] for key in keys if key in by_key], count
 
 
 def _columns_of(rows: Sequence[Mapping[str, Cell]]) -> dict[str, bool]:
@@ -327,7 +368,7 @@ class ExploreChart:
     def title(self) -> str:
         """Description of the chart."""
         settings = self.settings
-        y, noun = self.table.short_name(settings.y), "scores" if self.table.run else "ratings"
+        y, noun = self.table.short_name(settings.y), f"{self.table.noun}s"
         title = {MEAN: f"Mean {y}", MEDIAN: f"Median {y}", COUNT: f"Number of {noun}", RAW: y}[settings.aggregate]
         color = f", colored by {self.table.short_name(settings.color)}" if settings.color else ""
         return f"{title[:1].upper()}{title[1:]} by {self.table.short_name(settings.x)}{color}"
@@ -345,11 +386,12 @@ class ExploreChart:
         colors = sorted({group.color for group in groups})
         kinds = {color: f"s{place}" for place, color in enumerate(colors)}
         if not settings.color:
-            kinds = {"": "s0" if self.table.run else "people"}
-        rows = [ChartRow(group.label, group.estimate, kinds[group.color]) for group in groups]
+            kinds = {"": "people" if self.table.noun == "rating" else "model"}
         if settings.aggregate == COUNT:
-            return bar_chart(rows, Axis("number of scores" if self.table.run else "number of ratings"), self.title)
-        return interval_plot(rows, axis, self.title)
+            rows = [ChartRow(group.label, group.estimate, kinds[group.color]) for group in groups]
+            return bar_chart(rows, Axis(f"number of {self.table.noun}s"), self.title)
+        rows = [ChartRow(f"{group.label} ({group.n:,})", group.estimate, kinds[group.color]) for group in groups]
+        return range_rows(rows, axis, f"{self.title}, with the number of {self.table.noun}s")
 
     def _draw_points(self, y: Axis) -> Markup:
         points = self.points()
@@ -412,31 +454,41 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     add_page(app, "/explore", page.show)
 
 
+CHART_FIELDS = ("x", "y", "color", "aggregate")
+FORM_FIELDS = ("find", "system", "topic", "synthetic")
+"""Fields of the chart, and filters of the board that the form shows."""
+
+
 class _ExplorePage:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
-        self._table = lru_cache(maxsize=2)(self._load)
+        self._table = lru_cache(maxsize=4)(self._load)
 
-    def _load(self, version: Hashable, synthetic: bool) -> ScoreTable:
-        return load_score_table(self.context.project, synthetic)
+    def _load(self, version: Hashable, selection: BoardFilters) -> ScoreTable:
+        return load_score_table(self.context.project, self.context.board, selection)
 
     def show(self, request: Request) -> Response:
-        """Show the chart, its table and the form; with `.json`, the numbers that are drawn."""
+        """Show the chart and the forms; with `.json`, the numbers that are drawn."""
         visitor = self.context.visitor(request, "lead")
-        project = self.context.project
         fields = {name: str(value) for name, value in request.query_params.items()}
-        with_synthetic = fields.get("synthetic") == "yes"
-        version = latest_scored(project.store, project.mart) or project.store.labels_version()
-        table = self._table(version, with_synthetic)
+        query = request.url.query.replace("synthetic=yes", "synthetic=with")  # the address of earlier versions
+        selection = BoardFilters.from_query(query, CHART_FIELDS).base
+        table = self._table(self.context.board.state(selection), selection)
         settings = ChartSettings.from_query(fields, table)
         chart = ExploreChart(table, settings)
-        data = {"run": table.run, "shown": len(table.rows), "total": table.total, "synthetic": table.synthetic,
-                "unknown": table.unknown}  # fmt: skip
+        counted = f"{table.total:,} {table.noun}{'' if table.total == 1 else 's'}"
+        data = {"shown": len(table.rows), "total": table.total, "synthetic": table.synthetic, "unknown": table.unknown,
+                "counted": counted if table.scores is None else table.scores.counted}  # fmt: skip
         if request.url.path.endswith(".json"):
             return JSONResponse({**data, "columns": dict(table.columns), "chart": chart.to_json()})
+        chosen = [(name, fields[name]) for name in CHART_FIELDS if fields.get(name)]
+        filters = parse_qs(selection.to_query(), keep_blank_values=True)
+        kept = [(name, value) for name, values in filters.items() for value in values]
         return self.context.render(
             "explore", visitor, data=data, settings=settings, columns=list(table.columns), aggregates=AGGREGATES,
-            with_synthetic=with_synthetic, query=request.url.query, groups=chart.groups(),
-            short_name=table.short_name, column_name=table.column_name,
+            query=request.url.query, groups=chart.groups(), scores=table.scores, noun=table.noun, selection=selection,
+            short_name=table.short_name, column_name=table.column_name, chosen_fields=chosen, kept_filters=kept,
+            other_filters=[(name, value) for name, value in kept if name not in FORM_FIELDS],
+            board=f"/board?{selection.to_query()}".rstrip("?"), list=f"/board/list?{selection.to_query()}".rstrip("?"),
             chart=chart.draw() if table.rows else None, title=chart.title, question=table.questions.get(settings.y),
         )  # fmt: skip
