@@ -26,6 +26,7 @@ from accord.web.pages.rating_view import (
     earlier_answers,
     own_ratings,
     question_views,
+    rated_items,
     saved_item,
     tie_option,
     time_left,
@@ -34,6 +35,8 @@ from accord.web.pages.rating_view import (
 
 MAX_ANSWERS = 100
 """Number of answers in one request."""
+MAX_SEARCH = 200
+"""Length of a search text, in characters."""
 ACTIONS = ("save", "finish", "skip", "reopen", "mark", "unmark")
 
 
@@ -83,13 +86,18 @@ class _RatingPages:
         saved = request.query_params.get("saved", "")
         return RedirectResponse(f"/rate/{study}/{page}{f'?saved={quote(saved)}' if saved else ''}", 303)
 
-    def own_ratings(self, study: str, request: Request) -> Response:
+    def own_ratings(self, study: str, request: Request, q: str = "", state: str = "") -> Response:
+        """List the annotator's items with their answers; `q` searches in the texts, `state` selects."""
         visitor, session = self._visitor_and_study(study, request)
         assignments = session.studies.assignments_of(study, visitor.person.name)
         finished, total = session.progress(visitor.person.name)
-        data = {"ratings": own_ratings(assignments), "finished": finished, "total": total}
+        rows = rated_items(session, own_ratings(assignments), assignments, q[:MAX_SEARCH], state)
+        data = {"ratings": rows, "finished": finished, "total": total}
         saved = saved_item(assignments, request.query_params.get("saved"))
-        return self.context.render_or_json(request, "own_ratings", visitor, data, study=session, saved=saved)
+        return self.context.render_or_json(
+            request, "own_ratings", visitor, data, study=session, saved=saved, q=q[:MAX_SEARCH], state=state,
+            is_any=bool(assignments),
+        )  # fmt: skip
 
     def item(self, study: str, id: str, request: Request) -> Response:
         visitor, session = self._visitor_and_study(study, request)
@@ -117,6 +125,7 @@ class _RatingPages:
         place = ids.index(view.assignment.id)
         finished, total = study.progress(visitor.person.name)
         history = study.studies.answers_in(view.assignment, history=True)
+        names = SIDES if len(view.sides) > 1 else ("",)
         return self.context.render(
             template, visitor, status, study=study, view=view, form=form,
             sides=[(side, turn_views(view, side, name)) for side, name in zip(view.sides, names, strict=True)],

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
 from statistics import median
 from typing import Any
 
+from accord.edges import one_line, sendable
 from accord.store import Assignment
-from accord.studies import BOTH_BAD, MAX_LISTED_OPTIONS, ConversationView, ItemView
+from accord.studies import BOTH_BAD, MAX_LISTED_OPTIONS, ConversationView, ItemView, StudySession
 from accord.values import (
     ISSUE,
     NON_SPEAKERS,
     Annotation,
+    Conversation,
     Issue,
     Question,
     Rubric,
@@ -22,6 +24,7 @@ from accord.values import (
     ScaleKind,
     Span,
     StudySettings,
+    Target,
     Taxonomy,
     Value,
 )  # fmt: skip
@@ -29,6 +32,8 @@ from accord.web.accounts import new_key
 from accord.web.transcript import turn_content
 
 SIDES = ("A", "B")
+MAX_WORDS = 160
+"""Length of the user's words in lists, in characters."""
 MAX_ROW_LABEL, MAX_END_LABEL = 3, 60
 """Lengths, in characters, up to which labels of options stand in one row, and meanings of the ends below it."""
 TIMED_ITEMS, MIN_TIMED_ITEMS = 20, 3
@@ -243,6 +248,56 @@ def own_ratings(assignments: Sequence[Assignment]) -> list[dict[str, Any]]:
         }
         for place, each in enumerate(assignments)
     ]  # fmt: skip
+
+
+def rated_items(
+    study: StudySession, rows: list[dict[str, Any]], assignments: Sequence[Assignment], search: str, state: str
+) -> list[dict[str, Any]]:
+    """Return the rows of an annotator's items with the user's words and the answers by short name.
+
+    Args:
+        study: The study.
+        rows: Rows of `own_ratings`.
+        assignments: Their assignments.
+        search: Text that the user's words, an answer or a comment contains, in any case; empty for all.
+        state: State of the assignments; another text for all.
+    """
+    kept = [(row, each) for row, each in zip(rows, assignments, strict=True) if state in ("", "all", row["state"])]
+    targets = [each.item.target for _, each in kept]
+    words = user_words(study.project.store.conversations({each.conversation for each in targets}), targets)
+    found = []
+    for row, each in kept:
+        answers = [
+            {"question": study.rubric.shown(answer.question) if answer.question in study.rubric else answer.question,
+             "answer": _answer_in_words(study, answer), "comment": answer.comment}
+            for answer in study.studies.answers_in(each)
+            if answer.value is not None or not answer.question.startswith(ISSUE)
+        ]  # fmt: skip
+        row = {**row, "words": words.get(each.item.target, ""), "answers": answers}
+        texts = [row["words"], row["reason"] or "", *(part for answer in answers for part in answer.values())]
+        if search.casefold() in "\n".join(texts).casefold():
+            found.append(row)
+    return found
+
+
+def user_words(conversations: Iterable[Conversation], targets: Sequence[Target]) -> dict[Target, str]:
+    """Return the first words of the user, or the last ones before the reply of a target, in at most 160 characters."""
+    known = {each.id: each for each in conversations}
+    words = {}
+    for target in targets:
+        turns = known[target.conversation].up_to(target.turn) if target.conversation in known else ()
+        texts = [turn.content for turn in turns if turn.role == "user"] or [turn.content for turn in turns]
+        text = one_line(" ".join(sendable(texts[0 if target.turn is None else -1])[:400].split())) if texts else ""
+        words[target] = text if len(text) <= MAX_WORDS else text[: MAX_WORDS - 1] + "…"
+    return words
+
+
+def _answer_in_words(study: StudySession, answer: Annotation) -> str:
+    """Return an answer as text; of a mark, the words that it quotes."""
+    if answer.question.startswith(ISSUE):
+        return answer.quote or "marked"
+    question = study.rubric.get(answer.question)
+    return str(answer.value) if question is None else answer_text(question, answer.value, study.settings)
 
 
 def saved_item(assignments: Sequence[Assignment], id: str | None) -> dict[str, Any] | None:
