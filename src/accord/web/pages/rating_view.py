@@ -268,8 +268,8 @@ def rated_items(
     found = []
     for row, each in kept:
         answers = [
-            {"question": study.rubric.shown(answer.question) if answer.question in study.rubric else answer.question,
-             "answer": _answer_in_words(study, answer), "comment": answer.comment}
+            {"question": study.rubric.shown(answer.question), "answer": _short_answer(study, answer),
+             "comment": answer.comment}
             for answer in study.studies.answers_in(each)
             if answer.value is not None or not answer.question.startswith(ISSUE)
         ]  # fmt: skip
@@ -292,12 +292,14 @@ def user_words(conversations: Iterable[Conversation], targets: Sequence[Target])
     return words
 
 
-def _answer_in_words(study: StudySession, answer: Annotation) -> str:
-    """Return an answer as text; of a mark, the words that it quotes."""
+def _short_answer(study: StudySession, answer: Annotation) -> str:
+    """Return the label of an answer; of a mark, the words that it quotes."""
     if answer.question.startswith(ISSUE):
         return answer.quote or "marked"
     question = study.rubric.get(answer.question)
-    return str(answer.value) if question is None else answer_text(question, answer.value, study.settings)
+    if question is None or answer.value is None:
+        return "n/a" if answer.value is None else str(answer.value)
+    return _label_and_meaning(question, answer.value, study.settings.hide_numbers or question.compares)[0]
 
 
 def saved_item(assignments: Sequence[Assignment], id: str | None) -> dict[str, Any] | None:
