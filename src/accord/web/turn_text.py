@@ -356,7 +356,7 @@ def _cell_tag(token: Token) -> str:
 _TAGS: dict[str, Callable[[Token], str]] = {
     "table_open": lambda token: '<div class="cells" tabindex="0"><table>',
     "table_close": lambda token: "</table></div>",
-    "heading_open": lambda token: f'<p class="heading {token.tag}">',
+    "heading_open": lambda token: '<p class="heading large">' if token.tag in ("h1", "h2") else '<p class="heading">',
     "heading_close": lambda token: "</p>",
     "ordered_list_open": lambda token: f'<ol start="{token.attrs.get("start", 1)}">',
     "th_open": _cell_tag,
@@ -405,7 +405,7 @@ def _link(state: StateInline, silent: bool) -> bool:
     if state.src[state.pos] not in "[!":
         return False
     found = _LINK.match(state.src, state.pos, state.posMax)
-    if found is None or (found[1] and not found[2].strip()):
+    if found is None or not found[2].strip():
         return False
     _push(state, "syntax", f"{found[1]}[")
     _push(state, "text", found[2])
