@@ -9,7 +9,7 @@ from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 import yaml
@@ -166,6 +166,86 @@ def test_forged_ids_strangers_and_replays(workbench: StartWorkbench) -> None:
 
 
 @pytest.mark.attack
+def test_answers_of_one_request_are_accepted_or_refused_each_by_itself(workbench: StartWorkbench) -> None:
+    bench = workbench(["ann", "bob"], stages=[{"questions": ["Q0", "Q1"]}])
+    ann, bob = bench.browser("ann"), bench.browser("bob")
+    where, fields = form_of(ann.get("/rate/look"))
+    theirs = form_of(bob.get("/rate/look"))[0].rpartition("/")[2]
+    row = {"study": "look", "assignment": where.rpartition("/")[2], "question": "Q0", "value": 1}
+
+    def send(answers: Any, **headers: str) -> tuple[int, Any]:
+        headers = {"X_Accord_Form": fields["form"], **headers}
+        body = json.dumps({"answers": answers})
+        status, said, _ = ann.ask("POST", "/answers", body, Content_Type="application/json", **headers)
+        return status, json.loads(said)
+
+    rows = [
+        {**row, "id": "a" * 20}, {**row, "id": "b" * 20, "assignment": theirs}, {**row, "id": "c" * 20, "study": "none"},
+        {**row, "id": "d" * 20, "value": 9}, {**row, "id": "e" * 20, "by": "bob"}, {"id": 3}, {},
+        {**row, "id": "f" * 20, "question": "Q1"}, {**row, "id": "a" * 20}, {**row, "id": "a" * 20, "value": 2},
+    ]  # fmt: skip
+    status, said = send(rows)
+    assert status == 200
+    assert [each.get("status", 200) for each in said["answers"]] == [200, 422, 404, 422, 422, 404, 404, 200, 200, 409]
+    assert [each["id"] for each in said["answers"]] == [each.get("id") for each in rows]
+    assert [each.get("again") for each in said["answers"] if "error" not in each] == [False, False, True]
+    assert [(each.by, each.question, each.value) for each in bench.store.annotations()] == [
+        ("ann", "Q0", 1),
+        ("ann", "Q1", 1),
+    ]
+    many = [{**row, "id": f"{n:020}"} for n in range(101)]
+    for odd in ("all", {"id": "a"}, None, 3, ["a"], [None], many):
+        status, said = send(odd)
+        assert status == 422 and "at most 100" in said["error"], odd
+    assert send(rows, X_Accord_Form="forged")[0] == 403
+    assert send([]) == (200, {"answers": []})
+    assert len(list(bench.store.annotations())) == 2
+
+
+def test_own_ratings_have_words_and_answers_and_can_be_searched(workbench: StartWorkbench) -> None:
+    bench = workbench(["ann", "bob"], stages=[{"questions": ["Q0", "Q1"]}], items={"sample": 4})
+    ann, bob = bench.browser("ann"), bench.browser("bob")
+    for number in range(3):
+        where, fields = form_of(ann.get("/rate/look/next"))
+        answers = {"value.Q0": str(number + 1), "value.Q1": "", "comment.Q0": "Too <b>short</b>" if number else ""}
+        assert ann.post(where, **fields, do="finish", **answers)[0] == 303
+    where, fields = form_of(ann.get("/rate/look/next"))
+    assert ann.post(where, form=fields["form"], do="skip", reason="In Czech")[0] == 303
+    form_of(bob.get("/rate/look/next"))
+
+    def rows(query: str = "") -> list[dict[str, Any]]:
+        ann.get(f"/rate/look/done{query}")
+        assert ann.status == 200
+        return list(json.loads(ann.get(f"/rate/look/done.json{query}"))["ratings"])
+
+    page = ann.get("/rate/look/done")
+    assert "Satisfaction</span> 3" in page and "Natural</span> n/a" in page and "Too &lt;b&gt;short" in page
+    assert "skipped: In Czech" in page and not strange(page)
+    assert [each["number"] for each in rows()] == [4, 3, 2, 1]
+    assert all(re.fullmatch(r"Question \d+\?", each["words"]) for each in rows())
+    assert rows()[1]["answers"][0] == {"question": "Satisfaction", "answer": "3", "comment": "Too <b>short</b>"}
+    assert [each["number"] for each in rows("?q=SHORT")] == [3, 2] and [
+        each["number"] for each in rows("?q=czech")
+    ] == [4]
+    assert [each["number"] for each in rows("?state=skipped")] == [4] and len(rows("?state=done")) == 3
+    assert rows("?q=" + quote(rows()[0]["words"])) == rows()[:1]
+    for query in ("?q=%00%ff%22<script>", "?q=" + "x" * 5000, "?state=unheard", "?q=nothing+here"):
+        assert rows(query) == [] and not strange(ann.get(f"/rate/look/done{query}")), query
+    assert "No item matches" in ann.get("/rate/look/done?q=nothing+here")
+    assert [each["state"] for each in json.loads(bob.get("/rate/look/done.json"))["ratings"]] == ["open"]
+
+
+def test_hash_of_the_rubric_is_in_the_fold_of_the_guidelines_alone(workbench: StartWorkbench) -> None:
+    bench = workbench(guidelines="Read all of it.")
+    browser, digest = bench.browser(), bench.session().rubric.hash
+    assert digest not in browser.get("/rate/look") and digest not in browser.get("/")
+    page = browser.get("/rate/look/next")
+    assert page.count(digest) == 1 and page.index('id="guide"') < page.index("Version of the questions") < page.index(
+        digest
+    )
+
+
+@pytest.mark.attack
 def test_huge_and_broken_forms_are_refused(evil: Workbench) -> None:
     browser = evil.browser()
     where, fields = form_of(browser.get("/rate/look/next"))
@@ -189,7 +269,9 @@ def test_a_second_time_looks_like_any_other_and_is_an_answer_of_its_own(workbenc
         browser.post(where, **fields, do="finish", **{"value.Q0": str(seen[turn])})
     count = seen.total()
     assert count > 12 and set(seen.values()) == {1, 2}
-    assert re.findall(r"<tr><td>(\d+)</td>", browser.get("/rate/look/done")) == [str(place) for place in range(count, 0, -1)]
+    assert re.findall(r"<tr><td>(\d+)</td>", browser.get("/rate/look/done")) == [
+        str(place) for place in range(count, 0, -1)
+    ]
     ratings = json.loads(browser.get("/rate/look/done.json"))["ratings"]
     assert [each["number"] for each in ratings] == list(range(count, 0, -1))
     assert set(ratings[0]) == {"id", "number", "state", "reason", "began", "ended", "words", "answers"}

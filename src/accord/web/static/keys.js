@@ -73,6 +73,7 @@ form.addEventListener("change", ({ target }) => {
 for (const [id, key] of [["before", "k"], ["after", "j"], ["back", "u"]]) document.getElementById(id).onclick = () => moves[key]();
 for (const set of questions()) set.before = chosen(set);
 form.parentElement.classList.add("is-live");
+document.querySelector("#undo button")?.setAttribute("hidden", ""); // the button beside "Save" does the same
 document.querySelector("[data-key='?']").hidden = false;
 isOn.checked = recall("keys") ?? true;
 isOn.onchange = () => keep("keys", isOn.checked);
