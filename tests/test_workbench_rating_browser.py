@@ -196,7 +196,7 @@ def test_a_phone_asks_one_question_at_a_time_below_the_conversation(rating: Open
         assert save.bounding_box()["y"] > 650, "the thumb reaches it"
         save.click()
         assert page.locator("fieldset:visible").get_attribute("name") == "b", "the first question without an answer"
-        page.get_by_text("Not answered yet").wait_for()
+        page.get_by_text("Not answered yet").first.wait_for()
         page.get_by_role("button", name="Previous question").click()
         assert page.locator("fieldset:visible").get_attribute("name") == "a"
         page.get_by_role("button", name="Next question").click()
@@ -230,7 +230,7 @@ def test_a_quote_across_markdown_is_part_of_the_stored_text(browser: Any, workbe
         page.locator(".kinds button").first.click()
         page.locator("[data-turn] mark").first.wait_for()
         [mark] = [each for each in bench.store.annotations() if each.question.startswith("issue:")]
-        start, end = MARKDOWN.index("nny"), MARKDOWN.index("n | 9")
+        start, end = MARKDOWN.index("nny"), MARKDOWN.index("n | 9 h")
         assert mark.span == (start, end) and mark.quote == MARKDOWN[start:end]
         assert page.locator("[data-turn] mark").all_inner_texts()[0] == "nny"
         assert page.locator("mark[data-numbers]").count() == 1
