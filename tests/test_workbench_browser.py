@@ -152,7 +152,9 @@ def test_ten_are_rated_by_keyboard_alone_with_the_connection_lost_in_the_middle(
 ANSWERS: dict[str, dict[str, Any]] = {
     "captive portal": {"status": 200, "body": "<h1>Log in to the network</h1>", "content_type": "text/html"},
     "error in a 200": {"status": 200, "json": {"error": "not kept"}},
-    "another id": {"status": 200, "json": {"id": "another"}},
+    "another id": {"status": 200, "json": {"answers": [{"id": "another"}]}},
+    "no list": {"status": 200, "json": {"answers": "all"}},
+    "an error of one": {"status": 200, "json": {"answers": [{"error": "busy", "status": 503}]}},
     "500": {"status": 500, "body": "broken"},
     "503": {"status": 503, "json": {"error": "busy"}},
     "429": {"status": 429, "json": {"error": "slowly"}},
@@ -335,7 +337,7 @@ def test_back_undo_comments_and_history(rating: RateIn) -> None:
         page.keyboard.press("?")
         page.get_by_role("dialog", name="Keys").wait_for()
         page.keyboard.press("Escape")
-        page.get_by_role("button", name="Save and continue").click()
+        page.get_by_role("button", name="Save and next").click()
         at_item(page, 2)
         page.keyboard.press("s")
         page.keyboard.type("cannot tell")
@@ -343,9 +345,9 @@ def test_back_undo_comments_and_history(rating: RateIn) -> None:
         at_item(page, 3)
         page.goto("/rate/look/done")
         page.get_by_text("skipped: cannot tell").wait_for()
-        page.get_by_role("link", name="Reopen").click()
+        page.get_by_role("link", name="reopen").click()
         page.get_by_role("button", name="Reopen it").click()
-        page.get_by_text("Skip this item").wait_for()
+        page.get_by_role("button", name="Skip this item").wait_for()
         given = [(each.value, each.comment) for each in answers(bench)]
         assert given == [(2, ""), (4, ""), (2, ""), (2, "because\nof this")]
         assert len(bench.store.labels()) == 1
@@ -377,7 +379,7 @@ def test_pairs_stand_side_by_side_with_a_tie_and_both_bad(rating: RateIn) -> Non
         at_item(page, 1, 1)
         a, b = (page.locator(".transcript").nth(side).bounding_box() for side in (0, 1))
         assert a["y"] == b["y"] and a["x"] + a["width"] <= b["x"]
-        assert [each.strip() for each in page.locator(".choice b").all_inner_texts()] == ["A", "Tie", "B"]
+        assert [each.strip() for each in page.locator(".scale b").all_inner_texts()] == ["A", "Tie", "B"]
         page.keyboard.press("b")
         state(page, "saved")
         page.keyboard.press("Enter")
@@ -461,7 +463,7 @@ def test_without_script_a_study_is_rated_whole(browser: Any, rating: RateIn) -> 
         rating(["ann"], path="about:blank", items={"sample": 2}, **settings) as (bench, _),
         tab(browser, bench.port, java_script_enabled=False) as page,
     ):
-        save = page.get_by_role("button", name="Save and continue")
+        save = page.get_by_role("button", name="Save and next")
         sign_in(page, bench.keys["ann"], "ann")
         page.locator("a.primary", has_text="Start").click()
         page.get_by_text("Read on.").wait_for()
@@ -487,10 +489,10 @@ def test_without_script_a_study_is_rated_whole(browser: Any, rating: RateIn) -> 
         assert not page.locator("[data-turn] mark").count()
         save.click()
         page.get_by_text("2 of 2").wait_for()
-        page.get_by_text("Skip this item").click()
+        page.get_by_role("button", name="Skip this item").click()
         page.get_by_label("Reason.").fill("no idea")
         page.get_by_role("button", name="Skip", exact=True).click()
-        page.get_by_role("link", name="Reopen").click()
+        page.get_by_role("link", name="reopen").click()
         page.get_by_role("button", name="Reopen it").click()
         page.get_by_label("Does not apply").first.check()
         page.get_by_label("Does not apply").last.check()

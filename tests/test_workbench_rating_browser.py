@@ -129,6 +129,114 @@ def bench_person(bench: Workbench) -> str:
     return name
 
 
+def test_forty_quick_answers_go_in_one_request(browser: Any, workbench: StartWorkbench, tmp_path: Path) -> None:
+    count = 40
+    names = [f"q{n:02}" for n in range(count)]
+    lines = "".join(f"  - {{id: {name}, text: 'Question {name}?', options: [1, 2, 3, 4]}}\n" for name in names)
+    (tmp_path / "forty.yaml").write_text(f"name: forty\nmain: q00\nquestions:\n{lines}", encoding="utf-8")
+    bench = workbench(rubric=f"{tmp_path}/forty.yaml")
+    with tab(browser, bench.port) as page:
+        page.goto("/rate/look")
+        at_item(page, 1)
+        sent: list[int] = []
+        held: list[Any] = []
+
+        def hold(route: Any) -> None:  # the first request is answered after all answers are typed
+            sent.append(len(route.request.post_data_json["answers"]))
+            held.append(route) if len(sent) == 1 else route.continue_()
+
+        page.route("**/answers", hold)
+        press(page, *(n % 4 + 1 for n in range(count)), "Enter")
+        page.locator("#state:text-is('saving')").wait_for()
+        assert sent == [1] and not saved(bench)
+        held[0].continue_()
+        at_item(page, 2)
+        assert sent == [1, count - 1]
+        assert saved(bench) == {name: n % 4 + 1 for n, name in enumerate(names)}
+
+
+def test_a_refused_answer_does_not_hold_the_others_of_its_request(rating: OpenItem) -> None:
+    with rating("abc") as (bench, page):
+        [item] = bench.studies.assignments_of("look", bench_person(bench))
+        row = {"study": "look", "assignment": item.id, "stage": "rate", "comment": "", "value": "2"}
+        rows = {"a": row, "nowhere": row, "b": row, "c": {**row, "comment": "x" * 20_001}}
+        page.evaluate("""(rows) => {
+            const person = document.querySelector("meta[name=accord-person]").content;
+            Object.entries(rows).forEach(([question, row], place) => {
+                const id = `${"x".repeat(20)}${place}`;
+                localStorage.setItem(`accord ${person} ${place} ${id}`, JSON.stringify({ ...row, question, id }));
+            });
+        }""", rows)  # fmt: skip
+        page.reload()
+        page.locator("#state:text-is('2 refused and saved in this browser')").wait_for()
+        assert saved(bench) == {"a": 2, "b": 2}
+        assert page.locator(".caution").count() == 2
+
+
+def test_four_questions_and_the_button_fit_one_screen(rating: OpenItem) -> None:
+    with rating("abcd", viewport={"width": 1440, "height": 900}) as (_, page):
+        boxes = [each.bounding_box() for each in page.locator("fieldset, .go").all()]
+        assert len(boxes) == 5 and all(box["y"] + box["height"] <= 900 for box in boxes)
+        rows = [
+            {each.bounding_box()["y"] for each in row.locator("label").all()} for row in page.locator(".scale").all()
+        ]
+        assert [len(row) for row in rows] == [1] * 4
+        frame = page.locator("fieldset.current")
+        edge = "(each) => getComputedStyle(each).borderTopColor === getComputedStyle(each).borderBottomColor"
+        assert frame.count() == 1 and frame.evaluate(edge)
+
+
+def test_a_phone_asks_one_question_at_a_time_below_the_conversation(rating: OpenItem) -> None:
+    with rating("ab%", viewport={"width": 390, "height": 800}) as (bench, page):
+        page.get_by_text("Question 1 of 3").wait_for()
+        assert page.locator("fieldset:visible").count() == 1
+        page.locator("[name='value.a'][value='3']").check()
+        page.get_by_text("Question 2 of 3").wait_for()
+        save = page.get_by_role("button", name="Save and next")
+        assert save.bounding_box()["y"] > 650, "the thumb reaches it"
+        save.click()
+        assert page.locator("fieldset:visible").get_attribute("name") == "b", "the first question without an answer"
+        page.get_by_text("Not answered yet").first.wait_for()
+        page.get_by_role("button", name="Previous question").click()
+        assert page.locator("fieldset:visible").get_attribute("name") == "a"
+        page.get_by_role("button", name="Next question").click()
+        page.locator("[name='value.b'][value='1']").check()
+        page.get_by_text("Question 3 of 3").wait_for()
+        page.get_by_label("0 to 100").fill("30")
+        assert not faults(page, [PHONE, ("dark", 320)])
+        save.click()
+        at_item(page, 2)
+        assert saved(bench) == {"a": 3, "b": 1, "share": 30.0}
+
+
+MARKDOWN = "Yes, it is **sunny** in `Paris`:\n\n| day | sun |\n|---|---|\n| Mon | 9 h |\n\nSee [2]."
+
+
+def test_a_quote_across_markdown_is_part_of_the_stored_text(browser: Any, workbench: StartWorkbench) -> None:
+    bench = workbench(items={"ids": ["one"]}, issue_taxonomy="soda-eval")
+    bench.store.add_conversations([Conversation("one", (Turn("user", "How is it?"), Turn("assistant", MARKDOWN)))])
+    with tab(browser, bench.port) as page:
+        page.goto("/rate/look")
+        page.locator("fieldset.current").wait_for()
+        assert page.locator("[data-turn] td").all_inner_texts() == ["Mon", "9 h"]
+        page.evaluate("""() => {
+            const [strong] = document.querySelectorAll('[data-turn] strong'), cell = document.querySelector('[data-turn] td');
+            const range = document.createRange(), first = strong.childNodes[1], last = cell.lastChild;
+            range.setStart(first, 2);
+            range.setEnd(last, 2);
+            getSelection().addRange(range);
+        }""")
+        page.locator(".marker[open]").wait_for()
+        page.locator(".kinds button").first.click()
+        page.locator("[data-turn] mark").first.wait_for()
+        [mark] = [each for each in bench.store.annotations() if each.question.startswith("issue:")]
+        start, end = MARKDOWN.index("nny"), MARKDOWN.index("n | 9 h")
+        assert mark.span == (start, end) and mark.quote == MARKDOWN[start:end]
+        assert page.locator("[data-turn] mark").all_inner_texts()[0] == "nny"
+        assert page.locator("mark[data-numbers]").count() == 1
+        assert not faults(page, [LIGHT, ("dark", 390)])
+
+
 def test_speakers_look_different_and_system_prompts_are_folded(browser: Any, workbench: StartWorkbench) -> None:
     bench = workbench(items={"ids": ["one"]})
     turns = (Turn("system", "<b>Be brief.</b> " * 40), Turn("user", "Hello"), Turn("assistant", "Hi"))
@@ -148,9 +256,9 @@ def test_phone_has_a_header_of_one_line_and_no_keycaps(rating: OpenItem, width: 
     with rating("ab", viewport={"width": width, "height": 800}) as (_, page):
         page.locator("[name='value.a'][value='3']").check()
         page.locator("[name='value.b'][value='1']").check()
-        page.get_by_role("button", name="Save and continue").click()
+        page.get_by_role("button", name="Save and next").click()
         at_item(page, 2)
-        assert page.locator("header").bounding_box()["height"] < 48
+        assert page.locator("header").bounding_box()["height"] < 80
         assert page.get_by_role("link", name="Previous").is_visible()
         assert not any(each.is_visible() for each in page.locator("kbd").all())
         assert not faults(page, [PHONE])

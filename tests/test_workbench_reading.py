@@ -70,10 +70,10 @@ def test_the_page_and_its_data_tell_everything_that_is_known(
     assert judged == pytest.approx({"Q0": 3, "Q1": 3})
     assert data["predictions"]["metrics"]["4"]["citation-rate"] == 1
     for said in (
-        "Tool call: find_article", "on reflection", "too curt", "One claim is wrong.", "(not in the turn)",
+        "<b>find_article</b>(", "on reflection", "too curt", "One claim is wrong.", "(not in the turn)",
         "cited, repeated", "Predicted ratings", "Actual ratings", "<dt>Judge</dt>", "judge-1, logprobs", "Mean of people",
         "2 comments, 1 correction", "desk-2", "band ",
-        'href="/board/list?question=Q0"', 'class="turn rated reply" id="t4"', "latency",
+        'href="/board/list?question=Q0"', 'class="turn rated assistant" id="t4"', "latency",
     ):  # fmt: skip
         assert said in page, said
     assert "Synthetic conversation" not in page and not strange(page)

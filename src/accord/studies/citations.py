@@ -18,7 +18,8 @@ MAX_COMPARED = 50_000
 CONTEXT = 160
 """Number of characters of a document shown before and after a passage."""
 _WORD = re.compile(r"\w+")
-_CITATION = re.compile(r"\[(\d{1,4})\]")
+CITATION = re.compile(r"\[(?:doc ?)?(\d{1,4})\]", re.IGNORECASE)
+"""Citation of a document by number: `[2]`, `[doc2]`."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class CitationFinder:
         if not self._documents:
             return []
         spans = self._repeated_passages(_Words.of(turn.content).words)
-        cited = {int(number) for number in _CITATION.findall(turn.content[:MAX_COMPARED])} | self._retrieved(turn.extra)
+        cited = {int(number) for number in CITATION.findall(turn.content[:MAX_COMPARED])} | self._retrieved(turn.extra)
         numbers = sorted({number for number in cited if 1 <= number <= len(self._documents)} | spans.keys())
         return [DocumentUse(number, number in cited, _merge_spans(spans.get(number, []))) for number in numbers]
 

@@ -45,6 +45,7 @@ from accord.web.accounts import (
     parse_json,
 )
 from accord.web.project_editing import ProjectFiles
+from accord.web.transcript import turn_content
 from accord.web.uploads import Uploads
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -268,7 +269,7 @@ class WorkbenchContext:
 
     async def render_error(self, request: Request, error: Exception) -> Response:
         """Render an error as a page, or as JSON for scripts and `.json` addresses."""
-        status, reason = _status_and_reason(error)
+        status, reason = status_and_reason(error)
         headers = error.headers if isinstance(error, Refused) else {}
         is_script = "x-accord-form" in request.headers or media_type(request.headers.get("content-type", "")) == JSON
         if is_json(request) or is_script:
@@ -304,7 +305,8 @@ def add_page(app: FastAPI, path: str, page: Callable[..., Any]) -> None:
     app.get(path)(page)
 
 
-def _status_and_reason(error: Exception) -> tuple[int, str]:
+def status_and_reason(error: Exception) -> tuple[int, str]:
+    """Return the status and the text of a response for an error."""
     if isinstance(error, Refused):
         return error.status, error.reason
     if isinstance(error, HTTPException):
@@ -376,4 +378,5 @@ def _templates() -> Environment:
     environment.filters["number"] = lambda value: f"{value:g}"
     environment.filters["json_text"] = lambda value: json.dumps(value, ensure_ascii=False)
     environment.filters["reading"] = conversation_address
+    environment.filters["said"] = lambda turn: turn_content(turn["role"], turn["text"], turn.get("calls", ()))
     return environment

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from accord.board import opening_words
 from accord.charts import Axis, ChartRow, bar_chart, range_rows, share_bars
-from accord.edges import BadInput, count_of, one_line_json, parse_whole_number, sendable, truncate_middle
+from accord.edges import BadInput, count_of, one_line_json, parse_whole_number, sendable
 from accord.learning import CARD
 from accord.live import Refused
 from accord.project import correct_issue, undo_correction
@@ -34,7 +34,7 @@ from accord.studies import (
     text_field,
     tool_calls_of,
 )  # fmt: skip
-from accord.values import ISSUE, NON_SPEAKERS, SYNTHETIC, Annotation, Conversation, Estimate, Rubric, Turn
+from accord.values import ISSUE, SYNTHETIC, Annotation, Conversation, Estimate, Rubric, Turn
 from accord.web.accounts import new_key
 from accord.web.context import WorkbenchContext, conversation_address, saved_time
 from accord.web.pages.conversation_details import (
@@ -42,7 +42,9 @@ from accord.web.pages.conversation_details import (
     Place,
     load_details,
 )
-from accord.web.pages.rating_view import issue_views, numbered_spans, text_pieces
+from accord.web.pages.rating_view import issue_views, numbered_spans
+from accord.web.transcript import turn_content
+from accord.web.turn_text import render_text
 
 _BACK = re.compile(r"/(?:board|explore|lead/[\w\-.~%]+/items)(?:[/?][\w\-.~!$&'()*+,;=:@/?%]*)?", re.ASCII)
 """Addresses that the "back" link may have: the board, and lists of conversations."""
@@ -173,10 +175,13 @@ def _turns(details: ConversationDetails, predictions: ConversationPredictions) -
             spans += numbered_spans(found.annotation.issues, views, True)
         uses = citations.uses(turn) if id(turn) in replies else ()
         remaining = sum(not view["is_removed"] for _, views in issues for view in views)
+        calls = [sendable(call) for call in tool_calls_of(turn)]
+        content = turn_content(turn.role, text, calls, spans, len(conversation.documents))
+        if len(text) <= MAX_UNFOLDED:
+            content["folded"] = ""
         yield {
-            "place": place, "role": turn.role, "by": " · ".join(filter(None, (turn.name, turn.time))),
-            "pieces": text_pieces(text, spans), "start": opening_words(text),
-            "is_folded": turn.role in NON_SPEAKERS and len(text) > MAX_UNFOLDED, "calls": _tool_calls(turn),
+            **content, "place": place, "role": turn.role, "by": " · ".join(filter(None, (turn.name, turn.time))),
+            "start": opening_words(text),
             "more": _other_fields(turn), "documents": [_excerpt(conversation, use) for use in uses], "marks": marks,
             "issues": issues, "issue_count": len(marks) + remaining,
             "details": _place_details(details, predictions, place, scores),
@@ -269,19 +274,6 @@ def _attribution_chart(attributions: Mapping[str, float], rubric: Rubric) -> Mar
     return bar_chart(rows, Axis("effect on the score"), "Effect of each input on the score")
 
 
-def _tool_calls(turn: Turn) -> tuple[tuple[str, str], ...]:
-    """Return each tool call with the name of its tool, if the log has it."""
-    called = turn.extra.get("tool_calls")
-    rows = called if isinstance(called, list | tuple) else [called]
-    return tuple((_tool_name(row), sendable(text)) for row, text in zip(rows, tool_calls_of(turn), strict=False))
-
-
-def _tool_name(row: Any) -> str:
-    function = row.get("function", row) if isinstance(row, Mapping) else None
-    name = function.get("name") if isinstance(function, Mapping) else None
-    return truncate_middle(sendable(name), 80) if isinstance(name, str) else ""
-
-
 def _other_fields(turn: Turn) -> str:
     rest = {name: value for name, value in turn.extra.items() if name not in {"tool_calls", "documents"}}
     return sendable(json.dumps(rest, ensure_ascii=False, indent=1, default=str)) if rest else ""
@@ -293,7 +285,7 @@ def _excerpt(conversation: Conversation, use: DocumentUse) -> dict[str, Any]:
     text = sendable(document.text)
     cuts = excerpts(text, use.spans) or [((0, min(len(text), MAX_UNFOLDED)), ())]
     parts = [
-        text_pieces(text[start:end], [((a - start, b - start), use.number, True) for a, b in inside])
+        render_text(text[start:end], [((a - start, b - start), use.number, True) for a, b in inside])
         for (start, end), inside in cuts
     ]
     return {"number": use.number, "title": sendable(document.title or ""), "is_cited": use.is_cited,

@@ -393,7 +393,9 @@ def _marks_in(item: Target, answers: Sequence[Annotation]) -> list[dict[str, Any
 
 
 def _turns_shown(view: ConversationView) -> list[dict[str, Any]]:
-    return [{"role": turn.role, "text": turn.text, "rated": turn.is_rated} for turn in view.turns]
+    return [
+        {"role": turn.role, "text": turn.text, "rated": turn.is_rated, "calls": list(turn.calls)} for turn in view.turns
+    ]
 
 
 def _conversation_views(progress: StudyProgress, item: Item) -> list[ConversationView]:

@@ -31,6 +31,8 @@ MAX_SURVEYED = 5000
 """Conversations whose metadata the form offers as filters."""
 MAX_VALUES = 30
 """Values of a metadata entry above which it is not offered as a filter."""
+MAX_DRAFTS = 50
+"""Leads whose last unfinished form is kept, in memory."""
 NUMBERS = ("annotators_per_item", "items_per_annotator")
 ORDERS = {"random": "random, another for each person", "given": "the same for everybody",
           "informative": "first those that teach the evaluator most"}  # fmt: skip
@@ -50,10 +52,15 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
 class _StudyForm:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
+        self._drafts: dict[str, dict[str, str]] = {}  # fields that each lead sent last, for the way back from a preview
 
-    def form(self, request: Request) -> Response:
-        """Show the empty form."""
+    def form(self, request: Request, empty: str = "") -> Response:
+        """Show the form: empty, or with the fields that this lead previewed last."""
         visitor = self.context.visitor(request, "lead")
+        if empty:
+            self._drafts.pop(visitor.person.name, None)
+        if draft := self._drafts.get(visitor.person.name):
+            return self._render(visitor, {**DEFAULTS, **draft}, is_draft=True)
         try:  # further ratings on the level of those that exist
             level = self.context.project.level() or DEFAULTS["level"]
         except BadInput:
@@ -86,8 +93,9 @@ class _StudyForm:
     def _submit(self, visitor: Visitor, fields: Mapping[str, Any]) -> Response:
         values = {**DEFAULTS, **{name: str(value) for name, value in fields.items()}}
         action = values.pop("do", "preview")
+        self._keep_draft(visitor.person.name, values)
         if action == "edit":
-            return self._render(visitor, values)
+            return RedirectResponse("/studies/new", 303)
         try:
             check_printable(values)
             name, settings = study_from_form(values, self.context.project)
@@ -100,6 +108,7 @@ class _StudyForm:
                 try:
                     changed = {PROJECT_FILE: with_study(files.text(), name, settings)}
                     files.change(changed, values.get("shown", ""), self.context.reload)
+                    self._drafts.pop(visitor.person.name, None)
                     return RedirectResponse(f"/lead/{quote(name)}", 303)
                 except FilesChanged as error:
                     conflict = str(error)
@@ -118,6 +127,12 @@ class _StudyForm:
             fields=_kept(values), diff=lines, count=count, people=people, shown=shown,
             questions=self._questions(settings),
         )  # fmt: skip
+
+    def _keep_draft(self, person: str, values: Mapping[str, str]) -> None:
+        self._drafts.pop(person, None)
+        while len(self._drafts) >= MAX_DRAFTS:
+            self._drafts.pop(next(iter(self._drafts)))
+        self._drafts[person] = _kept(values)
 
     def _questions(self, settings: Mapping[str, Any]) -> list[str]:
         rubric = self.context.project.rubric
@@ -159,13 +174,15 @@ class _StudyForm:
                 assert assignment is not None
                 return render_preview(context, visitor, session, session.view(assignment))
 
-    def _render(self, visitor: Visitor, values: Mapping[str, str], error: str = "", status: int = 200) -> Response:
+    def _render(
+        self, visitor: Visitor, values: Mapping[str, str], error: str = "", status: int = 200, is_draft: bool = False
+    ) -> Response:
         project = self.context.project
         people = [person for person in self.context.studies.accounts.list_users() if person.role == "annotator"]
         return self.context.render(
             "study_form", visitor, status, values=copy.copy(dict(values)), error=error, people=people,
-            questions=project.rubric.questions, rubric=project.rubric, facets=self._facets(), orders=ORDERS,
-            conversations=project.store.count_conversations(), can_write=self.context.files is not None,
+            is_draft=is_draft, questions=project.rubric.questions, rubric=project.rubric, facets=self._facets(),
+            orders=ORDERS, conversations=project.store.count_conversations(), can_write=self.context.files is not None,
         )  # fmt: skip
 
     def _facets(self) -> dict[str, list[tuple[str, int]]]:

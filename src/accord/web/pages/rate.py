@@ -12,25 +12,31 @@ from urllib.parse import quote
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
 
 from accord.edges import BadInput, escape_controls, parse_whole_number
 from accord.store import Conflict
 from accord.studies import BOTH_BAD, ItemView, StudySession, SubmittedAnswer
 from accord.values import ISSUE, Annotation, Question
 from accord.web.accounts import Visitor
-from accord.web.context import WorkbenchContext, add_page, is_json
+from accord.web.context import WorkbenchContext, add_page, is_json, status_and_reason
 from accord.web.pages.rating_view import (
+    SIDES,
     RejectedForm,
     earlier_answers,
     own_ratings,
     question_views,
+    rated_items,
     saved_item,
-    short_hash,
     tie_option,
     time_left,
     turn_views,
 )  # fmt: skip
 
+MAX_ANSWERS = 100
+"""Number of answers in one request."""
+MAX_SEARCH = 200
+"""Length of a search text, in characters."""
 ACTIONS = ("save", "finish", "skip", "reopen", "mark", "unmark")
 
 
@@ -80,13 +86,18 @@ class _RatingPages:
         saved = request.query_params.get("saved", "")
         return RedirectResponse(f"/rate/{study}/{page}{f'?saved={quote(saved)}' if saved else ''}", 303)
 
-    def own_ratings(self, study: str, request: Request) -> Response:
+    def own_ratings(self, study: str, request: Request, q: str = "", state: str = "") -> Response:
+        """List the annotator's items with their answers; `q` searches in the texts, `state` selects."""
         visitor, session = self._visitor_and_study(study, request)
         assignments = session.studies.assignments_of(study, visitor.person.name)
         finished, total = session.progress(visitor.person.name)
-        data = {"ratings": own_ratings(assignments), "finished": finished, "total": total}
+        rows = rated_items(session, own_ratings(assignments), assignments, q[:MAX_SEARCH], state)
+        data = {"ratings": rows, "finished": finished, "total": total}
         saved = saved_item(assignments, request.query_params.get("saved"))
-        return self.context.render_or_json(request, "own_ratings", visitor, data, study=session, saved=saved)
+        return self.context.render_or_json(
+            request, "own_ratings", visitor, data, study=session, saved=saved, q=q[:MAX_SEARCH], state=state,
+            is_any=bool(assignments),
+        )  # fmt: skip
 
     def item(self, study: str, id: str, request: Request) -> Response:
         visitor, session = self._visitor_and_study(study, request)
@@ -114,24 +125,46 @@ class _RatingPages:
         place = ids.index(view.assignment.id)
         finished, total = study.progress(visitor.person.name)
         history = study.studies.answers_in(view.assignment, history=True)
+        names = SIDES if len(view.sides) > 1 else ("",)
         return self.context.render(
             template, visitor, status, study=study, view=view, form=form,
-            sides=[(side, turn_views(view, side)) for side in view.sides],
+            sides=[(side, turn_views(view, side, name)) for side, name in zip(view.sides, names, strict=True)],
             questions=question_views(view, settings, history, form),
             before=earlier_answers(view, study.rubric, settings), place=place + 1, total=total,
             predictions=study.revealed(view.assignment), earlier=ids[place - 1] if place else None,
-            step=view.assignment.stage + 1, short_hash=short_hash, saved=saved_item(assignments, saved),
+            step=view.assignment.stage + 1, saved=saved_item(assignments, saved),
             left=time_left(assignments, total - finished),
         )  # fmt: skip
 
     async def answer(self, request: Request) -> Response:
-        """Save one answer sent by the script."""
+        """Save the answers sent by the script: one, or several under `answers`."""
         visitor, row = await self.context.read_form(request)
+        if "answers" in row:
+            return JSONResponse({"answers": await run_in_threadpool(self._save_each, visitor, row["answers"])})
         study = self.context.study(str(row.pop("study", "")), visitor)
         answer = SubmittedAnswer.from_json(row)
         annotation, is_repeated = await run_in_threadpool(study.answer, visitor.person.name, answer)
         status = 200 if is_repeated else 201
         return JSONResponse({"id": annotation.answer, "again": is_repeated, "time": annotation.time}, status)
+
+    def _save_each(self, visitor: Visitor, rows: Any) -> list[dict[str, Any]]:
+        """Save each answer by itself, in order; return the id of each, or the reason why it is refused.
+
+        A failure of the store fails the request: the script sends it again, and answers that were saved are recognized.
+        """
+        if not isinstance(rows, list) or len(rows) > MAX_ANSWERS or not all(isinstance(row, dict) for row in rows):
+            raise BadInput(f"answers: a list of at most {MAX_ANSWERS} answers is allowed")
+        results = []
+        for row in rows:
+            fields = {name: value for name, value in row.items() if name != "study"}
+            try:
+                study = self.context.study(str(row.get("study", "")), visitor)
+                annotation, is_repeated = study.answer(visitor.person.name, SubmittedAnswer.from_json(fields))
+                results.append({"id": annotation.answer, "again": is_repeated, "time": annotation.time})
+            except (BadInput, HTTPException) as error:
+                status, reason = status_and_reason(error)
+                results.append({"id": row.get("id"), "error": reason, "status": status})
+        return results
 
     async def submit(self, study: str, id: str, request: Request) -> Response:
         """Save the answers of a form and do the action of its button; scripts receive the next address as JSON."""

@@ -1,21 +1,22 @@
-"""Template values of rating pages: questions with options and keys, turns split at quotes, and earlier answers."""
+"""Template values of rating pages: questions with options and keys, turns with quotes, and earlier answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
-from accord.edges import escape_controls
+from accord.edges import one_line, sendable
 from accord.store import Assignment
-from accord.studies import BOTH_BAD, MAX_LISTED_OPTIONS, ConversationView, ItemView
+from accord.studies import BOTH_BAD, MAX_LISTED_OPTIONS, ConversationView, ItemView, StudySession
 from accord.values import (
     ISSUE,
     NON_SPEAKERS,
     Annotation,
+    Conversation,
     Issue,
     Question,
     Rubric,
@@ -23,26 +24,19 @@ from accord.values import (
     ScaleKind,
     Span,
     StudySettings,
+    Target,
     Taxonomy,
     Value,
 )  # fmt: skip
 from accord.web.accounts import new_key
+from accord.web.transcript import turn_content
 
-HASH_DIGITS = 8
-"""Number of hexadecimal digits of a rubric's hash on pages."""
 SIDES = ("A", "B")
-FOLDED = {"system": "System prompt", "developer": "System prompt", "tool": "Tool output", "function": "Tool output"}
-"""Titles of turns that are folded, by role."""
+MAX_WORDS = 160
+"""Length of the user's words in lists, in characters."""
+MAX_ROW_LABEL, MAX_END_LABEL = 3, 60
+"""Lengths, in characters, up to which labels of options stand in one row, and meanings of the ends below it."""
 TIMED_ITEMS, MIN_TIMED_ITEMS = 20, 3
-
-
-class TextPiece(NamedTuple):
-    """A piece of a turn, with numbers of its marks and issues; `is_sign` for an escaped control character."""
-
-    text: str
-    marks: tuple[int, ...]
-    issues: tuple[int, ...]
-    is_sign: bool
 
 
 @dataclass(frozen=True)
@@ -83,10 +77,13 @@ def _question_view(
     bad = view.given.get(f"{name}:{BOTH_BAD}")
     is_bad = f"bad.{name}" in fields if fields else bad is not None and bad.value == 1
     number = number_range(question.scale)
+    options = [] if number else _option_views(question, settings, chosen)
     return {
         "question": question,
         "id": new_key(),
-        "options": () if number else _option_views(question, settings, chosen),
+        "options": options,
+        "is_row": bool(options) and all(len(option["label"]) <= MAX_ROW_LABEL for option in options),
+        "ends": scale_ends(options),
         "number": number,
         "typed": chosen or "" if number else "",
         "is_none": is_none and not (number and chosen),
@@ -95,6 +92,12 @@ def _question_view(
         "error": form.errors.get(name, ""),
         "history": past,
     }
+
+
+def scale_ends(options: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
+    """Return the meanings of the first and the last option; None if there are none, or a page has no room for them."""
+    ends = (str(options[0]["meaning"]), str(options[-1]["meaning"])) if len(options) > 1 else ("", "")
+    return ends if any(ends) and all(len(end) <= MAX_END_LABEL for end in ends) else None
 
 
 def number_range(scale: Scale) -> tuple[float, float, str] | None:
@@ -179,11 +182,12 @@ def earlier_answers(view: ItemView, rubric: Rubric, settings: StudySettings) -> 
 # --- conversation ---------------------------------------------------------------------------------------------------
 
 
-def turn_views(view: ItemView, side: ConversationView) -> list[dict[str, Any]]:
+def turn_views(view: ItemView, side: ConversationView, name: str = "") -> list[dict[str, Any]]:
     """Return the turns of a side with the annotator's marks and, if the stage shows them, the issues of a model.
 
     `new` is the id of the next mark, empty if the turn cannot be marked; `undo` is the id of the answer that removes a
-    mark; `folded` is the title of a turn that is folded, unless it is the one to rate.
+    mark; `folded` is the title of a turn that is folded, unless it is the one to rate. `name` tells the sides of a pair
+    apart.
     """
     markable, numbers, turns = _markable_turns(view, side), count(1), []
     for turn in side.turns:
@@ -197,9 +201,10 @@ def turn_views(view: ItemView, side: ConversationView) -> list[dict[str, Any]]:
         issues = None if found is None else issue_views(found, view.kinds, numbers)
         spans = numbered_spans(annotations, marks, False) + numbered_spans(found or (), issues or (), True)
         new = new_key() if turn.place in markable else ""
-        pieces = text_pieces(turn.text, spans)
-        folded = "" if turn.is_rated else FOLDED.get(turn.role, "")
-        turns.append({**vars(turn), "pieces": pieces, "marks": marks, "issues": issues, "new": new, "folded": folded})
+        content = turn_content(turn.role, turn.text, turn.calls, spans, len(side.documents), f"d{name}")
+        if turn.is_rated:
+            content["folded"] = ""
+        turns.append({**vars(turn), **content, "marks": marks, "issues": issues, "new": new})
     return turns
 
 
@@ -226,41 +231,8 @@ def issue_views(issues: Sequence[Issue], kinds: Taxonomy | None, numbers: Iterat
 def numbered_spans(
     quotes: Sequence[Annotation | Issue], views: Sequence[Mapping[str, Any]], by_model: bool
 ) -> list[tuple[Span, int, bool]]:
-    """Return the spans of marks or issues with their numbers on the page, for `text_pieces`."""
+    """Return the spans of marks or issues with their numbers on the page, for `turn_content`."""
     return [(each.span, view["number"], by_model) for each, view in zip(quotes, views, strict=True) if each.span]
-
-
-def text_pieces(text: str, spans: Sequence[tuple[Span, int, bool]]) -> list[TextPiece]:
-    r"""Split a text where quotes begin and end, and around control characters.
-
-    Args:
-        text: Text of a turn.
-        spans: Quotes, each with its span, its number, and True if it is an issue of a model.
-
-    >>> [(piece.text, piece.marks) for piece in text_pieces("It is fine.", [((6, 10), 1, False)])]
-    [('It is ', ()), ('fine', (1,)), ('.', ())]
-    >>> [(piece.text, piece.is_sign) for piece in text_pieces("a\x1bb", [])]
-    [('a', False), ('\\u001b', True), ('b', False)]
-    """
-    inside = [((max(0, start), min(end, len(text))), number, by_model) for (start, end), number, by_model in spans]
-    ordered = sorted({0, len(text), *(end for span, _, _ in inside for end in span), *_control_cuts(text)})
-    pieces = []
-    for start, end in zip(ordered, ordered[1:], strict=False):
-        raw = text[start:end]
-        quotes = [(number, by_model) for (first, last), number, by_model in inside if first <= start and end <= last]
-        marks, issues = (tuple(n for n, by_model in quotes if by_model is kind) for kind in (False, True))
-        is_line_end = raw == "\r" and text[end : end + 1] == "\n"  # Windows line ending
-        pieces.append(
-            TextPiece("" if is_line_end else escape_controls(raw), marks, issues, escape_controls(raw) != raw)
-        )
-    return pieces
-
-
-def _control_cuts(text: str) -> set[int]:
-    """Return the places before and after each control character."""
-    if escape_controls(text) == text:
-        return set()
-    return {place for at, char in enumerate(text) if escape_controls(char) != char for place in (at, at + 1)}
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------
@@ -278,6 +250,58 @@ def own_ratings(assignments: Sequence[Assignment]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def rated_items(
+    study: StudySession, rows: list[dict[str, Any]], assignments: Sequence[Assignment], search: str, state: str
+) -> list[dict[str, Any]]:
+    """Return the rows of an annotator's items with the user's words and the answers by short name.
+
+    Args:
+        study: The study.
+        rows: Rows of `own_ratings`.
+        assignments: Their assignments.
+        search: Text that the user's words, an answer or a comment contains, in any case; empty for all.
+        state: State of the assignments; another text for all.
+    """
+    kept = [(row, each) for row, each in zip(rows, assignments, strict=True) if state in ("", "all", row["state"])]
+    targets = [each.item.target for _, each in kept]
+    words = user_words(study.project.store.conversations({each.conversation for each in targets}), targets)
+    found = []
+    for row, each in kept:
+        answers = [
+            {"question": study.rubric.shown(answer.question), "answer": _short_answer(study, answer),
+             "comment": answer.comment}
+            for answer in study.studies.answers_in(each)
+            if answer.value is not None or not answer.question.startswith(ISSUE)
+        ]  # fmt: skip
+        row = {**row, "words": words.get(each.item.target, ""), "answers": answers}
+        texts = [row["words"], row["reason"] or "", *(part for answer in answers for part in answer.values())]
+        if search.casefold() in "\n".join(texts).casefold():
+            found.append(row)
+    return found
+
+
+def user_words(conversations: Iterable[Conversation], targets: Sequence[Target]) -> dict[Target, str]:
+    """Return the first words of the user, or the last ones before the reply of a target, in at most 160 characters."""
+    known = {each.id: each for each in conversations}
+    words = {}
+    for target in targets:
+        turns = known[target.conversation].up_to(target.turn) if target.conversation in known else ()
+        texts = [turn.content for turn in turns if turn.role == "user"] or [turn.content for turn in turns]
+        text = one_line(" ".join(sendable(texts[0 if target.turn is None else -1])[:400].split())) if texts else ""
+        words[target] = text if len(text) <= MAX_WORDS else text[: MAX_WORDS - 1] + "…"
+    return words
+
+
+def _short_answer(study: StudySession, answer: Annotation) -> str:
+    """Return the label of an answer; of a mark, the words that it quotes."""
+    if answer.question.startswith(ISSUE):
+        return answer.quote or "marked"
+    question = study.rubric.get(answer.question)
+    if question is None or answer.value is None:
+        return "n/a" if answer.value is None else str(answer.value)
+    return _label_and_meaning(question, answer.value, study.settings.hide_numbers or question.compares)[0]
+
+
 def saved_item(assignments: Sequence[Assignment], id: str | None) -> dict[str, Any] | None:
     """Return the item that the annotator has just completed or skipped, to undo that; `None` for other ids.
 
@@ -290,26 +314,17 @@ def saved_item(assignments: Sequence[Assignment], id: str | None) -> dict[str, A
 
 
 def time_left(assignments: Sequence[Assignment], left: int) -> str:
-    """Return the number of items left, with the time they take if the annotator has completed a few.
+    """Return the time that the items left take; empty if the annotator has completed too few to tell.
 
     The time of an item is the median of the latest 20 completed items, from their assignment to their end.
     """
     done = [each for each in assignments if each.state == "done" and each.ended][:TIMED_ITEMS]
     if left < 1 or len(done) < MIN_TIMED_ITEMS:
-        return f"{left} left" if left > 0 else ""
+        return ""
     seconds = [
         (datetime.fromisoformat(each.ended or each.began) - datetime.fromisoformat(each.began)).total_seconds()
         for each in done
     ]
     minutes = max(round(median(seconds) * left / 60), 1)
     time = f"{minutes} minute{'s' if minutes > 1 else ''}" if minutes < 90 else f"{minutes / 60:.0f} hours"
-    return f"{left} left, about {time}"
-
-
-def short_hash(hash: str) -> str:
-    """Return the first digits of a rubric's hash.
-
-    >>> short_hash("s256:0123456789abcdef")
-    '01234567'
-    """
-    return hash.rpartition(":")[2][:HASH_DIGITS]
+    return f"about {time} left"

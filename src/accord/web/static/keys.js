@@ -12,6 +12,7 @@ function at(set, isFocused = true) {
   current?.classList.remove("current");
   current = set;
   set.classList.add("current");
+  document.getElementById("asked").textContent = `Question ${questions().indexOf(set) + 1} of ${questions().length}`;
   if (isFocused) (chosen(set) ?? set.querySelector("input:not([type=hidden])")).focus();
 }
 
@@ -25,7 +26,7 @@ function press(key) {
   const found = current?.querySelector(own) ?? document.querySelector(`${own}:not(fieldset *)`);
   if (!found) return number?.focus?.();
   found.click();
-  (found.parentElement.open && found.parentElement.querySelector("textarea, [type=text]") || found).focus();
+  if (!found.popoverTargetElement) (found.parentElement.open && found.parentElement.querySelector("textarea, [type=text]") || found).focus();
   if (found.checked && key !== "b" && found.closest("fieldset")) advance();
   return true;
 }
@@ -59,14 +60,20 @@ document.body.addEventListener("keydown", (event) => {
   if (moves[key] ? !moves[key]() : press(key)) event.preventDefault();
 });
 form.addEventListener("focusin", ({ target }) => at(target.closest("fieldset") ?? current, false));
+form.addEventListener("open", ({ target }) => at(target));
+const isPhone = matchMedia("(max-width: 40rem)"); // shows one question at a time
 form.addEventListener("change", ({ target }) => {
   const set = target.closest("fieldset");
   document.getElementById("undo")?.setAttribute("hidden", "");
   if (target.type !== "radio") return;
   changed.push([set, set.before]);
   set.before = target;
+  if (isPhone.matches && !("ends" in target.dataset)) advance();
 });
+for (const [id, key] of [["before", "k"], ["after", "j"], ["back", "u"]]) document.getElementById(id).onclick = () => moves[key]();
 for (const set of questions()) set.before = chosen(set);
+form.parentElement.classList.add("is-live");
+document.querySelector("#undo button")?.setAttribute("hidden", ""); // the button beside "Save" does the same
 document.querySelector("[data-key='?']").hidden = false;
 isOn.checked = recall("keys") ?? true;
 isOn.onchange = () => keep("keys", isOn.checked);

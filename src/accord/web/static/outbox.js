@@ -3,7 +3,7 @@ const state = document.getElementById("state"), memory = {};
 const meta = (name, page = document) => page.querySelector(`meta[name=accord-${name}]`)?.content;
 const prefix = `accord ${meta("person")} `;
 export const refusals = {}; // reasons of refused answers, by slot
-let token = meta("form"), last = 0, wait = 500, timer, isBusy, isOut, isFailing, form;
+let token = meta("form"), last = 0, wait = 500, most = 50, timer, isBusy, isOut, isFailing, form;
 
 export const recall = (name) => { try { return JSON.parse(localStorage.getItem(name)); } catch { return null; } };
 export function keep(name, value) {
@@ -56,9 +56,11 @@ const isRefusal = (status) => [400, 404, 409, 413, 415, 422].includes(status);
 
 export function show() {
   const count = waiting().length, refused = Object.keys(refusals).length;
-  state.textContent = isOut && (count || form) ? "signed out: your answers are saved in this browser"
+  const text = isOut && (count || form) ? "signed out: your answers are saved in this browser"
     : count ? (isFailing ? `${count} not sent yet` : "saving") : form && isFailing ? "all answers saved; waiting for the server"
       : refused ? `${refused} refused and saved in this browser` : last ? "saved" : "";
+  state.textContent = text;
+  state.className = text === "saved" ? "chip good" : text && "chip";
 }
 
 /** Send a form after all answers; return its response, or `{}` if a refused answer stops it (`isHeld`). */
@@ -69,20 +71,35 @@ export const submit = (path, body, isHeld) => new Promise((done) => {
 
 const close = (reply) => { form.done(reply); form = undefined; return true; };
 
-async function sendAnswer([key, answer]) {
+/** Return the first unconfirmed answers, as many as one request may hold. */
+function batch() {
+  let size = 0;
+  return waiting().slice(0, most).filter(([, answer], place) => (size += 3 * JSON.stringify(answer).length) < 200000 || !place);
+}
+
+async function sendAnswers(rows) {
   last ||= 1;
-  const [status, reply] = await post("/answers", answer);
-  if (status > 199 && status < 300 && reply.id === answer.id) {
-    discard(key);
-    for (const [old, row] of slots()) { // a later answer to the same question was accepted
-      if (refusals[old] && ["assignment", "question", "turn"].every((name) => row[name] === answer[name])) discard(old);
-    }
-    tell("saved", answer);
-  } else if (isRefusal(status)) {
-    refusals[key] = reply.error ?? status;
-    tell("refused", key);
-  } else return false;
-  return true;
+  const [status, reply] = await post("/answers", { answers: rows.map(([, answer]) => answer) });
+  const replies = status === 200 && Array.isArray(reply.answers) ? new Map(reply.answers.map((each) => [each?.id, each])) : new Map();
+  let isDone = true;
+  if (isRefusal(status) && rows.length > 1) { most = 1; return true; } // one of them makes the request unreadable: send each alone
+  for (const [key, answer] of rows) {
+    const own = replies.get(answer.id) ?? (isRefusal(status) ? { error: reply.error ?? status, status } : { status: 0 });
+    if (own.id === answer.id && !own.error) confirm(key, answer);
+    else if (isRefusal(own.status)) {
+      refusals[key] = own.error ?? own.status;
+      tell("refused", key);
+    } else isDone = false;
+  }
+  return isDone;
+}
+
+function confirm(key, answer) {
+  discard(key);
+  for (const [old, row] of slots()) { // a later answer to the same question was accepted
+    if (refusals[old] && ["assignment", "question", "turn"].every((name) => row[name] === answer[name])) discard(old);
+  }
+  tell("saved", answer);
 }
 
 async function sendForm() {
@@ -95,14 +112,16 @@ async function drain(hint) {
   if (isBusy || !token || (timer && !hint)) return show();
   isBusy = true;
   timer = clearTimeout(timer);
-  for (let next; (next = waiting()[0]) || form;) {
+  await null; // answers that are put at the same time go in one request
+  for (let rows; (rows = batch()).length || form;) {
     if (form?.isHeld()) { close({}); continue; }
     show();
-    isFailing = !await (next ? sendAnswer(next) : sendForm());
+    isFailing = !await (rows.length ? sendAnswers(rows) : sendForm());
     if (isFailing) { timer = setTimeout(drain, wait = Math.min(wait * 2, 15000), true); break; }
     wait = 500;
   }
   isBusy = false;
+  most = 50;
   show();
 }
 

@@ -94,7 +94,7 @@ form.onsubmit = (event) => {
   questions.forEach(save);
   const open = questions.filter((set) => !set.disabled && valueOf(set) === undefined);
   for (const set of open) wrong(set, "Not answered yet.");
-  open.length ? open[0].querySelector("input:not([type=hidden])").focus() : go({ do: "finish", stage });
+  open.length ? open[0].dispatchEvent(new Event("open", { bubbles: true })) : go({ do: "finish", stage });
 };
 document.getElementById("skip")?.addEventListener("submit", (event) => {
   event.preventDefault();

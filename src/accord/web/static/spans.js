@@ -37,6 +37,8 @@ document.addEventListener("submit", (event) => {
     study, assignment, stage, question: `issue:${event.submitter.value || kind.value}`, value: replaces ? null : 1, turn: +turn.value,
     replaces: replaces?.value, comment: comment?.value, quote: quote?.value, span: quote?.span,
   });
+  getSelection().removeAllRanges(); // else the form opens again
+  clearTimeout(timer);
   form.reset();
   form.parentElement.open = false;
 });
