@@ -47,6 +47,24 @@ from accord.web.accounts import (
 from accord.web.project_editing import ProjectFiles
 from accord.web.uploads import Uploads
 
+DONE = {
+    "saved": "Saved.",
+    "adjudicated": "Adjudication saved.",
+    "withdrawn": "Adjudication withdrawn.",
+    "created": "The study is created.",
+    "opened": "The study is open.",
+    "round": "The norming round is open.",
+    "undone": "The import is undone.",
+    "added": "Added.",
+    "link": "The earlier link no longer works.",
+    "role": "The role is changed.",
+    "removed": "The account is removed. Its ratings stay.",
+    "wording": "The new wording is saved. Studies show it from now on.",
+    "settings": "The settings are saved.",
+    "promoted": "The candidate is now the evaluator in use.",
+    "used": "The evaluator in use is changed.",
+}
+"""Success messages by the value of `done` in an address. A page shows only these texts, none from the address."""
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _IMPORT = re.compile(rb'from "\./([\w.]+)"')
 _TOOLTIP = Markup('<abbr title="{}" dir="auto">{}</abbr>')
@@ -224,9 +242,18 @@ class WorkbenchContext:
     # --- responses ------------------------------------------------------------------------------------------------
 
     def render(self, template: str, visitor: Visitor | None, status: int = 200, **values: Any) -> HTMLResponse:
-        """Render a page from its template."""
+        """Render a page from its template.
+
+        Args:
+            template: Name of the template.
+            visitor: Signed-in user.
+            status: Status of the response.
+            values: Values of the template. With `waiting=True` the page loads again until background work ends;
+                `success` is a message about a form that was sent.
+        """
         token = form_token(visitor.key) if visitor else ""
-        shared: dict[str, Any] = {"visitor": visitor, "token": token, "asked": self._asked, **values}
+        shared: dict[str, Any] = {"visitor": visitor, "token": token, "asked": self._asked, "waiting": False,
+                                  "success": "", **values}  # fmt: skip
         return HTMLResponse(_templates().get_template(f"{template}.html").render(shared), status)
 
     def _asked(self, question: str, rubric: Rubric | None = None) -> Markup | str:
@@ -240,7 +267,7 @@ class WorkbenchContext:
         """Render a page, or return its data if the address ends in `.json`; `values` are for the page only."""
         if is_json(request):
             return JSONResponse(dict(data))
-        return self.render(template, visitor, **data, **values)
+        return self.render(template, visitor, **{"success": success_of(request), **data, **values})
 
     async def render_error(self, request: Request, error: Exception) -> Response:
         """Render an error as a page, or as JSON for scripts and `.json` addresses."""
@@ -267,6 +294,11 @@ def check_printable(fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         if escape_controls(str(value)) != str(value):
             raise BadInput(f"{name}: has a control character; write the text again without it")
+
+
+def success_of(request: Request) -> str:
+    """Return the success message that an address names, or an empty text."""
+    return DONE.get(request.query_params.get("done", ""), "")
 
 
 def is_json(request: Request) -> bool:

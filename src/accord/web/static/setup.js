@@ -1,4 +1,4 @@
-// Pages for leads: progress of an upload and of its import, buttons that copy a link, and forms that are sent once.
+// Pages for leads: progress of an upload and of its import, and buttons that copy a text.
 const form = document.getElementById("upload");
 form?.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -42,11 +42,3 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     document.getElementById("state").textContent = "link copied";
   });
 }
-
-const sent = new Set(); // forms on their way: their answer shows links once, so a second click must not replace it
-addEventListener("submit", (event) => {
-  if (event.defaultPrevented) return;
-  if (sent.has(event.target)) event.preventDefault();
-  sent.add(event.target);
-});
-addEventListener("pageshow", () => sent.clear());
