@@ -27,7 +27,7 @@ from starlette.requests import Request
 
 from accord.edges import BadInput, UnknownName
 from accord.live import Refused, is_local, media_type
-from accord.store import ONE_TIME_LINK, ROLES, SINGLE_USER, Conflict, Role, Studies, UserAccount
+from accord.store import ADJUDICATED, ONE_TIME_LINK, ROLES, SINGLE_USER, Conflict, Role, Studies, UserAccount
 
 COOKIE = "accord_session"
 SESSION_DAYS, LINK_DAYS = 30, 1
@@ -41,7 +41,7 @@ def add_person(studies: Studies, name: str, role: str = "annotator", returns: bo
     With `returns`, the user may have the name, and the answers, of a former user.
 
     Raises:
-        BadInput: The name is invalid or in use, or that of a former user.
+        BadInput: The name is invalid, reserved or in use, or that of a former user.
         UnknownName: There is no such role.
     """
     return add_people(studies, {name: new_key()}, role, returns)[name]
@@ -62,6 +62,10 @@ def add_people(studies: Studies, keys: Mapping[str, str], role: str, returns: bo
             raise BadInput(
                 f"user name: got {name[:60]!r}, allowed: 1 to 40 letters a-z, digits, '.', '_' and '-', starting with "
                 f"a letter or a digit{_nobody_added(keys)}"
+            )
+        if name.lower() == ADJUDICATED:
+            raise BadInput(
+                f"the name {name!r} is reserved for adjudicated answers; choose another{_nobody_added(keys)}"
             )
         if alike[name.lower()] != name:
             raise BadInput(f"the names {name!r} and {alike[name.lower()]!r} differ only in case{_nobody_added(keys)}")
@@ -224,7 +228,7 @@ def _own_name() -> str:
         name = re.sub(r"[^A-Za-z0-9._-]", "-", getpass.getuser())[:40]
     except (OSError, KeyError):
         name = ""
-    return name if NAME.fullmatch(name) else "me"
+    return name if NAME.fullmatch(name) and name.lower() != ADJUDICATED else "me"
 
 
 # --- forms -----------------------------------------------------------------------------------------------------------

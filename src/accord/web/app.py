@@ -21,6 +21,7 @@ from accord.web.pages import (
     board,
     chat,
     conversation,
+    disagreement,
     evaluators,
     explore,
     home,
@@ -35,7 +36,8 @@ from accord.web.pages import (
 from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
 
 PAGES = (
-    login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric, evaluators,
+    login, home, rate, chat, lead, disagreement, board, conversation, explore, imports, people, new_study, rubric,
+    evaluators,
 )  # fmt: skip
 MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""
