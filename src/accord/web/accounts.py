@@ -83,13 +83,13 @@ def _nobody_added(names: Collection[str]) -> str:
     return ". Nobody was added" if len(names) > 1 else ""
 
 
-def new_link(studies: Studies, name: str) -> str:
-    """Replace the key of a user's personal link, and end all sessions that the old link started.
+def new_link(studies: Studies, name: str, key: str = "") -> str:
+    """Replace the key of a user's personal link by a given or random one, and end all sessions of the old link.
 
     Raises:
         BadInput: There is no such user.
     """
-    key = new_key()
+    key = key or new_key()
     studies.accounts.change(name, digest=digest_of(key))
     return key
 
@@ -151,9 +151,9 @@ def local_sign_in_link(studies: Studies, site: str, page: str = "/") -> str:
     return f"{site.rstrip('/')}/in/{_start_session(studies, ONE_TIME_LINK, LINK_DAYS)}{query}"
 
 
-def _start_session(studies: Studies, person: str, days: int) -> str:
+def _start_session(studies: Studies, person: str, days: int, key: str = "") -> str:
     """Add a session or a one-time link to the store, and return its key."""
-    key, until = new_key(), datetime.now(UTC) + timedelta(days=days)
+    key, until = key or new_key(), datetime.now(UTC) + timedelta(days=days)
     studies.accounts.start_session(digest_of(key), person, until.isoformat(timespec="milliseconds"))
     return key
 
@@ -205,9 +205,9 @@ class Accounts:
         valid = parse_key(key)
         return None if valid is None else self.studies.accounts.of(digest_of(valid))
 
-    def sign_in(self, person: UserAccount) -> str:
-        """Start a session of an account, and return the key for the cookie."""
-        return _start_session(self.studies, person.name, SESSION_DAYS)
+    def sign_in(self, person: UserAccount, key: str = "") -> str:
+        """Start a session of an account with a given or random key, and return the key for the cookie."""
+        return _start_session(self.studies, person.name, SESSION_DAYS, key)
 
     def sign_in_by_one_time_link(self, key: str, request: Request) -> str | None:
         """Use up a one-time link, and return the key for the cookie; `None` if the link is not valid."""

@@ -12,13 +12,14 @@ from markupsafe import Markup
 
 from accord.board import BoardFilters
 from accord.charts import Axis, ChartLine, line_chart
-from accord.edges import AccordError, BadInput, reason_of
+from accord.edges import AccordError, BadInput, format_size, reason_of
 from accord.learning import CARD
 from accord.project import other_question, wordings_text
 from accord.store import LabelCounts
 from accord.studies import StudyProgress, StudySession, study_annotators, verdict_in_use
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
+from accord.web.uploads import MAX_UPLOAD
 
 MAX_STEPS = 3
 """Number of next steps on the page."""
@@ -48,7 +49,7 @@ class _HomePages:
         is_lead = visitor.may("lead")
         has_data = bool(context.project.config.studies or context.project.store.count_conversations())
         if is_lead and not has_data and not is_json(request):
-            return RedirectResponse("/import", 303)
+            return self._first_page(request, visitor)
         studies = [
             self._study(each, visitor) for each in context.sessions.values() if each.is_for(visitor.person) or is_lead
         ]
@@ -60,6 +61,18 @@ class _HomePages:
         steps = self._steps(studies, evaluator, trend is not None)
         data |= {"evaluator": evaluator, "trend": trend, "next": steps[:MAX_STEPS]}
         return context.render_or_json(request, "dashboard", visitor, data, chart=chart, title=self._title(evaluator))
+
+    def _first_page(self, request: Request, visitor: Visitor) -> Response:
+        """Show the first steps of a project without conversations; an import in progress has a page of its own."""
+        context = self.context
+        if context.uploads.is_running or (context.uploads.state is not None and context.uploads.state.error):
+            return RedirectResponse("/import", 303)
+        files = context.files
+        return context.render(
+            "first", visitor, can_upload=files is not None, limit=format_size(MAX_UPLOAD),
+            is_new=files is not None and not files.exists,
+            folder=context.project.config.folder.absolute().name if files is None else files.folder.absolute().name,
+        )  # fmt: skip
 
     def help(self, request: Request) -> Response:
         """Show what each part of the menu is for."""

@@ -26,10 +26,15 @@ form?.addEventListener("submit", (event) => {
   button.disabled = true;
 });
 
-async function watch() { // reload when the import ends; show the rows read until then
+form?.addEventListener("dragover", (event) => event.preventDefault());
+form?.addEventListener("drop", (event) => { // anywhere in the dashed box
+  event.preventDefault();
+  form.elements.files.files = event.dataTransfer.files;
+});
+
+async function watch() { // show the rows read; the page loads again when the import ends
   const answer = await fetch("/import.json").then((found) => found.json()).catch(() => null);
-  if (answer && !answer.is_running) return location.reload();
-  if (answer?.upload) box.querySelector("p").textContent = `${answer.upload.files.join(", ")}: ${answer.upload.rows} rows read.`;
+  if (answer?.is_running) box.firstElementChild.textContent = `${answer.upload.rows} rows read.`;
   setTimeout(watch, 1000);
 }
 const box = document.getElementById("importing");
