@@ -32,12 +32,13 @@ from accord.web.pages import (
     people,
     rate,
     rubric,
+    settings,
 )
 from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
 
 PAGES = (
     login, home, rate, chat, lead, disagreement, board, conversation, explore, imports, people, new_study, rubric,
-    evaluators,
+    evaluators, settings,
 )  # fmt: skip
 MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""

@@ -35,7 +35,7 @@ from accord.studies import (
 )  # fmt: skip
 from accord.values import ISSUE, Question, Value
 from accord.web.accounts import new_key
-from accord.web.context import WorkbenchContext, add_page
+from accord.web.context import WorkbenchContext, add_page, is_json
 from accord.web.pages.lead import agreement_sentences, disagreement_address, estimate_text, progress_of, scale_length
 
 MAX_ITEMS = 200
@@ -53,6 +53,7 @@ STATES = {"open": "open", "adjudicated": "adjudicated", "changed": "rated again 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """Add the pages about disagreement and the form that adjudicates an item."""
     pages = _DisagreementPages(context)
+    add_page(app, "/disagree", pages.studies)
     add_page(app, "/lead/{study}/disagree", pages.overview)
     app.get("/lead/{study}/disagree/next")(pages.next)
     add_page(app, "/lead/{study}/disagree/{item}", pages.item)
@@ -64,6 +65,20 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
 class _DisagreementPages:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
+
+    def studies(self, request: Request) -> Response:
+        """Show the studies with their disputed items, or the page of the only study."""
+        visitor, sessions = self.context.visitor(request, "lead"), self.context.sessions
+        if len(sessions) == 1 and not is_json(request):
+            return RedirectResponse(disagreement_address(next(iter(sessions))), 303)
+        rows = []
+        for name, session in sessions.items():
+            try:
+                queue = Adjudication(progress_of(self.context, name))
+            except BadInput:
+                continue  # its own page shows the error
+            rows.append({"study": name, "title": session.title, "disputed": len(queue.disputes), "done": queue.done})
+        return self.context.render_or_json(request, "disagreements", visitor, {"studies": rows})
 
     def overview(self, request: Request, study: str, question: str = "") -> Response:
         """Show the disputed items, of one question or all, and the habits of annotators."""
