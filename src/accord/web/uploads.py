@@ -13,7 +13,6 @@ from accord.edges import (
     AccordError,
     BadInput,
     MissingExtra,
-    count_of,
     format_size,
     one_line,
     reason_of,
@@ -269,8 +268,9 @@ def _import(
             state.notes.append(positions_note(result["positions"]))
         state.notes += [*encoding_notes(paths), *done.matched, *done.counts.role_notes({}), *survey.skipped_files]
         state.notes = [note for note in dict.fromkeys(state.notes) if note not in state.lines]
-        counted = count_of(result["conversations"]["new"], "conversation"), count_of(result["labels"]["new"], "rating")
-        state.summary = f"{' and '.join(counted)} imported"
+        chats, ratings = result["conversations"]["new"], result["labels"]["new"]
+        words = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in ((chats, "conversation"), (ratings, "rating"))]
+        state.summary = f"{' and '.join(words)} imported"
     except (AccordError, OSError) as error:
         state.error = one_line(reason_of(error))
     except Exception:

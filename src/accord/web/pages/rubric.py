@@ -71,7 +71,10 @@ class _RubricPages:
         """Return the values of the form with the wording that was previewed and not saved."""
         try:
             if draft.get("shape", _shape(before)) == _shape(before):
-                values = self._values(edited_rubric(before, draft), seen=draft.get("seen", _digest(before)))
+                edited = edited_rubric(before, draft)
+                if edited == before:
+                    return self._values(before)
+                values = self._values(edited, seen=draft.get("seen", _digest(before)))
                 return {**values, "is_draft": True, "is_loaded": True}
         except BadInput:
             pass  # the file has changed so that the draft does not fit it

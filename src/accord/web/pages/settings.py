@@ -13,7 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
-from accord.edges import BadInput, count_of, is_inside, validation_messages
+from accord.edges import BadInput, is_inside, validation_messages
 from accord.project import Config
 from accord.values import InvalidStudy, Rubric
 from accord.web.context import WorkbenchContext, add_page
@@ -145,7 +145,7 @@ def _model_in_words(model: str | None) -> str:
 def _budget_in_words(config: Config) -> str:
     budget = config.budget
     caps = [
-        *([count_of(budget.requests, "request")] if budget.requests is not None else []),
+        *([f"{budget.requests:,} requests"] if budget.requests is not None else []),
         *([f"{budget.tokens:,} tokens"] if budget.tokens is not None else []),
         *([f"{budget.money:g} in money"] if budget.money is not None else []),
     ]
