@@ -159,7 +159,7 @@ class _LeadPages:
         """Open a study with the generated wording that the page showed."""
         _, fields = await self.context.read_form(request, "lead")
         await run_in_threadpool(self._open, study, str(fields.get("rubric", "")))
-        return RedirectResponse(f"/lead/{quote(study)}", 303)
+        return RedirectResponse(f"/lead/{quote(study)}?done=opened", 303)
 
     def _open(self, name: str, rubric: str) -> None:
         session = self._progress(name).study
@@ -171,7 +171,7 @@ class _LeadPages:
         """Open a norming round."""
         _, fields = await self.context.read_form(request, "lead")
         await run_in_threadpool(self._norm, study, fields)
-        return RedirectResponse(f"/lead/{quote(study)}", 303)
+        return RedirectResponse(f"/lead/{quote(study)}?done=round", 303)
 
     def _norm(self, name: str, fields: Mapping[str, Any]) -> None:
         progress, text = self._progress(name), str(fields.get("items", NORMING_ITEMS))
