@@ -103,7 +103,7 @@ def import_files(page: Any, folder: Path, check: Callable[[Any], None]) -> None:
     while not page.get_by_role("link", name="Continue").is_visible():
         page.wait_for_timeout(200)
         page.goto("/import")
-    assert "48 labels imported" in page.inner_text("main")
+    assert "24 conversations and 48 ratings imported" in page.inner_text("main")
     check(page)
     page.get_by_role("link", name="Continue").click()
     check(page)
