@@ -561,7 +561,7 @@ def test_files_are_restored_if_the_project_cannot_be_opened_with_the_change(tmp_
 def test_main_question_is_chosen_on_the_settings_page_and_comments_stay(started: Workbench, tmp_path: Path) -> None:
     browser, file = started.browser(), tmp_path / "accord.yaml"
     page = browser.get("/settings")
-    assert "Satisfaction" in page and "no text leaves this machine" in page and "Guidelines" in page
+    assert "Satisfaction" in page and "no text is sent to one" in page and "Guidelines" in page
     found = re.search(r'name="shown" value="([^"]+)"', page)
     assert found is not None
     fields = {"form": token(page), "shown": found[1], "main": "Q1"}

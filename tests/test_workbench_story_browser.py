@@ -124,7 +124,7 @@ def create_study(page: Any, check: Callable[[Any], None]) -> None:
     assert preview.value.get_by_role("radio").first.is_disabled()
     preview.value.close()
     page.get_by_role("button", name="Create the study").click()
-    page.wait_for_url("**/lead/reset-help")
+    page.wait_for_url("**/lead/reset-help?done=created")
 
 
 def invite(page: Any, check: Callable[[Any], None]) -> dict[str, str]:

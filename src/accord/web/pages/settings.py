@@ -105,7 +105,7 @@ def described_settings(config: Config) -> list[dict[str, str]]:
 
     add("Conversations and ratings", _store_in_words(config), "store")
     models = [f"{role}: {_model_in_words(each.model)}" for role, each in sorted(config.models.items())]
-    add("Models", "; ".join(models) or "none, so no text leaves this machine", "models")
+    add("Models", "; ".join(models) or "none, so no text is sent to one", "models")
     add("Metrics", ", ".join(config.metrics) or "none", "metrics")
     add("Evaluator to fit", config.evaluator, "evaluator")
     repeats = f"{config.repeats} times" if config.repeats > 1 else "once"
