@@ -120,6 +120,13 @@ class Browser:
         return self.ask("POST", path, urlencode(fields))
 
 
+def shown_after(browser: Browser, path: str, **fields: str) -> str:
+    """Send a form that answers with a redirect, and return the page that it leads to."""
+    status, page, where = browser.post(path, **fields)
+    assert status == 303, (status, page)
+    return browser.get(where)
+
+
 def token(page: str) -> str:
     found = re.search(r'name="form" value="(\w+)"', page)
     assert found is not None, page

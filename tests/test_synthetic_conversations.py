@@ -344,4 +344,4 @@ def test_lead_sees_synthetic_marks_and_raters_do_not(tmp_path: Path) -> None:
             assert ann.status == 200 and "Question" in page
             assert not any(word in page for word in ("ynthetic", "synth-", "DS4"))
             assert "3 of 3 conversations are synthetic" in lee.get("/lead/look")
-            assert "<b>synthetic</b>" in lee.get("/lead/look/disagree?question=Q0")
+            assert ">synthetic</span>" in lee.get("/lead/look/disagree?question=Q0")

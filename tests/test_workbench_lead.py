@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from served_workbench import Browser, StartWorkbench, project, submitted, token
 from waiting import until
 
-from accord import Conversation, Store, Turn
+from accord import Conversation, Turn
 from accord.charts import ChartRow
 from accord.edges import BadInput
 from accord.learning import Calibration
 from accord.project import Config, Project
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
-from accord.store import Candidate, Conflict, Item, Prediction, Studies
+from accord.store import Candidate, Item, Prediction, Studies
 from accord.studies import StudySession, describe_agreement, describe_levels, describe_parts
 from accord.studies.agreement.annotators import (
     UNDEFINED,
@@ -46,7 +46,8 @@ from accord.studies.retrain import candidate_folder, load_report, promote_candid
 from accord.studies.study_progress import StudyProgress
 from accord.testing import planted
 from accord.values import Annotation, Label, Labels, Question, Scale, ScaleKind, StudySettings, Target
-from accord.web.pages.lead import agreement_chart, habit_charts
+from accord.web.pages.disagreement import habit_charts
+from accord.web.pages.lead import agreement_chart
 
 SCALE = Scale(options=(1, 2, 3, 4, 5))
 MAIN = Question(id="main", text="How good is it?", scale=SCALE)
@@ -577,36 +578,6 @@ def test_norming_rounds_ask_everybody_the_same_and_come_first(
     assert "Round 3: 24 of 24 ratings of 6 items" in browser.get("/lead/look")
 
 
-@pytest.mark.slow
-def test_adjudication_adds_an_answer_and_replaces_none(
-    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = workbench(opened=led(tmp_path, monkeypatch))
-    browser = bench.browser()
-    Panel(bench.session()).everybody(6)
-    labels = len(bench.store.labels())
-    [worst, *_] = json.loads(browser.get("/lead/look/disagree.json"))["items"]
-    page = browser.get("/lead/look/disagree")
-    assert browser.status == 200 and "as ann sees it" in page and "stricter" in page
-    assert len(worst["answers"]["Q0"]) == 2
-    fields = {"form": token(page), "item": worst["key"], "question": "Q0", "comment": "<i>we talked</i>"}
-
-    def adjudicate(value: str, letter: str, **more: str) -> int:
-        return browser.post("/lead/look/adjudicate", **{**fields, "value": value, "id": letter * 20, **more})[0]
-
-    assert [adjudicate("4", "k") for _ in range(2)] == [303, 303], "sent twice, kept once"
-    assert adjudicate("3", "k") == 409
-    assert adjudicate("9", "m") == adjudicate("4", "m", item="none") == adjudicate("4", "m", question="Q7") == 422
-    assert adjudicate("3", "n") == 303, "a second thought"
-    assert len(bench.store.labels()) == labels + 1
-    now = json.loads(browser.get("/lead/look/disagree.json"))["items"][0]
-    assert now["answers"] == worst["answers"] and [each["value"] for each in now["adjudicated"]] == [3]
-    page = browser.get("/lead/look/disagree")
-    assert "&lt;i&gt;we talked" in page and "<i>we talked" not in page
-    assert "is not part of this study" in browser.get("/lead/look/disagree?question=%3Cscript%3E")
-    assert browser.status == 422
-
-
 def settled(browser: Browser) -> dict[str, Any]:
     """The evaluator's part of the first page, once nothing is being done."""
 
@@ -779,25 +750,9 @@ def test_pairs_names_a_damaged_evaluator_and_a_study_without_items_have_their_pa
         page = browser.get(f"/lead/{name}/disagree")
         items = json.loads(browser.get(f"/lead/{name}/disagree.json"))["items"]
         assert browser.status == 200 and len(items) == count
-        fields = {"form": token(page), "item": items[0]["key"], "question": question, "id": f"{name:x<20}"}
-        status, _, where = browser.post(f"/lead/{name}/adjudicate", value=str(values[1]), **fields)
+        page = browser.get(f"/lead/{name}/disagree/{items[0]['key']}")
+        fields = dict(re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', html.unescape(page)))
+        answer = {f"value.{question}": str(values[1])}
+        status, _, where = browser.post(f"/lead/{name}/adjudicate", **{**fields, **answer})
         assert status == 303 and browser.get(where) and browser.status == 200
     assert browser.get("/lead/none") and browser.status == 422
-
-
-def test_a_lead_s_answer_replaces_the_lead_s_own_alone_in_either_database(store: Store) -> None:
-    store.add_conversations([Conversation("c1", (Turn("user", "a"), Turn("assistant", "b")))])
-    studies = Studies(store)
-    studies.add_items([Item("look", 1, 0, "plain", Target("c1"))])
-    assert studies.take("look", 1, "ann", 1, "2999-01-01T00:00:00.000+00:00") is not None
-    look = Annotation(Target("c1"), "Q0", "lee", "person", study="look/adjudicated")
-    for value, answer in ((4, "c" * 20), (4, "c" * 20), (1, "d" * 20)):
-        studies.adjudicate(replace(look, value=value, answer=answer))
-    studies.adjudicate(replace(look, by="kim", value=2, answer="e" * 20))
-    with pytest.raises(Conflict, match="used for another answer"):
-        studies.adjudicate(replace(look, value=2, answer="d" * 20))
-    kept = [(each.by, each.value, each.replaces) for each in studies.answers("look")]
-    assert kept == [("lee", 1, "c" * 20), ("kim", 2, "")]
-    assert [(each.by, each.value) for each in studies.answers("look", first=True)] == [("lee", 4), ("kim", 2)]
-    assert not studies.answers("loo"), "a study whose name has the same prefix is separate"
-    studies.close()

@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections import Counter
+from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,16 @@ from urllib.parse import quote, urlencode
 
 import pytest
 import yaml
+from fastapi import FastAPI
 from served_workbench import Browser, StartWorkbench, Workbench, chats, form_of, project, study, submitted, token
 
 from accord import Conversation, Turn
 from accord.project import Project, config_from
 from accord.store import Assignment, Item
 from accord.values import Document, Scale, Target
-from accord.web.context import static_file
+from accord.web import WorkbenchContext
+from accord.web.app import PAGES
+from accord.web.context import DONE, static_file
 from accord.web.pages.rating_view import number_range, own_ratings, saved_item, time_left
 
 STATIC = Path(__file__).parents[1] / "src" / "accord" / "web" / "static"
@@ -334,9 +338,9 @@ def test_items_and_time_left_follow_the_median_of_completed_items() -> None:
 
 def test_pages_are_light(workbench: StartWorkbench) -> None:
     scripts = {path.name: len(path.read_bytes()) for path in STATIC.glob("*.js")}
-    rating = {"keys.js", "look.js", "outbox.js", "rate.js", "spans.js"}
-    assert {*rating, "talk.js", "reading.js", "setup.js"} == set(scripts)
-    assert sum(scripts[name] for name in rating) < 18 * 1024 and sum(scripts.values()) < 28 * 1024, scripts
+    rating = {"forms.js", "keys.js", "look.js", "outbox.js", "rate.js", "spans.js"}
+    assert {*rating, "talk.js", "reading.js", "settle.js", "setup.js"} == set(scripts)
+    assert sum(scripts[name] for name in rating) < 18 * 1024 and sum(scripts.values()) < 32 * 1024, scripts
     browser = workbench(issue_taxonomy="soda-eval").browser()
     page = browser.get("/rate/look")
     linked = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page))
@@ -381,6 +385,43 @@ def test_a_broken_study_blocks_only_its_own_pages(workbench: StartWorkbench, tmp
     assert "/rate/good/" in ann.ask("GET", "/rate/good/next")[2] and "Good" in home
     assert "'asks'" not in html.unescape(bob.get("/"))
     assert "/rate/asks" not in bob.get("/rate/asks") and bob.status == 404
+
+
+@pytest.mark.attack
+def test_every_form_answers_with_a_redirect_or_an_error_page(workbench: StartWorkbench) -> None:
+    bench = workbench(leads=["lea"])
+    app = FastAPI()
+    with closing(WorkbenchContext(bench.project)) as context:
+        for page in PAGES:
+            page.add_routes(app, context)
+    paths = {route.path for route in app.routes if "POST" in getattr(route, "methods", ())}
+    assert {"/people", "/rubric", "/studies/new", "/settings", "/import/example", "/lead/{study}/adjudicate"} <= paths
+    for path in sorted(paths - {"/answers", "/out", "/in"}):
+        lea = bench.browser("lea")
+        form = token(lea.get("/people"))
+        for name in ("look", "none"):
+            address = path.replace("{study}", name)
+            address = re.sub(r"\{[^}]+\}", "none", address)
+            status, page, where = lea.post(address, form=form)
+            assert (status == 303 and where.startswith("/")) or status >= 400, (address, status)
+            assert status < 500 and not strange(page), (address, status, page)
+
+
+def test_success_messages_come_from_a_table_and_not_from_the_address(workbench: StartWorkbench) -> None:
+    lea = workbench(leads=["lea"]).browser("lea")
+    for key, text in DONE.items():
+        assert f'role="status">{text}<' in lea.get(f"/people?done={key}")
+    plain = lea.get("/people")
+    assert "told" not in plain and "told" not in lea.get("/people?done=%3Cscript%3E") + lea.get("/people?done=none")
+
+
+def test_page_that_waits_loads_again_with_and_without_scripts(workbench: StartWorkbench) -> None:
+    bench = workbench(leads=["lea"])
+    with closing(WorkbenchContext(bench.project)) as context:
+        waiting = bytes(context.render("error", None, reason="-", title="Wait", waiting=True).body).decode()
+        done = bytes(context.render("error", None, reason="-", title="Wait").body).decode()
+    assert '<noscript><meta http-equiv="refresh" content="4"></noscript>' in waiting and "data-waiting" in waiting
+    assert "refresh" not in done and "data-waiting" not in done
 
 
 @pytest.mark.attack

@@ -11,17 +11,27 @@ from pathlib import Path
 
 import pytest
 import yaml
-from served_workbench import Browser, StartWorkbench, Workbench, chats, open_workbench, rate_all, token
+from served_workbench import Browser, StartWorkbench, Workbench, chats, open_workbench, rate_all, shown_after, token
 from test_board_pages import rows
 from test_workbench_pages import strange
 
 from accord.edges import BadInput
-from accord.project import FileSurvey, Project, load_config, new_project, text_diff, with_rubric_file, with_study
+from accord.project import (
+    FileSurvey,
+    Project,
+    config_from,
+    load_config,
+    new_project,
+    text_diff,
+    with_rubric_file,
+    with_study,
+)
 from accord.store import Imports
 from accord.studies import verdict_in_use
 from accord.studies.retrain import recover_promotion
 from accord.values import Label, Target, dump_rubric, load_rubric
 from accord.web import ProjectFiles
+from accord.web.pages.settings import described_settings
 from accord.web.uploads import UploadedFile, parse_multipart, save_uploads
 
 CHATS = "".join(
@@ -80,10 +90,11 @@ def _defaults(folder: Path):
     return config_from({"store": f"sqlite:///{folder}/accord.db"}, folder=folder)
 
 
-def test_empty_folder_starts_with_the_import_page_and_becomes_a_project(empty: Workbench, tmp_path: Path) -> None:
+def test_empty_folder_starts_with_three_steps_and_becomes_a_project(empty: Workbench, tmp_path: Path) -> None:
     browser = empty.browser()
     page = browser.get("/")
-    assert "Import conversations" in page and "no project yet" in page
+    assert "Import conversations" in page and "New project in" in page and page.count("disabled") == 2
+    assert "no project yet" in browser.get("/import")
     status, _, where = upload(browser, [("chats.jsonl", CHATS), ("labels.csv", LABELS)])
     assert (status, where) == (303, "/import")
     state = imported(browser)
@@ -92,12 +103,25 @@ def test_empty_folder_starts_with_the_import_page_and_becomes_a_project(empty: W
     assert load_rubric(tmp_path / "rubric.yaml").main == "tone"
     config = load_config(tmp_path / "accord.yaml")
     assert Path(config.rubric) == tmp_path / "rubric.yaml"
+    assert state["upload"]["summary"] == "6 conversations and 12 ratings imported"
+    assert "6 conversations and 12 ratings imported" in browser.get("/import")
     assert "Import conversations" not in browser.get("/")
     assert [path.name for path in sorted((tmp_path / "uploads").iterdir())] == ["chats.jsonl", "labels.csv"]
     assert browser.post("/import/undo", form=token(browser.get("/import")), id=state["upload"]["id"])[0] == 303
     assert [each.status for each in Imports(empty.store).known()] == [
         "undone"
     ] and empty.store.count_conversations() == 0
+
+
+def test_example_is_loaded_once_by_a_button(empty: Workbench) -> None:
+    browser = empty.browser()
+    form = token(browser.get("/"))
+    assert browser.post("/import/example", form="0" * 64)[0] == 403
+    assert browser.post("/import/example", form=form)[2] == "/import"
+    state = imported(browser)
+    assert state["upload"]["error"] == "" and state["conversations"] == 150 and empty.store.labels()
+    assert browser.post("/import/example", form=form)[0] == 422
+    assert "disabled" not in browser.get("/") and "150" in browser.get("/import")
 
 
 def test_the_page_shows_what_was_read_as_windows_1252_and_which_ids_were_matched(empty: Workbench) -> None:
@@ -368,20 +392,21 @@ def test_lead_creates_a_study_that_the_page_showed_and_people_rate_it(started: W
     browser, file = started.browser(), tmp_path / "accord.yaml"
     before = file.read_text()
     fields = study_fields(browser, filter='["system", "gpt-9"]', sample="2")
-    _, page, _ = browser.post("/studies/new", **fields)
+    page = shown_after(browser, "/studies/new", **fields)
     assert "2 items, 2 people each" in page and "<i>" not in page and "+studies:" in page and file.read_text() == before
-    status, rating, _ = browser.post("/studies/new", **{**fields, "do": "rating"})
-    assert status == 200 and "nothing is saved here" in rating and "disabled" in rating and "Question" in rating
+    rating = shown_after(browser, "/studies/new", **{**fields, "do": "rating"})
+    assert browser.status == 200 and "nothing is saved here" in rating and "disabled" in rating and "Question" in rating
     shown = re.search(r'name="shown" value="([^"]+)"', page)
     assert shown is not None
     file.write_text(before + "seed: 3\n")
     status, page, _ = browser.post("/studies/new", **{**fields, "do": "create", "shown": shown[1]})
     assert status == 409 and "has changed since" in page and "studies" not in file.read_text()
     assert "+studies:" in page and "seed: 3" in page
-    _, page, _ = browser.post("/studies/new", **fields)
+    page = shown_after(browser, "/studies/new", **fields)
     shown = re.search(r'name="shown" value="([^"]+)"', page)
     status, _, where = browser.post("/studies/new", **{**fields, "do": "create", "shown": shown[1] if shown else ""})
-    assert (status, where) == (303, "/lead/was-it-i-good-i")
+    assert (status, where) == (303, "/lead/was-it-i-good-i?done=created")
+    assert "The study is created." in browser.get(where)
     study = load_config(file).studies["was-it-i-good-i"]
     assert study.items.filter == {"system": ("gpt-9",)} and study.stages[0].questions == ("Q1", "Q0")
     assert (
@@ -393,6 +418,21 @@ def test_lead_creates_a_study_that_the_page_showed_and_people_rate_it(started: W
     entry = browser.get("/studies/was-it-i-good-i.yaml")
     assert yaml.safe_load(entry)["studies"]["was-it-i-good-i"]["items"]["sample"] == 2
     assert "Conversation" in browser.get("/rate/was-it-i-good-i/next")
+
+
+def test_previewed_fields_stay_until_they_are_saved_or_discarded(started: Workbench) -> None:
+    browser = started.browser()
+    shown_after(browser, "/studies/new", **study_fields(browser))
+    page = browser.get("/studies/new")
+    assert "Was it &lt;i&gt;good" in page and "not saved yet" in page and "Then rate." in page
+    other = started.browser()
+    assert "Was it" not in other.get("/studies/new") and other.ask("GET", "/studies/new/preview")[0] == 303
+    assert "Was it" not in shown_after(browser, "/studies/new", form=token(page), do="discard")
+    form = token(browser.get("/rubric"))
+    shown_after(browser, "/rubric", form=form, do="preview", instructions="Read <b>slowly</b>.")
+    page = browser.get("/rubric")
+    assert "Read &lt;b&gt;slowly" in page and "not saved yet" in page
+    assert "slowly" not in shown_after(browser, "/rubric", form=form, do="discard")
 
 
 @pytest.mark.parametrize(("change", "error"), [
@@ -415,28 +455,32 @@ def test_single_user_becomes_an_admin_and_adds_people_with_links(started: Workbe
     browser = started.browser()
     page = browser.get("/people")
     assert "Your own account first" in page
-    status, page, _ = browser.post("/people", form=token(page), names="eva", do="add")
-    assert status == 200 and "/in/" in page and "This one is yours" in page
+    page = shown_after(browser, "/people", form=token(page), names="eva", do="add")
+    assert "/in/" in page and "This one is yours" in page
     page = browser.get("/people")
     assert "Your own account first" not in page and browser.status == 200
-    status, page, _ = browser.post("/people", form=token(page), names="ann, bob", role="annotator", do="add")
+    page = shown_after(browser, "/people", form=token(page), names="ann, bob", role="annotator", do="add")
     links = re.findall(r'value="(http://localhost:\d+/in/[^"]+)"', page)
-    assert status == 200 and len(links) == 2 and "/in/" not in browser.get("/people")
+    assert len(links) == 2 and "/in/" not in browser.get("/people")
     ann = Browser(started.port, links[0])
     assert ann.post("/in", key=links[0].rpartition("/")[2])[0] == 303
     assert "Studies" in ann.get("/") and ann.ask("GET", "/people")[0] == 403
     form = token(browser.get("/people"))
     assert browser.post("/people", form=form, names="cleo ANN", do="add")[0] == 409
     assert [each.name for each in started.studies.accounts.list_users()] == ["ann", "bob", "eva"]
-    assert browser.post("/people", form=form, name="ann", do="link")[0] == 200
+    page = shown_after(browser, "/people", form=form, name="ann", do="link")
+    assert page.count("/in/") == 1 and links[0] not in page and "The earlier link no longer works" in page
     assert ann.ask("GET", "/index.json")[0] == 401
-    assert browser.post("/people", form=form, name="bob", do="remove")[0] == 303
+    page = shown_after(browser, "/people", form=form, name="bob", do="role", role="lead")
+    assert "The role is changed." in page
+    assert [each.role for each in started.studies.accounts.list_users() if each.name == "bob"] == ["lead"]
+    assert "The account is removed." in shown_after(browser, "/people", form=form, name="bob", do="remove")
     assert browser.post("/people", form=form, name="eva", do="remove")[0] == 422
 
 
 @pytest.mark.attack
 def test_form_sent_twice_shows_the_same_links(workbench: StartWorkbench) -> None:
-    bench = workbench(leads=["eva"])
+    bench = workbench(leads=["eva", "ida"])
     eva = bench.browser("eva")
     page = eva.get("/people")
     once = re.search(r'name="once" value="([^"]+)"', page)
@@ -444,19 +488,26 @@ def test_form_sent_twice_shows_the_same_links(workbench: StartWorkbench) -> None
     fields = {"form": token(page), "once": once[1], "names": "ann bob", "do": "add"}
     links = []
     for _ in range(2):
-        status, page, _ = eva.post("/people", **fields)
-        assert status == 200
+        page = shown_after(eva, "/people", **fields)
         links.append(re.findall(r'value="(http://localhost:\d+/in/[^"]+)"', page))
     assert len(set(links[0])) == 2 and links[0] == links[1]
     assert bench.browser().post("/in", key=links[1][1].rpartition("/")[2])[0] == 303
-    assert eva.post("/people", **{**fields, "names": "ann"})[1].count("/in/") == 1
+    assert shown_after(eva, "/people", **{**fields, "names": "ann"}).count("/in/") == 1
+    other, (_, _, where) = bench.browser("ida"), eva.post("/people", **fields)
+    assert eva.get(where).count("/in/") == 2 and "/in/" not in other.get(where), "another session sees no links"
+    assert "/in/" not in eva.get(where.replace(once[1], "x" * 43)) + eva.get("/people?once=&names=ann")
     assert eva.post("/people", **{**fields, "once": ""})[0] == 409
 
 
 @pytest.mark.attack
 @pytest.mark.parametrize(
     ("names", "error"),
-    [("cleo dan <b>", "allowed: 1 to 40"), ("cleo Ann", "there is a user"), ("cleo Cleo", "differ only in case")],
+    [
+        ("cleo dan <b>", "allowed: 1 to 40"),
+        ("cleo Ann", "there is a user"),
+        ("cleo Cleo", "differ only in case"),
+        ("cleo Adjudicated", "is reserved"),
+    ],
 )
 def test_people_are_added_all_or_none(workbench: StartWorkbench, names: str, error: str) -> None:
     bench = workbench(people=["ann"], leads=["eva"])
@@ -472,13 +523,14 @@ def test_leads_manage_annotators_only_and_annotators_nobody(workbench: StartWork
     eva, ann = bench.browser("eva"), bench.browser("ann")
     form, own = token(eva.get("/people")), token(ann.get("/"))
     assert eva.post("/people", form=form, names="max", role="admin", do="add")[0] == 403
-    for action in ("link", "remove"):
+    for action in ("link", "remove", "role"):
         assert eva.post("/people", form=form, name="ida", do=action)[0] == 403
     assert eva.post("/people", form=form, names="<b>", do="add")[0] == 422
     assert eva.post("/people", form="0" * 64, names="max", do="add")[0] == 403
-    for path in ("/people", "/studies/new", "/import", "/studies/look.yaml"):
+    assert eva.post("/people", form=form, name="ann", do="role", role="admin")[0] == 403
+    for path in ("/people", "/studies/new", "/studies/new/preview", "/import", "/studies/look.yaml", "/settings"):
         assert ann.ask("GET", path)[0] == 403
-    for path in ("/people", "/studies/new", "/import/undo"):
+    for path in ("/people", "/studies/new", "/import/undo", "/import/example", "/settings"):
         assert ann.post(path, form=own, do="add", names="max")[0] == 403
     assert len(bench.studies.accounts.list_users()) == 3
 
@@ -492,16 +544,17 @@ def test_wording_is_saved_as_a_new_version_that_the_page_showed(started: Workben
     place = [each.id for each in old.questions].index("Q0")
     form = token(browser.get("/rubric"))
     fields = {"form": form, f"text.{place}": "How <i>good</i> was it?", f"meaning.{place}.0": "Bad: really"}
-    _, page, _ = browser.post("/rubric", **fields, do="preview")
+    page = shown_after(browser, "/rubric", **fields, do="preview")
     assert not strange(page) and "How &lt;i&gt;good" in page and "rubric-2.yaml" in page and "edited here" in page
     assert not (tmp_path / "rubric-2.yaml").exists()
     shown = re.search(r'name="shown" value="([^"]+)"', page)
     assert shown is not None
     assert browser.post("/rubric", **fields, do="save", shown="other")[0] == 409
     status, _, address = browser.post("/rubric", **fields, do="save", shown=shown[1])
-    assert (status, address) == (303, "/rubric?saved=rubric-2.yaml")
-    assert "The new wording is saved as <code>rubric-2.yaml</code>" in browser.get(address)
-    assert "is saved" not in browser.get("/rubric?saved=other.yaml") + browser.get("/rubric")
+    assert (status, address) == (303, "/rubric?done=wording&saved=rubric-2.yaml")
+    page = browser.get(address)
+    assert "The new wording is saved." in page and "Saved as <code>rubric-2.yaml</code>" in page
+    assert "aved as" not in browser.get("/rubric?saved=other.yaml") + browser.get("/rubric")
     new = load_rubric(tmp_path / "rubric-2.yaml")
     assert (
         new["Q0"].text == "How <i>good</i> was it?"
@@ -514,7 +567,7 @@ def test_wording_is_saved_as_a_new_version_that_the_page_showed(started: Workben
     assert "How &lt;i&gt;good" in browser.get("/studies/new")
     status, page, _ = browser.post("/rubric", form=form, do="preview", **{f"text.{place}": " "})
     assert status == 422 and "has no text" in page
-    assert "the same as before" in browser.post("/rubric", form=form, do="preview")[1]
+    assert "the same as before" in shown_after(browser, "/rubric", form=form, do="preview")
 
 
 def test_files_are_restored_if_the_project_cannot_be_opened_with_the_change(tmp_path: Path) -> None:
@@ -530,6 +583,41 @@ def test_files_are_restored_if_the_project_cannot_be_opened_with_the_change(tmp_
     assert files.path.read_text() == "store: sqlite:///accord.db\n" and not (tmp_path / "rubric-2.yaml").exists()
     with pytest.raises(BadInput, match="not a file in the project"):
         files.text("../secret.yaml")
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_main_question_is_chosen_on_the_settings_page_and_comments_stay(started: Workbench, tmp_path: Path) -> None:
+    browser, file = started.browser(), tmp_path / "accord.yaml"
+    page = browser.get("/settings")
+    assert "Satisfaction" in page and "no text is sent to one" in page and "Guidelines" in page
+    found = re.search(r'name="shown" value="([^"]+)"', page)
+    assert found is not None
+    fields = {"form": token(page), "shown": found[1], "main": "Q1"}
+    for wrong in ("Q99", "", "<script>"):
+        assert browser.post("/settings", **{**fields, "main": wrong})[0] == 422
+    assert browser.post("/settings", **{**fields, "shown": "other"})[0] == 409
+    page = shown_after(browser, "/settings", **fields)
+    assert "The settings are saved." in page and json.loads(browser.get("/settings.json"))["main"] == "Q1"
+    assert load_rubric(tmp_path / "rubric-2.yaml").main == "Q1" and load_rubric(tmp_path / "rubric.yaml").main == "Q0"
+    assert file.read_text().startswith("# ours\n") and "rubric: rubric-2.yaml  # edited here" in file.read_text()
+    assert browser.post("/settings", **{**fields, "main": "Q2"})[0] == 409, "the page is older than the files"
+
+
+@pytest.mark.attack
+def test_settings_in_words_hold_no_secret(tmp_path: Path) -> None:
+    secret = "s3cret-of-ours"
+    config = config_from({
+        "store": f"postgresql://eva:{secret}@db.example/accord?password={secret}",
+        "models": {"judge": {"model": f"hf:/home/{secret}/model", "base_url": f"https://user:{secret}@host/{secret}"}},
+        "monitoring": {"webhook": f"https://hooks.example/{secret}"}, "budget": {"requests": 1200, "money": 2.5},
+    }, folder=tmp_path)  # fmt: skip
+    rows = described_settings(config)
+    texts = {row["name"]: row["text"] for row in rows}
+    assert secret not in json.dumps(rows) and str(tmp_path) not in json.dumps(rows)
+    assert texts["Conversations and ratings"] == "in a PostgreSQL database" and texts["Models"] == "judge: hf:model"
+    assert texts["Budget of a run"] == "at most 1,200 requests, 2.5 in money"
 
 
 # --- evaluators -------------------------------------------------------------------------------------------------------

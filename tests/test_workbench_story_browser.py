@@ -61,12 +61,36 @@ def test_lead_and_two_people_go_from_an_empty_folder_to_a_verdict(
         create_study(lead, check)
         links = invite(lead, check)
         for name, link in links.items():
-            rate_ten(browser, bench, link, options, wrong)
+            rate_ten(browser, bench, link, options, wrong, differs=name == "bob")
             done = stored(bench, name)
-            assert len(done) == 20 and {label.value for label in done if label.question == "helpful"} == {3}
+            helpful = [label.value for label in done if label.question == "helpful"]
+            assert len(done) == 20 and sorted(helpful) == ([3] * 10 if name == "ann" else [1, *[3] * 9])
             assert {label.value for label in done if label.question == "polite"} == {1}
+        adjudicate(lead, has_script, check)
         fit_and_read(lead, check)
     assert not wrong, "\n".join(wrong)
+
+
+def test_example_is_loaded_from_the_first_page(browser: Any, tmp_path: Path) -> None:
+    opened = Project(config_from({"store": f"sqlite:///{tmp_path}/accord.db"}, folder=tmp_path))
+    with (
+        opened,
+        open_workbench(opened, files=ProjectFiles(tmp_path / "accord.yaml")) as bench,
+        tab(browser, bench.port) as page,
+    ):
+        page.goto("/")
+        assert not faults(page) and page.get_by_role("button", name="New study").is_disabled()
+        page.get_by_role("button", name=re.compile("Use the example")).click()
+        page.get_by_role("link", name="Continue").wait_for()
+        assert "150 conversations" in page.inner_text("h1")
+        assert not faults(page)
+        page.locator("summary").filter(has_text="Undo").click()
+        page.get_by_role("button", name=re.compile("Undo the import")).click()
+        page.get_by_role("status").filter(has_text="The import is undone.").wait_for()
+        for address in ("/people", "/rubric", "/settings", "/studies/new", "/help", "/lead", "/disagree", "/import"):
+            page.goto(address)
+            found = faults(page)
+            assert not found, (address, found)
 
 
 def import_files(page: Any, folder: Path, check: Callable[[Any], None]) -> None:
@@ -79,7 +103,7 @@ def import_files(page: Any, folder: Path, check: Callable[[Any], None]) -> None:
     while not page.get_by_role("link", name="Continue").is_visible():
         page.wait_for_timeout(200)
         page.goto("/import")
-    assert "48 labels imported" in page.inner_text("main")
+    assert "24 conversations and 48 ratings imported" in page.inner_text("main")
     check(page)
     page.get_by_role("link", name="Continue").click()
     check(page)
@@ -100,7 +124,7 @@ def create_study(page: Any, check: Callable[[Any], None]) -> None:
     assert preview.value.get_by_role("radio").first.is_disabled()
     preview.value.close()
     page.get_by_role("button", name="Create the study").click()
-    page.wait_for_url("**/lead/reset-help")
+    page.wait_for_url("**/lead/reset-help?done=created")
 
 
 def invite(page: Any, check: Callable[[Any], None]) -> dict[str, str]:
@@ -122,26 +146,57 @@ def invite(page: Any, check: Callable[[Any], None]) -> dict[str, str]:
     return dict(zip(("ann", "bob"), links, strict=True))
 
 
-def rate_ten(browser: Any, bench: Workbench, link: str, options: dict[str, Any], wrong: list[str]) -> None:
-    """Open a personal link and answer both questions of ten items: by the keys 3, 1, Enter, or by forms."""
+def rate_ten(
+    browser: Any, bench: Workbench, link: str, options: dict[str, Any], wrong: list[str], differs: bool
+) -> None:
+    """Open a personal link and answer both questions of ten items: by the keys 3, 1, Enter, or by forms.
+
+    A person who differs gives one item 1 instead of 3.
+    """
     with tab(browser, bench.port, "", **options) as page:
         page.goto(urlsplit(link).path)
         page.get_by_role("button", name=re.compile("Continue as")).click()
         page.goto("/rate/reset-help")
         for number in range(1, 11):
+            first = 1 if differs and number == 4 else 3
             page.get_by_text(f"{number} of 10").first.wait_for()
             if options.get("java_script_enabled", True):
                 page.locator("fieldset.current").first.wait_for()
                 if number == 1:
                     wrong.extend(f"{page.url}: {fault}" for fault in faults(page))
                     page.set_viewport_size(options["viewport"])
-                for key in ("3", "1", "Enter"):
+                for key in (str(first), "1", "Enter"):
                     page.keyboard.press(key)
             else:
-                for question, value in (("helpful", 3), ("polite", 1)):
+                for question, value in (("helpful", first), ("polite", 1)):
                     page.locator(f"input[name='value.{question}'][value='{value}']").check()
                 page.get_by_role("button", name=re.compile("Save")).first.click()
         page.get_by_text(re.compile("Thank|done|finished", re.IGNORECASE)).first.wait_for()
+
+
+def adjudicate(page: Any, has_script: bool, check: Callable[[Any], None]) -> None:
+    """Decide the only disputed item by keys or by the form, and read the clause to clarify."""
+    page.goto("/disagree")
+    page.wait_for_url("**/lead/reset-help/disagree")
+    assert page.inner_text("h1") == "People disagree on 1 item"
+    check(page)
+    page.get_by_role("link", name="Discuss them").click()
+    check(page)
+    assert page.locator(".votes .chip").all_inner_texts() == ["bob", "ann"]
+    page.get_by_label("Note (optional)").fill("What counts as helpful?")
+    if has_script:
+        page.locator("#settle fieldset").first.locator("input[type=radio]").first.focus()
+        for key in ("2", "g", "Enter"):
+            page.keyboard.press(key)
+    else:
+        page.locator("input[name='value.helpful'][value='2']").check()
+        page.get_by_label("guideline unclear").check()
+        page.get_by_role("button", name="Save and next").click()
+    page.get_by_text("The disputed item is adjudicated").wait_for()
+    assert page.get_by_role("status").filter(has_text="Adjudication saved.").count() == 1
+    page.get_by_role("link", name="Clauses to clarify").click()
+    assert "What counts as helpful?" in page.inner_text("main") and "guideline unclear: 1" in page.inner_text("main")
+    check(page)
 
 
 def stored(bench: Workbench, name: str) -> list[Any]:

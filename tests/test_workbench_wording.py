@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from browsing import DARK, LIGHT, PHONE, faults, tab
-from served_workbench import Workbench, chats, open_workbench, token
+from served_workbench import Workbench, chats, open_workbench, shown_after, token
 
 from accord.project import Project, has_generated_text, infer_rubric, load_config, survey_files
 from accord.studies import StudySession
@@ -54,8 +54,8 @@ def test_generated_wording_is_edited_in_a_new_version_before_the_study_opens(ben
     texts = {name: f"Is it number {name}?" for name in re.findall(r'name="(text\.\d+)"', page)}
     assert len(texts) == 2
     form = {"form": token(page), **texts, "meaning.0.0": "Rude"}
-    status, preview, _ = lea.post("/rubric", do="preview", **form)
-    assert status == 200 and "Is it number" in preview
+    preview = shown_after(lea, "/rubric", do="preview", **form)
+    assert lea.status == 200 and "Is it number" in preview
     shown = re.search(r'name="shown" value="([^"]+)"', preview)
     assert shown is not None
     assert lea.post("/rubric", do="save", shown=shown[1], **form)[0] == 303
@@ -112,6 +112,6 @@ def test_wording_form_is_accessible_and_fits_a_phone(browser: Any, bench: Workbe
         page.get_by_role("button", name="Compare and save a new version").click()
         page.get_by_text("How friendly is the assistant?").first.wait_for()
         page.get_by_role("button", name=re.compile("Save")).first.click()
-        page.wait_for_url("**/rubric?saved=*")
+        page.wait_for_url("**/rubric?done=*")
         page.goto("/lead/look")
         assert page.locator("#wording fieldset").count() == 1, "the other question is still to be checked"

@@ -45,7 +45,10 @@ def _is_answered(rubric: Rubric, survey: FileSurvey) -> bool:
     """Return True if labels answer a rubric's main question, and no value is outside its scales."""
     answered = [(rubric.get(name), each) for name, each in survey.questions.items()]
     return rubric.main in survey.questions and all(
-        question.scale.holds(value) for question, each in answered if question for value in each.values
+        question.scale.holds(value) or question.scale.parse(str(value)) is not None  # a table holds numbers as text
+        for question, each in answered
+        if question
+        for value in each.values
     )
 
 

@@ -17,7 +17,7 @@ from .mart.rows import BATCH_ROWS as BATCH_ROWS, LIVE_ROWS as LIVE_ROWS, MartRow
 from .people.accounts import ONE_TIME_LINK as ONE_TIME_LINK, Role as Role, ROLES as ROLES, SINGLE_USER as SINGLE_USER
 from .people.accounts import UserAccount as UserAccount
 from .people.chats import Chat as Chat, ChatLimits as ChatLimits, Chats as Chats, ChatTurn as ChatTurn, DIED as DIED
-from .people.studies import ADJUDICATED as ADJUDICATED, Assignment as Assignment, Candidate as Candidate
+from .people.studies import Assignment as Assignment, Candidate as Candidate
 from .people.studies import Item as Item, LeaseExpired as LeaseExpired, Prediction as Prediction, Studies as Studies
 from .request_claims import add_paid_rows as add_paid_rows, Amounts as Amounts, ClaimResult as ClaimResult
 from .request_claims import Claims as Claims, LEASE_SECONDS as LEASE_SECONDS, MONEY_UNITS as MONEY_UNITS
@@ -26,5 +26,6 @@ from .request_claims import UnsavedAnswers as UnsavedAnswers, utc_now as utc_now
 from .rows import AddedCounts as AddedCounts, AnnotationKeys as AnnotationKeys, batches as batches
 from .rows import changed_conversation as changed_conversation, conversation_row as conversation_row
 from .rows import label_of as label_of, label_row as label_row, now as now, TableRow as TableRow
+from .schema import ADJUDICATED as ADJUDICATED
 from .store import ANNOTATION_BATCH as ANNOTATION_BATCH, Store as Store
 from .text_search import TextSearch as TextSearch, words_of as words_of

@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 from accord.formats import LabelWordings, label_wordings
 from accord.store.engine import read_json
 from accord.store.rows import MODEL, PERSON
-from accord.store.schema import annotation_table
+from accord.store.schema import annotation_table, is_rating
 from accord.store.store import Store
 from accord.values import Question
 
@@ -19,9 +19,9 @@ class LabelCounts:
         self._store = store
 
     def annotators(self) -> list[str]:
-        """Return the names of all people with an annotation, in the order of their first one."""
+        """Return the names of all people with a rating, in the order of their first one."""
         table = annotation_table.c
-        query = select(table.by).where(table.kind == PERSON).group_by(table.by)
+        query = select(table.by).where(table.kind == PERSON, is_rating()).group_by(table.by)
         return [name for (name,) in self._store._stream(query.order_by(func.min(table.place), table.by))]
 
     def judges(self, question: str) -> dict[str, int]:

@@ -272,6 +272,10 @@ def table_statements(dialect: str) -> list[str]:
     return [str(ddl.compile(dialect=mock.dialect)) for ddl in statements]
 
 
+ADJUDICATED = "adjudicated"
+"""Annotator of adjudications, and suffix of their study: `NAME/adjudicated`. No account can have this name."""
+
+
 # --- conditions -----------------------------------------------------------------------------------------------------
 
 
@@ -281,6 +285,11 @@ def is_current_answer() -> ColumnElement[bool]:
     replaced = select(later.c.key).where(later.c.replaces == table.answer, later.c.by == table.by).exists()
     withdrawal = and_(table.replaces.is_not(None), table.value == "null", table.question.startswith(ISSUE))
     return and_(or_(table.answer.is_(None), not_(replaced)), not_(withdrawal))
+
+
+def is_rating() -> ColumnElement[bool]:
+    """Return the condition that an annotation is no adjudication, which a page saved for several people."""
+    return or_(annotation_table.c.by != ADJUDICATED, annotation_table.c.answer.is_(None))
 
 
 def is_included(synthetic: Synthetic) -> ColumnElement[bool]:

@@ -54,6 +54,7 @@ from accord.store.schema import (
     has_included_target,
     is_current_answer,
     is_included,
+    is_rating,
     runs,
 )
 from accord.values import (
@@ -318,7 +319,7 @@ class Store:
                     yield annotation_from(row)
 
     def labels(self, question: str | None = None, other_scales: OtherScales | None = None) -> Labels:
-        """Return the labels of people in the order they were added, for one question or all.
+        """Return the labels of people in the order they were added, for one question or all, without adjudications.
 
         Of several by one person on the same question and target the last counts (`current_labels`). `other_scales`
         replaces the store's treatment of labels on another scale than their question has now.
@@ -332,7 +333,8 @@ class Store:
         return Labels(on_present_scale(labels, self.rubric, other_scales or self.other_scales))
 
     def _of_people(self, query: Select[Any], question: str | None) -> Select[Any]:
-        query = query.where(annotation_table.c.kind == PERSON, is_current_answer(), has_included_target(self.synthetic))
+        is_label = and_(annotation_table.c.kind == PERSON, is_current_answer(), is_rating())
+        query = query.where(is_label, has_included_target(self.synthetic))
         return query if question is None else query.where(annotation_table.c.question == question)
 
     def labels_version(self) -> tuple[int, str]:

@@ -1,3 +1,5 @@
+from .adjudication import Adjudication as Adjudication, clause_rows as clause_rows, Dispute as Dispute
+from .adjudication import REASONS as REASONS
 from .agreement.sentences import describe_agreement as describe_agreement, describe_levels as describe_levels
 from .agreement.sentences import describe_parts as describe_parts
 from .agreement.annotators import agreement_of as agreement_of, annotator_habits as annotator_habits

@@ -27,7 +27,7 @@ from starlette.requests import Request
 
 from accord.edges import BadInput, UnknownName
 from accord.live import Refused, is_local, media_type
-from accord.store import ONE_TIME_LINK, ROLES, SINGLE_USER, Conflict, Role, Studies, UserAccount
+from accord.store import ADJUDICATED, ONE_TIME_LINK, ROLES, SINGLE_USER, Conflict, Role, Studies, UserAccount
 
 COOKIE = "accord_session"
 SESSION_DAYS, LINK_DAYS = 30, 1
@@ -41,7 +41,7 @@ def add_person(studies: Studies, name: str, role: str = "annotator", returns: bo
     With `returns`, the user may have the name, and the answers, of a former user.
 
     Raises:
-        BadInput: The name is invalid or in use, or that of a former user.
+        BadInput: The name is invalid, reserved or in use, or that of a former user.
         UnknownName: There is no such role.
     """
     return add_people(studies, {name: new_key()}, role, returns)[name]
@@ -63,6 +63,10 @@ def add_people(studies: Studies, keys: Mapping[str, str], role: str, returns: bo
                 f"user name: got {name[:60]!r}, allowed: 1 to 40 letters a-z, digits, '.', '_' and '-', starting with "
                 f"a letter or a digit{_nobody_added(keys)}"
             )
+        if name.lower() == ADJUDICATED:
+            raise BadInput(
+                f"the name {name!r} is reserved for adjudicated answers; choose another{_nobody_added(keys)}"
+            )
         if alike[name.lower()] != name:
             raise BadInput(f"the names {name!r} and {alike[name.lower()]!r} differ only in case{_nobody_added(keys)}")
     known, digests = _role(role), {name: digest_of(key) for name, key in keys.items()}
@@ -79,13 +83,13 @@ def _nobody_added(names: Collection[str]) -> str:
     return ". Nobody was added" if len(names) > 1 else ""
 
 
-def new_link(studies: Studies, name: str) -> str:
-    """Replace the key of a user's personal link, and end all sessions that the old link started.
+def new_link(studies: Studies, name: str, key: str = "") -> str:
+    """Replace the key of a user's personal link by a given or random one, and end all sessions of the old link.
 
     Raises:
         BadInput: There is no such user.
     """
-    key = new_key()
+    key = key or new_key()
     studies.accounts.change(name, digest=digest_of(key))
     return key
 
@@ -147,9 +151,9 @@ def local_sign_in_link(studies: Studies, site: str, page: str = "/") -> str:
     return f"{site.rstrip('/')}/in/{_start_session(studies, ONE_TIME_LINK, LINK_DAYS)}{query}"
 
 
-def _start_session(studies: Studies, person: str, days: int) -> str:
+def _start_session(studies: Studies, person: str, days: int, key: str = "") -> str:
     """Add a session or a one-time link to the store, and return its key."""
-    key, until = new_key(), datetime.now(UTC) + timedelta(days=days)
+    key, until = key or new_key(), datetime.now(UTC) + timedelta(days=days)
     studies.accounts.start_session(digest_of(key), person, until.isoformat(timespec="milliseconds"))
     return key
 
@@ -201,9 +205,9 @@ class Accounts:
         valid = parse_key(key)
         return None if valid is None else self.studies.accounts.of(digest_of(valid))
 
-    def sign_in(self, person: UserAccount) -> str:
-        """Start a session of an account, and return the key for the cookie."""
-        return _start_session(self.studies, person.name, SESSION_DAYS)
+    def sign_in(self, person: UserAccount, key: str = "") -> str:
+        """Start a session of an account with a given or random key, and return the key for the cookie."""
+        return _start_session(self.studies, person.name, SESSION_DAYS, key)
 
     def sign_in_by_one_time_link(self, key: str, request: Request) -> str | None:
         """Use up a one-time link, and return the key for the cookie; `None` if the link is not valid."""
@@ -224,7 +228,7 @@ def _own_name() -> str:
         name = re.sub(r"[^A-Za-z0-9._-]", "-", getpass.getuser())[:40]
     except (OSError, KeyError):
         name = ""
-    return name if NAME.fullmatch(name) else "me"
+    return name if NAME.fullmatch(name) and name.lower() != ADJUDICATED else "me"
 
 
 # --- forms -----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from accord.web.pages import (
     board,
     chat,
     conversation,
+    disagreement,
     evaluators,
     explore,
     home,
@@ -32,6 +33,7 @@ from accord.web.pages import (
     rate,
     report,
     rubric,
+    settings,
     study_items,
 )
 from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
@@ -40,6 +42,8 @@ PAGES = (
     login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric, evaluators,
     report,
     study_items,
+    login, home, rate, chat, lead, disagreement, board, conversation, explore, imports, people, new_study, rubric,
+    evaluators, settings,
 )  # fmt: skip
 MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -40,6 +42,7 @@ from accord.web.accounts import (
     Visitor,
     check_same_origin,
     check_token,
+    digest_of,
     form_token,
     parse_form,
     parse_json,
@@ -48,9 +51,55 @@ from accord.web.project_editing import ProjectFiles
 from accord.web.transcript import turn_content
 from accord.web.uploads import Uploads
 
+DONE = {
+    "saved": "Saved.",
+    "adjudicated": "Adjudication saved.",
+    "withdrawn": "Adjudication withdrawn.",
+    "created": "The study is created.",
+    "opened": "The study is open.",
+    "round": "The norming round is open.",
+    "undone": "The import is undone.",
+    "added": "Added.",
+    "link": "The earlier link no longer works.",
+    "role": "The role is changed.",
+    "removed": "The account is removed. Its ratings stay.",
+    "wording": "The new wording is saved. Studies show it from now on.",
+    "settings": "The settings are saved.",
+    "promoted": "The candidate is now the evaluator in use.",
+    "used": "The evaluator in use is changed.",
+}
+"""Success messages by the value of `done` in an address. A page shows only these texts, none from the address."""
+MAX_DRAFTS = 100
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _IMPORT = re.compile(rb'from "\./([\w.]+)"')
 _TOOLTIP = Markup('<abbr title="{}" dir="auto">{}</abbr>')
+
+
+class Drafts:
+    """Fields of forms that are previewed and not saved yet, by session and page; they end with the server."""
+
+    def __init__(self) -> None:
+        self._fields: OrderedDict[tuple[str, str], dict[str, str]] = OrderedDict()
+        self._lock = Lock()
+
+    def put(self, visitor: Visitor, page: str, fields: Mapping[str, Any]) -> None:
+        """Keep the fields of a form; the oldest drafts of all sessions are dropped above `MAX_DRAFTS`."""
+        with self._lock:
+            self._fields[digest_of(visitor.key), page] = {name: str(value) for name, value in fields.items()}
+            self._fields.move_to_end((digest_of(visitor.key), page))
+            while len(self._fields) > MAX_DRAFTS:
+                self._fields.popitem(last=False)
+
+    def of(self, visitor: Visitor, page: str) -> dict[str, str] | None:
+        """Return the fields that a session has sent from a page, or None."""
+        with self._lock:
+            found = self._fields.get((digest_of(visitor.key), page))
+            return None if found is None else dict(found)
+
+    def drop(self, visitor: Visitor, page: str) -> None:
+        """Forget the draft of a page, after it was saved or discarded."""
+        with self._lock:
+            self._fields.pop((digest_of(visitor.key), page), None)
 
 
 class StudyClosed(BadInput):
@@ -66,6 +115,7 @@ class WorkbenchContext:
         files: Project file that forms change; `None` for a project without one.
         learning: Background learning of the studies.
         board: Statistics of scores.
+        drafts: Forms that were previewed and not saved; the same after a reload.
         uploads: Imports of uploaded files; the same after a reload.
         on_close: Functions to call when the server stops, or when the project was opened again.
         on_stop: Functions to call when the server stops.
@@ -95,6 +145,7 @@ class WorkbenchContext:
                 self.withdraw(name, error)
         self.attempts = AttemptLimiter()
         self.uploads = Uploads()
+        self.drafts = Drafts()
         self.on_close: list[Callable[[], None]] = []
         self.on_stop: list[Callable[[], None]] = [self.uploads.jobs.close]
         self.reload: Callable[[], Project] = lambda: self.project
@@ -130,6 +181,7 @@ class WorkbenchContext:
         """Return the state for the project opened again; sign-in attempts and imports stay the same."""
         context = WorkbenchContext(project, self.exposure, self.files)
         context.attempts, context.uploads, context.reload = self.attempts, self.uploads, self.reload
+        context.drafts = self.drafts
         return context
 
     def project_files(self) -> ProjectFiles:
@@ -241,7 +293,15 @@ class WorkbenchContext:
     # --- responses ------------------------------------------------------------------------------------------------
 
     def render(self, template: str, visitor: Visitor | None, status: int = 200, **values: Any) -> HTMLResponse:
-        """Render a page from its template."""
+        """Render a page from its template.
+
+        Args:
+            template: Name of the template.
+            visitor: Signed-in user.
+            status: Status of the response.
+            values: Values of the template. With `waiting=True` the page loads again until background work ends;
+                `success` is a message about a form that was sent.
+        """
         token = form_token(visitor.key) if visitor else ""
         names: dict[tuple[str, int], Markup | str] = {}
 
@@ -251,7 +311,8 @@ class WorkbenchContext:
                 names[key] = self._asked(question, rubric)
             return names[key]
 
-        shared: dict[str, Any] = {"visitor": visitor, "token": token, "asked": asked, **values}
+        shared: dict[str, Any] = {"visitor": visitor, "token": token, "asked": asked, "waiting": False, "success": "",
+                                  **values}  # fmt: skip
         return HTMLResponse(_templates().get_template(f"{template}.html").render(shared), status)
 
     def _asked(self, question: str, rubric: Rubric | None = None) -> Markup | str:
@@ -265,7 +326,7 @@ class WorkbenchContext:
         """Render a page, or return its data if the address ends in `.json`; `values` are for the page only."""
         if is_json(request):
             return JSONResponse(dict(data))
-        return self.render(template, visitor, **data, **values)
+        return self.render(template, visitor, **{"success": success_of(request), **data, **values})
 
     async def render_error(self, request: Request, error: Exception) -> Response:
         """Render an error as a page, or as JSON for scripts and `.json` addresses."""
@@ -292,6 +353,11 @@ def check_printable(fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         if escape_controls(str(value)) != str(value):
             raise BadInput(f"{name}: has a control character; write the text again without it")
+
+
+def success_of(request: Request) -> str:
+    """Return the success message that an address names, or an empty text."""
+    return DONE.get(request.query_params.get("done", ""), "")
 
 
 def is_json(request: Request) -> bool:

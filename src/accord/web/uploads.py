@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from accord.edges import MB, AccordError, BadInput, MissingExtra, format_size, one_line, reason_of, write_atomically
+from accord.edges import (
+    MB,
+    AccordError,
+    BadInput,
+    MissingExtra,
+    format_size,
+    one_line,
+    reason_of,
+    write_atomically,
+)
 from accord.formats import encoding_notes
 from accord.project import (
     MOST_SURVEYED,
@@ -182,6 +191,7 @@ class UploadState:
     Attributes:
         files: Names of the files.
         rows: Number of rows read so far.
+        summary: Result in one sentence; empty until the import ends.
         lines: Result, one sentence per line.
         notes: Sentences about guesses and created files.
         error: Reason of a failure, or an empty text.
@@ -191,6 +201,7 @@ class UploadState:
 
     files: list[str] = field(default_factory=list)
     rows: int = 0
+    summary: str = ""
     lines: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     error: str = ""
@@ -256,6 +267,10 @@ def _import(
         if result["positions"]:
             state.notes.append(positions_note(result["positions"]))
         state.notes += [*encoding_notes(paths), *done.matched, *done.counts.role_notes({}), *survey.skipped_files]
+        state.notes = [note for note in dict.fromkeys(state.notes) if note not in state.lines]
+        chats, ratings = result["conversations"]["new"], result["labels"]["new"]
+        words = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in ((chats, "conversation"), (ratings, "rating"))]
+        state.summary = f"{' and '.join(words)} imported"
     except (AccordError, OSError) as error:
         state.error = one_line(reason_of(error))
     except Exception:

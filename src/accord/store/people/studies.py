@@ -45,8 +45,6 @@ from accord.values import Annotation, Target, canonical_json, content_hash
 
 State = Literal["open", "done", "skipped"]
 ItemKind = Literal["plain", "gold", "check", "repeat"]
-ADJUDICATED = "adjudicated"
-"""Suffix of a study's name in answers of an adjudicator: `NAME/adjudicated`."""
 
 
 class LeaseExpired(Conflict):
@@ -348,26 +346,33 @@ class Studies:
             answers += [annotation_from(row) for row in rows if row.kind == PERSON]
         return [answer for answer in answers if answer.study == study or answer.study.startswith(f"{study}/")]
 
-    def adjudicate(self, new: Annotation) -> Annotation:
-        """Store a lead's answer of the study `NAME/adjudicated`; it replaces only the lead's own earlier answer.
+    def adjudicate(self, new: Sequence[Annotation]) -> list[Annotation]:
+        """Store answers of the annotator `adjudicated` in the study `NAME/adjudicated`: all of them or none.
+
+        Each answer names in `replaces` the adjudication of its question that the page showed, if there was one.
 
         Raises:
-            Conflict: The ID was used for another answer.
+            Conflict: Another adjudication was saved since then, or an ID was used for another answer.
         """
 
-        def work(connection: Connection) -> Annotation:
-            row = connection.execute(select(annotation_table).where(annotation_table.c.answer == new.answer)).first()
-            if row is not None:
-                return same_answer(annotation_from(row), new)
-            current = [
-                answer for answer in current_answers(answers_of(connection, new)) if answer.question == new.question
-            ]
-            stored = replace(new, time=now(), replaces=current[-1].answer if current else "")
-            if not self._insert_answer(connection, stored):
-                raise Conflict(ID_USED)
-            return stored
+        def work(connection: Connection) -> list[Annotation]:
+            return [self._adjudicate(connection, each) for each in new]
 
         return self._writer.run(work)
+
+    def _adjudicate(self, connection: Connection, new: Annotation) -> Annotation:
+        row = connection.execute(select(annotation_table).where(annotation_table.c.answer == new.answer)).first()
+        if row is not None:
+            return same_answer(annotation_from(row), new)
+        history = [each for each in answers_of(connection, new) if each.question == new.question]
+        current = [each.answer for each in current_answers(history)]
+        if (current[-1] if current else "") != new.replaces:
+            raise Conflict("somebody else has adjudicated this item since you opened it, so nothing was saved. Open "
+                           "the item again")  # fmt: skip
+        stored = replace(new, time=now())
+        if not self._insert_answer(connection, stored):
+            raise Conflict(ID_USED)
+        return stored
 
     # --- predictions --------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from accord.edges import AccordError, sendable
 from accord.project import Corrections, Project, corrected, correction_of, current_corrections, issues_of
-from accord.store import EvaluatorScores, StoreError, scores_of_conversation
+from accord.store import ADJUDICATED, EvaluatorScores, StoreError, scores_of_conversation
 from accord.studies import CitationFinder, ConversationPredictions
 from accord.values import (
     ISSUE,
@@ -178,6 +178,7 @@ def _by_question(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 def _mean_rating(question: Question | None, ratings: Sequence[Row]) -> float | None:
     """Return the mean of the ratings that are numbers; `None` for an unordered scale."""
+    ratings = [row for row in ratings if row["person"] != ADJUDICATED]
     values = [row["value"] for row in ratings if isinstance(row["value"], int | float)]
     is_ordered = question is None or question.scale.is_ordered
     return fmean(values) if values and is_ordered else None
@@ -191,6 +192,8 @@ def _current_answers(annotations: Sequence[Annotation]) -> list[tuple[Place, Row
     for each in annotations:
         if each.answer and (each.by, each.answer) in replaced:
             continue
+        if each.by == ADJUDICATED and each.answer and each.value is None:
+            continue  # a withdrawn adjudication, or one without an answer
         history, last = list[Row](), each
         while (last.by, last.replaces) in by_id and len(history) < len(annotations):
             last = by_id[last.by, last.replaces]

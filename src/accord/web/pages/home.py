@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from accord.board import BoardFilters, dimension_in_words
 from accord.charts import Axis, ChartRow, range_rows
-from accord.edges import AccordError, BadInput, reason_of
+from accord.edges import AccordError, BadInput, format_size, reason_of
 from accord.learning import CARD
 from accord.project import other_question, wordings_text
 from accord.report import verdict_view
@@ -23,6 +23,7 @@ from accord.values import agreement_words
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
 from accord.web.pages.home_steps import main_button, next_steps, reminder
+from accord.web.uploads import MAX_UPLOAD
 
 GROUPS_SHOWN = 6
 """Number of assistant versions, or other groups of the board, on the page."""
@@ -50,7 +51,7 @@ class _HomePages:
         is_lead = visitor.may("lead")
         has_data = bool(context.project.config.studies or context.project.store.count_conversations())
         if is_lead and not has_data and not is_json(request):
-            return RedirectResponse("/import", 303)
+            return self._first_page(request, visitor)
         studies = [
             self._study(each, visitor) for each in context.sessions.values() if each.is_for(visitor.person) or is_lead
         ]
@@ -70,6 +71,18 @@ class _HomePages:
             request, "dashboard", visitor, data, title=self._title(evaluator), ranges=ranges,
             headline=_headline(evaluator, counts), view=verdict_view(verdict) if verdict else None,
             main={"address": address, "button": button}, waiting=bool(evaluator["fitting"] or evaluator["scoring"]),
+        )  # fmt: skip
+
+    def _first_page(self, request: Request, visitor: Visitor) -> Response:
+        """Show the first steps of a project without conversations; an import in progress has a page of its own."""
+        context = self.context
+        if context.uploads.is_running or (context.uploads.state is not None and context.uploads.state.error):
+            return RedirectResponse("/import", 303)
+        files = context.files
+        return context.render(
+            "first", visitor, can_upload=files is not None, limit=format_size(MAX_UPLOAD),
+            is_new=files is not None and not files.exists,
+            folder=context.project.config.folder.absolute().name if files is None else files.folder.absolute().name,
         )  # fmt: skip
 
     def help(self, request: Request) -> Response:

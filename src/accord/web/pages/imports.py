@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from accord.edges import BadInput, format_size
 from accord.project import remove_judgements
+from accord.sample import sources
 from accord.store import Imports
 from accord.web.accounts import TOKEN, check_same_origin, check_token
 from accord.web.context import WorkbenchContext, add_page
@@ -30,6 +31,7 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     pages = _ImportPages(context)
     add_page(app, "/import", pages.overview)
     app.post(UPLOAD_PATH)(pages.upload)
+    app.post("/import/example")(pages.example)
     app.post("/import/undo")(pages.undo)
 
 
@@ -45,6 +47,7 @@ class _ImportPages:
             "is_new": context.files is not None and not context.files.exists,
             "is_running": uploads.is_running,
             "upload": None if uploads.state is None else asdict(uploads.state),
+            "waiting": uploads.is_running,
             "imports": [_row(each.to_json()) for each in Imports(context.project.store).known()[::-1][:MAX_LISTED]],
             "conversations": context.project.store.count_conversations(),
         }
@@ -74,6 +77,18 @@ class _ImportPages:
         skips = fields.get("skip") == "on"
         context.uploads.start(context.project, project_files, paths, skips, context.reload)
 
+    async def example(self, request: Request) -> Response:
+        """Start the import of the sample that ships with Accord into a project without conversations."""
+        await self.context.read_form(request, "lead")
+        await run_in_threadpool(self._example)
+        return _to_page()
+
+    def _example(self) -> None:
+        context = self.context
+        if context.project.store.count_conversations():
+            raise BadInput("the project has conversations already; the example is for a new project")
+        context.uploads.start(context.project, context.project_files(), sources(), False, context.reload)
+
     async def undo(self, request: Request) -> Response:
         """Undo an import, as `accord import --undo` does."""
         _, fields = await self.context.read_form(request, "lead")
@@ -81,7 +96,7 @@ class _ImportPages:
         if not id:
             raise BadInput("the form names no import; reload the page")
         await run_in_threadpool(self._undo, id)
-        return _to_page()
+        return RedirectResponse("/import?done=undone", 303)
 
     def _undo(self, id: str) -> None:
         imports = Imports(self.context.project.store)

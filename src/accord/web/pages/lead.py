@@ -1,11 +1,10 @@
-"""Lead pages: progress of studies, disagreement and adjudication, norming rounds, and the next evaluator.
+"""Lead pages: progress of studies, norming rounds, and the next evaluator.
 
 Annotators are listed by name and never ranked. Their statistics have intervals.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -19,36 +18,23 @@ from starlette.exceptions import HTTPException
 
 from accord.charts import Axis, ChartLine, ChartRow, Guide, interval_plot, line_chart
 from accord.edges import BadInput, parse_whole_number, reason_of
-from accord.store import ADJUDICATED, Item
 from accord.studies import (
     FIT,
     SCORE,
     AnnotatorHabit,
     AnswerMatrix,
-    ConversationView,
-    DisagreementParts,
     ItemOrder,
     StudyProgress,
     StudySession,
-    Unit,
     agreement_of,
     annotator_habits,
-    conversation_view,
-    decompose_disagreement,
     describe_agreement,
     describe_levels,
-    describe_parts,
-    most_disputed,
     norming_items,
-    parse_value,
-    text_field,
 )  # fmt: skip
-from accord.values import ISSUE, MAX_ROUNDS, Annotation, Estimate, Question, Target, Value
-from accord.web.accounts import new_key
+from accord.values import MAX_ROUNDS, Estimate, Question
 from accord.web.context import WorkbenchContext, add_page
 
-MAX_ITEMS = 10
-"""Number of items on the page about disagreement."""
 NORMING_ITEMS = 8
 """Default number of items of a norming round."""
 
@@ -58,13 +44,11 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     pages = _LeadPages(context)
     add_page(app, "/lead", pages.overview)
     add_page(app, "/lead/{study}", pages.study)
-    add_page(app, "/lead/{study}/disagree", pages.disagreement)
     app.post("/lead/fit")(pages.fit)
     app.post("/lead/score")(pages.score)
     app.post("/lead/promote")(pages.promote)
     app.post("/lead/{study}/open")(pages.open)
     app.post("/lead/{study}/norm")(pages.norm)
-    app.post("/lead/{study}/adjudicate")(pages.adjudicate)
 
 
 class _LeadPages:
@@ -73,12 +57,7 @@ class _LeadPages:
         self.learning = context.learning
 
     def _progress(self, name: str) -> StudyProgress:
-        if name in self.context.invalid_studies:
-            raise BadInput(self.context.invalid_studies[name])
-        if name not in self.context.sessions:
-            raise HTTPException(404)
-        self.context.sessions[name].begin()
-        return StudyProgress(self.context.sessions[name])
+        return progress_of(self.context, name)
 
     def _sentence(self, name: str) -> str:
         try:
@@ -111,7 +90,7 @@ class _LeadPages:
         data = {
             "study": study, "title": progress.study.title, "summary": progress.sentence(),
             "generated": [each.id for each in progress.study.generated_questions()],
-            "agreement": _agreement_sentences(progress.matrices[progress.main.id]),
+            "agreement": agreement_sentences(progress.matrices[progress.main.id]),
             "annotators_per_item": progress.study.settings.annotators_per_item, "items": progress.item_count,
             "people": [asdict(row) for row in progress.by_annotator],
             "questions": [asdict(row) for row in progress.by_question],
@@ -120,7 +99,7 @@ class _LeadPages:
             "rounds": [asdict(row) for row in progress.rounds],
             "no_predictions": self.learning.reasons.get(study),
         }  # fmt: skip
-        address = _disagreement_address(study)
+        address = disagreement_address(study)
         agreement = [
             ChartRow(
                 progress.study.rubric.shown(row.question),
@@ -140,33 +119,7 @@ class _LeadPages:
         return self.context.render_or_json(
             request, "lead_study", visitor, data, charts=charts, progress=progress, norming=NORMING_ITEMS,
             edits=self._can_edit(progress.study),
-            estimate=_estimate_text,
-        )  # fmt: skip
-
-    def disagreement(self, study: str, request: Request, question: str = "") -> Response:
-        """Show the disagreement on a question: habits of annotators, and the most disputed items."""
-        visitor = self.context.visitor(request, "lead")
-        progress = self._progress(study)
-        selected = _question(progress, question or progress.main.id)
-        matrix, is_ordered = progress.matrices[selected.id], selected.scale.is_ordered
-        others = [
-            other
-            for name, other in progress.matrices.items()
-            if name != selected.id and other.question.scale.is_ordered
-        ]
-        parts = decompose_disagreement(matrix)
-        habits = annotator_habits(matrix, others) if is_ordered and len(matrix.units) else []
-        summary = " ".join([_agreement_sentences(matrix, habits), *([describe_parts(parts)] if parts else [])])
-        items = [_disputed_item(progress, unit, value) for unit, value in most_disputed(matrix, MAX_ITEMS)]
-        data = {
-            "study": study, "title": progress.study.title, "question": selected.id, "text": selected.text,
-            "summary": summary, "parts": None if parts is None else asdict(parts),
-            "habits": [asdict(habit) for habit in habits], "items": items,
-        }  # fmt: skip
-        return self.context.render_or_json(
-            request, "lead_disagree", visitor, data, charts=habit_charts(selected, parts, habits), progress=progress,
-            selected=selected, estimate=_estimate_text, others=[other.question.id for other in others],
-            keys=[new_key() for _ in items],
+            estimate=estimate_text,
         )  # fmt: skip
 
     def _can_edit(self, session: StudySession) -> bool:
@@ -206,7 +159,7 @@ class _LeadPages:
         """Open a study with the generated wording that the page showed."""
         _, fields = await self.context.read_form(request, "lead")
         await run_in_threadpool(self._open, study, str(fields.get("rubric", "")))
-        return RedirectResponse(f"/lead/{quote(study)}", 303)
+        return RedirectResponse(f"/lead/{quote(study)}?done=opened", 303)
 
     def _open(self, name: str, rubric: str) -> None:
         session = self._progress(name).study
@@ -218,7 +171,7 @@ class _LeadPages:
         """Open a norming round."""
         _, fields = await self.context.read_form(request, "lead")
         await run_in_threadpool(self._norm, study, fields)
-        return RedirectResponse(f"/lead/{quote(study)}", 303)
+        return RedirectResponse(f"/lead/{quote(study)}?done=round", 303)
 
     def _norm(self, name: str, fields: Mapping[str, Any]) -> None:
         progress, text = self._progress(name), str(fields.get("items", NORMING_ITEMS))
@@ -234,45 +187,28 @@ class _LeadPages:
         items = norming_items(progress.study, progress, count, fields.get("do") == "again")
         progress.study.studies.add_items(items)
 
-    async def adjudicate(self, study: str, request: Request) -> Response:
-        """Save the lead's own answer to an item."""
-        visitor, fields = await self.context.read_form(request, "lead")
-        question = await run_in_threadpool(self._adjudicate, study, visitor.person.name, fields)
-        return RedirectResponse(f"{_disagreement_address(study)}?question={quote(question)}", 303)
-
-    def _adjudicate(self, name: str, person: str, fields: Mapping[str, Any]) -> str:
-        progress = self._progress(name)
-        question = _question(progress, str(fields.get("question", "")))
-        item = next((each for each in progress.items if each.key == fields.get("item")), None)
-        if item is None:
-            raise BadInput("this study has no such item; reload the page")
-        id = text_field(fields, "id", 64)
-        if len(id) < 16:
-            raise BadInput("the answer has no id; reload the page")
-        value = parse_value(question, fields.get("value"))
-        if value is None:
-            raise BadInput(f"{question.shown}: no answer chosen; allowed: {question.scale}. Choose one.")
-        progress.study.studies.adjudicate(Annotation(
-            item.target, question.id, person, "person", value, comment=text_field(fields, "comment"),
-            wording=question.wording, against=item.against, answer=id, study=f"{name}/{ADJUDICATED}", stage=ADJUDICATED,
-            rubric=progress.study.rubric.hash, shown="everybody's answers",
-        ))  # fmt: skip
-        return question.id
-
 
 # --- values of templates ---------------------------------------------------------------------------------------------
 
 
-def _disagreement_address(study: str) -> str:
+def progress_of(context: WorkbenchContext, name: str) -> StudyProgress:
+    """Return the progress of a study, which begins if it has not begun.
+
+    Raises:
+        BadInput: The study cannot be opened.
+        HTTPException: 404 for an unknown study.
+    """
+    if name in context.invalid_studies:
+        raise BadInput(context.invalid_studies[name])
+    if name not in context.sessions:
+        raise HTTPException(404)
+    context.sessions[name].begin()
+    return StudyProgress(context.sessions[name])
+
+
+def disagreement_address(study: str) -> str:
+    """Return the address of the page about disagreement in a study."""
     return f"/lead/{quote(study)}/disagree"
-
-
-def _question(progress: StudyProgress, name: str) -> Question:
-    question = next((each for each in progress.questions if each.id == name), None)
-    if question is None:
-        allowed = ", ".join(each.id for each in progress.questions)
-        raise BadInput(f"question {name[:60]!r} is not part of this study; allowed: {allowed}")
-    return question
 
 
 def _live_accuracy(progress: StudyProgress) -> dict[str, Any] | None:
@@ -316,99 +252,24 @@ def _narrowing_chart(order: ItemOrder) -> Markup:
     return line_chart(lines, x, y, order.sentence(), guides=[Guide(0.5, is_level=True)])
 
 
-def _agreement_sentences(matrix: AnswerMatrix, habits: Sequence[AnnotatorHabit] | None = None) -> str:
+def agreement_sentences(matrix: AnswerMatrix, habits: Sequence[AnnotatorHabit] | None = None) -> str:
     """Return the agreement, and the people who are stricter or more lenient, in words."""
     agreement = describe_agreement(agreement_of(matrix))
     if len(matrix.people) < 2 or not matrix.question.scale.is_ordered:
         return agreement
     habits = annotator_habits(matrix) if habits is None else habits
-    return f"{agreement} {describe_levels(habits, _length(matrix.question))}"
+    return f"{agreement} {describe_levels(habits, scale_length(matrix.question))}"
 
 
-def _length(question: Question) -> float:
+def scale_length(question: Question) -> float:
+    """Return the difference of the ends of an ordered scale; 1 for a nominal one."""
     return max(question.scale.numbers) - min(question.scale.numbers) if question.scale.is_ordered else 1.0
-
-
-def habit_charts(
-    question: Question, parts: DisagreementParts | None, habits: Sequence[AnnotatorHabit]
-) -> dict[str, Markup | None]:
-    """Draw the sources of the disagreement, and the level and the width of each annotator, on axes that hold them."""
-    charts: dict[str, Markup | None] = {"parts": None, "level": None, "width": None}
-    if parts is not None:
-        names = {"level": "stricter or more lenient", "width": "use of the scale", "residual": "single conversations"}
-        rows = [ChartRow(text, getattr(parts, name), "people") for name, text in names.items()]
-        charts["parts"] = interval_plot(rows, Axis("share of the disagreement", 0, 1), "Sources of the disagreement")
-    if habits:
-        levels = [ChartRow(habit.person, habit.level, "people") for habit in habits]
-        widths = [ChartRow(habit.person, habit.width, "people") for habit in habits]
-        step = _length(question) / 8
-        ends = [end for row in levels for end in (row.estimate.value, row.estimate.low, row.estimate.high) if end]
-        reach = max(math.ceil(max(map(abs, ends), default=0) / step), 1) * step
-        axis = Axis("stricter  ←  points from the others  →  more lenient", -reach, reach)
-        charts["level"] = interval_plot(levels, axis, "Stricter or more lenient than the others", 0)
-        axis = Axis("less  ←  use of the scale, others = 1  →  more", 0, 2)
-        charts["width"] = interval_plot(widths, axis, "Use of the scale compared with the others", 1)
-    return charts
-
-
-def _disputed_item(progress: StudyProgress, unit: Unit, disagreement: float) -> dict[str, Any]:
-    """Return a disputed item with its text, and all answers, marks, comments and adjudications."""
-    target, against = unit
-    item = next(each for each in progress.items if (each.target, each.against) == unit)
-    annotations = [each for each in progress.answers if (each.target, each.against) == unit]
-    name = progress.study.name
-    answers = [each for each in annotations if each.study == name and not each.question.startswith(ISSUE)]
-    return {
-        "key": item.key, "conversation": target.conversation, "turn": target.turn, "disagreement": disagreement,
-        "synthetic": target.conversation in progress.synthetic,
-        "people": sorted({each.by for each in answers}),
-        "answers": _answers_by_question(progress.questions, answers),
-        "comments": [{"person": e.by, "question": e.question, "text": e.comment} for e in answers if e.comment],
-        "marks": _marks_in(target, progress.first),
-        "adjudicated": [{"person": e.by, "question": e.question, "value": e.value, "comment": e.comment}
-                        for e in annotations if e.study.endswith(f"/{ADJUDICATED}")],
-        "sides": [_turns_shown(view) for view in _conversation_views(progress, item)],
-    }  # fmt: skip
-
-
-def _answers_by_question(
-    questions: Sequence[Question], answers: Sequence[Annotation]
-) -> dict[str, dict[str, Value | None]]:
-    """Return the answer of each annotator to each question."""
-    found: dict[str, dict[str, Value | None]] = {question.id: {} for question in questions}
-    for answer in answers:
-        found.get(answer.question, {})[answer.by] = answer.value
-    return found
-
-
-def _marks_in(item: Target, answers: Sequence[Annotation]) -> list[dict[str, Any]]:
-    """Return the marks of issues in a turn, or in all turns of a conversation."""
-    return [
-        {"person": e.by, "kind": e.question.removeprefix(ISSUE), "turn": e.target.turn, "quote": e.quote}
-        for e in answers
-        if e.question.startswith(ISSUE)
-        and e.target.conversation == item.conversation
-        and item.turn in (None, e.target.turn)
-    ]
-
-
-def _turns_shown(view: ConversationView) -> list[dict[str, Any]]:
-    return [
-        {"role": turn.role, "text": turn.text, "rated": turn.is_rated, "calls": list(turn.calls)} for turn in view.turns
-    ]
-
-
-def _conversation_views(progress: StudyProgress, item: Item) -> list[ConversationView]:
-    targets = [item.target] if item.against is None else [item.target, item.against]
-    names = {target.conversation for target in targets}
-    conversations = {each.id: each for each in progress.study.project.store.conversations(names)}
-    return [conversation_view(conversations[target.conversation], target.turn, False) for target in targets]
 
 
 def _estimate(fields: Mapping[str, Any]) -> Estimate:
     return Estimate(fields["value"], fields["low"], fields["high"])
 
 
-def _estimate_text(fields: Mapping[str, Any]) -> str:
+def estimate_text(fields: Mapping[str, Any]) -> str:
     """Return the text of an estimate given by its fields."""
     return _estimate(fields).text()

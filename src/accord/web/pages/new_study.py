@@ -6,7 +6,7 @@ import copy
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any
@@ -27,12 +27,11 @@ from accord.web.context import WorkbenchContext, check_printable
 from accord.web.pages.rate import render_preview
 from accord.web.project_editing import FilesChanged
 
+PAGE = "/studies/new"
 MAX_SURVEYED = 5000
 """Conversations whose metadata the form offers as filters."""
 MAX_VALUES = 30
 """Values of a metadata entry above which it is not offered as a filter."""
-MAX_DRAFTS = 50
-"""Leads whose last unfinished form is kept, in memory."""
 NUMBERS = ("annotators_per_item", "items_per_annotator")
 ORDERS = {"random": "random, another for each person", "given": "the same for everybody",
           "informative": "first those that teach the evaluator most"}  # fmt: skip
@@ -44,22 +43,21 @@ _SECRET = re.compile(r"^([-+ ]?\s*webhook:).*")
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """Add the form of a new study, and the entry of each study as YAML."""
     pages = _StudyForm(context)
-    app.get("/studies/new")(pages.form)
-    app.post("/studies/new")(pages.submit)
+    app.get(PAGE)(pages.form)
+    app.get(f"{PAGE}/preview")(pages.preview)
+    app.get(f"{PAGE}/rating")(pages.rating)
+    app.post(PAGE)(pages.submit)
     app.get("/studies/{name}.yaml")(pages.entry)
 
 
 class _StudyForm:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
-        self._drafts: dict[str, dict[str, str]] = {}  # fields that each lead sent last, for the way back from a preview
 
-    def form(self, request: Request, empty: str = "") -> Response:
-        """Show the form: empty, or with the fields that this lead previewed last."""
+    def form(self, request: Request) -> Response:
+        """Show the form: empty, or with the fields that were previewed and not saved."""
         visitor = self.context.visitor(request, "lead")
-        if empty:
-            self._drafts.pop(visitor.person.name, None)
-        if draft := self._drafts.get(visitor.person.name):
+        if (draft := self.context.drafts.of(visitor, PAGE)) is not None:
             return self._render(visitor, {**DEFAULTS, **draft}, is_draft=True)
         try:  # further ratings on the level of those that exist
             level = self.context.project.level() or DEFAULTS["level"]
@@ -86,53 +84,71 @@ class _StudyForm:
             raise BadInput(f"no user {unknown[:60]!r}; {allowed}. Add people on the page People first")
 
     async def submit(self, request: Request) -> Response:
-        """Check the fields, show the change or the rating page, or create the study."""
+        """Check the fields and keep them for a preview, or create the study that was shown."""
         visitor, fields = await self.context.read_form(request, "lead")
         return await run_in_threadpool(self._submit, visitor, fields)
 
     def _submit(self, visitor: Visitor, fields: Mapping[str, Any]) -> Response:
         values = {**DEFAULTS, **{name: str(value) for name, value in fields.items()}}
         action = values.pop("do", "preview")
-        self._keep_draft(visitor.person.name, values)
+        drafts = self.context.drafts
+        if action == "discard":
+            drafts.drop(visitor, PAGE)
+            return RedirectResponse(PAGE, 303)
+        drafts.put(visitor, PAGE, _kept(values))
         if action == "edit":
-            return RedirectResponse("/studies/new", 303)
+            return RedirectResponse(PAGE, 303)
         try:
             check_printable(values)
             name, settings = study_from_form(values, self.context.project)
             self._check_people(settings.get("annotators") or [])
-            if action == "rating":
-                return self._rating_page(visitor, name, settings)
-            files, conflict = self.context.project_files(), ""
-            count = self._count_items(name, settings)
+            self._count_items(name, settings)
             if action == "create":
-                try:
-                    changed = {PROJECT_FILE: with_study(files.text(), name, settings)}
-                    files.change(changed, values.get("shown", ""), self.context.reload)
-                    self._drafts.pop(visitor.person.name, None)
-                    return RedirectResponse(f"/lead/{quote(name)}", 303)
-                except FilesChanged as error:
-                    conflict = str(error)
-            shown, before = files.digest({PROJECT_FILE: ""}), files.text()
-            changed = {PROJECT_FILE: with_study(before, name, settings)}
+                files = self.context.project_files()
+                changed = {PROJECT_FILE: with_study(files.text(), name, settings)}
+                files.change(changed, values.get("shown", ""), self.context.reload)
+                drafts.drop(visitor, PAGE)
+                return RedirectResponse(f"/lead/{quote(name)}?done=created", 303)
+        except FilesChanged as error:
+            return self._preview(visitor, values, str(error))
         except BadInput as error:
             status = 409 if isinstance(error, Conflict) else 422
             return self._render(visitor, values, reason_of(error), status)
+        return RedirectResponse(f"{PAGE}/{'rating' if action == 'rating' else 'preview'}", 303)
+
+    def preview(self, request: Request) -> Response:
+        """Show the change that creates the study, or the form with an error."""
+        return self._of_draft(request, self._preview)
+
+    def rating(self, request: Request) -> Response:
+        """Show the rating page of the first item, as people would see it."""
+        return self._of_draft(request, self._rating_page)
+
+    def _of_draft(self, request: Request, show: Callable[[Visitor, Mapping[str, str]], Response]) -> Response:
+        visitor = self.context.visitor(request, "lead")
+        draft = self.context.drafts.of(visitor, PAGE)
+        if draft is None:
+            return RedirectResponse(PAGE, 303)
+        values = {**DEFAULTS, **draft}
+        try:
+            return show(visitor, values)
+        except BadInput as error:
+            return self._render(visitor, values, reason_of(error), 409 if isinstance(error, Conflict) else 422)
+
+    def _preview(self, visitor: Visitor, values: Mapping[str, str], conflict: str = "") -> Response:
+        name, settings = study_from_form(values, self.context.project)
+        files = self.context.project_files()
+        shown, before = files.digest({PROJECT_FILE: ""}), files.text()
+        changed = with_study(before, name, settings)
         people = settings.get("annotators") or [
             person.name for person in self.context.studies.accounts.list_users() if person.role == "annotator"
         ]
-        lines = [_SECRET.sub(r"\1 (hidden)", redact_message(line))
-                 for line in text_diff(before, changed[PROJECT_FILE], PROJECT_FILE)]  # fmt: skip
+        lines = [_SECRET.sub(r"\1 (hidden)", redact_message(line)) for line in text_diff(before, changed, PROJECT_FILE)]
         return self.context.render(
             "study_preview", visitor, 409 if conflict else 200, conflict=conflict, name=name, settings=settings,
-            fields=_kept(values), diff=lines, count=count, people=people, shown=shown,
+            fields=_kept(values), diff=lines, count=self._count_items(name, settings), people=people, shown=shown,
             questions=self._questions(settings),
         )  # fmt: skip
-
-    def _keep_draft(self, person: str, values: Mapping[str, str]) -> None:
-        self._drafts.pop(person, None)
-        while len(self._drafts) >= MAX_DRAFTS:
-            self._drafts.pop(next(iter(self._drafts)))
-        self._drafts[person] = _kept(values)
 
     def _questions(self, settings: Mapping[str, Any]) -> list[str]:
         rubric = self.context.project.rubric
@@ -152,8 +168,9 @@ class _StudyForm:
             raise BadInput("no conversation matches; choose another filter, or import conversations")
         return count
 
-    def _rating_page(self, visitor: Visitor, name: str, settings: Mapping[str, Any]) -> Response:
+    def _rating_page(self, visitor: Visitor, values: Mapping[str, str]) -> Response:
         """Render the rating page of the first item, from a copy of its conversations in memory."""
+        name, settings = study_from_form(values, self.context.project)
         project, study = self.context.project, read_study(name, dict(settings))
         item = next(sample_items(name, study, project.store, 1), None)
         if item is None:
@@ -181,8 +198,9 @@ class _StudyForm:
         people = [person for person in self.context.studies.accounts.list_users() if person.role == "annotator"]
         return self.context.render(
             "study_form", visitor, status, values=copy.copy(dict(values)), error=error, people=people,
-            is_draft=is_draft, questions=project.rubric.questions, rubric=project.rubric, facets=self._facets(),
-            orders=ORDERS, conversations=project.store.count_conversations(), can_write=self.context.files is not None,
+            questions=project.rubric.questions, rubric=project.rubric, facets=self._facets(), orders=ORDERS,
+            conversations=project.store.count_conversations(), can_write=self.context.files is not None,
+            is_draft=is_draft,
         )  # fmt: skip
 
     def _facets(self) -> dict[str, list[tuple[str, int]]]:

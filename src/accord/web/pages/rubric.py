@@ -21,17 +21,19 @@ from accord.project import text_diff, with_rubric_file
 from accord.values import MAX_NAME, PROJECT_FILE, Question, Rubric, content_hash, dump_rubric, load_rubric
 from accord.web.accounts import MAX_FIELDS, Visitor
 from accord.web.context import WorkbenchContext, add_page, check_printable
-from accord.web.project_editing import FilesChanged
+from accord.web.project_editing import FilesChanged, ProjectFiles
 
 MAX_OPTIONS = 12
 """Number of options above which the page does not list their meanings."""
 MAX_TEXT = 20_000
+PAGE = "/rubric"
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """Add the rubric page and its form."""
     pages = _RubricPages(context)
     add_page(app, "/rubric", pages.overview)
+    app.get("/rubric/preview")(pages.preview)
     app.post("/rubric")(pages.submit)
 
 
@@ -43,7 +45,7 @@ class _RubricPages:
         """Show the wording in a form, and after a change the name of the new file."""
         visitor = self.context.visitor(request, "lead")
         try:
-            rubric, error = self._rubric_on_disk(), ""
+            rubric, error = rubric_on_disk(self.context), ""
         except BadInput as problem:
             rubric, error = self.context.project.rubric, str(problem)
         data = {"name": rubric.name, "main": rubric.main, "hash": rubric.hash, "questions": [
@@ -51,36 +53,50 @@ class _RubricPages:
              "meanings": dict(each.meanings)}
             for each in rubric.questions
         ]}  # fmt: skip
-        values = self._values(rubric, error)
+        draft = None if error else self.context.drafts.of(visitor, PAGE)
+        values = self._values(rubric, error) if draft is None else self._draft_values(rubric, draft)
         is_saved = bool(saved) and Path(self.context.project.config.rubric).name == saved
         return self.context.render_or_json(request, "rubric", visitor, data, **{**values, "saved": saved * is_saved})
-
-    def _rubric_on_disk(self) -> Rubric:
-        """Return the rubric that the project's files have now, which another server or an editor may have changed.
-
-        Raises:
-            BadInput: A file is invalid.
-        """
-        files = self.context.files
-        if files is None or not files.exists:
-            return self.context.project.rubric
-        return load_rubric(files.load().rubric)
 
     def _values(self, rubric: Rubric, error: str = "", seen: str | None = None, sent: Any = ()) -> dict[str, Any]:
         """Return the values of the form's page; `sent` are texts of an earlier form that fit no question."""
         return {"rubric": rubric, "error": error, "saved": "", "listed": _listed_options(rubric), "sent": sent,
+                "is_draft": False,
+                "studies": [(name, each.title) for name, each in self.context.sessions.items()],
                 "seen": _digest(rubric) if seen is None else seen, "shape": _shape(rubric), "max_name": MAX_NAME,
                 "is_loaded": dump_rubric(rubric) == dump_rubric(self.context.project.rubric),
                 "can_write": self.context.files is not None and self.context.files.exists}  # fmt: skip
 
+    def _draft_values(self, before: Rubric, draft: Mapping[str, str]) -> dict[str, Any]:
+        """Return the values of the form with the wording that was previewed and not saved."""
+        try:
+            if draft.get("shape", _shape(before)) == _shape(before):
+                edited = edited_rubric(before, draft)
+                if edited == before:
+                    return self._values(before)
+                values = self._values(edited, seen=draft.get("seen", _digest(before)))
+                return {**values, "is_draft": True, "is_loaded": True}
+        except BadInput:
+            pass  # the file has changed so that the draft does not fit it
+        return self._values(before)
+
+    def preview(self, request: Request) -> Response:
+        """Show the difference between the rubric and the wording that was sent."""
+        visitor = self.context.visitor(request, "lead")
+        draft, before = self.context.drafts.of(visitor, PAGE), rubric_on_disk(self.context)
+        if draft is None or draft.get("shape", _shape(before)) != _shape(before):
+            return RedirectResponse(PAGE, 303)
+        conflict = "" if draft.get("seen", _digest(before)) == _digest(before) else str(FilesChanged())
+        return self._preview(visitor, draft, before, edited_rubric(before, draft), conflict)
+
     async def submit(self, request: Request) -> Response:
-        """Show the difference, or save the new version that was shown."""
+        """Keep the wording for a preview, or save the new version that was shown."""
         visitor, fields = await self.context.read_form(request, "lead")
         return await run_in_threadpool(self._submit, visitor, fields)
 
     def _submit(self, visitor: Visitor, fields: Mapping[str, Any]) -> Response:
         context, action = self.context, str(fields.get("do", "preview"))
-        before = self._rubric_on_disk()
+        before = rubric_on_disk(self.context)
         seen, conflict = str(fields.get("seen", _digest(before))), ""
         if fields.get("shape", _shape(before)) != _shape(before):
             error = ("the questions of the rubric have changed since this page was made, so nothing was saved. Below "
@@ -93,15 +109,22 @@ class _RubricPages:
             rubric = edited_rubric(before, fields)
         except BadInput as error:
             return context.render("rubric", visitor, 422, **self._values(before, reason_of(error), seen))
+        if action == "discard":
+            context.drafts.drop(visitor, PAGE)
+            return RedirectResponse(PAGE, 303)
+        context.drafts.put(visitor, PAGE, {"seen": seen, "shape": _shape(before), **_kept(fields)})
         if action == "edit":
-            return context.render("rubric", visitor, **self._values(rubric, seen=seen))
+            return RedirectResponse(PAGE, 303)
         try:
-            changed = self._changed_files(rubric)
+            changed = changed_files(self.context.project_files(), rubric)
             if seen != _digest(before):
                 conflict = str(FilesChanged())
             elif action == "save":
                 context.project_files().change(changed, str(fields.get("shown", "")), context.reload)
-                return RedirectResponse(f"/rubric?saved={quote(next(iter(changed)))}", 303)
+                context.drafts.drop(visitor, PAGE)
+                return RedirectResponse(f"{PAGE}?done=wording&saved={quote(next(iter(changed)))}", 303)
+            else:
+                return RedirectResponse(f"{PAGE}/preview", 303)
         except FilesChanged as error:
             conflict = str(error)
         except BadInput as error:
@@ -112,7 +135,7 @@ class _RubricPages:
         self, visitor: Visitor, fields: Mapping[str, Any], before: Rubric, rubric: Rubric, conflict: str
     ) -> Response:
         """Show the difference between the rubric on disk and the new version."""
-        context, changed = self.context, self._changed_files(rubric)
+        context, changed = self.context, changed_files(self.context.project_files(), rubric)
         name = next(iter(changed))
         changes = {
             question.id: len(context.project.rated(question.id))
@@ -120,23 +143,41 @@ class _RubricPages:
             if question.key != old.key
         }
         project_lines = text_diff(context.project_files().text(), changed[PROJECT_FILE], PROJECT_FILE)
-        kept = {key: str(value) for key, value in fields.items() if key not in ("do", "shown")}
         return context.render(
             "rubric_preview", visitor, 409 if conflict else 200, conflict=conflict, name=name,
             diff=text_diff(dump_rubric(before), changed[name], "rubric"),
             project_diff=[redact_message(line) for line in project_lines if line[:1] in "+-"], changes=changes,
-            fields={**kept, "seen": _digest(before), "shape": _shape(before)},
+            fields={**_kept(fields), "seen": _digest(before), "shape": _shape(before)},
             shown=context.project_files().digest(changed), hash=rubric.hash[:13], is_same=rubric == before,
         )  # fmt: skip
 
-    def _changed_files(self, rubric: Rubric) -> dict[str, str]:
-        """Return the new rubric file and the changed project file, by name."""
-        files = self.context.project_files()
-        if not files.exists:
-            raise BadInput(f"there is no {PROJECT_FILE} yet; import conversations first")
-        names = (f"rubric-{number}.yaml" for number in range(2, 10_000))
-        name = next(name for name in names if not os.path.lexists(files.folder / name))  # a link may lead anywhere
-        return {name: dump_rubric(rubric), PROJECT_FILE: with_rubric_file(files.text(), name)}
+
+def rubric_on_disk(context: WorkbenchContext) -> Rubric:
+    """Return the rubric that the project's files have now, which another server or an editor may have changed.
+
+    Raises:
+        BadInput: A file is invalid.
+    """
+    files = context.files
+    return load_rubric(files.load().rubric) if files is not None and files.exists else context.project.rubric
+
+
+def changed_files(files: ProjectFiles, rubric: Rubric) -> dict[str, str]:
+    """Return the file of a new version of the rubric and the changed project file, by name.
+
+    Raises:
+        BadInput: There is no project file yet, or it cannot be changed.
+    """
+    if not files.exists:
+        raise BadInput(f"there is no {PROJECT_FILE} yet; import conversations first")
+    names = (f"rubric-{number}.yaml" for number in range(2, 10_000))
+    name = next(name for name in names if not os.path.lexists(files.folder / name))  # a link may lead anywhere
+    return {name: dump_rubric(rubric), PROJECT_FILE: with_rubric_file(files.text(), name)}
+
+
+def _kept(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields that the forms of the next page send again."""
+    return {key: str(value) for key, value in fields.items() if key not in ("do", "shown")}
 
 
 def _digest(rubric: Rubric) -> str:

@@ -1,4 +1,4 @@
-// Pages for leads: progress of an upload and of its import, buttons that copy a link, and forms that are sent once.
+// Pages for leads: progress of an upload and of its import, and buttons that copy a text.
 const form = document.getElementById("upload");
 form?.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -26,10 +26,15 @@ form?.addEventListener("submit", (event) => {
   button.disabled = true;
 });
 
-async function watch() { // reload when the import ends; show the rows read until then
+form?.addEventListener("dragover", (event) => event.preventDefault());
+form?.addEventListener("drop", (event) => { // anywhere in the dashed box
+  event.preventDefault();
+  form.elements.files.files = event.dataTransfer.files;
+});
+
+async function watch() { // show the rows read; the page loads again when the import ends
   const answer = await fetch("/import.json").then((found) => found.json()).catch(() => null);
-  if (answer && !answer.is_running) return location.reload();
-  if (answer?.upload) box.querySelector("p").textContent = `${answer.upload.files.join(", ")}: ${answer.upload.rows} rows read.`;
+  if (answer?.is_running) box.firstElementChild.textContent = `${answer.upload.rows} rows read.`;
   setTimeout(watch, 1000);
 }
 const box = document.getElementById("importing");
@@ -42,11 +47,3 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     document.getElementById("state").textContent = "link copied";
   });
 }
-
-const sent = new Set(); // forms on their way: their answer shows links once, so a second click must not replace it
-addEventListener("submit", (event) => {
-  if (event.defaultPrevented) return;
-  if (sent.has(event.target)) event.preventDefault();
-  sent.add(event.target);
-});
-addEventListener("pageshow", () => sent.clear());

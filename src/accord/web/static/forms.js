@@ -1,0 +1,32 @@
+// Forms: buttons are off while a form is sent; a page that waits for background work loads again when the work ends.
+const sent = new Map(); // by form: the buttons that were switched off
+addEventListener("submit", (event) => {
+  const form = event.target;
+  if (event.defaultPrevented || form.target === "_blank") return;
+  if (sent.has(form)) return event.preventDefault();
+  sent.set(form, []);
+  setTimeout(() => { // the browser reads the pressed button after this event, and leaves out one that is off
+    if (!sent.has(form)) return;
+    const buttons = [...form.elements].filter((each) => each.type === "submit" && !each.disabled);
+    for (const button of buttons) button.disabled = true;
+    sent.set(form, buttons);
+    form.setAttribute("aria-busy", "true");
+  });
+});
+addEventListener("pageshow", () => { // also after Back
+  for (const [form, buttons] of sent) {
+    for (const button of buttons) button.disabled = false;
+    form.removeAttribute("aria-busy");
+  }
+  sent.clear();
+});
+
+async function look() {
+  const text = await fetch(location.href).then((answer) => answer.text()).catch(() => "");
+  const { body } = new DOMParser().parseFromString(text, "text/html");
+  if (text && !("waiting" in body.dataset)) return location.reload();
+  setTimeout(look, 2000);
+}
+addEventListener("DOMContentLoaded", () => {
+  if ("waiting" in document.body.dataset) setTimeout(look, 1000);
+});
