@@ -13,4 +13,4 @@ from .statistics import TimeSeries as TimeSeries
 from .summary import BoardFigures as BoardFigures, pairs_in_words as pairs_in_words
 from .summary import stated_difference as stated_difference
 from .summary import times_as_often as times_as_often
-from .texts import opening_words as opening_words, user_words as user_words
+from .texts import opening_words as opening_words
