@@ -67,6 +67,11 @@ class BoardFigures:
     pulls: tuple[EvidenceEffect, ...]
     rises: tuple[QuestionSlope, ...]
 
+    @property
+    def pair_text(self) -> str:
+        """The clear and the other differences of all pairs of groups, in words; empty without any."""
+        return _pairs_in_words(self.among)
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
         return asdict(self)
@@ -161,7 +166,7 @@ def _on_others(others: Sequence[MeanDifference], rest: Sequence[str], by: str) -
     return f"{clear} of the {len(others)} other differences are clear" if clear else "no other difference is clear"
 
 
-def pairs_in_words(among: Sequence[MeanDifference]) -> str:
+def _pairs_in_words(among: Sequence[MeanDifference]) -> str:
     """Return the clear and the other differences of all pairs, with their p."""
     clauses = []
     for name, is_clear in (("Clear", True), ("Not clear", False)):
