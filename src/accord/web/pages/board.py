@@ -305,12 +305,10 @@ def _has_more(selection: BoardFilters) -> bool:
 
 
 def _issue_options(issues: Mapping[str, int], selection: BoardFilters) -> list[tuple[str, str]]:
-    known = [(kind, f"{kind} ({count:,})") for kind, count in issues.items()]
-    return [
-        ("", "All"),
-        *known,
-        *([(selection.issue, selection.issue)] if selection.issue not in (None, *issues) else []),
-    ]
+    options = [("", "All"), *((kind, f"{kind} ({count:,})") for kind, count in issues.items())]
+    if selection.issue is not None and selection.issue not in issues:
+        options.append((selection.issue, selection.issue))
+    return options
 
 
 def _people(scores: SelectedScores) -> list[tuple[str, str]]:
