@@ -14,7 +14,8 @@ from served_workbench import StartWorkbench
 from test_board import row
 
 from accord import Conversation, Store, Turn
-from accord.board import BoardFilters, opening_words, user_words
+from accord.board import BoardFilters, opening_words
+from accord.board.texts import user_words
 from accord.edges import BadInput
 from accord.store import IssueAnnotations, TextSearch, words_of
 from accord.values import ISSUE, Annotation, Issue, IssueAnnotation, Target

@@ -227,7 +227,7 @@ def fit_and_read(page: Any, check: Callable[[Any], None]) -> None:
     wait_for(page, "/", board)
     board.click()
     check(page)
-    page.get_by_role("link", name=re.compile("worst first")).first.click()
+    page.get_by_role("link", name=re.compile(r"^All \d")).first.click()
     check(page)
     page.locator("tbody a").first.click()
     assert "How do I reset device" in page.inner_text("main")

@@ -67,6 +67,11 @@ class BoardFigures:
     pulls: tuple[EvidenceEffect, ...]
     rises: tuple[QuestionSlope, ...]
 
+    @property
+    def pair_text(self) -> str:
+        """The clear and the other differences of all pairs of groups, in words; empty without any."""
+        return _pairs_in_words(self.among)
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
         return asdict(self)
@@ -129,20 +134,26 @@ def ranking_headline(table: GroupTable, among: Sequence[MeanDifference], on: str
     of = f"{len(names)} {'largest ' if _is_part(table, names) else ''}{dimension_in_words(table.by)}s"
     if not any(each.sign for each in among):
         return f"No clear difference between the {of} {on}"
-    top, low = _gap_to_all(order[0], 1, among, means), _gap_to_all(order[-1], -1, among, means)
-    clauses, rest = [], list(order)
-    for name, gap, word in ((order[0], top, "highest"), (order[-1], low, "lowest")):
-        if gap:
-            about = "" if clauses else f" {on}"
-            clauses.append(f"{_group_name(table.by, name)} is {word}{about}, by {gap}")
-            rest.remove(name)
+    clauses, rest = _ends_in_words(order, table.by, among, means, on)
+    others = [each for each in among if {each.first, each.second} <= set(rest)]
     if not clauses:
         largest = max((each for each in among if each.sign), key=lambda each: abs(_value_of(each.difference)))
-        clauses.append(pair_headline(largest, means, on))
-        others = [each for each in among if each is not largest]
-    else:
-        others = [each for each in among if {each.first, each.second} <= set(rest)]
+        clauses = [pair_headline(largest, means, on)]
+        others.remove(largest)
     return "; ".join(filter(None, [*clauses, _on_others(others, rest, table.by)]))
+
+
+def _ends_in_words(
+    order: Sequence[str], by: str, among: Sequence[MeanDifference], means: Mapping[str, float], on: str
+) -> tuple[list[str], list[str]]:
+    """Return clauses on the highest and the lowest group, if they clearly are, and the other groups."""
+    clauses, rest = list[str](), list(order)
+    for name, sign, word in ((order[0], 1, "highest"), (order[-1], -1, "lowest")):
+        if gap := _gap_to_all(name, sign, among, means):
+            about = "" if clauses else f" {on}"
+            clauses.append(f"{_group_name(by, name)} is {word}{about}, by {gap}")
+            rest.remove(name)
+    return clauses, rest
 
 
 def _on_others(others: Sequence[MeanDifference], rest: Sequence[str], by: str) -> str:
@@ -155,7 +166,7 @@ def _on_others(others: Sequence[MeanDifference], rest: Sequence[str], by: str) -
     return f"{clear} of the {len(others)} other differences are clear" if clear else "no other difference is clear"
 
 
-def pairs_in_words(among: Sequence[MeanDifference]) -> str:
+def _pairs_in_words(among: Sequence[MeanDifference]) -> str:
     """Return the clear and the other differences of all pairs, with their p."""
     clauses = []
     for name, is_clear in (("Clear", True), ("Not clear", False)):

@@ -40,36 +40,24 @@ def score_histogram(
         kinds: Classes of the two kinds of bars.
         names: Names of the two kinds of bars.
     """
-    totals = max(sum(each.scores for each in bins), 1), sum(each.ratings for each in bins)
-    columns = [kinds[0]] if not totals[1] else list(kinds)
-    shares = [[each.scores / totals[0], each.ratings / max(totals[1], 1)][: len(columns)] for each in bins]
+    counts = sum(each.scores for each in bins), sum(each.ratings for each in bins)
+    columns = list(kinds if counts[1] else kinds[:1])
+    shares = [[each.scores / max(counts[0], 1), each.ratings / max(counts[1], 1)][: len(columns)] for each in bins]
     most = max(max(share) for share in shares) or 1.0
     scale = _Scale(bins[0].low, bins[-1].high)
-    legend, _, rows = draw_legend(list(zip(names, columns, strict=True)) if totals[1] else [], LEGEND)
+    legend, _, rows = draw_legend(list(zip(names, columns, strict=True)) if counts[1] else [], LEGEND)
     top = 20 * rows + LINE * ((worst is not None) + (mean is not None)) + 4
-    bottom, parts = top + HEIGHT, list[str]()
-    for each, share in zip(bins, shares, strict=True):
-        if not any(share):
-            continue
-        is_faint = worst is not None and each.low > worst
-        bars = [
-            _bar(scale, each, place, len(columns), bottom, max(HEIGHT * part / most, 2.0),
-                 f"{kind} faint" if is_faint and not place else kind)
-            for place, (part, kind) in enumerate(zip(share, columns, strict=True))
-            if part
-        ]  # fmt: skip
-        said = f"{each.low:.2f} to {each.high:.2f}: {each.scores:,}"
-        said += f", {names[1]}: {each.ratings:,}" if totals[1] else ""
-        left, right = scale.at(each.low), scale.at(each.high)
-        hit = tag("rect", class_="hit", x=f"{left:.2f}%", y=top, width=f"{right - left:.2f}%", height=HEIGHT)
-        inside = tag("title", escape_text(said)) + "".join(bars) + hit
-        opens = each.href and each.scores
-        parts.append(tag("a", inside, href=each.href, aria_label=said) if opens else tag("g", inside))
+    bottom = top + HEIGHT
+    parts = [
+        _bin_marks(scale, each, [HEIGHT * part / most for part in share], columns, (top, bottom), names, worst)
+        for each, share in zip(bins, shares, strict=True)
+        if any(share)
+    ]
     parts.append(tag("line", class_="axis", x1="1%", x2="99%", y1=bottom, y2=bottom))
     parts += [
         scale.text(place, bottom + 16, format_number(place), "tick", 3) for place in ticks(scale.low, scale.high, 6)
     ]
-    facts = [f"{sum(each.scores for each in bins):,} {names[0]}", *([f"{totals[1]:,} {names[1]}"] if totals[1] else [])]
+    facts = [f"{count:,} {name}" for count, name in zip(counts, names, strict=True)][: len(columns)]
     if worst is not None:
         facts.append(f"worst 10%: {worst:.2f} or less")
         parts.append(tag("text", escape_text(facts[-1]), x="1%", y=20 * rows + LINE - 4, class_=f"strong {kinds[0]}"))
@@ -81,6 +69,33 @@ def score_histogram(
     head = tag("title", escape_text(title)) + tag("desc", escape_text("; ".join(facts)))
     content = head + "".join(legend) + "".join(parts)
     return Markup(tag("svg", content, class_="chart scores", width="100%", height=bottom + 22, role="group"))
+
+
+def _bin_marks(
+    scale: _Scale, bin: HistogramBin, heights: Sequence[float], columns: Sequence[str], ends: tuple[int, int],
+    names: tuple[str, str], worst: float | None,
+) -> str:  # fmt: skip
+    """Return the bars of a bin with a tooltip, as a link if the bin has scores."""
+    is_faint = worst is not None and bin.low > worst
+    bars = [
+        _bar(
+            scale,
+            bin,
+            place,
+            len(columns),
+            ends[1],
+            max(tall, 2.0),
+            f"{kind} faint" if is_faint and not place else kind,
+        )
+        for place, (tall, kind) in enumerate(zip(heights, columns, strict=True))
+        if tall
+    ]
+    said = f"{bin.low:.2f} to {bin.high:.2f}: {bin.scores:,}"
+    said += f", {names[1]}: {bin.ratings:,}" if len(columns) > 1 else ""
+    left, right = scale.at(bin.low), scale.at(bin.high)
+    hit = tag("rect", class_="hit", x=f"{left:.2f}%", y=ends[0], width=f"{right - left:.2f}%", height=HEIGHT)
+    inside = tag("title", escape_text(said)) + "".join(bars) + hit
+    return tag("a", inside, href=bin.href, aria_label=said) if bin.href and bin.scores else tag("g", inside)
 
 
 def _bar(scale: _Scale, bin: HistogramBin, place: int, columns: int, bottom: float, tall: float, kind: str) -> str:

@@ -29,7 +29,6 @@ from accord.board import (
     difference_in_words,
     dimension_in_words,
     filter_in_words,
-    pairs_in_words,
     stated_difference,
     times_as_often,
 )
@@ -112,7 +111,7 @@ class _BoardPages:
             charts=_charts(texts, figures, links), hidden=_hidden(selection), describe_test=describe_test,
             kept=_kept(replace(selection, **_NO_LIST_FILTERS), BOARD_FIELDS), periods=_periods(texts),  # type: ignore[arg-type]
             orders=_orders(texts), total=shown[1].total if shown else 0,
-            headings=ORDER_HEADINGS, filter_in_words=filter_in_words, pair_text=pairs_in_words(figures.among),
+            headings=ORDER_HEADINGS, filter_in_words=filter_in_words,
             is_more=_has_more(texts.selection), shown_groups=SHOWN_GROUPS,
             question_options=[(id, texts.shown(id)) for id in texts.choices.questions],
             column=dimension_in_words(str(texts.selection.by)),
@@ -306,12 +305,10 @@ def _has_more(selection: BoardFilters) -> bool:
 
 
 def _issue_options(issues: Mapping[str, int], selection: BoardFilters) -> list[tuple[str, str]]:
-    known = [(kind, f"{kind} ({count:,})") for kind, count in issues.items()]
-    return [
-        ("", "All"),
-        *known,
-        *([(selection.issue, selection.issue)] if selection.issue not in (None, *issues) else []),
-    ]
+    options = [("", "All"), *((kind, f"{kind} ({count:,})") for kind, count in issues.items())]
+    if selection.issue is not None and selection.issue not in issues:
+        options.append((selection.issue, selection.issue))
+    return options
 
 
 def _people(scores: SelectedScores) -> list[tuple[str, str]]:
