@@ -321,7 +321,7 @@ def test_lead_pages_link_to_the_reading_view_and_the_icon_is_there(workbench: St
         for name, value in (("ann", 1), ("bob", 4))
     )
     browser = bench.browser()
-    page = browser.get("/lead/look/disagree")
-    assert '<a href="/conversation/gpt-9-1">' in page, re.findall("<h3>.*", page)
+    page = browser.get("/lead/look/disagree/next")
+    assert '<a href="/conversation/gpt-9-1">' in page, re.findall("<h1>.*", page)
     status, said, _ = browser.ask("GET", "/favicon.ico")
     assert status == 200 and "<svg" in said

@@ -1,11 +1,10 @@
-from .adjudication import Adjudication as Adjudication, clause_rows as clause_rows, Dispute as Dispute
-from .adjudication import REASONS as REASONS
+from .adjudication import Adjudication as Adjudication, Dispute as Dispute
 from .agreement.sentences import describe_agreement as describe_agreement, describe_levels as describe_levels
 from .agreement.sentences import describe_parts as describe_parts
 from .agreement.annotators import agreement_of as agreement_of, annotator_habits as annotator_habits
 from .agreement.annotators import AnnotatorHabit as AnnotatorHabit, AnswerMatrix as AnswerMatrix
 from .agreement.annotators import decompose_disagreement as decompose_disagreement
-from .agreement.annotators import DisagreementParts as DisagreementParts, most_disputed as most_disputed, Unit as Unit
+from .agreement.annotators import DisagreementParts as DisagreementParts
 from .background_jobs import BackgroundJobs as BackgroundJobs
 from .background_learning import BackgroundLearning as BackgroundLearning, FIT as FIT, SCORE as SCORE
 from .chat_session import ChatSession as ChatSession

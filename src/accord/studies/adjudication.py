@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from accord.edges import BadInput
 from accord.store import ADJUDICATED, Conflict, Item
@@ -85,6 +85,8 @@ class Dispute:
 
 class Adjudication:
     """Disputed items of a study, and the decisions on them."""
+
+    reasons: ClassVar[Mapping[str, str]] = REASONS
 
     def __init__(self, progress: StudyProgress) -> None:
         self.progress = progress
@@ -202,6 +204,19 @@ class Adjudication:
                 })  # fmt: skip
         return sorted(rows, key=lambda row: (-row["reasons"]["guideline"], -row["items"]))
 
+    def clause_rows(self) -> list[dict[str, Any]]:
+        """Return the examples of clauses as flat rows, for a table."""
+        return [
+            {
+                "question": clause["question"], "name": clause["name"], "conversation": each["conversation"],
+                "turn": each["turn"], "adjudicated": each["adjudicated"], "note": each["note"],
+                "ratings": ", ".join(f"{name}: {value}" for name, value in each["ratings"].items()),
+                "reason": REASONS.get(each["reason"], each["reason"]), "lead": each["lead"], "time": each["time"],
+                "comments": "\n".join(f"{e['person']}: {e['text']}" for e in each["comments"]),
+            }
+            for clause in self.clauses() for each in clause["examples"]
+        ]  # fmt: skip
+
     def _example(self, dispute: Dispute, decision: Decision) -> dict[str, Any]:
         target, question = dispute.item.target, decision.question
         comments = [
@@ -246,17 +261,3 @@ def _decision(annotation: Annotation) -> Decision | None:
         annotation.question, annotation.value, reason, annotation.comment, str(shown.get("lead", "")),
         annotation.time or "", ratings if isinstance(ratings, dict) else {},
     )  # fmt: skip
-
-
-def clause_rows(clauses: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the examples of clauses as flat rows, for a table."""
-    return [
-        {
-            "question": clause["question"], "name": clause["name"], "conversation": each["conversation"],
-            "turn": each["turn"], "ratings": ", ".join(f"{name}: {value}" for name, value in each["ratings"].items()),
-            "adjudicated": each["adjudicated"], "reason": REASONS.get(each["reason"], each["reason"]),
-            "note": each["note"], "comments": "\n".join(f"{e['person']}: {e['text']}" for e in each["comments"]),
-            "lead": each["lead"], "time": each["time"],
-        }
-        for clause in clauses for each in clause["examples"]
-    ]  # fmt: skip

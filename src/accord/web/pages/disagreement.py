@@ -20,7 +20,6 @@ from accord.charts import Axis, ChartRow, interval_plot
 from accord.edges import BadInput, escape_formula, one_line
 from accord.store import Item
 from accord.studies import (
-    REASONS,
     Adjudication,
     AnnotatorHabit,
     ConversationView,
@@ -28,7 +27,6 @@ from accord.studies import (
     Dispute,
     StudyProgress,
     annotator_habits,
-    clause_rows,
     conversation_view,
     decompose_disagreement,
     describe_parts,
@@ -140,7 +138,7 @@ class _DisagreementPages:
         return self.context.render_or_json(
             request, "dispute", visitor, data, progress=progress, dispute=dispute, states=STATES, keys=KEYS,
             questions=[_question_view(_question(progress, name), dispute) for name in names],
-            agreed=_agreed(progress, dispute), reasons=REASONS, new_key=new_key,
+            agreed=_agreed(progress, dispute), reasons=Adjudication.reasons, new_key=new_key,
             before=keys[place - 1] if place else "", after=keys[place + 1] if place + 1 < len(keys) else "",
             chosen=next((each.reason for each in dispute.decisions.values() if each.reason), ""),
             note=next((each.note for each in dispute.decisions.values() if each.note), ""),
@@ -151,12 +149,14 @@ class _DisagreementPages:
         visitor = self.context.visitor(request, "lead")
         progress = progress_of(self.context, study)
         data = {"study": study, "title": progress.study.title, "clauses": Adjudication(progress).clauses()}
-        return self.context.render_or_json(request, "clauses", visitor, data, progress=progress, reasons=REASONS)
+        return self.context.render_or_json(
+            request, "clauses", visitor, data, progress=progress, reasons=Adjudication.reasons
+        )
 
     def clauses_table(self, request: Request, study: str) -> Response:
         """Return the reasons and notes of all adjudications as CSV."""
         self.context.visitor(request, "lead")
-        rows = clause_rows(Adjudication(progress_of(self.context, study)).clauses())
+        rows = Adjudication(progress_of(self.context, study)).clause_rows()
         text = io.StringIO()
         names = list(rows[0]) if rows else ["question", "conversation", "adjudicated", "reason", "note"]
         writer = csv.DictWriter(text, names)
