@@ -8,8 +8,7 @@ from .agreement.annotators import DisagreementParts as DisagreementParts
 from .background_jobs import BackgroundJobs as BackgroundJobs
 from .background_learning import BackgroundLearning as BackgroundLearning, FIT as FIT, SCORE as SCORE
 from .chat_session import ChatSession as ChatSession
-from .citations import CITATION as CITATION, CitationFinder as CitationFinder, DocumentUse as DocumentUse
-from .citations import excerpts as excerpts
+from .citations import CitationFinder as CitationFinder, DocumentUse as DocumentUse, excerpts as excerpts
 from .human_studies import ANALYSIS as ANALYSIS, StudyOutcome as StudyOutcome
 from .item_order import ItemOrder as ItemOrder
 from .item_sampling import sample_items as sample_items

@@ -18,8 +18,6 @@ MAX_COMPARED = 50_000
 CONTEXT = 160
 """Number of characters of a document shown before and after a passage."""
 _WORD = re.compile(r"\w+")
-CITATION = re.compile(r"\[(?:doc ?)?(\d{1,4})\]", re.IGNORECASE)
-"""Citation of a document by number: `[2]`, `[doc2]`."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,13 @@ class _Words:
 
 
 class CitationFinder:
-    """Index of the documents of a conversation, built once for all of its replies."""
+    """Index of the documents of a conversation, built once for all of its replies.
+
+    Attributes:
+        citation: Citation of a document by number: `[2]`, `[doc2]`.
+    """
+
+    citation = re.compile(r"\[(?:doc ?)?(\d{1,4})\]", re.IGNORECASE)
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._numbers = {str(each.id): number for number, each in enumerate(documents, 1) if each.id is not None}
@@ -66,7 +70,9 @@ class CitationFinder:
         if not self._documents:
             return []
         spans = self._repeated_passages(_Words.of(turn.content).words)
-        cited = {int(number) for number in CITATION.findall(turn.content[:MAX_COMPARED])} | self._retrieved(turn.extra)
+        cited = {int(number) for number in self.citation.findall(turn.content[:MAX_COMPARED])} | self._retrieved(
+            turn.extra
+        )
         numbers = sorted({number for number in cited if 1 <= number <= len(self._documents)} | spans.keys())
         return [DocumentUse(number, number in cited, _merge_spans(spans.get(number, []))) for number in numbers]
 

@@ -56,7 +56,7 @@ def tool_call_line(call: str) -> dict[str, str]:
     name = called.get("name") if isinstance(called, Mapping) else None
     if not isinstance(name, str):
         return {"name": "", "arguments": one_line(call, MAX_ARGUMENTS), "text": call}
-    given = next((called[key] for key in ("arguments", "args", "input", "parameters") if key in called), {})
+    given: Any = next((called[key] for key in ("arguments", "args", "input", "parameters") if key in called), {})
     given = _json_of(given) if isinstance(given, str) else given
     pairs = given.items() if isinstance(given, Mapping) else [("", given)]
     texts = [f"{key}: {_short_json(value)}" if key else _short_json(value) for key, value in list(pairs)[:20]]

@@ -20,7 +20,7 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from accord.edges import escape_controls
-from accord.studies import CITATION
+from accord.studies import CitationFinder
 from accord.values import Span
 
 MAX_MARKDOWN = 20_000
@@ -415,7 +415,7 @@ def _link(state: StateInline, silent: bool) -> bool:
 
 
 def _citation(state: StateInline, silent: bool) -> bool:
-    found = CITATION.match(state.src, state.pos, state.posMax)
+    found = CitationFinder.citation.match(state.src, state.pos, state.posMax)
     if found is None:
         return False
     _push(state, "cite", found[0], found[1])

@@ -82,8 +82,7 @@ def _question_view(
         "question": question,
         "id": new_key(),
         "options": options,
-        "is_row": bool(options) and all(len(option["label"]) <= MAX_ROW_LABEL for option in options),
-        "ends": scale_ends(options),
+        **_row_layout(options),
         "number": number,
         "typed": chosen or "" if number else "",
         "is_none": is_none and not (number and chosen),
@@ -94,10 +93,13 @@ def _question_view(
     }
 
 
-def scale_ends(options: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
-    """Return the meanings of the first and the last option; None if there are none, or a page has no room for them."""
+def _row_layout(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return True for options that stand in one row, and the meanings of its ends if there is room for them."""
     ends = (str(options[0]["meaning"]), str(options[-1]["meaning"])) if len(options) > 1 else ("", "")
-    return ends if any(ends) and all(len(end) <= MAX_END_LABEL for end in ends) else None
+    return {
+        "is_row": bool(options) and all(len(option["label"]) <= MAX_ROW_LABEL for option in options),
+        "ends": ends if any(ends) and all(len(end) <= MAX_END_LABEL for end in ends) else None,
+    }
 
 
 def number_range(scale: Scale) -> tuple[float, float, str] | None:
