@@ -292,8 +292,18 @@ def _range_row(row: ChartRow, lines: Sequence[float], low: float, high: float) -
     ]
     value, ends = row.estimate.value, _ends(row.estimate)
     if value is not None:
-        stroke = {"stroke_width": 4, "stroke_linecap": "round"}
-        parts.append(tag("line", class_=f"line {row.kind}", x1=at(ends[0]), x2=at(ends[-1]), y1=11, y2=11, **stroke))
+        parts.append(
+            tag(
+                "line",
+                class_=f"line {row.kind}",
+                x1=at(ends[0]),
+                x2=at(ends[-1]),
+                y1=11,
+                y2=11,
+                stroke_width=4,
+                stroke_linecap="round",
+            )
+        )
         parts.append(tag("circle", class_=f"point {row.kind}", cx=at(value), cy=11, r=6))
     plot = tag("svg", "".join(parts), class_="chart range", width="100%", height=22, aria_hidden="true")
     label = escape_text(row.label)

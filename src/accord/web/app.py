@@ -30,14 +30,12 @@ from accord.web.pages import (
     new_study,
     people,
     rate,
-    report,
     rubric,
 )
 from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
 
 PAGES = (
     login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric, evaluators,
-    report,
 )  # fmt: skip
 MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""
