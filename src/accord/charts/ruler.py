@@ -49,11 +49,7 @@ def ruler(
     if evaluator.value is None:
         return Markup("")
     at = _Scale([guess, evaluator.value, 0.0 if people is None else people, None if mark is None else mark[0]])
-    goal, goal_name, goal_kind = (0.0, "no error", "soft") if people is None else (people, "people", "people")
-    points = [(goal, goal_name, _points(goal) if people is not None else "0", goal_kind, 7)]
-    if guess is not None:
-        points.insert(0, (guess, "guess", _points(guess), "soft", 7))
-    points.append((evaluator.value, "evaluator", f"{_points(evaluator.value)} off", "tool", 9))
+    points = _points_of(guess, evaluator.value, people)
     lines = _lines([(at(value), max(text_width(name, LABEL), text_width(number, LABEL)))
                     for value, name, number, _, _ in points])  # fmt: skip
     middle = LINE * (1 + max(lines)) + 22
@@ -61,8 +57,7 @@ def ruler(
     parts = [_bar(at(at.high), at(at.low), middle, 8, "line")]
     if guess is not None:
         parts.append(_bar(first, last, middle, 8, "bar model" if last >= first else "bar flagged"))
-    if evaluator.low is not None and evaluator.high is not None:
-        parts.append(_bar(at(evaluator.high), at(evaluator.low), middle, 16, "band model"))
+    parts += _interval(evaluator, at, middle)
     below = middle + 14 + LINE * (1 + max(lines))
     if mark is not None:
         x = at(mark[0])
@@ -70,15 +65,34 @@ def ruler(
                       stroke_width=2, stroke_dasharray="3 3"), *_mark_words(x, below + 20, mark)]  # fmt: skip
         below += 20 + LINE
     for (value, name, number, kind, radius), line in zip(points, lines, strict=True):
-        x, color = _percent(at(value)), {"tool": "model", "people": "people"}.get(kind, "neutral")
-        parts.append(tag("circle", class_=f"point {color}", cx=x, cy=middle, r=radius))
+        place, color = _percent(at(value)), {"tool": "model", "people": "people"}.get(kind, "neutral")
+        parts.append(tag("circle", class_=f"point {color}", cx=place, cy=middle, r=radius))
         for text, y, is_bold in ((name, middle - 20 - LINE * line, kind != "soft"),
                                  (number, middle + 30 + LINE * line, kind == "tool")):  # fmt: skip
             style = f"{color if text == name else 'ink' if is_bold else 'neutral'}{' strong' if is_bold else ''}"
-            parts.append(_text(x, y, text, style))
+            parts.append(_text(place, y, text, style))
     label = f"{title}: {_in_words(guess, evaluator, people, mark)}"
     return Markup(tag("svg", "".join(parts), class_="chart ruler", width="100%", height=round(below + 6), role="img",
                       aria_label=label))  # fmt: skip
+
+
+_Point = tuple[float, str, str, str, float]
+"""An error with its name, its number, its kind and the radius of its dot."""
+
+
+def _points_of(guess: float | None, error: float, people: float | None) -> list[_Point]:
+    """Return the points of a ruler; without people its end is no error."""
+    goal: _Point = (
+        (0.0, "no error", "0", "soft", 7) if people is None else (people, "people", _points(people), "people", 7)
+    )
+    first: list[_Point] = [] if guess is None else [(guess, "guess", _points(guess), "soft", 7)]
+    return [*first, goal, (error, "evaluator", f"{_points(error)} off", "tool", 9)]
+
+
+def _interval(error: Estimate, at: _Scale, middle: float) -> list[str]:
+    if error.low is None or error.high is None:
+        return []
+    return [_bar(at(error.high), at(error.low), middle, 16, "band model")]
 
 
 class _Scale:

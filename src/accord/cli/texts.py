@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from accord.cli.terminal import figure_text, say, table
 from accord.edges import count_of, one_line_json
-from accord.values import Estimate, agreement_words, counts
 
 if TYPE_CHECKING:
     from accord.models import Budget
@@ -83,6 +82,8 @@ def spent_text(spent: Mapping[str, Any]) -> str:
 
 def comparison_text(result: Mapping[str, Any]) -> str:
     """Format a comparison: statistics of each evaluator with intervals."""
+    from accord.values import Estimate, agreement_words, counts
+
     lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
     count = counts(result["conversations"], result["ratings"], result["annotators"])
     about = (

@@ -213,7 +213,7 @@ class _Measured:
         bands = np.concatenate([each.new_band[rows] for each in self.ours])
         is_banded = len(bands) > 0 and bool(np.isfinite(bands).all())
         calls = sure_enough(HeldOutAnswers.of(self.ours, rated), AGREE) if np.ptp(rated.options) > 0 else None
-        return Figures(
+        return self._with_units(Figures(
             low=float(rated.options[0]),
             high=float(rated.options[-1]),
             labels=len(rated),
@@ -227,12 +227,16 @@ class _Measured:
             rivals={name: rmse.get(name) for name in self.systems if name != self.first},
             band=float(np.diff(bands, axis=1).mean()) / self.span if is_banded else None,
             near=self._near(),
-            step=None if len(rated.options) == 2 else self.ours[0].paired_new(rated).step,
-            units=len(set(rated.target)),
-            unit="conversation" if all(target.turn is None for target in rated.target) else "reply",
             decided=None if calls is None else calls.share,
             biased=self._biased(),
-        )
+        ))  # fmt: skip
+
+    def _with_units(self, figures: Figures) -> Figures:
+        """Return the figures with the step of the scale, and the number and kind of what was rated."""
+        rated = self.rated
+        step = None if len(rated.options) == 2 else self.ours[0].paired_new(rated).step
+        unit = "conversation" if all(target.turn is None for target in rated.target) else "reply"
+        return replace(figures, step=step, units=len(set(rated.target)), unit=unit)
 
     @property
     def _rows(self) -> NDArray[np.intp]:

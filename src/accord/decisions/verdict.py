@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from accord.decisions.figures import LENGTHS, Figures
 from accord.decisions.selective import AGREE
@@ -27,6 +27,7 @@ from accord.decisions.verdict_words import (
     NEAR_PEOPLE,
     STEPS,
     UNKNOWN,
+    Rule,
     State,
     calls,
     distance,
@@ -53,18 +54,6 @@ TITLES = {"single": "You can judge single conversations with these scores",
           "systems": "You can compare assistant versions with these scores",
           "triage": "You can find bad conversations with these scores"}  # fmt: skip
 """Permitted use of the scores in each state; "not yet" names the number of labels instead."""
-
-
-class Rule(NamedTuple):
-    """A rule with its measured value; `is_met` is None if the data cannot test it, which does not lower the state."""
-
-    state: State
-    name: str
-    value: str
-    limit: str
-    is_met: bool | None
-    failure: str
-    remedy: tuple[str, str]
 
 
 @dataclass(frozen=True)

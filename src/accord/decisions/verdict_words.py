@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from accord.decisions.figures import Figures
 from accord.decisions.selective import AGREE
 from accord.edges import count_of
-
-if TYPE_CHECKING:
-    from accord.decisions.verdict import Rule
 
 State = Literal["not yet", "triage", "systems", "single"]
 NEAR_PEOPLE = 1.1
@@ -45,6 +42,18 @@ _USES: tuple[tuple[int, str], ...] = (
     (3, "Judge a single conversation"),
 )
 """Uses of the scores, with the index of the state that permits each."""
+
+
+class Rule(NamedTuple):
+    """A rule with its measured value; `is_met` is None if the data cannot test it, which does not lower the state."""
+
+    state: State
+    name: str
+    value: str
+    limit: str
+    is_met: bool | None
+    failure: str
+    remedy: tuple[str, str]
 
 
 def points(value: float | None) -> str:
@@ -123,7 +132,7 @@ def uses_of(known: Figures, place: int, checks: Sequence[Rule]) -> list[dict[str
         checks: Rules with their measured values.
     """
     order = list(STEPS)
-    uses = []
+    uses: list[dict[str, Any]] = []
     for needed, text in _USES:
         missed = [rule for rule in checks if rule.is_met is False and order.index(rule.state) <= needed]
         missed.sort(key=lambda rule: order.index(rule.state))
@@ -134,7 +143,7 @@ def uses_of(known: Figures, place: int, checks: Sequence[Rule]) -> list[dict[str
         uses.append({"text": text, "is_permitted": place >= needed, "missing": missing})
     if known.decided is not None:
         is_permitted = place >= 1 and bool(known.decided > 0)
-        missing = "" if is_permitted else "no conversation is sure enough" if not known.decided else uses[0]["missing"]
+        missing = "" if is_permitted else str(uses[0]["missing"]) or "no conversation is sure enough"
         uses.insert(3, {"text": "Leave the sure conversations to the evaluator", "is_permitted": is_permitted,
                         "missing": missing})  # fmt: skip
     return uses

@@ -285,9 +285,7 @@ class Workspace:
         """
         from accord.project.label_scales import check_scales
 
-        labels = self.labels(evaluator)
-        if until is not None:
-            labels = Labels(label for label in labels if label.time is None or label.time <= until)
+        labels = self.labels(evaluator, until)
         rated = labels.on(evaluator.question.id)
         if evaluator.level is not None:
             whole = evaluator.level == "conversation"
@@ -309,12 +307,14 @@ class Workspace:
         )
         return training, groups
 
-    def labels(self, evaluator: Evaluator) -> Labels:
-        """Return the labels of all questions as the evaluator's sources read them."""
+    def labels(self, evaluator: Evaluator, until: str | None = None) -> Labels:
+        """Return the labels of all questions up to the time `until`, as the evaluator's sources read them."""
         labels = self.store.labels()
         for source in evaluator.sources:
             labels = source.read_labels(labels)
-        return labels
+        if until is None:
+            return labels
+        return Labels(label for label in labels if label.time is None or label.time <= until)
 
     def measure(
         self,

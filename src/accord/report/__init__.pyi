@@ -3,4 +3,4 @@ from .issues_page import write_issues_page as write_issues_page
 from .project_run import run_project as run_project, run_settings as run_settings, RunOptions as RunOptions
 from .project_run import RunResult as RunResult
 from .report import report_body as report_body, write_report as write_report
-from .verdict_view import next_steps as next_steps, rules_met as rules_met, verdict_view as verdict_view
+from .verdict_view import verdict_view as verdict_view

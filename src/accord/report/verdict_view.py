@@ -39,11 +39,11 @@ def verdict_view(verdict: Verdict) -> dict[str, Any]:
         "note": note,
         "facts": verdict.get("facts", ()),
         "uses": verdict.get("uses", ()),
-        "rules": rules_met(verdict.get("checks", ())),
+        "rules": _rules_met(verdict.get("checks", ())),
     }
 
 
-def rules_met(checks: Sequence[Mapping[str, Any]]) -> str:
+def _rules_met(checks: Sequence[Mapping[str, Any]]) -> str:
     """Return how many of the tested rules are met; empty without any."""
     tested = [rule["is_met"] for rule in checks if rule["is_met"] is not None]
     return f"{sum(map(bool, tested))} of {count_of(len(tested), 'rule')} met" if tested else ""

@@ -189,18 +189,22 @@ def verdict_in_use(project: Project, folder: Path) -> dict[str, Any] | None:
             return {**report["verdict"], "learned": learned}
     except BadInput:
         pass  # fitted again since, and damaged
-    name, is_earlier = folder.name.partition(".before-")[0], ".before-" in folder.name
     for run in reversed(project.store.runs("fit")):
-        results = run["results"] or {}
-        if is_earlier and not run["started"] <= modified_at(folder) <= (run["finished"] or ""):
-            continue  # a fit saves the evaluator before it ends
-        if run["status"] == "done" and Path(str(results.get("folder"))).name == name:
-            if (verdict := _verdict_in(results)) is not None:
+        if _saved(run, folder):
+            if (verdict := _verdict_in(run["results"])) is not None:
                 return verdict
             break
     compared = next((each["results"] or {} for each in reversed(project.store.runs("compare"))), {})
     decision = compared.get("decision") or {}
     return _verdict_in(compared) if decision.get("evaluator") == folder.name else None
+
+
+def _saved(run: Mapping[str, Any], folder: Path) -> bool:
+    """Return True if a fit saved the evaluator in a folder; an earlier version was saved while its fit ran."""
+    name, _, earlier = folder.name.partition(".before-")
+    if run["status"] != "done" or Path(str((run["results"] or {}).get("folder"))).name != name:
+        return False
+    return not earlier or run["started"] <= modified_at(folder) <= (run["finished"] or "")
 
 
 def _verdict_in(results: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -23,7 +23,6 @@ from .report_blocks import agreement_words as agreement_words, Charts as Charts,
 from .report_blocks import Estimate as Estimate, Findings as Findings, Fold as Fold
 from .report_blocks import Histogram as Histogram, html_table as html_table, number as number, p_text as p_text
 from .report_blocks import percent as percent, Point as Point, Points as Points, Section as Section
-from .report_blocks import STRENGTHS as STRENGTHS
 from .report_blocks import Table as Table, Text as Text, text_table as text_table
 from .rubric import AssertionReason as AssertionReason, FrozenModel as FrozenModel
 from .rubric import MAX_JUDGE_OPTIONS as MAX_JUDGE_OPTIONS, MAX_NAME as MAX_NAME, Polarity as Polarity

@@ -31,7 +31,6 @@ from accord.web.pages import (
     new_study,
     people,
     rate,
-    report,
     rubric,
     settings,
     study_items,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from accord.studies.agreement.annotators import MIN_ITEMS, AnnotatorHabit, CountedEstimate, DisagreementParts
-from accord.values import STRENGTHS
+from accord.values import agreement_words
 
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 QUARTERS = {0.25: "a quarter of a point", 0.5: "half a point", 0.75: "three quarters of a point", 1.0: "one point"}
@@ -25,7 +25,7 @@ def describe_agreement(alpha: CountedEstimate) -> str:
         return f"People agree no better than chance{more}."
     if low is not None and low <= 0:
         return "It is not clear that people agree beyond chance."
-    strength = next(word for least, word in STRENGTHS if alpha.value >= least)
+    strength = agreement_words(alpha).partition(",")[0]
     ends = "" if low is None or high is None else f" [{_share(low)}, {_share(high)}]"
     return f"People agree {strength}: {_share(alpha.value)}{ends} of the way from chance to full agreement."
 

@@ -19,6 +19,7 @@ from accord.store import LabelCounts
 from accord.studies import candidate_folder, verdict_in_use
 from accord.values import Estimate, number
 from accord.web.context import WorkbenchContext, add_page, saved_time
+from accord.web.reports import Reports
 
 _BEFORE = ".before-"
 _METRICS = {"rmse": "Error for annotators it knows, in points", "pearson": "Correlation with people (r)",
@@ -28,9 +29,10 @@ Row = dict[str, Any]
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
-    """Add the page and its form."""
+    """Add the pages and their form."""
     pages = _EvaluatorPages(context)
     add_page(app, "/evaluators", pages.overview)
+    add_page(app, "/evaluators/report", Reports(context).show)
     app.post("/evaluators/use")(pages.use)
 
 
@@ -129,19 +131,19 @@ def _compared(first: Row, second: Row, candidate: Mapping[str, Any] | None) -> R
     """Return the figures of two evaluators: on the same ratings if these are stored, else those of their verdicts."""
     names = [first["label"], second["label"]]
     own = {row["name"].endswith(".candidate"): row for row in (first, second)}
-    if (
-        candidate
-        and candidate["before"]
-        and candidate["now"]
-        and own.keys() == {True, False}
-        and own[False]["is_in_use"]
-    ):
+    is_measured = candidate and candidate["before"] and candidate["now"]
+    if candidate and is_measured and own.keys() == {True, False} and own[False]["is_in_use"]:
         parts = [candidate["now" if row is own[True] else "before"] for row in (first, second)]
         rows = [
             {"figure": text, "values": [_estimate(part, name) for part in parts]} for name, text in _METRICS.items()
         ]
         note = f"On the same {candidate['labels']:,} ratings, each predicted by a fit without it."
         return {"names": names, "note": note, "rows": rows}
+    return {"names": names, **_of_verdicts(first, second)}
+
+
+def _of_verdicts(first: Row, second: Row) -> Row:
+    """Return the figures that were measured when two evaluators were fitted, with a note about their ratings."""
     note = f"Measured when each was fitted, on {first['learned']:,} ratings." if first["learned"] else ""
     if first["learned"] != second["learned"]:
         counts = [f"{row['learned']:,}" if row["learned"] is not None else "unknown" for row in (first, second)]
@@ -151,7 +153,7 @@ def _compared(first: Row, second: Row, candidate: Mapping[str, Any] | None) -> R
     for place, fact in enumerate(first["facts"]):
         other = second["facts"][place] if place < len(second["facts"]) else {"value": "unknown"}
         rows.append({"figure": fact["meaning"], "values": [fact["value"], other["value"]]})
-    return {"names": names, "note": note, "rows": rows}
+    return {"note": note, "rows": rows}
 
 
 def _estimate(metrics: Mapping[str, float | None], name: str) -> dict[str, float | None]:

@@ -22,7 +22,7 @@ from accord.studies import StudyProgress, StudySession, study_annotators, verdic
 from accord.values import agreement_words
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
-from accord.web.pages.home_steps import main_button, next_steps, reminder
+from accord.web.next_steps import main_button, next_steps, reminder
 from accord.web.uploads import MAX_UPLOAD
 
 GROUPS_SHOWN = 6

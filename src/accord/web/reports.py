@@ -1,4 +1,4 @@
-"""The report of an evaluator as a page: built once in the background for each state of the evaluator, then kept."""
+"""Reports of evaluators as a page: each built once in the background for each state of the evaluator, then kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.responses import Response
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
@@ -17,8 +17,8 @@ from accord.project import fitted_evaluators
 from accord.report import report_body
 from accord.studies import candidate_folder, modified_at
 from accord.web.accounts import Visitor
-from accord.web.context import WorkbenchContext, add_page
-from accord.web.pages.home_steps import PAGES
+from accord.web.context import WorkbenchContext
+from accord.web.next_steps import PAGES
 
 MAX_REPORTS = 8
 """Number of reports that are kept."""
@@ -32,13 +32,9 @@ class Built(NamedTuple):
     verdict: dict[str, Any]
 
 
-def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
-    """Add the report's page."""
-    pages = _ReportPages(context)
-    add_page(app, "/evaluators/report", pages.show)
+class Reports:
+    """Page of the reports, and those that are built."""
 
-
-class _ReportPages:
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
         self._built: OrderedDict[tuple[str, int], Built] = OrderedDict()
