@@ -39,10 +39,7 @@ from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
 
 PAGES = (
     login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric, evaluators,
-    report,
-    study_items,
-    login, home, rate, chat, lead, disagreement, board, conversation, explore, imports, people, new_study, rubric,
-    evaluators, settings,
+    study_items, disagreement, settings,
 )  # fmt: skip
 MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""
