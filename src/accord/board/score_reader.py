@@ -370,6 +370,15 @@ def _is_chosen(selection: BoardFilters, synthetic: pl.Expr) -> pl.Expr:
     return chosen & pl.col("annotator").is_in(list(selection.annotators)) if selection.annotators else chosen
 
 
+def learned_from_all(scores: SelectedScores) -> bool:
+    """Return True if the evaluator learned from every conversation of a selection: its scores compare nothing."""
+    return _all_in_training(scores.rows)
+
+
+def _all_in_training(rows: pl.DataFrame) -> bool:
+    return len(rows) > 0 and bool(rows["in_training"].all())
+
+
 def _left_out_notes(selection: BoardFilters, left_out: int, in_training: int, has_training: bool) -> list[str]:
     """Return notes about scores of synthetic conversations and of those used in training."""
     notes = [f"{left_out:,} scores of synthetic conversations are left out"] if left_out else []

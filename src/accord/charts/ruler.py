@@ -1,4 +1,4 @@
-"""Ruler of an evaluator's error between a constant guess and other people, and the bar of its four states."""
+"""Ruler of an evaluator's error between a constant guess and another person, and the row of its four states."""
 
 from __future__ import annotations
 
@@ -11,19 +11,27 @@ from accord.values import Estimate
 
 NARROW = 300.0
 """Width in pixels, of a card on a phone, at which no two texts of a ruler overlap."""
-EDGE = 0.11
+EDGE = 0.025
 """Share of the width on each side of the outermost points."""
+NEAR_EDGE = 0.3
+"""Share of the width on each side in which texts begin or end at their point."""
 LINE, GAP = 18, 8
 """Height of a line of text and smallest distance of two texts, in pixels."""
 
 
 def step_bar(names: Sequence[str], current: int, title: str) -> Markup:
-    """Draw steps in a row as a list, of which the `current` one and those before it are reached."""
-    items = [
-        tag("li", escape_text(name), aria_current="step") if place == current
-        else tag("li", escape_text(name), **({"class_": "reached"} if place < current else {}))
-        for place, name in enumerate(names)
-    ]  # fmt: skip
+    """Draw steps in a row as a list, of which the `current` one and those before it are reached.
+
+    The first step is that nothing is reached, so it is shown only as the current one.
+    """
+    items = []
+    for place, name in enumerate(names):
+        if place == current:
+            items.append(tag("li", escape_text(name), **({"class_": "reached"} if place else {}), aria_current="step"))
+        elif place:
+            said = "Reached: " if place < current else "Not reached: "
+            text = f"{tag('span', said, class_='visually-hidden')}{escape_text(name)}"
+            items.append(tag("li", text, class_="reached" if place < current else "ahead"))
     return Markup(tag("ol", "".join(items), class_="steps", aria_label=title))
 
 
@@ -32,67 +40,66 @@ def ruler(
     evaluator: Estimate,
     people: float | None,
     mark: tuple[float, str] | None = None,
-    title: str = "Typical error in points",
+    title: str = "Typical error of a score, in points",
 ) -> Markup:
-    """Draw the error of an evaluator with its interval on a line from a constant guess to other people.
+    """Draw the error of an evaluator with its interval on a line from a constant guess to another person.
 
     Smaller errors are further to the right. The line ends at no error if people are unknown. Positions are shares of
-    the width, so texts keep their size on every screen.
+    the width, so texts keep their size on every screen. The evaluator's words are above the line, all others below.
 
     Args:
         guess: Error of a constant guess, if it is known.
         evaluator: Error of the evaluator; nothing is drawn without its value.
-        people: Error of other people, if it is known.
+        people: Error of another person, if it is known.
         mark: An error with its words, drawn as a dashed line.
         title: Unit of the errors, for screen readers.
     """
-    if evaluator.value is None:
+    error = evaluator.value
+    if error is None:
         return Markup("")
-    at = _Scale([guess, evaluator.value, 0.0 if people is None else people, None if mark is None else mark[0]])
-    points = _points_of(guess, evaluator.value, people)
-    lines = _lines([(at(value), max(text_width(name, LABEL), text_width(number, LABEL)))
-                    for value, name, number, _, _ in points])  # fmt: skip
-    middle = LINE * (1 + max(lines)) + 22
-    first, last = at(points[0][0]), at(evaluator.value)
+    at = _Scale([guess, error, 0.0 if people is None else people, None if mark is None else mark[0]])
+    band = _band_words(evaluator)
+    middle = LINE * (2 if band else 1) + 20
+    ends = _ends_of(guess, people)
+    lines = _lines([(at(value), text_width(f"{text} {number}", LABEL)) for value, text, number, _ in ends])
+    first, last = at(ends[0][0]), at(error)
     parts = [_bar(at(at.high), at(at.low), middle, 8, "line")]
     if guess is not None:
         parts.append(_bar(first, last, middle, 8, "bar model" if last >= first else "bar flagged"))
-    parts += _interval(evaluator, at, middle)
-    below = middle + 14 + LINE * (1 + max(lines))
+    if evaluator.low is not None and evaluator.high is not None:
+        parts.append(_bar(at(evaluator.high), at(evaluator.low), middle, 18, "band model"))
+    below = middle + 26 + LINE * max(lines)
     if mark is not None:
         x = at(mark[0])
         parts += [tag("line", class_="line model", x1=_percent(x), x2=_percent(x), y1=middle - 16, y2=below + 6,
                       stroke_width=2, stroke_dasharray="3 3"), *_mark_words(x, below + 20, mark)]  # fmt: skip
         below += 20 + LINE
-    for (value, name, number, kind, radius), line in zip(points, lines, strict=True):
-        place, color = _percent(at(value)), {"tool": "model", "people": "people"}.get(kind, "neutral")
-        parts.append(tag("circle", class_=f"point {color}", cx=place, cy=middle, r=radius))
-        for text, y, is_bold in ((name, middle - 20 - LINE * line, kind != "soft"),
-                                 (number, middle + 30 + LINE * line, kind == "tool")):  # fmt: skip
-            style = f"{color if text == name else 'ink' if is_bold else 'neutral'}{' strong' if is_bold else ''}"
-            parts.append(_text(place, y, text, style))
+    for (value, text, number, kind), line in zip(ends, lines, strict=True):
+        parts.append(tag("circle", class_=f"point {kind}", cx=_percent(at(value)), cy=middle, r=7))
+        parts.append(_text(at(value), middle + 26 + LINE * line, f"{text} {number}", kind))
+    parts.append(tag("circle", class_="point model", cx=_percent(last), cy=middle, r=9))
+    parts.append(_text(last, LINE - 4, f"evaluator {_points(error)}", "model strong"))
+    parts += [_text(last, 2 * LINE - 4, band, "neutral")] if band else []
     label = f"{title}: {_in_words(guess, evaluator, people, mark)}"
     return Markup(tag("svg", "".join(parts), class_="chart ruler", width="100%", height=round(below + 6), role="img",
                       aria_label=label))  # fmt: skip
 
 
-_Point = tuple[float, str, str, str, float]
-"""An error with its name, its number, its kind and the radius of its dot."""
+def _ends_of(guess: float | None, people: float | None) -> list[tuple[float, str, str, str]]:
+    """Return the errors that the evaluator stands between, each with its name, its number and its kind.
 
-
-def _points_of(guess: float | None, error: float, people: float | None) -> list[_Point]:
-    """Return the points of a ruler; without people its end is no error."""
-    goal: _Point = (
-        (0.0, "no error", "0", "soft", 7) if people is None else (people, "people", _points(people), "people", 7)
+    Without people the end is no error.
+    """
+    goal = (
+        (0.0, "no error", "0", "neutral") if people is None else (people, "another person", _points(people), "people")
     )
-    first: list[_Point] = [] if guess is None else [(guess, "guess", _points(guess), "soft", 7)]
-    return [*first, goal, (error, "evaluator", f"{_points(error)} off", "tool", 9)]
+    return [goal] if guess is None else [(guess, "constant guess", _points(guess), "neutral"), goal]
 
 
-def _interval(error: Estimate, at: _Scale, middle: float) -> list[str]:
+def _band_words(error: Estimate) -> str:
     if error.low is None or error.high is None:
-        return []
-    return [_bar(at(error.high), at(error.low), middle, 16, "band model")]
+        return ""
+    return f"95% interval {_points(error.low)} – {_points(error.high)}"
 
 
 class _Scale:
@@ -109,16 +116,27 @@ class _Scale:
 
 
 def _lines(texts: Sequence[tuple[float, float]]) -> list[int]:
-    """Return a line for each text, given its middle and its width, so that none overlap on a narrow screen."""
+    """Return a line for each text, given its place and its width, so that none overlap on a narrow screen."""
     lines: list[int] = []
-    for place, (middle, width) in enumerate(texts):
+    extents: list[tuple[float, float]] = []
+    for share, width in texts:
+        x, anchor = _anchored(share)
+        left = x * NARROW - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
         taken = {
-            lines[other]
-            for other, (other_middle, other_width) in enumerate(texts[:place])
-            if abs(middle - other_middle) * NARROW < (width + other_width) / 2 + GAP
+            line
+            for line, (other_left, other_right) in zip(lines, extents, strict=True)
+            if left < other_right + GAP and other_left < left + width + GAP
         }
+        extents.append((left, left + width))
         lines.append(next(line for line in range(len(texts)) if line not in taken))
     return lines
+
+
+def _anchored(share: float) -> tuple[float, str]:
+    """Return the place of a text about a point and its anchor there, so that it stays inside near both ends."""
+    if share < NEAR_EDGE:
+        return max(share - EDGE, 0.0), "start"
+    return (min(share + EDGE, 1.0), "end") if share > 1 - NEAR_EDGE else (share, "middle")
 
 
 def _mark_words(x: float, y: float, mark: tuple[float, str]) -> list[str]:
@@ -142,12 +160,11 @@ def _mark_words(x: float, y: float, mark: tuple[float, str]) -> list[str]:
 
 def _in_words(guess: float | None, evaluator: Estimate, people: float | None, mark: tuple[float, str] | None) -> str:
     """Return the numbers of a ruler as a sentence."""
-    low, high = evaluator.low, evaluator.high
-    interval = "" if low is None or high is None else f" (between {_points(low)} and {_points(high)})"
+    interval = f" ({band})" if (band := _band_words(evaluator)) else ""
     parts = [
         "" if guess is None else f"constant guess {_points(guess)}",
         f"this evaluator {_points(evaluator.value or 0.0)}{interval}",
-        "other people unknown" if people is None else f"other people {_points(people)}",
+        "other people unknown" if people is None else f"another person {_points(people)}",
     ]
     needed = "" if mark is None else f"; {_points(mark[0])} is needed {mark[1]}"
     return ", ".join(filter(None, parts)) + needed
@@ -167,5 +184,6 @@ def _bar(left: float, right: float, middle: float, height: float, kind: str) -> 
                height=height, rx=height / 2)  # fmt: skip
 
 
-def _text(x: str, y: float, text: str, kind: str) -> str:
-    return tag("text", escape_text(text), class_=kind, x=x, y=y, text_anchor="middle")
+def _text(share: float, y: float, text: str, kind: str) -> str:
+    x, anchor = _anchored(share)
+    return tag("text", escape_text(text), class_=f"label {kind}", x=_percent(x), y=y, text_anchor=anchor)

@@ -80,8 +80,9 @@ class Figures:
         tests: Paired tests of `error` against the constant, the best feature and the raw judge.
         rivals: Errors of these systems by name.
         band: Mean width of the bands, as a share of the scale.
-        near: Share of scores at most a step of the scale from the rating, and that of other people's ratings, on the
-            shared ratings or on all; with two options, share on the side of the rating.
+        near: Share of scores at most a step of the scale from the rating, and those of other people's ratings and of a
+            constant guess, on the shared ratings or on all; each rounded to an option. With two options, share on the
+            side of the rating.
         step: Distance between neighboring options; a tenth of a long scale, None with two options.
         units: Number of rated conversations or replies.
         unit: `conversation` or `reply`.
@@ -109,7 +110,7 @@ class Figures:
     tests: Mapping[str, PairedTest] = field(default_factory=dict)
     rivals: Mapping[str, float | None] = field(default_factory=dict)
     band: float | None = None
-    near: tuple[float | None, float | None] = (None, None)
+    near: tuple[float | None, float | None, float | None] = (None, None, None)
     step: float | None = 1.0
     units: int | None = None
     unit: str = "conversation"
@@ -129,9 +130,21 @@ class Figures:
     @property
     def position(self) -> float | None:
         """Place of the error between the constant (0) and people (1); None if people are not below the constant."""
+        return None if self.shared is None else self._place(self.shared[1])
+
+    @property
+    def position_ends(self) -> tuple[float, float] | None:
+        """Places of the ends of the error's interval, with fixed errors of the constant and people; None without it."""
+        low, high = self.ruler_error.low, self.ruler_error.high
+        if self.position is None or low is None or high is None:
+            return None
+        places = self._place(high), self._place(low)
+        return None if places[0] is None or places[1] is None else (places[0], places[1])
+
+    def _place(self, error: float) -> float | None:
         if self.shared is None or self.people is None:
             return None
-        _, error, constant = self.shared
+        constant = self.shared[2]
         return (constant - error) / (constant - self.people) if self.people < constant else None
 
 
@@ -261,18 +274,22 @@ class _Measured:
         shared = np.zeros(0) if self.people is None else self.people.scored & self.contest.scored[self.first]
         return np.flatnonzero(shared) if shared.any() else self._rows
 
-    def _near(self) -> tuple[float | None, float | None]:
-        """Return the share of scores within a step of the rating, and that of other people's mean ratings."""
+    def _near(self) -> tuple[float | None, float | None, float | None]:
+        """Return the share of scores within a step of the rating, and those of other people and of a constant guess.
+
+        All are rounded to the nearest option. Other people's mean is a fraction where several of them rated, and whole
+        where one did, as scores and the constant never are. A whole answer on a scale from 1 to 4 has up to three
+        answers within one point of it and a fraction at most two, so unrounded shares would compare unlike values.
+        """
         statistic = cast(MeanStatistic, STATISTICS["accuracy" if len(self.rated.options) == 2 else "within_one"])
         rows = self._compared_rows
-        if not len(rows):
-            return None, None
-        shares = [
-            mean_over(statistic, [each.paired_new(self.rated).take(rows) for each in repeats])
-            for repeats in (self.ours, [self.people] if self.people is not None else [])
-            if repeats
-        ]
-        return shares[0], shares[1] if len(shares) > 1 and self.people is not None else None
+        shares: list[float | None] = []
+        for repeats in (self.ours, [self.people], self.systems.get(CONSTANT, ())):
+            pairs = [each.paired_new(self.rated).take(rows) for each in repeats if each is not None]
+            is_known = bool(pairs) and len(rows) > 0 and all(np.isfinite(each.value).all() for each in pairs)
+            rounded = [replace(each, value=each.options[each.decided]) for each in pairs] if is_known else []
+            shares.append(mean_over(statistic, rounded) if is_known else None)
+        return shares[0], shares[1], shares[2]
 
     def shared_error(self) -> Estimate:
         """Return the RMSE on the compared ratings with its interval over groups."""

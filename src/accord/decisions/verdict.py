@@ -50,10 +50,12 @@ WIDEST_BAND = 0.5
 CLEAR = 0.8
 """Share of the repetitions that must give the same state."""
 ACTIONS_SHOWN = 3
-TITLES = {"single": "You can judge single conversations with these scores",
-          "systems": "You can compare assistant versions with these scores",
-          "triage": "You can find bad conversations with these scores"}  # fmt: skip
-"""Permitted use of the scores in each state; "not yet" names the number of labels instead."""
+TITLES = {"single": "You can judge single new conversations by their scores",
+          "systems": "You can compare assistant versions by scores of new conversations",
+          "triage": "You can find bad new conversations by their scores"}  # fmt: skip
+"""Permitted use of the scores in each state; "not yet" names the number of labels instead.
+
+They speak of new conversations: the figures behind them hold for those that the evaluator did not learn from."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ MEANINGS: dict[State, str] = {
     "it.",
     "triage": "Low scores show which conversations to read first. Neither means nor single scores are safe to use, "
     "yet.",
-    "systems": "Means over many conversations are safe to compare. A single score is not, yet.",
+    "systems": "Means over many new conversations are safe to compare. A single score is not, yet.",
     "single": "A single score is about as close to a person's rating as the rating of another person.",
 }
 """Use of the scores in each state, in plain words."""
@@ -29,7 +29,7 @@ STEPS: dict[State, str] = {
     "not yet": "Not yet", "triage": "Finding bad conversations", "systems": "Comparing versions",
     "single": "Judging one conversation",
 }  # fmt: skip
-"""Names of the states in the step bar."""
+"""Names of the states in the row of steps."""
 _SHARES = (
     (0.05, "Hardly any"), (0.15, "A tenth"), (0.22, "A fifth"), (0.29, "A quarter"), (0.42, "A third"), (0.58, "Half"),
     (0.71, "Two thirds"), (0.84, "Three quarters"), (0.95, "Nine tenths"),
@@ -62,16 +62,21 @@ def points(value: float | None) -> str:
 
 
 def near_ratings(known: Figures) -> tuple[str, str]:
-    """Return the share of scores within one point of the person's rating, next to that of other people."""
-    ours, people = known.near
+    """Return the share of scores within one point of the person's rating, next to those of people and a constant."""
+    ours, people, constant = known.near
     if known.step is None:
         meaning = "of scores are on the side of the person's rating"
     else:
         step = "one point" if known.step == 1 else f"{known.step:.3g} points"
-        meaning = f"of scores are within {step} of the person's rating"
+        meaning = f"of scores, rounded, are within {step} of the person's rating"
     if ours is None:
         return UNKNOWN, f"share {meaning}"
-    return f"{ours:.0%}", meaning + ("" if people is None else f"; of other people's ratings {people:.0%}")
+    others = [
+        "" if people is None else f"of other people's ratings {people:.0%}",
+        "" if constant is None else f"of a constant guess {constant:.0%}",
+    ]
+    compared = ", ".join(filter(None, others))
+    return f"{ours:.0%}", meaning + (f"; {compared}" if compared else "")
 
 
 def calls(known: Figures) -> tuple[str, str]:
@@ -102,7 +107,9 @@ def distance(known: Figures) -> tuple[str, str]:
     if place <= 0:
         return "No better", "than a constant guess: the error is not below that of the same answer for everything"
     word = next((word for end, word in _SHARES if place < end), "Nearly all")
-    return word, f"of the way from a constant guess to other people ({place:.0%})"
+    ends = known.position_ends
+    interval = "" if ends is None else f", 95% interval {ends[0]:.0%} – {ends[1]:.0%}".replace("-", "−")
+    return word, f"of the way from a constant guess to other people ({place:.0%}{interval})"
 
 
 def ruler_figures(known: Figures) -> dict[str, Any] | None:

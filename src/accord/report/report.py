@@ -190,7 +190,7 @@ def _data(tried: Compared, rubric: Rubric | None) -> Values:
     makers = Counter(column.signature.split("|name:")[0].split("|question:")[0] for column in tried.evidence.columns)
     systems = Counter(sample.conversation.system or "unknown" for sample in samples)
     return dict(
-        counts=counts(len(set(rated.conversation)), len(rated), len(set(rated.annotator))),
+        counts=f"{counts(len(set(rated.conversation)), len(rated), len(set(rated.annotator)))}, those it learned from",
         agreement=agreement_words(tried.verdict.figures.alpha),
         documents=sum(bool(sample.conversation.documents) for sample in samples),
         systems=systems.most_common(),

@@ -1,9 +1,11 @@
-"""A verdict as the report and the workbench show it: step bar, ruler, facts, permitted uses, next steps."""
+"""A verdict as the report and the workbench show it: steps, ruler, facts, permitted uses, next steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from markupsafe import Markup
 
 from accord.charts import ruler, step_bar
 from accord.decisions import STEPS
@@ -20,14 +22,15 @@ def verdict_view(verdict: Verdict) -> dict[str, Any]:
     """Return the parts of a verdict for a template; parts that a verdict of an earlier version lacks are empty."""
     state, figures = verdict.get("state"), verdict.get("ruler")
     names = list(STEPS)
-    drawn = note = ""
+    drawn, note = Markup(""), ""
     if figures is not None:
         limit = figures["limit"]
         mark = None if limit is None or state == "single" else (limit, "to judge one conversation")
         error, (low, high) = Estimate(figures["error"], figures["low"], figures["high"]), figures["scale"]
-        title = f"Typical error in points on the scale {low:g} to {high:g}"
-        drawn = ruler(figures["guess"], error, figures["people"], mark, title)
-        note = f"Points on the scale {low:g} to {high:g}, on conversations the evaluator has not seen"
+        title = f"Typical error of a score, in points of the scale {low:g} to {high:g}"
+        line = ruler(figures["guess"], error, figures["people"], mark, title)
+        drawn = Markup('<p class="soft">{}: smaller is better →</p>{}').format(title, line)
+        note = "Measured on conversations that the evaluator has not seen"
         if figures["ratings"] is not None:
             note += f"; {count_of(figures['ratings'], 'rating')} with a second person"
     return {
@@ -46,7 +49,7 @@ def verdict_view(verdict: Verdict) -> dict[str, Any]:
 def _rules_met(checks: Sequence[Mapping[str, Any]]) -> str:
     """Return how many of the tested rules are met; empty without any."""
     tested = [rule["is_met"] for rule in checks if rule["is_met"] is not None]
-    return f"{sum(map(bool, tested))} of {count_of(len(tested), 'rule')} met" if tested else ""
+    return f"{sum(map(bool, tested))} of {count_of(len(tested), 'rule')} for all uses met" if tested else ""
 
 
 def next_steps(actions: Sequence[tuple[str, str]], pages: Pages) -> list[dict[str, str]]:

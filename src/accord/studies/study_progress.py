@@ -174,25 +174,6 @@ class StudyProgress:
         return self._question_progress(self._main_matrix, sum(each.value is None for each in first))
 
     @cached_property
-    def main_disputes(self) -> tuple[int, int]:
-        """Number of items with different answers of people to the main question, and of those two steps apart or more.
-
-        Items that a lead has decided are left out.
-        """
-        matrix = self._main_matrix
-        decided = {
-            (each.target, each.against): each.value
-            for each in self._main_answers
-            if each.study == f"{self.study.name}/{ADJUDICATED}"
-        }
-        spread = [
-            int(codes[codes >= 0].max() - codes[codes >= 0].min())
-            for unit, codes in zip(matrix.units, matrix.codes, strict=True)
-            if decided.get(unit) is None and (codes >= 0).sum() > 1
-        ]
-        return sum(each > 0 for each in spread), sum(each > 1 for each in spread)
-
-    @cached_property
     def by_annotator(self) -> list[AnnotatorProgress]:
         """Progress of each annotator, by name."""
         return [self._annotator_progress(name) for name in self.people]

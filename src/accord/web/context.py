@@ -383,8 +383,17 @@ def status_and_reason(error: Exception) -> tuple[int, str]:
 
 
 def saved_time(path: Path) -> str:
-    """Return the time (UTC) at which a file was written, to the minute."""
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M")
+    """Return the time (UTC) at which a file was written, in words to the minute."""
+    return time_in_words(datetime.fromtimestamp(path.stat().st_mtime, UTC))
+
+
+def time_in_words(time: datetime) -> str:
+    """Return a time to the minute as pages show it.
+
+    >>> time_in_words(datetime(2026, 11, 28, 4, 5))
+    '28 November 2026, 04:05'
+    """
+    return f"{time.day} {time:%B %Y, %H:%M}"
 
 
 STYLE_SHEET = "accord.css"

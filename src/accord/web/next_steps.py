@@ -16,6 +16,17 @@ PAGES = {
     "accord watch": ("/board", "Open the board"),
 }
 """Page of the workbench that replaces a command, with the text of its button, by the first words of the command."""
+REASONS = {
+    "accord estimate": "Means over many conversations are safe to compare.",
+    "accord label next": "The evaluator learns most from ratings of these.",
+    "accord serve": "People understand the question in different ways.",
+    "accord score": "Their scores show how the assistant does now.",
+    "accord watch": "The board shows changes of the scores over time.",
+    "accord gate": "The command fails if scores agree less with people.",
+    "accord judge": "Features of the content can lower the typical error.",
+    "accord compare": "The comparison shows the evaluator with the smallest error.",
+}
+"""Reason for an action of the verdict, by the first words of its command."""
 MAX_STEPS = 4
 """Number of next steps on the page."""
 MAX_NAMES = 5
@@ -24,7 +35,9 @@ Step = dict[str, Any]
 Values = Mapping[str, Any]
 
 
-def next_steps(studies: Sequence[Values], evaluator: Values, counts: Values, has_scores: bool) -> list[Step]:
+def next_steps(
+    studies: Sequence[Values], evaluator: Values, counts: Values, has_scores: bool, is_all_learned: bool = False
+) -> list[Step]:
     """Return what to do next, the most urgent first.
 
     Args:
@@ -32,6 +45,7 @@ def next_steps(studies: Sequence[Values], evaluator: Values, counts: Values, has
         evaluator: Evaluator in use, candidate and running work.
         counts: Numbers of conversations and ratings.
         has_scores: True if any conversation is scored.
+        is_all_learned: True if the evaluator learned from all scored conversations.
     """
     steps = [*_of_evaluator(evaluator, counts), *(step for study in studies for step in _of_study(study))]
     if not studies and not counts["ratings"]:
@@ -40,7 +54,7 @@ def next_steps(studies: Sequence[Values], evaluator: Values, counts: Values, has
     if evaluator["name"] and not has_scores and not evaluator["scoring"]:
         steps.append(_step("Score the conversations", "No conversation has a score yet.", "/lead/score", "Score all",
                            method="post"))  # fmt: skip
-    return [*steps, *_of_verdict(evaluator, steps)][:MAX_STEPS]
+    return [*steps, *_of_verdict(evaluator, steps, is_all_learned)][:MAX_STEPS]
 
 
 def _step(text: str, reason: str, address: str, button: str, method: str = "get", **more: Any) -> Step:
@@ -61,7 +75,10 @@ def _of_evaluator(evaluator: Values, counts: Values) -> Iterator[Step]:
             yield _step(f"Fit an evaluator to {_ratings(counts['ratings'])}", "It learns to score as these people do.",
                         "/lead/fit", "Fit an evaluator", method="post")  # fmt: skip
     elif new:
-        reason = f"The evaluator learned {learned:,} of {counts['ratings']:,}{_duration(evaluator['fit_seconds'])}."
+        people = f"; {evaluator['new_agreement']} on them" if evaluator["new_agreement"] else ""
+        reason = (
+            f"The evaluator learned {learned:,} of {counts['ratings']:,}{people}{_duration(evaluator['fit_seconds'])}."
+        )
         yield _step(f"Fit again with {new:,} new rating{'' if new == 1 else 's'}", reason, "/lead/fit", "Fit again",
                     method="post")  # fmt: skip
 
@@ -94,14 +111,10 @@ def _of_study(study: Values) -> Iterator[Step]:
         waiting = study["waiting"]
         reason = f"{title} · {f'waiting for {_names(waiting)}' if waiting else 'everybody has rated their part'}"
         yield _step(text, reason, page, "Open the study", reminder=study["reminder"] if waiting else "")
-    if study["disputed"]:
-        apart = study["far_apart"]
-        far = (
-            "all one step apart" if not apart
-            else f"{apart:,} of them by two steps or more" if apart < study["disputed"] else "by two steps or more"
-        )  # fmt: skip
-        text = f"People disagree on {study['disputed']:,} item{'' if study['disputed'] == 1 else 's'}"
-        yield _step(text, f"{title} · {study['question']}, {far}", f"{page}/disagree", "Discuss them")
+    disputed, decided = study["disputed"], study["adjudicated"]
+    if disputed > decided:
+        text = f"People disagree on {disputed:,} item{'' if disputed == 1 else 's'}"
+        yield _step(text, f"{title} · {decided:,} of {disputed:,} adjudicated", f"{page}/disagree", "Discuss them")
 
 
 def _names(names: Sequence[str]) -> str:
@@ -112,23 +125,31 @@ def _names(names: Sequence[str]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _of_verdict(evaluator: Values, steps: Sequence[Step]) -> Iterator[Step]:
+def _of_verdict(evaluator: Values, steps: Sequence[Step], is_all_learned: bool) -> Iterator[Step]:
     """Yield the actions of the verdict that the page does not offer elsewhere, those that need a terminal last."""
     verdict = evaluator["verdict"] or {}
-    known = {step["address"] for step in steps} | {main_button(verdict)[0]}
+    known = {step["address"] for step in steps} | {main_button(verdict, is_all_learned)[0]}
+    known |= {"/board"} if is_all_learned else set()  # its scores compare nothing yet
     commands = []
     for action in verdict.get("actions", ()):
-        page = next((page for start, page in PAGES.items() if action["command"].startswith(start)), None)
+        command = action["command"]
+        page = next((page for start, page in PAGES.items() if command.startswith(start)), None)
+        reason = next((reason for start, reason in REASONS.items() if command.startswith(start)), "")
         if page is None:
-            commands.append(_step(action["text"], "", "", "", command=action["command"]))
+            commands.append(_step(action["text"], reason, "", "", command=command))
         elif page[0] not in known:
             known.add(page[0])
-            yield _step(action["text"], "", *page)
+            yield _step(action["text"], reason, *page)
     yield from commands
 
 
-def main_button(verdict: Values) -> tuple[str, str]:
-    """Return the page that a verdict permits, with the text of its button."""
+def main_button(verdict: Values, is_all_learned: bool = False) -> tuple[str, str]:
+    """Return the page that a verdict permits, with the text of its button.
+
+    If the evaluator learned from all scored conversations, it needs new ones to compare assistant versions.
+    """
+    if is_all_learned and verdict.get("state") in ("systems", "single"):
+        return "/import", "Import new conversations"
     if verdict.get("state") in ("systems", "single"):
         return "/board", "Compare versions"
     if verdict.get("state") == "triage":

@@ -83,15 +83,7 @@ class _DisagreementPages:
         visitor = self.context.visitor(request, "lead")
         progress = progress_of(self.context, study)
         selected = _question(progress, question or progress.main.id)
-        matrix, is_ordered = progress.matrices[selected.id], selected.scale.is_ordered
-        others = [
-            other
-            for name, other in progress.matrices.items()
-            if name != selected.id and other.question.scale.is_ordered
-        ]
-        parts = decompose_disagreement(matrix)
-        habits = annotator_habits(matrix, others) if is_ordered and len(matrix.units) else []
-        summary = " ".join([agreement_sentences(matrix, habits), *([describe_parts(parts)] if parts else [])])
+        parts, habits, others, summary = _habits_of(progress, selected)
         queue = Adjudication(progress)
         shown = [each for each in queue.disputes if not question or question in {*each.sizes, *each.decisions}]
         words = _first_words(progress, [each.item for each in shown[:MAX_ITEMS]])
@@ -104,7 +96,7 @@ class _DisagreementPages:
         }  # fmt: skip
         return self.context.render_or_json(
             request, "disagreement", visitor, data, charts=habit_charts(selected, parts, habits), progress=progress,
-            selected=question, estimate=estimate_text, others=[other.question.id for other in others],
+            selected=question, estimate=estimate_text, others=others,
             states=STATES,
         )  # fmt: skip
 
@@ -194,6 +186,21 @@ def _question(progress: StudyProgress, name: str) -> Question:
     return question
 
 
+def _habits_of(
+    progress: StudyProgress, selected: Question
+) -> tuple[DisagreementParts | None, list[AnnotatorHabit], list[str], str]:
+    """Return the sources of the disagreement on a question, habits, the questions behind them, and all in words."""
+    matrix = progress.matrices[selected.id]
+    others = [
+        other for name, other in progress.matrices.items() if name != selected.id and other.question.scale.is_ordered
+    ]
+    parts = decompose_disagreement(matrix)
+    has_habits = selected.scale.is_ordered and len(matrix.units) > 0
+    habits = list(annotator_habits(matrix, others)) if has_habits else []
+    sentences = [agreement_sentences(matrix, habits), *([describe_parts(parts)] if parts else [])]
+    return parts, habits, [other.question.id for other in others], " ".join(sentences)
+
+
 def _row(progress: StudyProgress, dispute: Dispute, words: Mapping[str, str]) -> dict[str, Any]:
     """Return a disputed item in a row: the user's words, the disputed questions, and its state."""
     target = dispute.item.target
@@ -223,20 +230,31 @@ def _question_view(question: Question, dispute: Dispute) -> dict[str, Any]:
     if not is_listed:
         chosen = {value for value in (*given.values(), decided) if value is not None}
         options = sorted(chosen, key=lambda value: (str(type(value)), value))
-    has_digits = all(type(option) is int and 0 <= option <= 9 for option in options)
-    rows = [
-        {"value": option, "key": str(option) if has_digits else str(place) if place < 10 else "",
-         "meaning": question.meanings.get(str(option), ""), "is_chosen": option == decided,
-         "people": [name for name, value in sorted(given.items()) if value == option]}
-        for place, option in enumerate(options, 1)
-    ]  # fmt: skip
-    changed = decision is not None and decision.ratings != given
+    is_short = len(options) <= MAX_CELLS and all(len(str(option)) <= MAX_CELL for option in options)
     return {
-        "question": question, "options": rows, "is_listed": is_listed, "id": new_key(), "changed": changed,
-        "is_row": is_listed and len(options) <= MAX_CELLS and all(len(str(option)) <= MAX_CELL for option in options),
-        "last": dispute.last.get(question.id, ""), "none": [name for name, v in sorted(given.items()) if v is None],
+        "question": question, "options": _option_rows(question, options, given, decided), "is_listed": is_listed,
+        "id": new_key(), "changed": decision is not None and decision.ratings != given,
+        "is_row": is_listed and is_short, "last": dispute.last.get(question.id, ""), "none": _who(given, None),
         "decision": decision,
     }  # fmt: skip
+
+
+def _option_rows(
+    question: Question, options: Sequence[Value], given: Mapping[str, Value | None], decided: Value | None
+) -> list[dict[str, Any]]:
+    """Return each option with its key, its meaning, and the people who chose it."""
+    has_digits = all(type(option) is int and 0 <= option <= 9 for option in options)
+    return [
+        {"value": option, "key": str(option) if has_digits else str(place) if place < 10 else "",
+         "meaning": question.meanings.get(str(option), ""), "is_chosen": option == decided,
+         "people": _who(given, option)}
+        for place, option in enumerate(options, 1)
+    ]  # fmt: skip
+
+
+def _who(given: Mapping[str, Value | None], answer: Value | None) -> list[str]:
+    """Return the people who gave an answer; None is "does not apply"."""
+    return [name for name, value in sorted(given.items()) if value == answer]
 
 
 def _agreed(progress: StudyProgress, dispute: Dispute) -> list[tuple[str, str]]:

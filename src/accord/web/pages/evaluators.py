@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from starlette.exceptions import HTTPException
 from accord.charts import Axis, ChartRow, range_rows
 from accord.learning import CARD
 from accord.project import fitted_evaluators, other_question, wordings_text
+from accord.report import verdict_view
 from accord.store import LabelCounts
 from accord.studies import candidate_folder, verdict_in_use
 from accord.values import Estimate, number
-from accord.web.context import WorkbenchContext, add_page, saved_time
+from accord.web.context import WorkbenchContext, add_page, saved_time, time_in_words
 from accord.web.reports import Reports
 
 _BEFORE = ".before-"
@@ -61,7 +63,15 @@ class _EvaluatorPages:
             is_learned=candidate is not None and candidate["ratings"] == data["counts"]["ratings"],
             undo=next((row for row in rows if row["is_earlier"]), None),
             candidate_name=candidate_folder(self.context.project.folder()).name,
+            candidate_made="" if candidate is None else time_in_words(datetime.fromisoformat(candidate["made"])),
+            view=self._view(),
         )  # fmt: skip
+
+    def _view(self) -> dict[str, Any] | None:
+        """Return the ruler and the facts of the evaluator in use."""
+        folder = self.context.project.folder()
+        verdict = verdict_in_use(self.context.project, folder) if (folder / CARD).is_file() else None
+        return verdict_view(verdict) if verdict else None
 
     def _wordings(self) -> str:
         project = self.context.project
@@ -176,5 +186,5 @@ def _shown(value: str | Mapping[str, float | None]) -> str:
     if isinstance(value, str):
         return value
     low, high = value["low"], value["high"]
-    interval = "" if low is None or high is None else f" ({number(low, 2)} to {number(high, 2)})"
+    interval = "" if low is None or high is None else f" ({number(low, 2)} – {number(high, 2)})"
     return number(value["value"], 2) + interval

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,15 +12,24 @@ from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
-from accord.board import BoardFilters, dimension_in_words
+from accord.board import BoardFilters, dimension_in_words, learned_from_all
 from accord.charts import Axis, ChartRow, range_rows
 from accord.edges import AccordError, BadInput, format_size, reason_of
 from accord.learning import CARD
-from accord.project import other_question, wordings_text
+from accord.project import comparable_labels, other_question, wordings_text
 from accord.report import verdict_view
 from accord.store import LabelCounts
-from accord.studies import StudyProgress, StudySession, study_annotators, verdict_in_use
-from accord.values import agreement_words
+from accord.studies import (
+    Adjudication,
+    AnswerMatrix,
+    StudyProgress,
+    StudySession,
+    agreement_of,
+    modified_at,
+    study_annotators,
+    verdict_in_use,
+)
+from accord.values import Annotation, agreement_words
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
 from accord.web.next_steps import main_button, next_steps, reminder
@@ -27,6 +37,8 @@ from accord.web.uploads import MAX_UPLOAD
 
 GROUPS_SHOWN = 6
 """Number of assistant versions, or other groups of the board, on the page."""
+_OF_SCORES: tuple[str, str, dict[str, str]] = ("score", "model", {})
+"""Words, kind and filters of means of scores."""
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
@@ -64,9 +76,10 @@ class _HomePages:
         verdict = evaluator["verdict"] or {}
         trend, ranges = self._scores()
         counts = context.counts(verdict.get("learned"))
+        is_all_learned = bool(trend and trend["note"])
         data |= {"evaluator": evaluator, "counts": counts, "trend": trend,
-                 "next": next_steps(studies, evaluator, counts, trend is not None)}  # fmt: skip
-        address, button = main_button(verdict)
+                 "next": next_steps(studies, evaluator, counts, trend is not None, is_all_learned)}  # fmt: skip
+        address, button = main_button(verdict, is_all_learned)
         return context.render_or_json(
             request, "dashboard", visitor, data, title=self._title(evaluator), ranges=ranges,
             headline=_headline(evaluator, counts), view=verdict_view(verdict) if verdict else None,
@@ -105,12 +118,12 @@ class _HomePages:
         }  # fmt: skip
         if visitor.may("lead") and not problem:
             progress = StudyProgress(study)
-            main, (disputed, far_apart) = progress.main_progress, progress.main_disputes
+            main, queue = progress.main_progress, Adjudication(progress)
             row |= {
                 "summary": progress.sentence(), "full": main.full, "items": progress.item_count,
                 "annotators_per_item": study.settings.annotators_per_item, "people": study_annotators(study),
                 "waiting": _waiting(study), "agreement": agreement_words(main.agreement),
-                "question": progress.main.shown, "disputed": disputed, "far_apart": far_apart,
+                "disputed": len(queue.disputes), "adjudicated": queue.done,
             }  # fmt: skip
         return row
 
@@ -129,6 +142,7 @@ class _HomePages:
             ),
             "other": other_question(project.rubric, folder) if is_fitted else "",
             "verdict": verdict_in_use(project, folder) if is_fitted else None,
+            "new_agreement": self._new_agreement(folder) if is_fitted else "",
             "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
             "candidate_ratings": None if state["candidate"] is None else state["candidate"]["ratings"],
             "fit_seconds": _fit_seconds(project.store.runs("fit")[-1:]),
@@ -138,33 +152,55 @@ class _HomePages:
             "failed_scoring": state["failed"].get("score"),
         }
 
+    def _new_agreement(self, folder: Path) -> str:
+        """Return how much people agree in ratings that are newer than an evaluator; empty if that is unknown."""
+        project = self.context.project
+        question, since = project.question, modified_at(folder)
+        new = [
+            Annotation(each.target, each.question, each.annotator, "person", each.value, against=each.against)
+            for each in comparable_labels(project.store, question.id)
+            if each.time is not None and each.time > since
+        ]
+        alpha = agreement_of(AnswerMatrix.of(question, new))
+        word, _, shown = agreement_words(alpha).partition(", ")
+        if not shown:
+            return ""
+        return f"people agree {word} ({shown})"
+
     def _title(self, evaluator: Mapping[str, Any]) -> str:
         """Return the title of the tab: the typical error of the scores, if it is known, and the folder's name."""
         figures = (evaluator["verdict"] or {}).get("ruler")
         folder, question = self.context.project.config.folder.absolute().name, self.context.project.question.shown
-        return f"{question}: {figures['error']:.2f} off · {folder}" if figures else f"Home · {folder}"
+        return f"{question}: typical error {figures['error']:.2f} · {folder}" if figures else f"Home · {folder}"
 
     def _scores(self) -> tuple[dict[str, Any] | None, Markup | None]:
-        """Return the first sentence of the board and the means of its groups, drawn; `None` without scores."""
+        """Return the first sentence of the board and the means of its groups, drawn; `None` without scores.
+
+        Where the evaluator learned from all scored conversations, the means are those of people's ratings.
+        """
         try:
-            found = self.context.board.figures(BoardFilters.from_query("", ()))
+            found = self.context.board.figures(BoardFilters())
+            is_all_learned = found is not None and learned_from_all(found[0])
+            if is_all_learned:
+                found = self.context.board.figures(BoardFilters(answers="given"))
         except AccordError as error:
-            return {"summary": f"{reason_of(error)}.", "by": "", "groups": []}, None
+            return {"summary": f"{reason_of(error)}.", "by": "", "note": "", "groups": []}, None
         if found is None:
             return None, None
         scores, figures = found
         by = figures.table.by
         rows = [row for row in figures.table.rows if row.mean.value is not None and row.value]
         rows = sorted(rows, key=lambda row: -(row.mean.value or 0.0))[:GROUPS_SHOWN]
-        drawn = [ChartRow(row.name, row.mean, href=f"/board?{urlencode({by: row.value})}") for row in rows]
-        groups = [{"name": row.name, "texts": row.texts, **row.mean.to_json()} for row in rows]
+        what, kind, query = ("rating by people", "people", {"answers": "given"}) if is_all_learned else _OF_SCORES
+        drawn = [ChartRow(row.name, row.mean, kind, f"/board?{urlencode({**query, by: row.value})}") for row in rows]
         summary = {
-            "summary": figures.summary,
+            "summary": f"{figures.headline}." if is_all_learned else figures.summary,
+            "note": _learned_note(scores.rows["conversation"].n_unique()) if is_all_learned else "",
             "mean": str(figures.mean),
             "by": dimension_in_words(by),
-            "groups": groups,
+            "groups": [{"name": row.name, "texts": row.texts, **row.mean.to_json()} for row in rows],
         }
-        title = f"Mean score on {scores.shown(str(scores.selection.question))} by {dimension_in_words(by)}"
+        title = f"Mean {what} on {scores.shown(str(scores.selection.question))} by {dimension_in_words(by)}"
         return summary, range_rows(drawn, Axis("", scores.low, scores.high), title) if rows else None
 
 
@@ -175,6 +211,12 @@ def _headline(evaluator: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
     if evaluator["name"]:
         return "The scores are not tested yet"
     return "No evaluator yet" if counts["ratings"] else "No ratings yet"
+
+
+def _learned_note(count: int) -> str:
+    """Return the reason why ratings stand in for scores of conversations that the evaluator learned from."""
+    learned = f"all {count:,} conversations" if count > 1 else "all scored conversations"
+    return f"The evaluator learned from {learned}; import new ones to compare versions by scores."
 
 
 def _waiting(study: StudySession) -> list[str]:
