@@ -196,24 +196,32 @@ def test_texts_of_a_ruler_overlap_at_no_width_and_stay_inside(case: str, width: 
 def test_ruler_places_errors_from_large_to_small_with_its_words() -> None:
     chart = ruler(*RULERS["between"])
     guess, people, evaluator = (share(each, "cx") for each in elements(chart, "circle"))
+    words = {each.text for each in elements(chart, "text")}
+    assert {"constant guess 1.13", "evaluator 0.98", "95% interval 0.91 – 1.05", "another person 0.71"} <= words
     assert guess < evaluator < people and f">0.78 {SINGLE}</text>" in chart
     label = ElementTree.fromstring(str(chart)).get("aria-label", "")
-    assert "constant guess 1.13, this evaluator 0.98 (between 0.91 and 1.05), other people 0.71" in label
+    assert "constant guess 1.13, this evaluator 0.98 (95% interval 0.91 – 1.05), another person 0.71" in label
     assert label.endswith(f"0.78 is needed {SINGLE}") and "style=" not in chart
     beyond = [share(each, "cx") for each in elements(ruler(*RULERS["beyond people"]), "circle")]
     assert beyond[2] > beyond[1] and "flagged" not in ruler(*RULERS["beyond people"])
     worse = ruler(*RULERS["worse than the guess"])
     assert "flagged" in worse and share(elements(worse, "circle")[2], "cx") < share(elements(worse, "circle")[0], "cx")
     alone = ruler(*RULERS["people unknown"])
-    assert "other people unknown" in alone and ">no error</text>" in alone and ">people</text>" not in alone
-    assert ruler(1.0, Estimate(), 0.5) == ""
+    assert "other people unknown" in alone and ">no error 0</text>" in alone and "another person" not in alone
+    assert ruler(1.0, Estimate(), 0.5) == "" and "interval" not in ruler(1.0, Estimate(0.9), 0.5)
 
 
-def test_steps_mark_the_current_one_and_those_before() -> None:
-    bar = ElementTree.fromstring(str(step_bar(["Not <yet>", "Two", "Three"], 1, "It's <&>")))
-    assert bar.get("aria-label") == "It's <&>" and [each.text for each in bar] == ["Not <yet>", "Two", "Three"]
-    assert [each.get("aria-current") for each in bar] == [None, "step", None]
-    assert [each.get("class") for each in bar] == ["reached", None, None]
+def test_steps_show_those_reached_and_nothing_reached_only_as_the_current_one() -> None:
+    def steps(current: int) -> list[tuple[str, str | None, str | None]]:
+        bar = ElementTree.fromstring(str(step_bar(["Not <yet>", "Two", "Three"], current, "It's <&>")))
+        assert bar.get("aria-label") == "It's <&>"
+        return [("".join(each.itertext()), each.get("class"), each.get("aria-current")) for each in bar]
+
+    assert steps(0) == [
+        ("Not <yet>", None, "step"), ("Not reached: Two", "ahead", None), ("Not reached: Three", "ahead", None),
+    ]  # fmt: skip
+    assert steps(1) == [("Two", "reached", "step"), ("Not reached: Three", "ahead", None)]
+    assert steps(2) == [("Reached: Two", "reached", None), ("Three", "reached", "step")]
 
 
 def test_ranges_are_a_table_with_each_number_once() -> None:

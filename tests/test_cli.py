@@ -121,7 +121,7 @@ def test_demo_and_real_data_are_one_command(data: Path) -> None:
     result = invoke("demo")
     first, *rest = result.stdout.split("\n\n")
     assert first.startswith(
-        "You can compare assistant versions with these scores: scores typically miss a person's rating by 0."
+        "You can compare assistant versions by scores of new conversations: scores typically miss a person's rating by 0."
     )
     about = next(part for part in rest if part.startswith("Demo: the conversations"))
     assert "a script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())

@@ -14,7 +14,7 @@ from accord.charts.plot_area import svg_file
 from accord.values import Estimate
 
 SOURCE = Path(__file__).parents[1] / "src" / "accord"
-SECTIONS = ["Home", "Studies", "Scores", "Evaluator", "Setup", "Help"]
+SECTIONS = ["Home", "Studies", "Scores", "Evaluators", "Setup", "Help"]
 COLOR = re.compile(
     r"#[0-9a-f]{3,8}\b|\b(?:rgb|rgba|hsl|oklch|light-dark)\(|: (?:white|black|red|gray)\b", re.IGNORECASE
 )
@@ -74,7 +74,7 @@ def menu(page: str) -> str:
         ("/board", "Scores", "Board"),
         ("/explore", "Scores", "Explore"),
         ("/conversation/gpt-9-1?back=/board/list", "Scores", ""),
-        ("/evaluators", "Evaluator", "Evaluators"),
+        ("/evaluators", "Evaluators", "All evaluators"),
         ("/import", "Setup", "Import"),
         ("/people", "Setup", "People"),
         ("/rubric", "Setup", "Rubric"),

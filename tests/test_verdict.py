@@ -21,7 +21,7 @@ from random_figures import contradictions, random_figures
 
 from accord.decisions import verdict_of
 from accord.decisions.figures import Figures
-from accord.decisions.verdict import STATES
+from accord.decisions.verdict import STATES, TITLES
 from accord.report import verdict_view
 from accord.statistics import PairedTest
 from accord.values import Estimate
@@ -115,11 +115,11 @@ def test_a_state_that_repetitions_do_not_share_is_borderline() -> None:
     clear = replace(GOOD, repeats=[GOOD, GOOD, GOOD, GOOD, wide])
     assert (
         verdict_of(clear).borderline == ""
-        and verdict_of(clear).title == "You can judge single conversations with these scores"
+        and verdict_of(clear).title == "You can judge single new conversations by their scores"
     )
     unclear = verdict_of(replace(GOOD, repeats=[GOOD, wide, wide, GOOD, GOOD]))
     assert (
-        unclear.title == "You can judge single conversations with these scores (borderline)"
+        unclear.title == "You can judge single new conversations by their scores (borderline)"
         and unclear.state == "single"
     )
     assert "2 of 5 repetitions" in unclear.borderline and "bands span 51% of the scale" in unclear.borderline
@@ -144,6 +144,19 @@ def test_facts_place_the_error_between_chance_and_people(changes: dict[str, Any]
     assert shown == value and meaning in about
 
 
+def test_the_place_of_the_error_has_its_interval() -> None:
+    about = verdict_of(replace(GOOD, shared=(400, 1.05, 1.2), ruler_error=Estimate(1.05, 0.975, 1.245))).facts[2][1]
+    assert about == "of the way from a constant guess to other people (33%, 95% interval −10% – 50%)"
+
+
+def test_titles_speak_of_new_conversations_and_the_ruler_has_a_title() -> None:
+    assert "new conversations" in verdict_of(replace(GOOD, band=0.6)).title
+    assert all("new conversations" in title and len(title) <= 66 for title in TITLES.values())
+    view = verdict_view(verdict_of(replace(GOOD, ruler_error=Estimate(0.7, 0.6, 0.8))).to_json())
+    assert ">Typical error of a score, in points of the scale 1 to 5: smaller is better →</p><svg" in view["ruler"]
+    assert re.fullmatch(r"\d+ of \d+ rules for all uses met", view["rules"])
+
+
 def test_an_unknown_share_is_not_shown_as_zero() -> None:
     assert verdict_of(replace(GOOD, decided=None)).facts[1][0] == "unknown"
     assert verdict_of(replace(GOOD, decided=0.0)).facts[1][0] == "0%"
@@ -155,17 +168,13 @@ def test_an_unknown_share_is_not_shown_as_zero() -> None:
 @pytest.mark.parametrize(
     ("changes", "value", "meaning"),
     [
-        ({"near": (0.84, 0.93)}, "84%", "within one point of the person's rating; of other people's ratings 93%"),
-        ({"near": (0.84, None)}, "84%", "within one point of the person's rating"),
-        ({"near": (0.5, None), "step": 10.0}, "50%", "within 10 points"),
-        (
-            {"near": (0.5, 0.6), "step": None},
-            "50%",
-            "on the side of the person's rating; of other people's ratings 60%",
-        ),
+        ({"near": (0.84, 0.93, 0.8)}, "84%", "of the person's rating; of other people's ratings 93%, of a constant guess 80%"),
+        ({"near": (0.84, None, 0.8)}, "84%", "rounded, are within one point of the person's rating; of a constant guess 80%"),
+        ({"near": (0.5, None, None), "step": 10.0}, "50%", "within 10 points of the person's rating"),
+        ({"near": (0.5, 0.6, None), "step": None}, "50%", "on the side of the person's rating; of other people's ratings 60%"),
         ({}, "unknown", "share of scores"),
     ],
-)
+)  # fmt: skip
 def test_scores_near_a_rating_stand_next_to_those_of_people(changes: dict[str, Any], value: str, meaning: str) -> None:
     shown, about = verdict_of(replace(GOOD, **changes)).facts[0]
     assert shown == value and meaning in about
@@ -205,7 +214,9 @@ def test_every_state_has_its_step_its_title_and_its_meaning() -> None:
         view = verdict_view(found.to_json())
         assert view["title"] == found.title and view["meaning"].endswith(".") and view["meaning"] not in found.title
         items = re.findall(r"<li([^>]*)>", view["steps"])
-        assert len(items) == 4 and "aria-current" in items[step] and items.count(' class="reached"') == step
+        assert len(items) == (3 if step else 4) and "aria-current" in items[max(step - 1, 0)]
+        assert sum('class="reached"' in each for each in items) == step
+        assert ("Not yet</li>" in view["steps"]) == (step == 0)
 
 
 def test_random_figures_reach_every_state() -> None:
@@ -229,7 +240,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     said = printed("demo", "--out", "tried")
     page = Path("tried/report.html").read_text()
     title = re.search(r'<h1 class="state [\w-]+">(.*?)</h1>', page)
-    sentence = re.search(r'<p class="sentence">(.*?)</p>', page)
+    sentence = re.search(r'<p class="sentence"[^>]*>(.*?)</p>', page)
     assert title and sentence
     shown = f"{title[1]}: {html.unescape(sentence[1])[0].lower()}{html.unescape(sentence[1])[1:]}"
     assert said.startswith(shown), "the terminal and the report show the same verdict"
@@ -237,6 +248,10 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     again = accord_json("report")
     assert shown == f"{again['verdict']['title']}: {again['verdict']['sentence']}"
     assert printed("report").startswith(shown)
+    ours, people, constant = again["verdict"]["figures"]["near"]
+    assert 0.8 < constant < ours < people < 1, "all are whole answers; the mean itself is near half of the ratings"
+    assert f"{ours:.0%}</b>of scores, rounded" in page and f"of a constant guess {constant:.0%}</div>" in page
+    assert "507 ratings by 4 people, those it learned from" in page
     return page
 
 

@@ -31,6 +31,7 @@ from accord.studies import verdict_in_use
 from accord.studies.retrain import recover_promotion
 from accord.values import Label, Target, dump_rubric, load_rubric
 from accord.web import ProjectFiles
+from accord.web.next_steps import main_button, next_steps
 from accord.web.pages.settings import described_settings
 from accord.web.uploads import UploadedFile, parse_multipart, save_uploads
 
@@ -320,6 +321,7 @@ def test_home_of_a_lead_shows_studies_evaluator_and_the_next_steps(
     page = browser.get("/")
     assert "Use &lt;b&gt;default&lt;/b&gt;" in page or "scores</h1>" in page or "Not yet: " in page
     assert "24 ratings by 2 people: all learned" in page and "use <b>" not in page and not strange(page)
+    assert page.count('class="primary"') <= 1, "a page has one main button"
     data = json.loads(browser.get("/index.json"))
     assert ("/lead/score", "Score all") in [(step["address"], step["button"]) for step in data["next"]]
 
@@ -346,8 +348,10 @@ def test_home_reminds_people_and_counts_the_items_on_which_they_disagree(
     assert left["reminder"].count("/rate/look") == 1 and "readonly" in page and "Copy reminder" in page
     [row] = json.loads(browser.get("/index.json"))["studies"]
     assert (row["people"], row["waiting"], row["full"]) == (["ann", "bob"], ["bob"], 6)
-    assert row["disputed"] == sum(place > 0 for place in places) and row["far_apart"] == places.count(2)
+    assert row["disputed"] == sum(place > 0 for place in places) and row["adjudicated"] == 0
     assert f"People disagree on {row['disputed']} items" in steps and ", " in row["agreement"]
+    queue = json.loads(browser.get("/lead/look/disagree.json"))
+    assert (queue["listed"], queue["done"]) == (row["disputed"], 0) and all(step["reason"] for step in steps.values())
     assert not strange(page)
 
 
@@ -363,6 +367,43 @@ def test_home_draws_the_means_of_groups_as_ranges(workbench: StartWorkbench) -> 
         and trend["summary"] in page
     )
     assert 'class="ranges"' in page and "/board?system=a" in page and not strange(page)
+
+
+def test_home_compares_ratings_while_the_evaluator_learned_from_all_scored_conversations(
+    workbench: StartWorkbench,
+) -> None:
+    bench = workbench()
+    bench.project.mart.add({**each, "in_training": True} for each in rows())
+    bench.store.add_labels(
+        Label(Target(f"c{n}", 1), "Q0", name, (2 if n % 2 else 3) + n // 2 % 2)
+        for n in range(120)
+        for name in ("ann", "bob")
+    )
+    browser = bench.browser()
+    page, trend = browser.get("/"), json.loads(browser.get("/index.json"))["trend"]
+    learned = "The evaluator learned from all 120 conversations; import new ones to compare versions by scores."
+    assert trend["note"] == learned and learned in page and not strange(page)
+    assert "People’s ratings by assistant version" in page and "/board?answers=given&amp;system=a" in page
+    assert 'class="point people"' in page and 'class="point model"' not in page
+    assert {each["name"]: each["value"] for each in trend["groups"]} == {"a": 3.5, "b": 2.5}
+    bench.project.mart.add([{**each, "conversation": f"new-{each['conversation']}"} for each in rows()])
+    page, trend = browser.get("/"), json.loads(browser.get("/index.json"))["trend"]
+    assert trend["note"] == "" and 'class="point model"' in page and "People’s ratings" not in page
+
+
+def test_main_button_imports_new_conversations_if_the_evaluator_learned_from_all_scored_ones() -> None:
+    actions = [{"text": "Compare versions", "command": "accord estimate"}, {"text": "Judge", "command": "accord judge"}]
+    verdict = {"state": "systems", "actions": actions}
+    evaluator = {"name": "e", "verdict": verdict, "candidate": None, "candidate_ratings": None, "fitting": None,
+                 "scoring": None, "new_agreement": "people agree a little (0.27)", "fit_seconds": 14.0}  # fmt: skip
+    counts = {"ratings": 571, "learned": 507, "new": 64}
+    assert main_button(verdict) == ("/board", "Compare versions")
+    assert main_button(verdict, True) == ("/import", "Import new conversations")
+    fit, judge = next_steps([], evaluator, counts, True, True)
+    assert fit["reason"] == (
+        "The evaluator learned 507 of 571; people agree a little (0.27) on them; a fit takes about 14 seconds."
+    )
+    assert judge["command"] == "accord judge" and judge["reason"], "the board compares nothing yet"
 
 
 # --- people and studies -----------------------------------------------------------------------------------------------

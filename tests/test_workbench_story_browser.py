@@ -215,7 +215,7 @@ def fit_and_read(page: Any, check: Callable[[Any], None]) -> None:
     page.get_by_role("button", name="Promote").first.click()
     page.goto("/")
     verdict = page.inner_text("h1")
-    assert re.search(r"with these scores|Not yet", verdict), verdict
+    assert re.search(r"new conversations|Not yet", verdict), verdict
     check(page)
     page.get_by_role("link", name="Open the report").click()
     wait_for(page, "/evaluators/report", page.locator("#agreement"))

@@ -162,10 +162,10 @@ class _HomePages:
             if each.time is not None and each.time > since
         ]
         alpha = agreement_of(AnswerMatrix.of(question, new))
-        word, _, shown = agreement_words(alpha).partition(", ")
-        if not shown:
+        if alpha.value is None:
             return ""
-        return f"people agree {word} ({shown})"
+        word, _, shown = agreement_words(alpha).partition(", ")
+        return f"people {f'agree {word}' if alpha.value > 0 else 'do not agree beyond chance'} ({shown})"
 
     def _title(self, evaluator: Mapping[str, Any]) -> str:
         """Return the title of the tab: the typical error of the scores, if it is known, and the folder's name."""
