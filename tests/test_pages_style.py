@@ -118,7 +118,7 @@ def test_nobody_is_asked_to_rate_0_of_0(workbench: StartWorkbench) -> None:
     lea = bench.browser("lea")
     page = lea.get("/")
     assert look.progress("lea") == (0, 0)
-    assert "0 of 0" not in page and ">Rate<" not in page and "Disagreement" in page
+    assert "0 of 0" not in page and ">Rate<" not in page and "Disagreement" in lea.get("/lead")
     assert "0 of 0" not in lea.get("/rate/look/done")
 
 

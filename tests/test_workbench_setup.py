@@ -15,6 +15,7 @@ from served_workbench import Browser, StartWorkbench, Workbench, chats, open_wor
 from test_board_pages import rows
 from test_workbench_pages import strange
 
+from accord import Conversation, Turn
 from accord.edges import BadInput
 from accord.project import (
     FileSurvey,
@@ -374,6 +375,8 @@ def test_home_compares_ratings_while_the_evaluator_learned_from_all_scored_conve
 ) -> None:
     bench = workbench()
     bench.project.mart.add({**each, "in_training": True} for each in rows())
+    turns = (Turn("user", "?"), Turn("assistant", "!"))
+    bench.store.add_conversations(Conversation(f"c{n}", turns) for n in range(120))
     bench.store.add_labels(
         Label(Target(f"c{n}", 1), "Q0", name, (2 if n % 2 else 3) + n // 2 % 2)
         for n in range(120)
