@@ -68,7 +68,8 @@ class BoardFilters:
         issue: Kind of an issue that a model found, or a person marked, in the conversation.
         annotators: Count only scores for these annotators; empty for the population, or for all if there is none.
         view: `panel` averages the scores of a text over annotators; `each` keeps them apart.
-        answers: `predicted` scores, or ratings `given` by people.
+        answers: `predicted` scores, or ratings `given` by people. By default scores, unless the evaluator learned from
+            every shown conversation and people rated some.
         synthetic: Leave synthetic conversations out, show only these, or include them.
         training: Leave out or include scores of conversations that the evaluator learned from. If there are no others,
             these are shown.
@@ -93,7 +94,7 @@ class BoardFilters:
     issue: str | None = None
     annotators: tuple[str, ...] = ()
     view: View = "panel"
-    answers: Answers = "predicted"
+    answers: Answers | None = None
     synthetic: Synthetic = "without"
     training: Training = "without"
     by: Dimension | None = None
