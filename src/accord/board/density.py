@@ -29,7 +29,10 @@ MAX_ANNOTATORS = 200
 
 @dataclass(frozen=True)
 class Bin:
-    """A bin of scores from `low` up to, but not including, `high`; the last bin includes it. `tail` are in the bottom 10%."""
+    """A bin of scores from `low` up to, but not including, `high`; the last bin includes it.
+
+    `tail` of its `count` scores are in the bottom 10%.
+    """
 
     low: float
     high: float

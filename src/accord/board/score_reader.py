@@ -321,7 +321,8 @@ class ScoreReader:
         taken = replace(selection, question=question, evaluator=evaluator)
         return SelectedScores(
             taken, rows, low, high, options, left_out, in_training, has_training, choices, state, tuple(notes),
-            is_other, question == self.project.question.id, {each.id: each.shown for each in self.project.rubric.questions},
+            is_other, question == self.project.question.id,
+            {each.id: each.shown for each in self.project.rubric.questions},
         )  # fmt: skip
 
     def _options(self, whose: pl.Expr) -> tuple[float, ...]:

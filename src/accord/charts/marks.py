@@ -280,7 +280,9 @@ def range_rows(rows: Sequence[ChartRow], axis: Axis, title: str) -> Markup:
     lines = [(place - low) / (high - low) for place in places]
     body = "".join(_range_row(row, lines, low, high) for row in rows)
     numbered = "".join(
-        tag("text", format_number(place, axis.is_share), class_="tick", x=f"{100 * at:.1f}%", y=12, text_anchor="middle")
+        tag(
+            "text", format_number(place, axis.is_share), class_="tick", x=f"{100 * at:.1f}%", y=12, text_anchor="middle"
+        )
         for place, at in zip(places, lines, strict=True)
     )
     scale = tag("svg", numbered, class_="chart range", width="100%", height=16)

@@ -17,7 +17,7 @@ BAR, LEFT, RIGHT, EDGE = 0.88, 7.0, 98.0, 15.0
 
 @dataclass(frozen=True)
 class HistogramBin:
-    """A bin from `low` to `high`: numbers of scores, of ratings, and of scores in the worst 10%; its bars open `href`."""
+    """A bin from `low` to `high`: numbers of scores, ratings, and scores in the worst 10%; its bars open `href`."""
 
     low: float
     high: float
@@ -133,4 +133,6 @@ class _Scale:
         """Return a label at a value; near an end it begins or ends there."""
         at = self.at(value)
         anchor = "start" if at < LEFT + edge else "end" if at > RIGHT - edge else "middle"
-        return tag("text", escape_text(text), x=f"{at:.2f}%", y=y, class_=kind, text_anchor=anchor if edge else "middle")
+        return tag(
+            "text", escape_text(text), x=f"{at:.2f}%", y=y, class_=kind, text_anchor=anchor if edge else "middle"
+        )

@@ -29,6 +29,7 @@ from accord.board import (
     difference_in_words,
     dimension_in_words,
     filter_in_words,
+    learned_from_all,
     stated_difference,
     times_as_often,
 )
@@ -112,7 +113,7 @@ class _BoardPages:
             kept=_kept(replace(selection, **_NO_LIST_FILTERS), BOARD_FIELDS), periods=_periods(texts),  # type: ignore[arg-type]
             orders=_orders(texts), total=shown[1].total if shown else 0,
             headings=ORDER_HEADINGS, filter_in_words=filter_in_words,
-            is_more=_has_more(texts.selection), shown_groups=SHOWN_GROUPS,
+            is_more=_has_more(texts.selection), is_alone=learned_from_all(texts), shown_groups=SHOWN_GROUPS,
             question_options=[(id, texts.shown(id)) for id in texts.choices.questions],
             column=dimension_in_words(str(texts.selection.by)),
             times_as_often=times_as_often, differences=_differences(texts, figures),
