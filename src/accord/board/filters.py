@@ -30,6 +30,8 @@ MAX_LENGTH, MAX_VALUES = 512, 64
 """Maximum length of a value in characters, and maximum number of values in a query."""
 ANY = "*"
 """Value of a dimension in a form that selects all: an empty one selects conversations without the dimension."""
+LEFT_OUT = "{:,} scores of conversations that the evaluator learned from are left out"
+_CLOSER = "their scores are closer to the ratings than those of new conversations will be"
 _EMPTY_IS_ALL = (
     "question", "evaluator", "against", "since", "until", "find", "issue", "low", "high", "by",
 )  # fmt: skip
@@ -52,6 +54,13 @@ def filter_in_words(name: str, value: str, unknown: str = "unknown") -> str:
     ('topic refunds', 'topic unknown', 'the words “charged twice”')
     """
     return f"{dimension_in_words(name)} {f'“{value}”' if name == 'find' else value or unknown}"
+
+
+def learned_words(count: int, is_all: bool) -> str:
+    """Return the number of conversations that the evaluator learned from, and the meaning of their scores."""
+    if is_all:
+        return f"the evaluator learned from {'the conversation' if count == 1 else f'all {count:,} conversations'}"
+    return f"the evaluator learned from {count:,} of these conversations; {_CLOSER}"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.board.filters import DIMENSIONS, BoardFilters
+from accord.board.filters import DIMENSIONS, LEFT_OUT, BoardFilters, learned_words
 from accord.board.texts import ConversationTexts
 from accord.edges import UnknownName
 from accord.learning import RULES
@@ -37,8 +37,7 @@ _EMPTY = ("probabilities", "unscored", "spread")
 NO_ANNOTATOR = (POPULATION, *RULES)
 """Annotator names of scores that belong to no single annotator."""
 DAY = "day"
-LEFT_OUT = "{:,} scores of conversations that the evaluator learned from are left out"
-CLOSER = "their scores are closer to the ratings than those of new conversations will be"
+GIVEN = "people’s ratings of scored conversations"
 UNKNOWN = "unknown"
 """Name of a group whose conversations lack the dimension."""
 
@@ -135,6 +134,12 @@ class SelectedScores:
         said = learned_words(self.rows.filter(self.rows["in_training"])["conversation"].n_unique(), is_all)
         more = "; import new ones to compare versions by scores" if is_all else ""
         return f"{said[:1].upper()}{said[1:]}{more}."
+
+    @property
+    def quiet_notes(self) -> tuple[str, ...]:
+        """Notes that pages leave out, because `learned` or the chosen kind of values states them."""
+        learned = self.learned
+        return tuple(note for note in self.notes if note == GIVEN or note[1:].partition(";")[0] in learned)
 
     @property
     def scored(self) -> pl.DataFrame:
@@ -307,7 +312,7 @@ class ScoreReader:
         rows = rows if selection.view == "each" else rows.drop("probabilities")
         if selection.answers == "given":
             rows = self._given(rows, question)
-            notes.append("people’s ratings of scored conversations")
+            notes.append(GIVEN)
         clusters = (
             pl.col("conversation").rank("dense").cast(pl.Int32) - 1 if len(rows) <= MAX_EXACT_ROWS else pl.col("bundle")
         )
@@ -400,13 +405,6 @@ def _is_chosen(selection: BoardFilters, synthetic: pl.Expr) -> pl.Expr:
 def learned_from_all(scores: SelectedScores) -> bool:
     """Return True if the evaluator learned from every conversation of a selection: its scores compare nothing."""
     return _all_in_training(scores.rows)
-
-
-def learned_words(count: int, is_all: bool) -> str:
-    """Return the number of conversations that the evaluator learned from, and the meaning of their scores."""
-    if is_all:
-        return f"the evaluator learned from {'the conversation' if count == 1 else f'all {count:,} conversations'}"
-    return f"the evaluator learned from {count:,} of these conversations; {CLOSER}"
 
 
 def _all_in_training(rows: pl.DataFrame) -> bool:

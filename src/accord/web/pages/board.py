@@ -68,6 +68,7 @@ ORDER_HEADINGS = {
 BOARD_FIELDS = ("question", "by", "since", "topic", "find")
 LIST_FIELDS = ("find", "system", "topic", "issue", "low", "high", "annotators", "unscored")
 """Filters that the forms of the board and of a list show."""
+BY_OPTIONS = [(name, dimension_in_words(name).capitalize()) for name in DIMENSIONS]
 EMPTY = {"summary": "No scores yet.", "texts": 0, "next": NEXT}
 _NO_LIST_FILTERS = {"low": None, "high": None, "unscored": False, "order": "worst"}
 
@@ -108,12 +109,13 @@ class _BoardPages:
         data["verdict"] = "" if texts.selection.answers == "given" else self._caution(texts)
         data["rows"], data["learned"] = rows, texts.learned
         return self.context.render_or_json(
-            request, "board", visitor, data, scores=texts, figures=figures, links=links, dimensions=DIMENSIONS,
+            request, "board", visitor, data, scores=texts, figures=figures, links=links,
             charts=_charts(texts, figures, links), hidden=_hidden(selection), describe_test=describe_test,
             kept=_kept(replace(selection, **_NO_LIST_FILTERS), BOARD_FIELDS), periods=_periods(texts),  # type: ignore[arg-type]
             orders=_orders(texts), total=shown[1].total if shown else 0,
             headings=ORDER_HEADINGS, filter_in_words=filter_in_words,
-            is_more=_has_more(texts.selection), is_alone=learned_from_all(texts), shown_groups=SHOWN_GROUPS,
+            is_more=_has_more(texts.selection), is_alone=learned_from_all(texts),
+            quiet=texts.quiet_notes, by_options=BY_OPTIONS, shown_groups=SHOWN_GROUPS,
             question_options=[(id, texts.shown(id)) for id in texts.choices.questions],
             column=dimension_in_words(str(texts.selection.by)),
             times_as_often=times_as_often, differences=_differences(texts, figures),

@@ -34,7 +34,7 @@ OTHER, NONE = "(other)", "(none)"
 X_BINS, COLOR_BINS = 12, 4
 MEAN, MEDIAN, COUNT, RAW = "mean", "median", "count", "none"
 AGGREGATES = {
-    MEAN: "Mean with 95% interval", MEDIAN: "Median with middle half", COUNT: "Number", RAW: "Every value as a point",
+    MEAN: "Mean", MEDIAN: "Median", COUNT: "Number", RAW: "Every value",
 }  # fmt: skip
 ENDS = {MEAN: "95% interval of the mean", MEDIAN: "middle half of the values"}
 """Meaning of `low` and `high` in the JSON of a chart."""
@@ -180,7 +180,7 @@ class ExploreChart:
         colors = sorted({group.color for group in groups})
         kinds = {color: f"s{place}" for place, color in enumerate(colors)}
         if not settings.color:
-            kinds = {"": "people" if self.table.noun == "rating" else "model"}
+            kinds = {"": "model" if self.table.noun == "score" else "people"}
         if settings.aggregate == COUNT:
             rows = [ChartRow(group.label, group.estimate, kinds[group.color]) for group in groups]
             return bar_chart(rows, Axis(f"number of {self.table.noun}s"), self.title)
@@ -296,6 +296,7 @@ class _ExplorePage:
         return self.context.render(
             "explore", visitor, data=data, settings=settings, columns=_filled(table, settings), aggregates=AGGREGATES,
             query=request.url.query, groups=chart.groups(), scores=table.scores, noun=table.noun, selection=selection,
+            quiet=() if table.scores is None else table.scores.quiet_notes,
             short_name=table.short_name, column_name=table.column_name,
             other_filters=[(name, value) for name, value in kept if name not in FORM_FIELDS],
             board=f"/board?{selection.to_query()}".rstrip("?"), list=f"/board/list?{selection.to_query()}".rstrip("?"),

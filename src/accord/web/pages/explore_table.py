@@ -65,14 +65,17 @@ class ScoreTable:
 
     @property
     def noun(self) -> str:
-        """Word for a row: a score, or a rating by a person."""
-        return "rating" if self.scores is None or self.scores.selection.answers == "given" else "score"
+        """Words for a row: a score, a rating by a person, or the mean rating of a conversation or reply."""
+        if self.scores is None:
+            return "rating"
+        about = self.scores.selection
+        return "score" if about.answers == "predicted" else "rating" if about.view == "each" else "mean rating"
 
     def column_name(self, column: str) -> str:
         """Return the name of a column for lists; questions by their short name, and named with their kind."""
         question = self.questions.get(column)
         if column in (SCORE, RATING):
-            return self.noun.capitalize()
+            return "Score" if self.noun == "score" else "Rating"
         if column.startswith(QUESTION) and question is not None:
             return f"Question: {question.shown}"
         name = _WORDS.get(column, column.removeprefix(METADATA) if column in USUAL_GROUPS else column)
@@ -136,16 +139,17 @@ def _sampled_scores(
     project: Project, selected: SelectedScores, size: int, random: Random
 ) -> tuple[list[Mapping[str, Any]], int]:
     """Return a random sample of the selected scores, or of people's ratings of the same texts, and their number."""
-    scored = selected.scored.select("conversation", "turn", "annotator", "value")
+    about = selected.selection
+    is_mean = about.answers == "given" and about.view == "panel"
+    scored = (selected.texts() if is_mean else selected.scored).select("conversation", "turn", "annotator", "value")
     count = len(scored)
     if count > size:
         scored = scored[sorted(random.sample(range(count), size))]
     names = scored["annotator"].cast(str).to_list()
     keys = list(zip(scored["conversation"], scored["turn"], names, strict=True))
-    about = selected.selection
     if about.answers == "given":
         return [
-            {"conversation": name, "turn": turn, "annotator": annotator, "value": value}
+            {"conversation": name, "turn": turn, "annotator": None if is_mean else annotator, "value": value}
             for (name, turn, annotator), value in zip(keys, scored["value"], strict=True)
         ], count  # fmt: skip
     ids = {name for name, *_ in keys}
