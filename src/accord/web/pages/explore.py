@@ -124,7 +124,8 @@ class ExploreChart:
             for (at, x, _, color), n, estimate in zip(order, counts, found, strict=True)
         ]
         is_numeric = self.table.columns.get(self.settings.x)
-        if self.settings.color or is_numeric or not self.settings.x.startswith(METADATA):
+        is_learned = self.table.scores is not None and self.table.scores.is_self_made  # these rank nothing
+        if self.settings.color or is_numeric or is_learned or not self.settings.x.startswith(METADATA):
             return groups
         return sorted(groups, key=lambda group: (group.x in (OTHER, NONE), -(group.estimate.value or 0.0)))
 
