@@ -285,7 +285,7 @@ def range_rows(rows: Sequence[ChartRow], axis: Axis, title: str) -> Markup:
         )
         for place, at in zip(places, lines, strict=True)
     )
-    scale = tag("svg", numbered, class_="chart range", width="100%", height=16)
+    scale = tag("svg", numbered, class_="chart range", width="100%", height=16, aria_hidden="true")
     empty = "<td></td>"
     foot = tag("tr", f"{empty}{tag('td', scale, class_='plot')}{empty}{empty}", class_="axis", aria_hidden="true")
     head = tag("caption", escape_text(title), class_="visually-hidden")
