@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord import Conversation, Label, Turn
-from accord.board import DIMENSIONS, Board, BoardFigures, BoardFilters, SelectedScores, describe_test
+from accord.board import (
+    DIMENSIONS,
+    Board,
+    BoardFigures,
+    BoardFilters,
+    SelectedScores,
+    describe_test,
+    learned_from_all,
+)
 from accord.edges import BadInput, UnknownName
 from accord.project import Config, Project
 from accord.store import MartRow, MonitoringTables, StoreError
@@ -24,7 +33,7 @@ from accord.values import Target
 
 DAY = 86_400_000
 BEGIN = 1_780_272_000_000  # 2026-06-01
-NAMES = st.text(min_size=1, max_size=20).filter(lambda text: "\0" not in text)
+NAMES = st.text(min_size=1, max_size=20).filter(lambda text: "\0" not in text and text != "*")  # `*` is all
 DATES = st.dates(min_value=datetime.date(1901, 1, 1), max_value=datetime.date(2199, 1, 1))
 
 
@@ -420,12 +429,65 @@ def test_scores_of_training_conversations_are_left_out_unless_there_are_no_other
     with board(tmp_path / "some", rows) as opened:
         found, _ = figures(opened)
         assert len(found.rows) == 20 and found.in_training == 10
-        assert "10 scores of conversations used in training are left out" in found.notes
+        assert "10 scores of conversations that the evaluator learned from are left out" in found.notes
         every, _ = figures(opened, "training=with")
         assert len(every.rows) == 30
-        assert "10 scores are of conversations used in training; they look better than they are" in every.notes
+        assert every.learned.startswith("The evaluator learned from 10 of these conversations; their scores are closer")
+        assert not learned_from_all(every) and every.notes[-1].startswith("the evaluator learned from 10 of these")
         with pytest.raises(UnknownName, match="choice of 'training'"):
             BoardFilters.from_query("training=maybe")
     with board(tmp_path / "all", rows[:10]) as opened:
         alone, _ = figures(opened)
-        assert len(alone.rows) == 10 and "they look better than they are" in alone.notes[-1]
+        assert len(alone.rows) == 10 and learned_from_all(alone) and alone.selection.answers == "predicted"
+        assert alone.learned == (
+            "The evaluator learned from all 10 conversations; import new ones to compare versions by scores."
+        )
+
+
+def rated_levels(opened: Board, rows: Sequence[MartRow], *ratings: int, question: str = "Q0") -> None:
+    """Rate the conversation of each row, by turns with these ratings."""
+    turns = (Turn("user", "?"), Turn("assistant", "!"))
+    store = opened.project.store
+    store.add_conversations(Conversation(each["conversation"], turns) for each in rows)
+    store.add_labels(
+        Label(Target(each["conversation"]), question, "ann", ratings["abc".index(each["system"])] + place % 2)
+        for place, each in enumerate(rows)
+    )
+
+
+def test_ratings_of_people_are_shown_where_the_evaluator_learned_from_every_conversation(tmp_path: Path) -> None:
+    rows = [
+        row(f"c{place}", 2.0 + place % 7 / 10, in_training=True, system="abc"[place % 3], topic="t")
+        for place in range(60)
+    ]
+    with board(tmp_path, rows) as opened:
+        rated_levels(opened, rows, 3, 1, 3)
+        scores, found = figures(opened)
+        assert (scores.selection.answers, scores.selection.to_json()["answers"]) == ("given", "given")
+        assert re.fullmatch(
+            r"People rate b lowest, by 2\.0 points; no clear difference between [ac] and [ac]", found.headline
+        )
+        assert scores.learned.startswith("The evaluator learned from all 60 conversations; import new ones")
+        chosen, predicted = figures(opened, "answers=predicted")
+        assert chosen.learned == scores.learned and predicted.headline.startswith("Satisfaction averages 2.")
+        assert not re.search("higher|lower|highest|lowest", f"{predicted.headline} {predicted.summary}")
+        assert figures(opened, "against=e%401")[0].selection.answers == "predicted", "a comparison of evaluators"
+        assert BoardFilters(answers="predicted").to_query() == "answers=predicted", "a choice stays in the address"
+        again, _ = figures(opened)
+        assert again.selection.answers == "given", "from the cache too"
+        opened.project.mart.add([row("new", 2.0, system="a")])
+        scores, _ = figures(opened)
+        assert (scores.selection.answers, len(scores.rows), scores.learned) == ("predicted", 1, "")
+    with board(tmp_path / "other", rows) as opened:
+        rated_levels(opened, rows, 3, 1, 3, question="Q1")
+        assert figures(opened)[0].selection.answers == "predicted", "nobody rated this question"
+
+
+def test_bins_count_the_scores_of_the_worst_tenth(tmp_path: Path) -> None:
+    rows = [row(f"c{place}", 1.0 + place * 0.029) for place in range(100)]
+    with board(tmp_path, rows) as opened:
+        density = figures(opened)[1].density
+        assert density.tail is not None and sum(each.tail for each in density.bins) == 10
+        assert all(each.tail == 0 for each in density.bins if each.low > density.tail)
+        [cut] = [each for each in density.bins if 0 < each.tail < each.count]
+        assert cut.low <= density.tail < cut.high

@@ -58,7 +58,7 @@ def test_a_lead_opens_a_tail_reads_the_worst_and_comes_back(page: Any) -> None:
     page.goto("/lead")
     page.get_by_role("link", name="Scores").click()
     page.get_by_label("Group by").select_option("topic")
-    page.get_by_role("button", name="Apply").click()
+    page.wait_for_url("**by=topic**")
     page.locator(".ranges").get_by_role("link", name="t1", exact=True).click()
     page.locator("h1", has_text="with topic t1").wait_for()
     board = at(page)
@@ -122,8 +122,10 @@ def test_filters_stay_through_pages_transcripts_and_comparisons(page: Any) -> No
     page.locator("h1", has_text="b is higher than a").wait_for()
     assert has_kept()
     page.get_by_label("Group by").select_option("version")
+    page.wait_for_url("**by=version**")
+    assert not page.get_by_role("button", name="Apply").is_visible()
     page.get_by_label("Find in the text").fill("turn")
-    page.get_by_role("button", name="Apply").click()
+    page.get_by_role("searchbox").press("Enter")
     page.get_by_role("link", name="the words “turn”").wait_for()
     assert has_kept() and filters(page)["find"] == ["turn"] and "first" not in filters(page)
     page.get_by_role("group", name="Scores").get_by_role("link", name="By people").click()
@@ -179,7 +181,10 @@ def test_the_parts_of_a_figure_are_reached_by_keyboard(page: Any) -> None:
 
 def test_it_works_without_script(browser: Any, served_board: int) -> None:
     with tab(browser, served_board, java_script_enabled=False) as page:
-        page.goto("/board?by=topic")
+        page.goto("/board")
+        page.get_by_label("Group by").select_option("topic")
+        page.get_by_role("button", name="Apply").click()
+        page.wait_for_url("**by=topic**")
         page.get_by_text("Compare two").click()
         page.locator("select[name=first]").select_option("t1")
         page.locator("select[name=second]").select_option("t0")

@@ -312,5 +312,11 @@ def test_bars_are_shares_of_scores_and_ratings_with_links_to_scores_alone() -> N
     heights = [float(each) for each in re.findall(r'class="bar [^"]*" x="[\d.]+%"[^>]*height="([\d.]+)"', drawn)]
     assert heights == [120, 40, 40, 120], "the shares 75%, 25% and 25%, 75% on one scale"
     assert "worst 10%: 1.90 or less" in drawn and "mean 2.20" in drawn and "&lt;Scores&gt;" in drawn
+    assert ">50%</text>" in drawn, "different totals are shares"
+    cut = str(score_histogram([HistogramBin(1, 2, 10, 0, "/a", 4), HistogramBin(2, 3, 20, 0, "/b")], "Scores", 1.5))
+    dark = re.findall(r'class="bar model worst"[^>]*height="([\d.]+)"', cut)
+    light = re.findall(r'class="bar model" x[^>]*height="([\d.]+)"', cut)
+    assert (dark, light) == (["24"], ["36", "120"]), "the bar of the cut is dark for the scores below it alone"
+    assert ">20</text>" in cut and ">0</text>" in cut, "numbers of scores"
     alone = str(score_histogram(bins[:1], "Scores"))
     assert score_histogram([HistogramBin(1, 2, 0, 0)], "Nothing").count("<rect") == 0 and "people" not in alone

@@ -52,17 +52,17 @@ SAME = "; no other change was found since 1 June 2026"
     (versions(-0.4), LOWER + SAME),
     (versions(0.0), r"No clear difference between version 2\.10 and 2\.9 on Satisfaction: [+-]0\.\d\d points "
      r"\(95% interval -0\.\d+ to 0\.\d+\); no change was found since 1 June 2026"),
-    (versions(0.4, count=6), r"Too few different scores to compare version 2\.10 with 2\.9 on Satisfaction \(3 and 3 texts\)"),
+    (versions(0.4, count=6), r"Too few different scores to compare version 2\.10 with 2\.9 on Satisfaction \(3 and 3 conversations\)"),
     (versions(0.4, questions=[("Q1", 0.3), ("Q2", -0.3), ("Q3", 0.0)]),
      HIGHER + "; higher also on Natural, lower on Answerable, no clear difference on 1 other question" + SAME),
     (versions(-0.4, questions=[(f"Q{n}", -0.3) for n in range(1, 6)]),
      LOWER + "; lower also on Natural, Answerable, Cited and 2 more" + SAME),
     ([{**each, "time": BEGIN} for each in versions(0.4)], HIGHER),
     ([{**each, "version": None} for each in versions(0.0)],
-     r"The mean score on Satisfaction is 2\.\d\d on a scale from 1 to 4 \(95% interval 2\.\d\d to 2\.\d\d, 80 texts\)"
+     r"The mean score on Satisfaction is 2\.\d\d on a scale from 1 to 4 \(95% interval 2\.\d\d to 2\.\d\d, 80 conversations\)"
      "; no change was found since 1 June 2026"),
-    ([row("a", 2.0)], r"The mean score on Satisfaction is 2\.00 on a scale from 1 to 4 \(1 text\)"),
-    ([row("a", None, unscored="refused")], "No text has a score on Satisfaction; remove a filter"),
+    ([row("a", 2.0)], r"The mean score on Satisfaction is 2\.00 on a scale from 1 to 4 \(1 conversation\)"),
+    ([row("a", None, unscored="refused")], "No conversation has a score on Satisfaction; remove a filter"),
 ], ids=["better", "worse", "no difference", "too few", "questions", "many questions", "one day", "no version", "one text",
         "unscored"])  # fmt: skip
 def test_first_sentence(tmp_path: Path, rows: list[MartRow], sentence: str) -> None:
@@ -78,10 +78,11 @@ def test_first_sentence(tmp_path: Path, rows: list[MartRow], sentence: str) -> N
 def test_first_sentence_states_the_filters_and_answers_of_people(tmp_path: Path) -> None:
     with board(tmp_path, versions(0.4, topic="refunds")) as opened:
         assert (
-            " on Satisfaction for texts with topic refunds (95% interval" in figures(opened, "topic=refunds")[1].summary
+            " on Satisfaction for conversations with topic refunds (95% interval"
+            in figures(opened, "topic=refunds")[1].summary
         )
         assert figures(opened, "version=2.9")[1].summary.startswith(
-            "The mean score on Satisfaction for texts with version 2.9 is"
+            "The mean score on Satisfaction for conversations with version 2.9 is"
         )
         turns = (Turn("user", "?"), Turn("assistant", "!"))
         opened.project.store.add_conversations(Conversation(f"c{n}", turns) for n in range(80))
@@ -174,7 +175,7 @@ def test_a_group_without_scores_is_named(tmp_path: Path) -> None:
     (0.001, 0.399, "Version 2 is rated 0.200 points higher than 1 on Q0 (95% interval 0.001 to 0.399)"),
     (-0.1, 0.3, "No clear difference between version 2 and 1 on Q0: +0.10 points (95% interval -0.10 to 0.30)"),
     (0.0, 0.4, "No clear difference between version 2 and 1 on Q0: +0.20 points (95% interval 0.00 to 0.40)"),
-    (None, None, "Too few different scores to compare version 2 with 1 on Q0 (3 and 4 texts)"),
+    (None, None, "Too few different scores to compare version 2 with 1 on Q0 (3 and 4 conversations)"),
 ])  # fmt: skip
 def test_a_difference_is_stated_as_its_interval_says(low: float | None, high: float | None, said: str) -> None:
     value = 0.2 if low is None or high is None else (low + high) / 2
@@ -217,7 +218,7 @@ def test_two_evaluators_are_compared_on_the_same_texts(tmp_path: Path) -> None:
         scores, found = figures(opened, "against=e%401")
         assert found.evaluators is not None and found.evaluators.shared == 60
         assert found.summary.startswith(
-            "Evaluator other (2 Jun 2026) rates the same 60 texts 0.21 points higher than e (1 Jun"
+            "Evaluator other (2 Jun 2026) rates the same 60 conversations 0.21 points higher than e (1 Jun"
         )
         assert scores.choices.names == {"other@9": "other (2 Jun 2026)", "e@1": "e (1 Jun 2026)"}
 
@@ -267,7 +268,7 @@ def levels(*means: float, count: int = 40, **more: Any) -> list[MartRow]:
     (levels(2.0, 3.0, count=1), r"Satisfaction averages 2\.\d\d"),
     ([{**each, "system": None} for each in levels(2.5)], r"Satisfaction averages 2\.\d\d"),
     (levels(2.0, 3.0, 2.0, in_training=True),
-     r"Satisfaction averages 2\.\d\d; training conversations cannot compare assistant versions"),
+     r"Satisfaction averages 2\.\d\d"),
     ([row("a", None, unscored="refused")], "No scores on Satisfaction"),
 ], ids=["lowest", "highest", "both ends", "none", "two and two", "two", "two alike", "one", "few texts", "no system", "training",
         "no score"])  # fmt: skip

@@ -41,14 +41,17 @@ def test_score_table_has_metadata_and_metrics_without_synthetic_conversations(
         assert rated.default_group() == "metadata: system" and rated.columns["rating"]
         opened.fit(every_question=True)
         scored(opened, tmp_path)
-        found = load_score_table(opened)
+        learned = load_score_table(opened)
+        assert (learned.noun, learned.columns[VALUE]) == ("mean rating", True), "the evaluator learned from all of them"
+        predicted = BoardFilters(answers="predicted")
+        found = load_score_table(opened, selection=predicted)
         assert (len(found.rows), found.total, found.synthetic, found.unknown) == (31, 31, 1, 0)
         assert not any(row["synthetic"] for row in found.rows)
         assert found.columns[VALUE] and found.columns["question: Q1"] and found.columns["metric: words-per-reply"]
         assert not found.columns["metadata: system"] and found.columns["metadata: week"]
-        both = load_score_table(opened, selection=BoardFilters(synthetic="with"))
+        both = load_score_table(opened, selection=BoardFilters(synthetic="with", answers="predicted"))
         assert sum(bool(row["synthetic"]) for row in both.rows) == 1
-        few, again = (load_score_table(opened, size=10) for _ in range(2))
+        few, again = (load_score_table(opened, selection=predicted, size=10) for _ in range(2))
         assert (len(few.rows), few.total) == (10, 31) and few.rows == again.rows
 
 
@@ -127,13 +130,13 @@ def test_default_chart_is_the_mean_by_system_with_intervals_inside_the_scale(tab
     chart = chart_of(table({"conversation": f"gpt-9-{n}", "value": 4.5 if n % 2 else 1.5 + n / 12} for n in range(12)))
     data = chart.to_json()
     assert (data["x"], data["y"], data["aggregate"]) == ("metadata: system", VALUE, "mean")
-    assert data["title"] == chart.title == "Mean score by system"
+    assert data["title"] == chart.title == "Mean Satisfaction by assistant version"
     best, other = data["groups"]
     assert (best["x"], best["n"], best["y"], best["low"], best["high"]) == ("gpt-9", 6, 4.5, 4.5, 4.5)
     assert other["low"] < other["y"] < other["high"]
     assert '<b>1.92</b></td><td class="soft">1.6' in chart.draw() and "gpt-9 (6)" in chart.draw()
-    ticks = [float(text) for text in re.findall(r"<span>([\d.]+)</span>", chart.draw())]
-    assert min(ticks) >= 1 and max(ticks) <= 5, "the axis does not begin at 0"
+    ticks = [float(text) for text in re.findall(r'text-anchor="middle">([\d.]+)</text>', chart.draw())]
+    assert (ticks[0], ticks[-1]) == (1, 4), "the axis is that of the scale"
 
 
 @pytest.mark.parametrize(
@@ -174,15 +177,29 @@ def test_explore_is_for_leads_and_refuses_unknown_columns(
         return lee.get("/explore?" + urlencode(fields))
 
     page = explore()
-    assert "92 ratings of the main question" in page and "Mean rating by system" in page and "How good is it?" in page
+    assert (
+        "92 ratings of the main question" in page
+        and "by assistant version</h1>" in page
+        and page.count("<form") == 2
+        and "How good is it?" in page
+    )
     scored(bench.project, tmp_path)
     page = explore()
-    assert "Mean score by system" in page and "desk-1 (15)" in page
+    assert "by assistant version</h1>" in page and "desk-1 (" in page
     page = explore(x="turns", aggregate="count")
     counted = re.search(r'<h2 id="scores">(.*?)</h2>', lee.get("/board"))
-    assert counted is not None and f"{counted[1]}." in page, "the board and explore count the same conversations"
+    assert counted is not None and f"List the {counted[1]}" in page, (
+        "the board and explore count the same conversations"
+    )
     assert "1 score of synthetic conversations is left out" in page
     assert not strange(page) and 'value="turns" selected' in page
+    for choices in (
+        {"answers": "given", "y": "score: entropy"},
+        {"answers": "predicted"},
+        {"answers": "given", "view": "each"},
+    ):
+        assert not strange(explore(**choices)) and lee.status == 200, choices
+    assert 'href="/board?' in explore(answers="predicted") and "metadata: system<" not in page
     for wrong in (
         {"x": EVIL},
         {"aggregate": "sum(x)"},

@@ -132,7 +132,7 @@ def test_training_data_is_marked_in_the_transcript_and_the_list(
     def is_marked(name: str) -> bool:
         row = read(browser, f"/conversation/{name}.json")["whole"]["questions"][0]["prediction"]
         page = browser.get(f"/conversation/{name}")
-        mark = "<b>Training data:</b> default learned from this conversation, so its scores of it look better"
+        mark = "<b>Training data:</b> default learned from this conversation, so its scores of it are closer"
         assert (mark in page) == row["in_training"]
         return mark in page
 

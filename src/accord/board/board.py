@@ -66,6 +66,8 @@ class Board:
             BadInput: The selection names a question, evaluator or group without scores.
             StoreError: Scores or labels cannot be read.
         """
+        if selection.against is not None and selection.answers is None:
+            selection = replace(selection, answers="predicted")
         alarms = self.reader.alarms()
         state = self.reader.state(selection), len(alarms)
         with self._lock:
@@ -303,7 +305,7 @@ def _list_summary(scores: SelectedScores, total: int) -> str:
     about = scores.selection
     what = scores.noun(total)
     if about.view != "panel":
-        what = f"{'score' if total == 1 else 'scores'} of a text for an annotator"
+        what = f"{'score' if total == 1 else 'scores'} of a {scores.noun(1)} for an annotator"
     where = [filter_in_words(name, value) for name, value in about.filters().items()]
     if about.low is not None or about.high is not None:
         low, high = (

@@ -274,15 +274,17 @@ def _tested(
 
 
 def difference_in_words(
-    found: MeanDifference, names: Mapping[str, str], where: str = "", shown: Callable[[str], str] = str
-) -> str:
+    found: MeanDifference, names: Mapping[str, str], where: str = "", shown: Callable[[str], str] = str,
+    many: str = "conversations",
+) -> str:  # fmt: skip
     """Return a difference with its interval in one clause.
 
     Args:
         found: The difference.
         names: Names of evaluators by id.
-        where: Filters of the texts, such as " for texts with topic refunds".
+        where: Filters of the conversations, such as " for conversations with topic refunds".
         shown: Returns the short name of a question.
+        many: Word for the compared texts.
     """
     first, second = (names.get(name, name) or UNKNOWN for name in (found.first, found.second))
     by = dimension_in_words(found.by)
@@ -293,7 +295,7 @@ def difference_in_words(
         return f"No scores of {by} {' and '.join(absent)} {on}; choose another {by} or remove a filter"
     low, high = found.difference.low, found.difference.high
     if low is None or high is None:
-        sizes = f"{found.texts[0]:,} and {found.texts[1]:,} texts"
+        sizes = f"{found.texts[0]:,} and {found.texts[1]:,} {many}"
         return f"Too few different scores to compare {subject} with {other} {on} ({sizes})"
     points, (low, high) = found.difference.value, sorted((low, high))
     if found.sign:
@@ -305,7 +307,7 @@ def difference_in_words(
         if found.tests > 1:
             kind, interval = "significant", f"(95% interval of this pair alone {low:.{digits}f} to {high:.{digits}f})"
         return f"No {kind} difference between {subject} and {other} {on}: {points:+.{digits}f} points {interval}"
-    verb = f"rates the same {found.shared:,} texts" if by == "evaluator" else "is rated"
+    verb = f"rates the same {found.shared:,} {many}" if by == "evaluator" else "is rated"
     direction = "higher" if found.sign > 0 else "lower"
     subject = subject[:1].upper() + subject[1:]
     return f"{subject} {verb} {points:.{digits}f} points {direction} than {other} {on} {interval}"
@@ -316,11 +318,11 @@ def _digits_of(*numbers: float) -> int:
     return next((digits for digits in (2, 3, 4) if all(round(number, digits) for number in numbers)), 2)
 
 
-def describe_test(found: MeanDifference) -> str:
+def describe_test(found: MeanDifference, many: str = "conversations") -> str:
     """Return the kind of test and its p; empty without a test."""
     if found.p is None:
         return ""
-    pairs = "texts that both scored" if found.by == "evaluator" else "inputs of both"
+    pairs = f"{many} that both scored" if found.by == "evaluator" else "inputs of both"
     kind = f"Paired on the {found.shared:,} {pairs}" if found.paired else "On different inputs (unpaired)"
     corrected = f" with Holm's correction for {found.tests} differences" if found.tests > 1 else ""
     return f"{kind}: {found.difference}, {p_text(found.p)}{corrected}"

@@ -29,11 +29,15 @@ MAX_ANNOTATORS = 200
 
 @dataclass(frozen=True)
 class Bin:
-    """A bin of scores from `low` up to, but not including, `high`; the last bin includes it."""
+    """A bin of scores from `low` up to, but not including, `high`; the last bin includes it.
+
+    `tail` of its `count` scores are in the bottom 10%.
+    """
 
     low: float
     high: float
     count: int
+    tail: int = 0
 
 
 @dataclass(frozen=True)
@@ -104,13 +108,17 @@ def density_of(scores: SelectedScores, rows: pl.DataFrame) -> Density:
         mean = Estimate(mean.value, *map(float, central(mean_draws)))
     edges = np.linspace(low, high, BINS + 1)
     inside = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
+    tail = float(np.quantile(values, 0.1)) if len(values) else None
     per_bin = np.bincount(inside, minlength=BINS)
+    in_tail = np.bincount(inside[values <= tail], minlength=BINS) if tail is not None else np.zeros_like(per_bin)
     return Density(
         tuple(centres.tolist()), tuple((_smooth(shares, bandwidth / width) / width).tolist()),
         band_low, band_high,
-        tuple(Bin(float(a), float(b), int(n)) for a, b, n in zip(edges[:-1], edges[1:], per_bin, strict=True)),
-        mean, float(np.median(values)) if len(values) else None,
-        float(np.quantile(values, 0.1)) if len(values) else None, len(values), rows["conversation"].n_unique(),
+        tuple(
+            Bin(float(low), float(high), int(count), int(worst))
+            for low, high, count, worst in zip(edges[:-1], edges[1:], per_bin, in_tail, strict=True)
+        ),
+        mean, float(np.median(values)) if len(values) else None, tail, len(values), rows["conversation"].n_unique(),
         len(scores.annotators), bandwidth, tuple(what),
     )  # fmt: skip
 

@@ -30,6 +30,8 @@ MAX_LENGTH, MAX_VALUES = 512, 64
 """Maximum length of a value in characters, and maximum number of values in a query."""
 ANY = "*"
 """Value of a dimension in a form that selects all: an empty one selects conversations without the dimension."""
+LEFT_OUT = "{:,} scores of conversations that the evaluator learned from are left out"
+_CLOSER = "their scores are closer to the ratings than those of new conversations will be"
 _EMPTY_IS_ALL = (
     "question", "evaluator", "against", "since", "until", "find", "issue", "low", "high", "by",
 )  # fmt: skip
@@ -54,6 +56,13 @@ def filter_in_words(name: str, value: str, unknown: str = "unknown") -> str:
     return f"{dimension_in_words(name)} {f'“{value}”' if name == 'find' else value or unknown}"
 
 
+def learned_words(count: int, is_all: bool) -> str:
+    """Return the number of conversations that the evaluator learned from, and the meaning of their scores."""
+    if is_all:
+        return f"the evaluator learned from {'the conversation' if count == 1 else f'all {count:,} conversations'}"
+    return f"the evaluator learned from {count:,} of these conversations; {_CLOSER}"
+
+
 @dataclass(frozen=True)
 class BoardFilters:
     """Filters; `None` means all.
@@ -68,7 +77,8 @@ class BoardFilters:
         issue: Kind of an issue that a model found, or a person marked, in the conversation.
         annotators: Count only scores for these annotators; empty for the population, or for all if there is none.
         view: `panel` averages the scores of a text over annotators; `each` keeps them apart.
-        answers: `predicted` scores, or ratings `given` by people.
+        answers: `predicted` scores, or ratings `given` by people. By default scores, unless the evaluator learned from
+            every shown conversation and people rated some.
         synthetic: Leave synthetic conversations out, show only these, or include them.
         training: Leave out or include scores of conversations that the evaluator learned from. If there are no others,
             these are shown.
@@ -93,7 +103,7 @@ class BoardFilters:
     issue: str | None = None
     annotators: tuple[str, ...] = ()
     view: View = "panel"
-    answers: Answers = "predicted"
+    answers: Answers | None = None
     synthetic: Synthetic = "without"
     training: Training = "without"
     by: Dimension | None = None

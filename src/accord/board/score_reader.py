@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.board.filters import DIMENSIONS, BoardFilters
+from accord.board.filters import DIMENSIONS, LEFT_OUT, BoardFilters, learned_words
 from accord.board.texts import ConversationTexts
 from accord.edges import UnknownName
 from accord.learning import RULES
@@ -37,6 +37,7 @@ _EMPTY = ("probabilities", "unscored", "spread")
 NO_ANNOTATOR = (POPULATION, *RULES)
 """Annotator names of scores that belong to no single annotator."""
 DAY = "day"
+GIVEN = "people’s ratings of scored conversations"
 UNKNOWN = "unknown"
 """Name of a group whose conversations lack the dimension."""
 
@@ -77,6 +78,7 @@ class SelectedScores:
         state: State of the mart.
         notes: Sentences about scores that are left out or included.
         is_other_scale: True if the scores were made on another scale than the rubric has for the question now.
+        is_main: True for scores of the main question.
         question_names: Short names of the questions by id, as far as the rubric has them.
     """
 
@@ -92,6 +94,7 @@ class SelectedScores:
     state: MartState
     notes: tuple[str, ...] = ()
     is_other_scale: bool = False
+    is_main: bool = True
     question_names: Mapping[str, str] = field(default_factory=dict)
 
     def shown(self, question: str) -> str:
@@ -104,7 +107,11 @@ class SelectedScores:
         scored = self.scored.select("conversation", "turn")
         texts, conversations = scored.n_unique(), scored["conversation"].n_unique()
         said = "1 conversation" if conversations == 1 else f"{conversations:,} conversations"
-        return said if texts == conversations else f"{texts:,} {self.noun(texts)} in {said}"
+        return said if texts == conversations else f"{self.count(texts)} in {said}"
+
+    def count(self, texts: int) -> str:
+        """Return a number of conversations or replies, in words."""
+        return f"{texts:,} {self.noun(texts)}"
 
     def noun(self, count: int) -> str:
         """Return the word for a number of texts: conversations, or replies if turns are scored."""
@@ -117,6 +124,22 @@ class SelectedScores:
     def is_self_made(self) -> bool:
         """True for predictions of conversations that the evaluator learned from, which compare nothing."""
         return self.has_training and self.selection.answers == "predicted"
+
+    @property
+    def learned(self) -> str:
+        """Sentence about conversations that the evaluator learned from, if scores of these are shown; else empty."""
+        is_all = learned_from_all(self)
+        if not self.is_self_made and not is_all:
+            return ""
+        said = learned_words(self.rows.filter(self.rows["in_training"])["conversation"].n_unique(), is_all)
+        more = "; import new ones to compare versions by scores" if is_all else ""
+        return f"{said[:1].upper()}{said[1:]}{more}."
+
+    @property
+    def quiet_notes(self) -> tuple[str, ...]:
+        """Notes that pages leave out, because `learned` or the chosen kind of values states them."""
+        learned = self.learned
+        return tuple(note for note in self.notes if note == GIVEN or note[1:].partition(";")[0] in learned)
 
     @property
     def scored(self) -> pl.DataFrame:
@@ -182,8 +205,9 @@ class ScoreReader:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 found = self._kept[key]
-                asked, by = found.selection.question, found.selection.evaluator
-                return replace(found, selection=replace(selection, question=asked, evaluator=by))
+                about = found.selection
+                taken = replace(selection, question=about.question, evaluator=about.evaluator, answers=about.answers)
+                return replace(found, selection=taken)
             choices = self._choose(selection)
             if choices is None:
                 return None
@@ -268,10 +292,19 @@ class ScoreReader:
         if alone:
             rows, state = self.mart.read(lambda rows: rows.filter(wanted).select(columns).collect())
         options = self._options(whose)
+        asked = self.project.rubric.get(question)
+        is_other = _is_other_scale(asked, options)
+        if selection.answers is None:
+            is_rated = not is_other and _all_in_training(rows) and len(self._given(rows, question)) > 0
+            selection = replace(selection, answers="given" if is_rated else "predicted")
         left_out = self._count(about & synthetic) if selection.synthetic == "without" and choices.synthetic else 0
         has_training = bool(in_training) and (selection.training == "with" or bool(alone))
         rows, whom = _of_view(rows, selection)
-        notes = [*_left_out_notes(selection, left_out, in_training, has_training), *whom, *filter(None, [unread])]
+        learned = rows.filter(pl.col("in_training"))["conversation"].n_unique() if has_training else in_training
+        is_all = _all_in_training(rows)
+        notes = [*_synthetic_notes(selection, left_out), *whom, *filter(None, [unread])]
+        if in_training and selection.answers == "predicted":
+            notes.append(learned_words(learned, is_all) if has_training else LEFT_OUT.format(learned))
         if selection.evaluator not in (None, evaluator):
             named = choices.names[str(selection.evaluator)], choices.names[evaluator]
             notes.append("no scores of {} on this question; those of {} are shown".format(*named))
@@ -279,13 +312,11 @@ class ScoreReader:
         rows = rows if selection.view == "each" else rows.drop("probabilities")
         if selection.answers == "given":
             rows = self._given(rows, question)
-            notes.append("ratings of people of texts with a score")
+            notes.append(GIVEN)
         clusters = (
             pl.col("conversation").rank("dense").cast(pl.Int32) - 1 if len(rows) <= MAX_EXACT_ROWS else pl.col("bundle")
         )
         rows = rows.with_columns(clusters.alias("cluster"))
-        asked = self.project.rubric.get(question)
-        is_other = _is_other_scale(asked, options)
         low, high = _ends(None if is_other else asked, options, rows)
         if is_other and asked is not None:
             notes.append(
@@ -295,7 +326,8 @@ class ScoreReader:
         taken = replace(selection, question=question, evaluator=evaluator)
         return SelectedScores(
             taken, rows, low, high, options, left_out, in_training, has_training, choices, state, tuple(notes),
-            is_other, {each.id: each.shown for each in self.project.rubric.questions},
+            is_other, question == self.project.question.id,
+            {each.id: each.shown for each in self.project.rubric.questions},
         )  # fmt: skip
 
     def _options(self, whose: pl.Expr) -> tuple[float, ...]:
@@ -379,16 +411,11 @@ def _all_in_training(rows: pl.DataFrame) -> bool:
     return len(rows) > 0 and bool(rows["in_training"].all())
 
 
-def _left_out_notes(selection: BoardFilters, left_out: int, in_training: int, has_training: bool) -> list[str]:
-    """Return notes about scores of synthetic conversations and of those used in training."""
+def _synthetic_notes(selection: BoardFilters, left_out: int) -> list[str]:
+    """Return notes about scores of synthetic conversations."""
     notes = [f"{left_out:,} scores of synthetic conversations are left out"] if left_out else []
     shown = {"only": ["only synthetic conversations"], "with": ["synthetic conversations are included"]}
-    notes += shown.get(selection.synthetic, [])
-    if in_training and selection.answers == "predicted":
-        note = "scores are of conversations used in training; they look better than they are"
-        note = note if has_training else "scores of conversations used in training are left out"
-        notes.append(f"{in_training:,} {note}")
-    return notes
+    return notes + shown.get(selection.synthetic, [])
 
 
 def _trained(selection: BoardFilters, training: pl.Expr) -> pl.Expr:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
+from os.path import commonprefix
 from typing import Any
 
 from accord.board.comparisons import MeanDifference, difference_in_words
@@ -77,8 +79,8 @@ class BoardFigures:
         return asdict(self)
 
 
-NO_COMPARISON = "training conversations cannot compare {}s"
-"""Reason why a board of conversations that the evaluator learned from compares nothing."""
+LONG_HEADLINE = 80
+"""Length in characters from which a headline leaves out the common beginning of names that it repeats."""
 
 
 def headline_of(scores: SelectedScores, figures: BoardFigures) -> str:
@@ -86,45 +88,52 @@ def headline_of(scores: SelectedScores, figures: BoardFigures) -> str:
 
     Conversations that the evaluator learned from give no finding, and neither do differences that are not clear.
     """
-    about, on = scores.selection, f"on {scores.shown(str(scores.selection.question))}{_where(scores)}"
+    about, where = scores.selection, _where(scores)
+    is_given = about.answers == "given"
+    on = f"on {scores.shown(str(about.question))}{where}"
     if figures.mean.value is None:
         return f"No scores {on}"
-    by = dimension_in_words(figures.table.by)
-    averages = f"{scores.shown(str(about.question))} averages {figures.mean.value:.2f}{_where(scores)}"
+    mean = f"{figures.mean.value:.2f}"
+    averages = f"{scores.shown(str(about.question))} averages {mean}{where}"
     if figures.evaluators is None and scores.is_self_made:
-        return f"{averages}; {NO_COMPARISON.format(by)}" if figures.difference else averages
+        return averages
+    on = where.lstrip() if is_given and scores.is_main else on
     said = ""
     if figures.evaluators is not None:
         said = pair_headline(figures.evaluators, {}, on, scores.choices.names)
     elif figures.among:
-        said = ranking_headline(figures.table, figures.among, on)
+        said = ranking_headline(figures.table, figures.among, on, is_given)
     elif figures.difference is not None:
-        said = pair_headline(figures.difference, _means_of(figures.table), on)
+        said = pair_headline(figures.difference, _means_of(figures.table), on, is_given=is_given)
     if not said:
-        return averages
-    return f"According to people, {said[:1].lower()}{said[1:]}" if about.answers == "given" else said
+        return f"People rate {scores.shown(str(about.question))} {mean} on average{where}" if is_given else averages
+    return said
 
 
 def pair_headline(
-    found: MeanDifference, means: Mapping[str, float], on: str, names: Mapping[str, str] | None = None
-) -> str:
-    """Return the difference of two groups in a few words; empty without a test."""
+    found: MeanDifference, means: Mapping[str, float], on: str, names: Mapping[str, str] | None = None,
+    is_given: bool = False,
+) -> str:  # fmt: skip
+    """Return the difference of two groups in a few words, in scores or in people's ratings; empty without a test."""
     first, second = (_group_name(found.by, (names or {}).get(name, name)) for name in (found.first, found.second))
     if found.p is None:
         return ""
     if not found.sign:
-        return f"No clear difference between {first} and {second} {on}"
+        said = f"o clear difference between {first} and {second}{' in people’s ratings' * is_given}"
+        return f"N{said} {on}".rstrip()
     direction = "higher" if found.sign > 0 else "lower"
-    return f"{first} is {direction} than {second} {on}, by {_gap_in_words(found, means)}"
+    verb = f"People rate {first}" if is_given else f"{first} is"
+    return f"{f'{verb} {direction} than {second} {on}'.rstrip()}, by {_gap_in_words(found, means)}"
 
 
-def ranking_headline(table: GroupTable, among: Sequence[MeanDifference], on: str) -> str:
+def ranking_headline(table: GroupTable, among: Sequence[MeanDifference], on: str, is_given: bool = False) -> str:
     """Return the groups that clearly differ from all others, in a few words; empty without a test.
 
     Args:
         table: Table of the groups with their means.
         among: Differences of all pairs of the compared groups, corrected together.
-        on: The question, and the filters of the texts.
+        on: The question, and the filters of the conversations.
+        is_given: True for means of people's ratings instead of scores.
     """
     names = {name for each in among for name in (each.first, each.second)}
     means = {name: value for name, value in _means_of(table).items() if name in names}
@@ -133,25 +142,41 @@ def ranking_headline(table: GroupTable, among: Sequence[MeanDifference], on: str
     order = sorted(means, key=lambda name: (-means[name], name))
     of = f"{len(names)} {'largest ' if _is_part(table, names) else ''}{dimension_in_words(table.by)}s"
     if not any(each.sign for each in among):
-        return f"No clear difference between the {of} {on}"
-    clauses, rest = _ends_in_words(order, table.by, among, means, on)
+        return f"No clear difference between the {of}{' in people’s ratings' * is_given} {on}".rstrip()
+    clauses, rest = _ends_in_words(order, table.by, among, means, on, is_given)
     others = [each for each in among if {each.first, each.second} <= set(rest)]
     if not clauses:
         largest = max((each for each in among if each.sign), key=lambda each: abs(_value_of(each.difference)))
-        clauses = [pair_headline(largest, means, on)]
+        clauses = [pair_headline(largest, means, on, is_given=is_given)]
         others.remove(largest)
-    return "; ".join(filter(None, [*clauses, _on_others(others, rest, table.by)]))
+    said = "; ".join(filter(None, [*clauses, _on_others(others, rest, table.by)]))
+    if len(said) < LONG_HEADLINE:
+        return said
+    short = dict(zip(rest, _short_names(order, rest), strict=True))
+    return "; ".join(filter(None, [*clauses, _on_others(others, [short[name] for name in rest], table.by)]))
+
+
+def _short_names(names: Sequence[str], some: Sequence[str]) -> list[str]:
+    """Return some names without the common beginning of all names, which ends with a separator.
+
+    >>> _short_names(["assistant-a", "assistant-b", "assistant-c"], ["assistant-b", "assistant-c"])
+    ['b', 'c']
+    """
+    beginning = re.match(r".*[-_/. :]|", commonprefix(list(names)), re.DOTALL)
+    size = len(beginning[0]) if beginning else 0
+    return [name[size:] or name for name in some]
 
 
 def _ends_in_words(
-    order: Sequence[str], by: str, among: Sequence[MeanDifference], means: Mapping[str, float], on: str
+    order: Sequence[str], by: str, among: Sequence[MeanDifference], means: Mapping[str, float], on: str, is_given: bool
 ) -> tuple[list[str], list[str]]:
     """Return clauses on the highest and the lowest group, if they clearly are, and the other groups."""
     clauses, rest = list[str](), list(order)
     for name, sign, word in ((order[0], 1, "highest"), (order[-1], -1, "lowest")):
         if gap := _gap_to_all(name, sign, among, means):
-            about = "" if clauses else f" {on}"
-            clauses.append(f"{_group_name(by, name)} is {word}{about}, by {gap}")
+            group, about = _group_name(by, name), f" {on}" if on and not clauses else ""
+            verb = f"{group} is" if not is_given else group if clauses else f"People rate {group}"
+            clauses.append(f"{verb} {word}{about}, by {gap}")
             rest.remove(name)
     return clauses, rest
 
@@ -223,15 +248,16 @@ def first_sentence(scores: SelectedScores, figures: BoardFigures) -> str:
     """Return the most important result of a selection: the comparison that the page shows, or the mean, and changes."""
     about, difference = scores.selection, stated_difference(figures)
     if scores.is_self_made and not figures.evaluators:
-        groups = f"; {NO_COMPARISON.format(dimension_in_words(figures.table.by))}" if figures.difference else ""
-        parts, other = [_mean_in_words(scores, figures) + groups], ""
+        parts, other = [_mean_in_words(scores, figures)], ""
     elif difference is not None:
-        said = difference_in_words(difference, scores.choices.names, _where(scores), scores.shown)
+        said = difference_in_words(difference, scores.choices.names, _where(scores), scores.shown, scores.noun(2))
         said = f"According to people, {said[0].lower()}{said[1:]}" if about.answers == "given" else said
         parts = [said, "" if figures.evaluators else _on_other_questions(difference, figures.questions, scores.shown)]
         other = "other " if difference.sign else ""
     else:
         ranking = ranking_in_words(figures.table, figures.among, _where(scores), scores.shown)
+        if ranking and about.answers == "given":
+            ranking = f"According to people, {ranking[0].lower()}{ranking[1:]}"
         parts, other = [ranking or _mean_in_words(scores, figures)], ""
     if not figures.evaluators:
         parts.append(_changes(figures.time, figures.last_period, other, scores.shown))
@@ -247,26 +273,23 @@ def _mean_in_words(scores: SelectedScores, figures: BoardFigures) -> str:
     about, mean, where = scores.selection, figures.mean, _where(scores)
     question = scores.shown(str(about.question))
     if mean.value is None:
-        return f"No text{where.removeprefix(' for texts')} has a score on {question}; remove a filter"
+        one, many = scores.noun(1), scores.noun(2)
+        return f"No {one}{where.removeprefix(f' for {many}')} has a score on {question}; remove a filter"
     what = "rating of people" if about.answers == "given" else "score"
     interval = "" if mean.low is None else f"95% interval {mean.low:.2f} to {mean.high:.2f}, "
     scale = f"on a scale from {scores.low:g} to {scores.high:g}"
-    return f"The mean {what} on {question}{where} is {mean.value:.2f} {scale} ({interval}{_texts(figures.texts)})"
-
-
-def _texts(count: int) -> str:
-    return f"{count:,} {'text' if count == 1 else 'texts'}"
+    return f"The mean {what} on {question}{where} is {mean.value:.2f} {scale} ({interval}{scores.count(figures.texts)})"
 
 
 def overview_of(scores: SelectedScores, texts: int, density: Density, time: TimeSeries) -> str:
     """Return the mean, the bottom 10% and the last period in one sentence."""
     if density.tail is None:
-        return f"{_texts(texts)}."
+        return f"{scores.count(texts)}."
     last = time.moments[-1] if len(time.moments) > 1 else None
     trend = "" if last is None else f"; in the last {time.step} {last.mean} from {last.texts:,}"
     tail = f"; the bottom 10% score {density.tail:.2f} or less"
     scale = f"on a scale from {scores.low:g} to {scores.high:g}"
-    return f"{_texts(texts)}, mean {density.mean} {scale}{tail}{trend}."
+    return f"{scores.count(texts)}, mean {density.mean} {scale}{tail}{trend}."
 
 
 def times_as_often(ratio: float) -> str:
@@ -283,7 +306,7 @@ def times_as_often(ratio: float) -> str:
 
 def _where(scores: SelectedScores) -> str:
     filters = [filter_in_words(name, value) for name, value in scores.selection.filters().items()]
-    return f" for texts with {', '.join(filters)}" if filters else ""
+    return f" for {scores.noun(2)} with {', '.join(filters)}" if filters else ""
 
 
 def _on_other_questions(
@@ -309,7 +332,7 @@ def ranking_in_words(
     Args:
         table: Table of the groups.
         among: Differences of all pairs of the compared groups, corrected together.
-        where: Filters of the texts, such as " for texts with topic refunds".
+        where: Filters of the conversations, such as " for conversations with topic refunds".
         shown: Returns the short name of a question.
     """
     tested = [each for each in among if each.p is not None]

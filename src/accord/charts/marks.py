@@ -272,15 +272,22 @@ def legend(names: Sequence[str]) -> Markup:
 def range_rows(rows: Sequence[ChartRow], axis: Axis, title: str) -> Markup:
     """Draw a table with a row per estimate: its name, its interval on a common axis, its number, its interval in words.
 
-    The chart and the table are one, so no number stands twice. The axis has lines at its ticks and numbers at its ends.
+    The chart and the table are one, so no number stands twice. The axis has lines and numbers at its ticks.
     """
     numbers = [end for row in rows for end in _ends(row.estimate)]
     low, high = domain_of(numbers, axis)
-    lines = [(place - low) / (high - low) for place in ticks(low, high, 4)]
+    places = ticks(low, high, 4)
+    lines = [(place - low) / (high - low) for place in places]
     body = "".join(_range_row(row, lines, low, high) for row in rows)
-    ends = "".join(tag("span", format_number(end, axis.is_share)) for end in (low, high))
+    numbered = "".join(
+        tag(
+            "text", format_number(place, axis.is_share), class_="tick", x=f"{100 * at:.1f}%", y=12, text_anchor="middle"
+        )
+        for place, at in zip(places, lines, strict=True)
+    )
+    scale = tag("svg", numbered, class_="chart range", width="100%", height=16, aria_hidden="true")
     empty = "<td></td>"
-    foot = tag("tr", f"{empty}{tag('td', ends, class_='plot')}{empty}{empty}", class_="axis", aria_hidden="true")
+    foot = tag("tr", f"{empty}{tag('td', scale, class_='plot')}{empty}{empty}", class_="axis", aria_hidden="true")
     head = tag("caption", escape_text(title), class_="visually-hidden")
     return Markup(tag("table", f"{head}{tag('tbody', body + foot)}", class_="ranges"))
 

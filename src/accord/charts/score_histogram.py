@@ -11,59 +11,69 @@ from accord.charts.plot_area import draw_legend, escape_text, format_number, tag
 
 HEIGHT, LINE, LEGEND = 120, 18, 320
 """Height of the bars, height of a line of labels, and width of the legend, in pixels."""
-BAR, EDGE = 0.88, 15.0
-"""Share of a bin that its bars fill, and distance from an end, in percent, within which labels begin or end."""
+BAR, LEFT, RIGHT, EDGE = 0.88, 7.0, 98.0, 15.0
+"""Share of a bin that its bars fill, ends of the scale in percent, and distance from one within which labels begin."""
 
 
 @dataclass(frozen=True)
 class HistogramBin:
-    """A bin from `low` to `high` with the numbers of scores and of people's ratings; its bars open `href`."""
+    """A bin from `low` to `high`: numbers of scores, ratings, and scores in the worst 10%; its bars open `href`."""
 
     low: float
     high: float
     scores: int
     ratings: int
     href: str = ""
+    worst: int = 0
 
 
 def score_histogram(
     bins: Sequence[HistogramBin], title: str, worst: float | None = None, mean: float | None = None,
     kinds: tuple[str, str] = ("model", "people"), names: tuple[str, str] = ("scores", "ratings of people"),
 ) -> Markup:  # fmt: skip
-    """Draw the share of scores in each bin, and beside it that of people's ratings.
+    """Draw the number of scores in each bin, and beside it that of people's ratings.
+
+    Numbers of different totals are drawn as shares.
 
     Args:
         bins: Bins of equal width in ascending order.
         title: Of the chart.
-        worst: Upper end of the worst 10%, whose bars are dark.
+        worst: Upper end of the worst 10%, whose parts of bars are darker.
         mean: Mean score, marked by a line.
         kinds: Classes of the two kinds of bars.
         names: Names of the two kinds of bars.
     """
     counts = sum(each.scores for each in bins), sum(each.ratings for each in bins)
     columns = list(kinds if counts[1] else kinds[:1])
-    shares = [[each.scores / max(counts[0], 1), each.ratings / max(counts[1], 1)][: len(columns)] for each in bins]
-    most = max(max(share) for share in shares) or 1.0
+    is_share = bool(counts[1]) and counts[0] != counts[1]
+    totals = [max(count, 1) if is_share else 1 for count in counts]
+    values = [[each.scores / totals[0], each.ratings / totals[1]][: len(columns)] for each in bins]
+    most = max(max(value) for value in values) or 1.0
     scale = _Scale(bins[0].low, bins[-1].high)
     legend, _, rows = draw_legend(list(zip(names, columns, strict=True)) if counts[1] else [], LEGEND)
     top = 20 * rows + LINE * ((worst is not None) + (mean is not None)) + 4
     bottom = top + HEIGHT
-    parts = [
-        _bin_marks(scale, each, [HEIGHT * part / most for part in share], columns, (top, bottom), names, worst)
-        for each, share in zip(bins, shares, strict=True)
-        if any(share)
-    ]
-    parts.append(tag("line", class_="axis", x1="1%", x2="99%", y1=bottom, y2=bottom))
+    parts = _counts_axis(most, bottom, is_share)
     parts += [
-        scale.text(place, bottom + 16, format_number(place), "tick", 3) for place in ticks(scale.low, scale.high, 6)
+        _bin_marks(scale, each, [HEIGHT * part / most for part in value], columns, (top, bottom), names)
+        for each, value in zip(bins, values, strict=True)
+        if any(value)
+    ]
+    parts.append(tag("line", class_="axis", x1=f"{LEFT}%", x2=f"{RIGHT}%", y1=bottom, y2=bottom))
+    parts += [
+        scale.text(place, bottom + 16, format_number(place), "tick", 0) for place in ticks(scale.low, scale.high, 6)
     ]
     facts = [f"{count:,} {name}" for count, name in zip(counts, names, strict=True)][: len(columns)]
     if worst is not None:
         facts.append(f"worst 10%: {worst:.2f} or less")
-        parts.append(tag("text", escape_text(facts[-1]), x="1%", y=20 * rows + LINE - 4, class_=f"strong {kinds[0]}"))
+        height, end = 20 * rows + LINE, f"{scale.at(worst):.2f}%"
+        label = tag("text", escape_text(facts[-1]), x=f"{LEFT}%", y=height - 6, class_="strong")
+        span = tag("line", class_="axis", x1=f"{LEFT}%", x2=end, y1=height, y2=height)
+        mark = tag("line", class_="guide", x1=end, x2=end, y1=height, y2=bottom)
+        parts.append(tag("g", label + span + mark, class_=f"{kinds[0]} worst"))
     if mean is not None:
         facts.append(f"mean {mean:.2f}")
-        parts.append(scale.text(mean, top - 8, facts[-1], "strong"))
+        parts.append(scale.text(mean, top - 8, "mean", "strong"))
         at = f"{scale.at(mean):.2f}%"
         parts.append(tag("line", class_="guide ink", x1=at, x2=at, y1=top - 4, y2=bottom))
     head = tag("title", escape_text(title)) + tag("desc", escape_text("; ".join(facts)))
@@ -71,25 +81,29 @@ def score_histogram(
     return Markup(tag("svg", content, class_="chart scores", width="100%", height=bottom + 22, role="group"))
 
 
+def _counts_axis(most: float, bottom: int, is_share: bool) -> list[str]:
+    """Return the grid lines of the numbers in a bin with their labels, left of the scale."""
+    parts = []
+    for value in ticks(0.0, most, 3):
+        if is_share or value == int(value):
+            y = bottom - HEIGHT * value / most
+            parts.append(tag("line", class_="grid", x1=f"{LEFT}%", x2=f"{RIGHT}%", y1=y, y2=y))
+            text = format_number(value, is_share)
+            parts.append(tag("text", text, x=f"{LEFT - 1}%", y=y + 4, class_="tick", text_anchor="end"))
+    return parts
+
+
 def _bin_marks(
     scale: _Scale, bin: HistogramBin, heights: Sequence[float], columns: Sequence[str], ends: tuple[int, int],
-    names: tuple[str, str], worst: float | None,
+    names: tuple[str, str],
 ) -> str:  # fmt: skip
     """Return the bars of a bin with a tooltip, as a link if the bin has scores."""
-    is_faint = worst is not None and bin.low > worst
-    bars = [
-        _bar(
-            scale,
-            bin,
-            place,
-            len(columns),
-            ends[1],
-            max(tall, 2.0),
-            f"{kind} faint" if is_faint and not place else kind,
-        )
-        for place, (tall, kind) in enumerate(zip(heights, columns, strict=True))
-        if tall
-    ]
+    bars = []
+    for place, (height, kind) in enumerate(zip(heights, columns, strict=True)):
+        tall = max(height, 2.0) if height else 0.0
+        worst = tall * bin.worst / max(bin.scores, 1) if not place else 0.0
+        for part, base, css in ((worst, ends[1], f"{kind} worst"), (tall - worst, ends[1] - worst, kind)):
+            bars += [_bar(scale, bin, place, len(columns), base, part, css)] if part > 0 else []
     said = f"{bin.low:.2f} to {bin.high:.2f}: {bin.scores:,}"
     said += f", {names[1]}: {bin.ratings:,}" if len(columns) > 1 else ""
     left, right = scale.at(bin.low), scale.at(bin.high)
@@ -113,10 +127,12 @@ class _Scale:
     high: float
 
     def at(self, value: float) -> float:
-        return 1 + 98 * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return LEFT + (RIGHT - LEFT) * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
 
     def text(self, value: float, y: float, text: str, kind: str, edge: float = EDGE) -> str:
         """Return a label at a value; near an end it begins or ends there."""
         at = self.at(value)
-        anchor = "start" if at < edge else "end" if at > 100 - edge else "middle"
-        return tag("text", escape_text(text), x=f"{at:.2f}%", y=y, class_=kind, text_anchor=anchor)
+        anchor = "start" if at < LEFT + edge else "end" if at > RIGHT - edge else "middle"
+        return tag(
+            "text", escape_text(text), x=f"{at:.2f}%", y=y, class_=kind, text_anchor=anchor if edge else "middle"
+        )

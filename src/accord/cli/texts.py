@@ -34,8 +34,8 @@ def training_text(scored: Mapping[str, Any]) -> list[str]:
     if known := scored["in_training"]:
         lines.append(
             f"{known} of {count_of(scored['conversations'], 'scored conversation')} "
-            f"{'was used in training; its' if known == 1 else 'were used in training; their'} scores look better than "
-            "they are (column `in_training`)"
+            f"{'was used in training; its' if known == 1 else 'were used in training; their'} scores are closer to the "
+            "ratings than those of new ones will be (column `in_training`)"
         )
     return lines
 

@@ -448,7 +448,6 @@ def _templates() -> Environment:
     environment.globals.update(static=_address, version=__version__)
     environment.filters["zip_same"] = lambda names: [(name, name) for name in names]
     environment.filters["named"] = lambda ids, names: [(id, names[id]) for id in ids]
-    environment.filters["zip_words"] = lambda names: [(name, dimension_in_words(name)) for name in names]
     environment.filters["dimension"] = dimension_in_words
     environment.filters["number"] = lambda value: f"{value:g}"
     environment.filters["json_text"] = lambda value: json.dumps(value, ensure_ascii=False)

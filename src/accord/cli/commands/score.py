@@ -264,8 +264,8 @@ def _parts_text(result: Mapping[str, Any]) -> str:
     lines = [f"{count_of(counts['scored'], result['level'])} scored, mean {mean}, in {result['out']}", f"  {made}"]
     if known := counts["in_training"]:
         lines.append(
-            f"  {known:,} of {counts['rows']:,} rows are of conversations used in training; their scores look better "
-            "than they are (column `in_training`)"
+            f"  {known:,} of {counts['rows']:,} rows are of conversations used in training; their scores are closer "
+            "to the ratings than those of new ones will be (column `in_training`)"
         )
     lines += [f"  {count} unscored: {reason}" for reason, count in counts["unscored"].items()]
     lines += [f"  {count_of(counts['bad_rows'], 'bad row')}"] if counts["bad_rows"] else []

@@ -6,7 +6,7 @@ The address holds the state of a page: filters are links, and the browser's back
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import pairwise
@@ -29,6 +29,7 @@ from accord.board import (
     difference_in_words,
     dimension_in_words,
     filter_in_words,
+    learned_from_all,
     stated_difference,
     times_as_often,
 )
@@ -67,6 +68,7 @@ ORDER_HEADINGS = {
 BOARD_FIELDS = ("question", "by", "since", "topic", "find")
 LIST_FIELDS = ("find", "system", "topic", "issue", "low", "high", "annotators", "unscored")
 """Filters that the forms of the board and of a list show."""
+BY_OPTIONS = [(name, dimension_in_words(name).capitalize()) for name in DIMENSIONS]
 EMPTY = {"summary": "No scores yet.", "texts": 0, "next": NEXT}
 _NO_LIST_FILTERS = {"low": None, "high": None, "unscored": False, "order": "worst"}
 
@@ -105,14 +107,15 @@ class _BoardPages:
         for number, each in enumerate(data["density"]["bins"]):
             each["list"] = links.bin(figures, number)
         data["verdict"] = "" if texts.selection.answers == "given" else self._caution(texts)
-        data["rows"] = rows
+        data["rows"], data["learned"] = rows, texts.learned
         return self.context.render_or_json(
-            request, "board", visitor, data, scores=texts, figures=figures, links=links, dimensions=DIMENSIONS,
+            request, "board", visitor, data, scores=texts, figures=figures, links=links,
             charts=_charts(texts, figures, links), hidden=_hidden(selection), describe_test=describe_test,
             kept=_kept(replace(selection, **_NO_LIST_FILTERS), BOARD_FIELDS), periods=_periods(texts),  # type: ignore[arg-type]
             orders=_orders(texts), total=shown[1].total if shown else 0,
             headings=ORDER_HEADINGS, filter_in_words=filter_in_words,
-            is_more=_has_more(texts.selection), shown_groups=SHOWN_GROUPS,
+            is_more=_has_more(texts.selection), is_alone=learned_from_all(texts),
+            quiet=texts.quiet_notes, by_options=BY_OPTIONS, shown_groups=SHOWN_GROUPS,
             question_options=[(id, texts.shown(id)) for id in texts.choices.questions],
             column=dimension_in_words(str(texts.selection.by)),
             times_as_often=times_as_often, differences=_differences(texts, figures),
@@ -179,18 +182,18 @@ def _charts(texts: SelectedScores, figures: BoardFigures, links: Links) -> dict[
     return {
         "histogram": _histogram(figures, texts, links),
         "ranges": _ranges(figures, texts, links),
-        "time": _time_chart(figures.time, Axis("", texts.low, texts.high), links)
+        "time": _time_chart(figures.time, Axis("", texts.low, texts.high), links, texts.count)
         if len(figures.time.moments) > 1
         else None,
     }
 
 
 def _histogram(figures: BoardFigures, scores: SelectedScores, links: Links) -> Markup:
-    """Draw the shares of scores and of people's ratings, with links to the lists of the bins."""
+    """Draw the numbers of scores and of people's ratings, with links to the lists of the bins."""
     density, given = figures.density, figures.given
     rated = [0] * len(density.bins) if given is None else [each.count for each in given.bins]
     bins = [
-        HistogramBin(each.low, each.high, each.count, ratings, links.bin(figures, number))
+        HistogramBin(each.low, each.high, each.count, ratings, links.bin(figures, number), each.tail)
         for number, (each, ratings) in enumerate(zip(density.bins, rated, strict=True))
     ]
     is_given = scores.selection.answers == "given"
@@ -202,15 +205,19 @@ def _histogram(figures: BoardFigures, scores: SelectedScores, links: Links) -> M
 
 
 def _ranges(figures: BoardFigures, scores: SelectedScores, links: Links) -> Markup:
-    """Draw the mean of each group with its interval, the highest first; a name opens the board of its group."""
+    """Draw the mean of each group with its interval; a name opens the board of its group.
+
+    The highest mean is the first, but scores of conversations that the evaluator learned from rank nothing.
+    """
     kind = "people" if scores.selection.answers == "given" else "model"
     by = figures.table.by
     rows = sorted(figures.table.rows[:SHOWN_GROUPS], key=lambda row: -(row.mean.value or 0.0))
+    rows = sorted(rows, key=lambda row: row.name) if scores.is_self_made else rows
     shown = [ChartRow(row.name, row.mean, kind, links.only(by, row.value)) for row in rows]
     return range_rows(shown, Axis("", scores.low, scores.high), f"Mean by {dimension_in_words(by)} with 95% intervals")
 
 
-def _time_chart(time: TimeSeries, y: Axis, links: Links) -> Markup:
+def _time_chart(time: TimeSeries, y: Axis, links: Links, noun: Callable[[int], str]) -> Markup:
     """Draw means over time with intervals, a band for the middle 80% of texts, numbered events, and links."""
     moments, low = time.moments, y.low or 0.0
     known = [(place, moment.mean) for place, moment in enumerate(moments) if moment.mean.value is not None]
@@ -224,7 +231,7 @@ def _time_chart(time: TimeSeries, y: Axis, links: Links) -> Markup:
     ]
     parts = [
         ChartLink(place - 0.5, place + 0.5, links.list(since=moment.since, until=moment.until),
-             f"{moment.since}: {moment.mean}, {moment.texts:,} {'text' if moment.texts == 1 else 'texts'}")
+             f"{moment.since}: {moment.mean}, {noun(moment.texts)}")
         for place, moment in enumerate(moments)
     ]  # fmt: skip
     x = Axis("", -0.5, len(moments) - 0.5, labels={place: moment.since[5:] for place, moment in enumerate(moments)})
@@ -258,7 +265,7 @@ def _comparisons(scores: SelectedScores, figures: BoardFigures, links: Links) ->
     ]  # fmt: skip
     others = [id for id in scores.choices.evaluators if id != about.evaluator] if about.answers == "predicted" else []
     comparisons += [
-        (links.board(against=id), f"with evaluator {names[id]}", about.against == id)
+        (links.board(against=id, answers="predicted"), f"with evaluator {names[id]}", about.against == id)
         for id in others[:MAX_COMPARED_EVALUATORS]
     ]
     return comparisons
@@ -268,7 +275,9 @@ def _differences(scores: SelectedScores, figures: BoardFigures) -> dict[str, str
     """Return the sentence of each difference that the page shows."""
     found = {"groups": figures.difference, "evaluators": figures.evaluators, "last_period": figures.last_period}
     return {
-        name: "" if each is None else difference_in_words(each, scores.choices.names, shown=scores.shown)
+        name: ""
+        if each is None
+        else difference_in_words(each, scores.choices.names, shown=scores.shown, many=scores.noun(2))
         for name, each in found.items()
     }
 

@@ -1,18 +1,16 @@
 """Explore page: any score, metadata entry or metric by any other, as one chart whose address is its state.
 
-Without choices it shows the mean score of each system. The conversations are those of the board with the same filters.
-The server draws the chart from a bounded sample of their scores, or of the ratings if nothing is scored.
+Without choices it shows the mean of each assistant version. The conversations are those of the board with the same
+filters, and so is the choice between scores and ratings. The server draws the chart from a bounded sample.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from random import Random
 from statistics import quantiles
 from typing import Any
 from urllib.parse import parse_qs
@@ -22,231 +20,25 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from markupsafe import Markup
 
-from accord.board import Board, BoardFilters, SelectedScores
+from accord.board import DIMENSIONS, BoardFilters
 from accord.charts import Axis, ChartLine, ChartRow, bar_chart, line_chart, range_rows, ticks
-from accord.edges import BadInput, sendable
-from accord.project import Project, comparable_labels
-from accord.scoring import ConversationFacts
+from accord.edges import BadInput
 from accord.statistics import Clusters, group_means
-from accord.store import scores_of_conversations
-from accord.values import Conversation, Estimate, Question, Sample
+from accord.values import Estimate
 from accord.web.context import WorkbenchContext, add_page
+from accord.web.pages.explore_table import CATEGORIES, METADATA, ScoreTable, is_number, load_score_table
 
-SAMPLE_SIZE = 2000
-"""Maximum number of scores in a chart; a larger run is sampled with the project's seed."""
-CATEGORIES, SERIES = 20, 6
-"""Maximum number of categories and of colors; the rarest values are pooled as `OTHER`."""
+SERIES = 6
+"""Maximum number of colors; the rarest values are pooled as `OTHER`."""
 OTHER, NONE = "(other)", "(none)"
 X_BINS, COLOR_BINS = 12, 4
 MEAN, MEDIAN, COUNT, RAW = "mean", "median", "count", "none"
 AGGREGATES = {
-    MEAN: "mean with 95% interval", MEDIAN: "median with middle half", COUNT: "number", RAW: "every value as a point",
+    MEAN: "Mean", MEDIAN: "Median", COUNT: "Number", RAW: "Every value",
 }  # fmt: skip
 ENDS = {MEAN: "95% interval of the mean", MEDIAN: "middle half of the values"}
 """Meaning of `low` and `high` in the JSON of a chart."""
-SCORE_FIELDS = ("value", "low", "high", "variance", "entropy")
-QUESTION = "question: "
-SCORE, RATING, DAY = "score: value", "rating", "day"
-USUAL_GROUPS = tuple(f"metadata: {name}" for name in ("system", "language", "topic", "domain", "category"))
-"""Columns to group by without a choice, the most useful first."""
 CHART_SIZE = (300, 240)
-Cell = str | float | bool | None
-
-
-@dataclass(frozen=True)
-class ScoreTable:
-    """Sampled scores of a selection, or ratings of the main question: values by column name, `None` if missing.
-
-    Attributes:
-        scores: The board's selection of scores; None for ratings.
-        rows: Values of each score.
-        conversations: Conversation of each row.
-        columns: True for columns that hold only numbers.
-        questions: Questions of the rubric whose answers a column holds.
-        total: Number of scores without those left out.
-        synthetic: Number of scores left out because their conversations are synthetic.
-        unknown: Number of rows whose conversation is not in the store.
-    """
-
-    scores: SelectedScores | None = None
-    rows: Sequence[dict[str, Cell]] = ()
-    conversations: Sequence[str] = ()
-    columns: Mapping[str, bool] = field(default_factory=dict)
-    questions: Mapping[str, Question] = field(default_factory=dict)
-    total: int = 0
-    synthetic: int = 0
-    unknown: int = 0
-
-    @property
-    def value(self) -> str:
-        """Column of the main question."""
-        return RATING if self.scores is None else SCORE
-
-    @property
-    def noun(self) -> str:
-        """Word for a row: a score, or a rating by a person."""
-        return "rating" if self.scores is None or self.scores.selection.answers == "given" else "score"
-
-    def column_name(self, column: str) -> str:
-        """Return the name of a column for lists: the question's short name instead of its id."""
-        question = self.questions.get(column)
-        return f"{QUESTION}{question.shown}" if column.startswith(QUESTION) and question is not None else column
-
-    def short_name(self, column: str) -> str:
-        """Return a column's name for titles: `score` for its value, metadata and named questions without a prefix."""
-        question = self.questions.get(column)
-        if question is not None and question.name and column.startswith(QUESTION):
-            return question.name
-        name = "score" if column == SCORE else column.removeprefix("metadata: ")
-        return name if len(name) <= 40 else name[:39] + "…"
-
-    def default_group(self) -> str:
-        """Return the first column with 2 to `CATEGORIES` values: system, language, topic, ..., day; else none."""
-        others = [name for name in self.columns if name.startswith("metadata: ")]
-        for name in (*USUAL_GROUPS, *others, DAY):
-            if 2 <= len({row.get(name) for row in self.rows} - {None}) <= min(CATEGORIES, len(self.rows) // 2):
-                return name
-        return ""
-
-
-def load_score_table(
-    project: Project, board: Board | None = None, selection: BoardFilters | None = None, size: int = SAMPLE_SIZE
-) -> ScoreTable:
-    """Return the scores of a selection, or the ratings if nothing is scored, with metadata and metrics.
-
-    Args:
-        project: Project whose store and sources are used.
-        board: The project's board; by default a new one.
-        selection: Filters of the board; by default none.
-        size: Maximum number of rows.
-    """
-    board, selection = board or Board(project), selection or BoardFilters()
-    random = Random(project.config.seed)
-    selected = board.scores(selection)
-    if selected is None:
-        is_included = selection.synthetic != "without"
-        excluded = set() if is_included else {each.id for each in project.store.conversations(synthetic="only")}
-        sample, total, left_out = _sample(_ratings(project), excluded, size, random)
-    else:
-        sample, total = _sampled_scores(project, selected, size, random)
-        left_out = selected.left_out
-    conversations = {each.id: each for each in project.store.conversations({row["conversation"] for row in sample})}
-    rows = [_table_row(score, conversations.get(score["conversation"]), selected is not None) for score in sample]
-    for row, metrics in zip(rows, _metrics(project, sample, conversations), strict=True):
-        row.update(metrics)
-    questions = {f"{QUESTION}{question.id}": question for question in project.rubric.questions}
-    ids = [score["conversation"] for score in sample]
-    value, asked = RATING, project.question
-    if selected is not None:
-        value, asked = SCORE, project.rubric.get(str(selected.selection.question)) or project.question
-    return ScoreTable(
-        selected, rows, ids, _columns_of(rows), {**questions, value: asked}, total, left_out,
-        sum(name not in conversations for name in ids),
-    )  # fmt: skip
-
-
-def _sampled_scores(
-    project: Project, selected: SelectedScores, size: int, random: Random
-) -> tuple[list[Mapping[str, Any]], int]:
-    """Return a random sample of the selected scores, or of people's ratings of the same texts, and their number."""
-    scored = selected.scored.select("conversation", "turn", "annotator", "value")
-    count = len(scored)
-    if count > size:
-        scored = scored[sorted(random.sample(range(count), size))]
-    names = scored["annotator"].cast(str).to_list()
-    keys = list(zip(scored["conversation"], scored["turn"], names, strict=True))
-    about = selected.selection
-    if about.answers == "given":
-        return [
-            {"conversation": name, "turn": turn, "annotator": annotator, "value": value}
-            for (name, turn, annotator), value in zip(keys, scored["value"], strict=True)
-        ], count  # fmt: skip
-    ids = {name for name, *_ in keys}
-    rows = scores_of_conversations(project.mart, str(about.question), str(about.evaluator), ids)
-    by_key = {(row["conversation"], row.get("turn"), str(row.get("annotator"))): row for row in rows}
-    return [by_key[key] for key in keys if key in by_key], count
-
-
-def _columns_of(rows: Sequence[Mapping[str, Cell]]) -> dict[str, bool]:
-    """Return the names of all columns, with True for those that hold numbers alone."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: all(_is_number(row.get(name)) or row.get(name) is None for row in rows) for name in names}
-
-
-def _sample(
-    scores: Iterable[Mapping[str, Any]], excluded: Collection[str], size: int, random: Random
-) -> tuple[list[Mapping[str, Any]], int, int]:
-    """Return a random sample in one pass (reservoir sampling), and the numbers of included and excluded scores."""
-    sample, total, left_out = list[Mapping[str, Any]](), 0, 0
-    for score in scores:
-        if score["conversation"] in excluded:
-            left_out += 1
-            continue
-        total += 1
-        if len(sample) < size:
-            sample.append(score)
-        elif (place := random.randrange(total)) < size:
-            sample[place] = score
-    return sample, total, left_out
-
-
-def _ratings(project: Project) -> Iterable[Mapping[str, Any]]:
-    """Return the ratings of the main question as rows of scores."""
-    return (
-        {"conversation": each.target.conversation, "turn": each.target.turn, "annotator": each.annotator,
-         "value": each.value}
-        for each in comparable_labels(project.store, project.question.id)
-        if each.against is None and _is_number(each.value)
-    )  # fmt: skip
-
-
-def _table_row(score: Mapping[str, Any], conversation: Conversation | None, is_scored: bool) -> dict[str, Cell]:
-    if is_scored:
-        row: dict[str, Cell] = {f"score: {name}": score.get(name) for name in SCORE_FIELDS}
-        row |= {"score: annotator": score.get("annotator"), "score: warning": bool(score.get("warning"))}
-    else:
-        row = {RATING: score["value"], "annotator": score["annotator"]}
-    for name, answer in ((score.get("notes") or {}).get("other_questions") or {}).items():
-        row[f"{QUESTION}{name}"] = answer.get("value")
-    if conversation is not None:
-        row["turns"] = len(conversation.turns)
-        for name, value in conversation.metadata.items():
-            if isinstance(value, str | int | float):
-                row[sendable(f"metadata: {name}")] = sendable(value)[:200] if isinstance(value, str) else value
-        if (time := ConversationFacts.of(conversation).time) is not None:
-            row[DAY] = datetime.fromtimestamp(time / 1000, UTC).date().isoformat()
-        row["synthetic"] = conversation.is_synthetic
-    return row
-
-
-def _metrics(
-    project: Project, scores: Sequence[Mapping[str, Any]], conversations: Mapping[str, Conversation]
-) -> list[dict[str, float]]:
-    """Return the metrics of each score's target, from the sources that need no model."""
-    sources = [source for name in project.evidence if not (source := project.source(name)).roles]
-    samples = {
-        (row["conversation"], row.get("turn")): Sample(conversations[row["conversation"]], row.get("turn"))
-        for row in scores
-        if row["conversation"] in conversations
-        and (row.get("turn") or 0) < len(conversations[row["conversation"]].turns)
-    }
-    table = project.measure(sources, list(samples.values()))
-    index = {tuple(target): number for number, target in enumerate(table.targets)}
-    rows = [index.get((score["conversation"], score.get("turn"))) for score in scores]
-    return [
-        {}
-        if row is None
-        else {
-            f"metric: {column.name}": float(table.values[row, at])
-            for at, column in enumerate(table.columns)
-            if table.present[row, at]
-        }
-        for row in rows
-    ]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 # --- chart ----------------------------------------------------------------------------------------------------------
@@ -332,7 +124,8 @@ class ExploreChart:
             for (at, x, _, color), n, estimate in zip(order, counts, found, strict=True)
         ]
         is_numeric = self.table.columns.get(self.settings.x)
-        if self.settings.color or is_numeric or not self.settings.x.startswith("metadata: "):
+        is_learned = self.table.scores is not None and self.table.scores.is_self_made  # these rank nothing
+        if self.settings.color or is_numeric or is_learned or not self.settings.x.startswith(METADATA):
             return groups
         return sorted(groups, key=lambda group: (group.x in (OTHER, NONE), -(group.estimate.value or 0.0)))
 
@@ -348,7 +141,7 @@ class ExploreChart:
         colors = _binned(table, settings.color, SERIES, COLOR_BINS) if settings.color else [("", 0.0)] * len(xs)
         ys = [1.0 if settings.aggregate == COUNT else row.get(settings.y) for row in table.rows]
         return [
-            (x, color, float(y) if _is_number(y) else None)  # type: ignore[arg-type]
+            (x, color, float(y) if is_number(y) else None)  # type: ignore[arg-type]
             for x, color, y in zip(xs, colors, ys, strict=True)
         ]
 
@@ -373,25 +166,37 @@ class ExploreChart:
         color = f", colored by {self.table.short_name(settings.color)}" if settings.color else ""
         return f"{title[:1].upper()}{title[1:]} by {self.table.short_name(settings.x)}{color}"
 
-    def draw(self) -> Markup:
-        """Return the chart as SVG: dots with intervals, bars from 0 for counts, or a point for every value."""
+    def draw(self, filters: BoardFilters | None = None) -> Markup:
+        """Return the chart: dots with intervals, bars from 0 for counts, or a point for every value.
+
+        With the filters of the page, the name of a group opens its board.
+        """
         settings = self.settings
-        limits, question = (-math.inf, math.inf), self.table.questions.get(settings.y)
+        axis, question = Axis(self.table.short_name(settings.y)), self.table.questions.get(settings.y)
         if question is not None and question.scale.is_ordered:
-            limits = question.scale.numbers[0], question.scale.numbers[-1]
-        axis = Axis(self.table.short_name(settings.y), limits=limits)
+            axis = Axis(axis.title, min(question.scale.numbers), max(question.scale.numbers))
         if settings.aggregate == RAW:
             return self._draw_points(axis)
         groups = self.groups()
         colors = sorted({group.color for group in groups})
         kinds = {color: f"s{place}" for place, color in enumerate(colors)}
         if not settings.color:
-            kinds = {"": "people" if self.table.noun == "rating" else "model"}
+            kinds = {"": "model" if self.table.noun == "score" else "people"}
         if settings.aggregate == COUNT:
             rows = [ChartRow(group.label, group.estimate, kinds[group.color]) for group in groups]
             return bar_chart(rows, Axis(f"number of {self.table.noun}s"), self.title)
-        rows = [ChartRow(f"{group.label} ({group.n:,})", group.estimate, kinds[group.color]) for group in groups]
+        rows = [
+            ChartRow(f"{group.label} ({group.n:,})", group.estimate, kinds[group.color], self._board_of(group, filters))
+            for group in groups
+        ]
         return range_rows(rows, axis, f"{self.title}, with the number of {self.table.noun}s")
+
+    def _board_of(self, group: Group, filters: BoardFilters | None) -> str:
+        name = self.settings.x.removeprefix(METADATA)
+        is_dimension = self.settings.x.startswith(METADATA) and name in DIMENSIONS
+        if filters is None or not is_dimension or group.x == OTHER or self.table.scores is None:
+            return ""
+        return f"/board?{filters.to_query(**{name: '' if group.x == NONE else group.x})}"
 
     def _draw_points(self, y: Axis) -> Markup:
         points = self.points()
@@ -455,8 +260,14 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
 
 
 CHART_FIELDS = ("x", "y", "color", "aggregate")
-FORM_FIELDS = ("find", "system", "topic", "synthetic")
+FORM_FIELDS = ("find", "system", "topic", "synthetic", "answers")
 """Fields of the chart, and filters of the board that the form shows."""
+
+
+def _filled(table: ScoreTable, settings: ChartSettings) -> list[str]:
+    """Return the columns to choose from: those with a value, and the chosen ones."""
+    chosen = {settings.x, settings.y, settings.color}
+    return [name for name in table.columns if name in chosen or any(row.get(name) is not None for row in table.rows)]
 
 
 class _ExplorePage:
@@ -481,14 +292,15 @@ class _ExplorePage:
                 "counted": counted if table.scores is None else table.scores.counted}  # fmt: skip
         if request.url.path.endswith(".json"):
             return JSONResponse({**data, "columns": dict(table.columns), "chart": chart.to_json()})
-        chosen = [(name, fields[name]) for name in CHART_FIELDS if fields.get(name)]
         filters = parse_qs(selection.to_query(), keep_blank_values=True)
         kept = [(name, value) for name, values in filters.items() for value in values]
         return self.context.render(
-            "explore", visitor, data=data, settings=settings, columns=list(table.columns), aggregates=AGGREGATES,
+            "explore", visitor, data=data, settings=settings, columns=_filled(table, settings), aggregates=AGGREGATES,
             query=request.url.query, groups=chart.groups(), scores=table.scores, noun=table.noun, selection=selection,
-            short_name=table.short_name, column_name=table.column_name, chosen_fields=chosen, kept_filters=kept,
+            quiet=() if table.scores is None else table.scores.quiet_notes,
+            short_name=table.short_name, column_name=table.column_name,
             other_filters=[(name, value) for name, value in kept if name not in FORM_FIELDS],
             board=f"/board?{selection.to_query()}".rstrip("?"), list=f"/board/list?{selection.to_query()}".rstrip("?"),
-            chart=chart.draw() if table.rows else None, title=chart.title, question=table.questions.get(settings.y),
+            chart=chart.draw(selection) if table.rows else None, title=chart.title,
+            question=table.questions.get(settings.y),
         )  # fmt: skip
