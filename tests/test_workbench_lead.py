@@ -460,7 +460,7 @@ def test_prediction_is_saved_before_the_answer_and_tests_it(begin: Callable[...,
     look, loop, panel = begin(show_prediction=True)
     assert loop.reasons == {"look": "no evaluator is fitted yet"}
     panel.everybody(7)
-    assert not look.studies.predictions("look") and "no predictions by an evaluator" in StudyProgress(look).sentence()
+    assert not look.studies.predictions("look") and "evaluator" not in StudyProgress(look).sentence()
     loop.retrain()
     assert loop.evaluator is None and load_report(loop.folder) is not None
     loop.promote()

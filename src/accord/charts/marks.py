@@ -322,7 +322,7 @@ def _range_row(row: ChartRow, lines: Sequence[float], low: float, high: float, h
         tag("th", tag("span", name, dir="auto", title=row.label), scope="row"), tag("td", plot, class_="plot"),
         f'<td class="num">{tag("b", number)}</td>', f'<td class="soft">{interval}</td>',
     ]  # fmt: skip
-    cells += [tag("td", escape_text(row.words), class_="words")] if has_words else []
+    cells += [tag("td", escape_text(row.words), class_="word")] if has_words else []
     return tag("tr", "".join(cells))
 
 
