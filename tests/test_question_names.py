@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from commands import accord, accord_json, printed, write
 from scored_rows import add_scores
-from served_workbench import StartWorkbench, Workbench, open_workbench, project, rate_all, token
+from served_workbench import StartWorkbench, Workbench, open_workbench, project, rate_all, shown_after, token
 from test_board import board, figures, row
 from test_workbench_pages import strange
 
@@ -257,7 +257,7 @@ def test_a_name_is_edited_on_the_rubric_page(bench: Workbench, tmp_path: Path) -
     place = [each.id for each in rubric.questions].index("Q0")
     assert f'name="name.{place}" value="Satisfaction" maxlength="40"' in page
     fields = {"form": token(page), f"name.{place}": MARKUP}
-    _, preview, _ = browser.post("/rubric", **fields, do="preview")
+    preview = shown_after(browser, "/rubric", **fields, do="preview")
     assert not strange(preview) and html.escape(MARKUP) in preview and "rating" not in preview.partition("<h2>")[0]
     shown = re.search(r'name="shown" value="([^"]+)"', preview)
     assert shown is not None

@@ -80,6 +80,8 @@ def test_items_are_adjudicated_by_size_with_a_reason_and_a_note(disputed: Workbe
     assert "&lt;i&gt;What" in page and "<i>What" not in page and "guideline unclear: 1" in page
     rows = list(csv.DictReader(io.StringIO(lea.get("/lead/look/clauses.csv"))))
     assert {row["reason"] for row in rows} == {"guideline unclear"} and rows[0]["lead"] == "lea"
+    assert "1 disputed item asks for a clearer wording" in lea.get("/rubric")
+    assert "Discuss 1 disputed item<" in lea.get("/lead/look") and "2 disputed, 1 adjudicated" in lea.get("/lead/look")
     assert len(disputed.store.labels()) == labels
 
 

@@ -25,7 +25,14 @@ from accord.learning import Calibration
 from accord.project import Config, Project
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
 from accord.store import Candidate, Item, Prediction, Studies
-from accord.studies import StudySession, describe_agreement, describe_levels, describe_parts
+from accord.studies import (
+    StudySession,
+    describe_agreement,
+    describe_agreement_on,
+    describe_level,
+    describe_levels,
+    describe_parts,
+)
 from accord.studies.agreement.annotators import (
     UNDEFINED,
     AnnotatorHabit,
@@ -460,7 +467,7 @@ def test_prediction_is_saved_before_the_answer_and_tests_it(begin: Callable[...,
     look, loop, panel = begin(show_prediction=True)
     assert loop.reasons == {"look": "no evaluator is fitted yet"}
     panel.everybody(7)
-    assert not look.studies.predictions("look") and "no predictions by an evaluator" in StudyProgress(look).sentence()
+    assert not look.studies.predictions("look") and "evaluator" not in StudyProgress(look).sentence()
     loop.retrain()
     assert loop.evaluator is None and load_report(loop.folder) is not None
     loop.promote()
@@ -662,6 +669,47 @@ def read_reports(lee: Browser, look: StudySession) -> None:
         assert lee.status == 404, name
         lee.get(f"/evaluators?first=default&second={name}")
         assert lee.status == 404, name
+
+
+def test_page_of_a_study_says_how_far_people_agree_and_what_to_do_next(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = workbench(sorted(LEVELS), ["lee"], led(tmp_path, monkeypatch))
+    lee, look = bench.browser("lee"), bench.session()
+    assert "<h1>No ratings yet</h1>" in lee.get("/lead/look")
+    Panel(look).everybody(13)
+    page, data = html.unescape(lee.get("/lead/look")), json.loads(lee.get("/lead/look.json"))
+    alpha = data["questions"][0]["agreement"]
+    assert data["questions"][0]["question"] == "Q0" and data["headline"] in page
+    assert re.match(r"People .* on Q0 \(−?\d\.\d\d\)", data["headline"]) and f"{alpha['value']:.2f}" in data["headline"]
+    assert page.count('class="primary"') == 1 and "[" not in page.partition("<main")[2].partition("Settings of")[0]
+    table = page.partition('class="ranges"')[2].partition("</table>")[0]
+    assert table.count("/lead/look/disagree?question=") == 2 and table.count('class="word"') == 2
+    queue = json.loads(lee.get("/lead/look/disagree.json"))
+    assert data["disputed"] == queue["listed"] and f"Discuss {data['disputed']} disputed item" in page
+    home = json.loads(lee.get("/index.json"))["studies"][0]
+    [row] = json.loads(lee.get("/lead.json"))["studies"]
+    assert data["full"] == home["full"] == row["full"] and row["agreement"] == home["agreement"]
+    assert f"{data['full']} of 30 items rated twice" in page and row["disputed"] == data["disputed"]
+    habits = {each["person"]: each["habit"] for each in data["people"]}
+    assert habits["ann"] == "half a point lower than the others" and habits["dee"] == "like the others"
+    assert all(habit in page for habit in habits.values()) and "not compared with them blindly" in page
+    assert f"people agree {row['agreement']}" in lee.get("/rubric")
+
+
+def test_sentence_about_one_person_needs_shared_items_and_a_clear_difference() -> None:
+    assert describe_level(CountedEstimate(-0.5, -0.9, -0.1, 20), 4) == "half a point lower than the others"
+    assert describe_level(CountedEstimate(0.5, -0.1, 0.9, 20), 4) == "like the others"
+    assert describe_level(UNDEFINED, 4).startswith("unknown")
+    for value, start in (
+        (0.9, "People agree well on <q> (0.90)"),
+        (-0.2, "People do not agree on <q> (−0.20): settle"),
+    ):
+        assert describe_agreement_on("<q>", CountedEstimate(value, value - 0.05, value + 0.05, 9)).startswith(start)
+    assert describe_agreement_on("Q", CountedEstimate(0.3, -0.1, 0.6, 9)).startswith(
+        "People may agree a little on Q (0.30)"
+    )
+    assert "unknown" in describe_agreement_on("Q", UNDEFINED)
 
 
 def test_every_lead_page_opens_before_anybody_has_rated(workbench: StartWorkbench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -462,6 +463,33 @@ def test_lead_creates_a_study_that_the_page_showed_and_people_rate_it(started: W
     entry = browser.get("/studies/was-it-i-good-i.yaml")
     assert yaml.safe_load(entry)["studies"]["was-it-i-good-i"]["items"]["sample"] == 2
     assert "Conversation" in browser.get("/rate/was-it-i-good-i/next")
+
+
+def test_form_of_a_study_has_the_main_question_first_and_the_whole_wording(started: Workbench) -> None:
+    browser, rubric = started.browser(), load_rubric("llm-rubric")
+    page = html.unescape(browser.get("/studies/new"))
+    names = re.findall(r'name="question\.([^"]+)"', page)
+    assert names[0] == rubric.main and sorted(names) == sorted(each.id for each in rubric.questions)
+    assert all(each.text in page for each in rubric.questions) and page.count('class="primary"') == 1
+    assert "guidelines of this study" in page and "instructions of the" in page
+    fields = study_fields(browser, annotators_per_item="2", sample="4")
+    assert "for each person" not in shown_after(browser, "/studies/new", **fields), "nobody takes part yet"
+    shown_after(browser, "/people", form=token(browser.get("/people")), once="a" * 32, names="eva", do="add")
+    shown_after(browser, "/people", form=token(browser.get("/people")), once="b" * 32, names="ann bob cy", do="add")
+    fields["form"] = token(browser.get("/studies/new"))
+    page = shown_after(browser, "/studies/new", **fields)
+    assert "4 items, 2 people each: about 3 items × 2 questions for each person" in page
+    assert "about 1 item × 2 questions" in shown_after(browser, "/studies/new", **fields, items_per_annotator="1")
+
+
+def test_rubric_lists_the_main_question_first_with_its_number_in_the_file(started: Workbench) -> None:
+    page, rubric = html.unescape(started.browser().get("/rubric")), load_rubric("llm-rubric")
+    places = re.findall(r'name="text\.(\d+)"', page)
+    assert int(places[0]) == [each.id for each in rubric.questions].index(rubric.main) and len(set(places)) == len(
+        places
+    )
+    assert all(each.text in page for each in rubric.questions) and page.count('class="primary"') == 1
+    assert "Earlier ratings stay" in page and "people agree" not in page and "clearer wording" not in page
 
 
 def test_previewed_fields_stay_until_they_are_saved_or_discarded(started: Workbench) -> None:

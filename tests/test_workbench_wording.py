@@ -46,7 +46,7 @@ def test_generated_wording_is_edited_in_a_new_version_before_the_study_opens(ben
     for path in ("/rate/look", "/rate/look/next", "/rate/look/done"):
         assert "is not open yet" in ann.get(path) and ann.status == 422 and "/lead" not in ann.get(path)
     assert not bench.studies.all_assignments("look")
-    assert "check the wording of its questions" in lea.get("/lead")
+    assert "Check the wording" in lea.get("/lead")
     page = lea.get("/lead/look")
     assert "Check the wording before the study opens" in page and "<script>alert" not in page
     assert "Tone&#39;&gt;&lt;script" in page

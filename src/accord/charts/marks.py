@@ -44,12 +44,16 @@ INSET = 8
 
 @dataclass(frozen=True)
 class ChartRow:
-    """A row of an interval plot or a bar chart; the label links to `href` if there is one."""
+    """A row of an interval plot, a bar chart or ranges; the label links to `href` if there is one.
+
+    Ranges show `words` beside the number.
+    """
 
     label: str
     estimate: Estimate
     kind: str = "model"
     href: str = ""
+    words: str = ""
 
 
 @dataclass(frozen=True)
@@ -278,7 +282,8 @@ def range_rows(rows: Sequence[ChartRow], axis: Axis, title: str) -> Markup:
     low, high = domain_of(numbers, axis)
     places = ticks(low, high, 4)
     lines = [(place - low) / (high - low) for place in places]
-    body = "".join(_range_row(row, lines, low, high) for row in rows)
+    has_words = any(row.words for row in rows)
+    body = "".join(_range_row(row, lines, low, high, has_words) for row in rows)
     numbered = "".join(
         tag(
             "text", format_number(place, axis.is_share), class_="tick", x=f"{100 * at:.1f}%", y=12, text_anchor="middle"
@@ -286,13 +291,13 @@ def range_rows(rows: Sequence[ChartRow], axis: Axis, title: str) -> Markup:
         for place, at in zip(places, lines, strict=True)
     )
     scale = tag("svg", numbered, class_="chart range", width="100%", height=16, aria_hidden="true")
-    empty = "<td></td>"
-    foot = tag("tr", f"{empty}{tag('td', scale, class_='plot')}{empty}{empty}", class_="axis", aria_hidden="true")
+    empty, more = "<td></td>", "<td></td>" * (2 + has_words)
+    foot = tag("tr", f"{empty}{tag('td', scale, class_='plot')}{more}", class_="axis", aria_hidden="true")
     head = tag("caption", escape_text(title), class_="visually-hidden")
     return Markup(tag("table", f"{head}{tag('tbody', body + foot)}", class_="ranges"))
 
 
-def _range_row(row: ChartRow, lines: Sequence[float], low: float, high: float) -> str:
+def _range_row(row: ChartRow, lines: Sequence[float], low: float, high: float, has_words: bool = False) -> str:
     def at(value: float) -> str:
         return f"{100 * min(max((value - low) / (high - low), 0.0), 1.0):.1f}%"
 
@@ -324,6 +329,7 @@ def _range_row(row: ChartRow, lines: Sequence[float], low: float, high: float) -
         tag("th", tag("span", name, dir="auto", title=row.label), scope="row"), tag("td", plot, class_="plot"),
         f'<td class="num">{tag("b", number)}</td>', f'<td class="soft">{interval}</td>',
     ]  # fmt: skip
+    cells += [tag("td", escape_text(row.words), class_="word")] if has_words else []
     return tag("tr", "".join(cells))
 
 

@@ -1,5 +1,6 @@
 from .adjudication import Adjudication as Adjudication, Dispute as Dispute
 from .agreement.sentences import describe_agreement as describe_agreement, describe_levels as describe_levels
+from .agreement.sentences import describe_agreement_on as describe_agreement_on, describe_level as describe_level
 from .agreement.sentences import describe_parts as describe_parts
 from .agreement.annotators import agreement_of as agreement_of, annotator_habits as annotator_habits
 from .agreement.annotators import AnnotatorHabit as AnnotatorHabit, AnswerMatrix as AnswerMatrix
@@ -19,7 +20,7 @@ from .retrain import verdict_in_use as verdict_in_use
 from .shipped_studies import load_outcome as load_outcome, load_outcomes as load_outcomes
 from .shipped_studies import open_validation as open_validation
 from .study_progress import norming_items as norming_items, study_annotators as study_annotators
-from .study_progress import StudyProgress as StudyProgress
+from .study_progress import QuestionProgress as QuestionProgress, StudyProgress as StudyProgress
 from .study_session import conversation_view as conversation_view, ConversationView as ConversationView
 from .study_session import ItemView as ItemView, MAX_LISTED_OPTIONS as MAX_LISTED_OPTIONS
 from .study_session import StudySession as StudySession, tool_calls_of as tool_calls_of

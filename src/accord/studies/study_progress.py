@@ -14,7 +14,7 @@ from accord.store import ADJUDICATED, Assignment, Item
 from accord.studies.agreement.annotators import AnswerMatrix, CountedEstimate, agreement_change, agreement_of
 from accord.studies.blind_predictions import LiveAccuracy, compare_with_own_mean, live_accuracy
 from accord.studies.study_session import StudySession
-from accord.values import ISSUE, Annotation, Question, Value
+from accord.values import ISSUE, Annotation, Question, Value, agreement_words
 
 _RATED = {1: "rated", 2: "rated twice", 3: "rated three times"}
 
@@ -230,21 +230,27 @@ class StudyProgress:
 
     def sentence(self) -> str:
         """Return the progress of the study in one sentence."""
-        main, per_item = self.main_progress, self.study.settings.annotators_per_item
-        rated = _RATED.get(per_item, f"rated {per_item} times")
-        if not main.answers and not self.first:
-            return f"No answers yet; {self.item_count} items to be {rated}{self._synthetic_note()}."
-        alpha = main.agreement
-        agreement = "agreement of annotators unknown" if alpha.value is None else f"annotators agree at α = {alpha}"
+        if not self.main_progress.answers and not self.first:
+            return f"No answers yet; {self.item_count} items to be {self._all_ratings}{self.synthetic_note()}."
         estimates = self.accuracy.estimates() if self.accuracy else {}
-        live = compare_with_own_mean(estimates["gain"]) if estimates else "no predictions by an evaluator yet"
-        parts = [f"{main.full} of {self.item_count} items {rated}", agreement, live]
-        return "; ".join(parts) + f"{self._synthetic_note()}."
+        parts = [self.completed(), f"agreement of people: {agreement_words(self.main_progress.agreement)}"]
+        parts += [compare_with_own_mean(estimates["gain"])] if estimates else []
+        return "; ".join(parts) + f"{self.synthetic_note()}."
 
-    def _synthetic_note(self) -> str:
+    def completed(self) -> str:
+        """Return the number of items that have all of their ratings, in words."""
+        return f"{self.main_progress.full} of {self.item_count} items {self._all_ratings}"
+
+    def synthetic_note(self) -> str:
+        """Return the number of synthetic conversations as the end of a sentence; empty without any."""
         count = len(self.synthetic)
         total = len({item.target.conversation for item in self.items})
         return f"; {count} of {total} conversations are synthetic" if count else ""
+
+    @property
+    def _all_ratings(self) -> str:
+        per_item = self.study.settings.annotators_per_item
+        return _RATED.get(per_item, f"rated {per_item} times")
 
 
 def study_annotators(study: StudySession) -> list[str]:

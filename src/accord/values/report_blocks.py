@@ -141,7 +141,7 @@ def agreement_words(alpha: Estimate) -> str:
     elif alpha.low is not None and alpha.low <= 0:
         word = "perhaps a little"
     else:
-        word = next(word for least, word in STRENGTHS if alpha.value >= least)
+        word = next(word for least, word in STRENGTHS if round(alpha.value, 2) >= least)  # as the number is shown
     return f"{word}, {number(alpha.value, 2)}"
 
 

@@ -26,7 +26,7 @@ def describe_agreement(alpha: CountedEstimate) -> str:
     if low is not None and low <= 0:
         return "It is not clear that people agree beyond chance."
     strength = agreement_words(alpha).partition(",")[0]
-    ends = "" if low is None or high is None else f" [{_share(low)}, {_share(high)}]"
+    ends = "" if low is None or high is None else f" ({_share(low)} – {_share(high)})"
     return f"People agree {strength}: {_share(alpha.value)}{ends} of the way from chance to full agreement."
 
 
@@ -56,6 +56,42 @@ def describe_levels(habits: Sequence[AnnotatorHabit], scale_length: float) -> st
         return f"None{among} is clearly stricter or more lenient than the others."
     sentence = "; ".join(clauses)
     return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def describe_agreement_on(question: str, alpha: CountedEstimate) -> str:
+    """Return the agreement on a question as a headline, with what to do about it.
+
+    >>> describe_agreement_on("Satisfaction", CountedEstimate(0.27, 0.1, 0.4, 32))
+    'People agree a little on Satisfaction (0.27): settle the wording before you use these ratings'
+    >>> describe_agreement_on("Satisfaction", CountedEstimate(0.85, 0.8, 0.9, 32))
+    'People agree well on Satisfaction (0.85)'
+    """
+    if alpha.value is None:
+        return f"It is unknown how far people agree on {question}"
+    word, _, value = agreement_words(alpha).partition(", ")
+    if word == "not beyond chance":
+        return f"People do not agree on {question} ({value}): settle the wording before you use these ratings"
+    advice = ": settle the wording before you use these ratings" if word.endswith("a little") else ""
+    advice = ": discuss the disputed items" if word == "moderately" else advice
+    agree = "may agree a little" if word == "perhaps a little" else f"agree {word}"
+    return f"People {agree} on {question} ({value}){advice}"
+
+
+def describe_level(level: CountedEstimate, scale_length: float) -> str:
+    """Return the level of one annotator in words.
+
+    >>> describe_level(CountedEstimate(-0.48, -0.9, -0.1, 20), 4)
+    'half a point lower than the others'
+    >>> describe_level(CountedEstimate(0.2, -0.1, 0.5, 20), 4)
+    'like the others'
+    >>> describe_level(CountedEstimate(n=2), 4)
+    'unknown: too few shared items'
+    """
+    if level.value is None:
+        return "unknown: too few shared items"
+    if not _is_clear(level, 1) and not _is_clear(level, -1):
+        return "like the others"
+    return f"{_points([abs(level.value)], scale_length)} {'lower' if level.value < 0 else 'higher'} than the others"
 
 
 def describe_parts(parts: DisagreementParts) -> str:

@@ -5,6 +5,7 @@ Annotators are listed by name and never ranked. Their statistics have intervals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -16,24 +17,30 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
-from accord.charts import Axis, ChartLine, ChartRow, Guide, interval_plot, line_chart
+from accord.charts import Axis, ChartLine, ChartRow, Guide, interval_plot, line_chart, range_rows
 from accord.edges import BadInput, parse_whole_number, reason_of
 from accord.studies import (
     FIT,
     SCORE,
+    Adjudication,
     AnnotatorHabit,
     AnswerMatrix,
     ItemOrder,
+    QuestionProgress,
     StudyProgress,
     StudySession,
     agreement_of,
     annotator_habits,
     describe_agreement,
+    describe_agreement_on,
+    describe_level,
     describe_levels,
     norming_items,
+    study_annotators,
 )  # fmt: skip
-from accord.values import MAX_ROUNDS, Estimate, Question
+from accord.values import MAX_ROUNDS, Estimate, Question, agreement_words, number
 from accord.web.context import WorkbenchContext, add_page
+from accord.web.next_steps import reminder
 
 NORMING_ITEMS = 8
 """Default number of items of a norming round."""
@@ -59,26 +66,12 @@ class _LeadPages:
     def _progress(self, name: str) -> StudyProgress:
         return progress_of(self.context, name)
 
-    def _sentence(self, name: str) -> str:
-        try:
-            return self._progress(name).sentence()
-        except BadInput as error:
-            return reason_of(error)
-
     # --- pages --------------------------------------------------------------------------------------------------
 
     def overview(self, request: Request) -> Response:
         """Show each study in one sentence."""
         visitor = self.context.visitor(request, "lead")
-        rows = [
-            {
-                "study": name,
-                "title": study.title,
-                "summary": self._sentence(name),
-                "generated": len(study.generated_questions()),
-            }
-            for name, study in self.context.sessions.items()
-        ]
+        rows = [self._row(name) for name in self.context.sessions]
         data = {"studies": rows, "broken": self.context.invalid_studies, "learning": self.learning.state()}
         return self.context.render_or_json(request, "lead", visitor, data)
 
@@ -86,41 +79,66 @@ class _LeadPages:
         """Show the progress of a study."""
         visitor = self.context.visitor(request, "lead")
         progress = self._progress(study)
-        live, order = _live_accuracy(progress), self.learning.orders.get(study)
+        live, order, queue = _live_accuracy(progress), self.learning.orders.get(study), Adjudication(progress)
+        matrix, people = progress.matrices[progress.main.id], self._people(progress)
+        own_done, own_total = progress.study.progress(visitor.person.name)
+        row = {"study": study, "title": progress.study.title, "address": progress.study.start}
         data = {
             "study": study, "title": progress.study.title, "summary": progress.sentence(),
+            "headline": _headline(progress), "parts": _counted(progress, queue),
             "generated": [each.id for each in progress.study.generated_questions()],
-            "agreement": agreement_sentences(progress.matrices[progress.main.id]),
+            "agreement": agreement_sentences(matrix),
             "annotators_per_item": progress.study.settings.annotators_per_item, "items": progress.item_count,
-            "people": [asdict(row) for row in progress.by_annotator],
-            "questions": [asdict(row) for row in progress.by_question],
+            "full": progress.main_progress.full, "disputed": len(queue.disputes), "adjudicated": queue.done,
+            "people": people, "questions": _questions(progress),
             "live": live, "order": None if order is None else order.to_json(),
             "order_failed": self.learning.jobs.failed.get(f"order {study}"),
-            "rounds": [asdict(row) for row in progress.rounds],
+            "rounds": [asdict(each) for each in progress.rounds],
             "no_predictions": self.learning.reasons.get(study),
         }  # fmt: skip
-        address = disagreement_address(study)
-        agreement = [
-            ChartRow(
-                progress.study.rubric.shown(row.question),
-                row.agreement,
-                "people",
-                f"{address}?question={quote(row.question)}",
-            )
-            for row in progress.by_question
-        ]
         charts = {
-            "agreement": agreement_chart(agreement, "Agreement of annotators by question")
-            if any(row.estimate.value is not None for row in agreement)
-            else None,
+            "agreement": _agreement_ranges(progress),
             "live": _live_chart(progress, live),
             "narrowing": _narrowing_chart(order) if order and order.remaining_variance else None,
         }
+        waiting = [each["person"] for each in people if each["finished"] < each["total"]]
         return self.context.render_or_json(
             request, "lead_study", visitor, data, charts=charts, progress=progress, norming=NORMING_ITEMS,
-            edits=self._can_edit(progress.study),
-            estimate=estimate_text,
+            edits=self._can_edit(progress.study), estimate=estimate_text, interval=interval_text,
+            button=_next_button(progress, queue, own_total - own_done, waiting),
+            reminder=reminder(row, str(request.base_url)) if waiting and not progress.study.settings.chat else "",
         )  # fmt: skip
+
+    def _row(self, name: str) -> dict[str, Any]:
+        """Return the progress of a study in the list of studies, or the reason why it cannot be opened."""
+        session = self.context.sessions[name]
+        row = {"study": name, "title": session.title, "generated": len(session.generated_questions())}
+        try:
+            progress = self._progress(name)
+        except BadInput as error:
+            return {**row, "problem": reason_of(error), "summary": reason_of(error)}
+        queue = Adjudication(progress)
+        return {
+            **row, "problem": "", "summary": progress.sentence(), "full": progress.main_progress.full,
+            "items": progress.item_count, "agreement": agreement_words(progress.main_progress.agreement),
+            "question": progress.main.id, "disputed": len(queue.disputes), "adjudicated": queue.done,
+        }  # fmt: skip
+
+    def _people(self, progress: StudyProgress) -> list[dict[str, Any]]:
+        """Return the progress of each annotator, and how their answers differ from those of the others."""
+        matrix = progress.matrices[progress.main.id]
+        is_ordered = matrix.question.scale.is_ordered and len(matrix.people) > 1 and len(matrix.units) > 0
+        levels = {each.person: each.level for each in annotator_habits(matrix)} if is_ordered else {}
+        rows = []
+        for each in progress.by_annotator:
+            finished, total = progress.study.progress(each.person)
+            level = levels.get(each.person)
+            rows.append({
+                **asdict(each), "finished": finished, "total": total,
+                "level": None if level is None else level.to_json(),
+                "habit": "" if level is None else describe_level(level, scale_length(matrix.question)),
+            })  # fmt: skip
+        return rows
 
     def _can_edit(self, session: StudySession) -> bool:
         """Return True if the rubric page edits the questions of a study."""
@@ -211,6 +229,83 @@ def disagreement_address(study: str) -> str:
     return f"/lead/{quote(study)}/disagree"
 
 
+def _headline(progress: StudyProgress) -> str:
+    """Return the agreement on the main question in words; without ratings, that there are none."""
+    if not progress.main_progress.answers:
+        return "No ratings yet"
+    return describe_agreement_on(progress.main.shown, progress.main_progress.agreement)
+
+
+def _counted(progress: StudyProgress, queue: Adjudication) -> list[str]:
+    """Return the progress of a study in parts of a line: items with all ratings, items left, disputed items."""
+    if not progress.answers:
+        return [progress.sentence()]
+    left = max(progress.item_count - progress.main_progress.full, 0)
+    parts = [progress.completed() + progress.synthetic_note()]
+    parts += [f"{left:,} still need{'s' if left == 1 else ''} a rating"] if left else []
+    if queue.disputes:
+        parts.append(f"{len(queue.disputes):,} disputed, {queue.done:,} adjudicated")
+    return parts
+
+
+def _next_button(
+    progress: StudyProgress, queue: Adjudication, own_left: int, waiting: Sequence[str]
+) -> tuple[str, str] | None:
+    """Return the address and the text of the next thing to do in a study."""
+    study, open_disputes = progress.study, len(queue.disputes) - queue.done
+    left = progress.item_count - progress.main_progress.full
+    if study.generated_questions():
+        return None  # the form for the wording has the button
+    if open_disputes:
+        text = f"Discuss {open_disputes:,} disputed item{'' if open_disputes == 1 else 's'}"
+        return disagreement_address(study.name), text
+    if study.settings.chat is not None:
+        return study.start, "Chat"
+    if left > 0 and not study_annotators(study):
+        return "/people", "Add people"
+    if left > 0 and own_left > 0:
+        return study.start, f"Rate {own_left:,}"
+    if left > 0 and waiting:
+        return "#people", "Copy a reminder"
+    return ("/evaluators#next", "Fit an evaluator") if progress.main_progress.answers else ("/import", "Import")
+
+
+UNASKED = {
+    "with-documents": "conversations without documents",
+    "without-documents": "conversations with documents",
+    "multi-turn": "conversations of one turn",
+}
+"""Conversations about which a question is not asked, by its condition."""
+
+
+def _questions(progress: StudyProgress) -> list[dict[str, Any]]:
+    """Return the answers by question, the main one first, with the number of ratings that lack one."""
+    ratings = max((row.answers for row in progress.by_question), default=0)
+    return [
+        {**asdict(row), "missing": ratings - row.answers,
+         "unasked": UNASKED.get(progress.study.rubric[row.question].applies, "left out")}
+        for row in _main_first(progress)
+    ]  # fmt: skip
+
+
+def _main_first(progress: StudyProgress) -> list[QuestionProgress]:
+    return sorted(progress.by_question, key=lambda row: row.question != progress.main.id)
+
+
+def _agreement_ranges(progress: StudyProgress) -> Markup | None:
+    """Draw the agreement on each question as ranges with links to its disagreement; `None` without any."""
+    address = disagreement_address(progress.study.name)
+    rows = [
+        ChartRow(progress.study.rubric.shown(row.question), row.agreement, "people",
+                 f"{address}?question={quote(row.question)}", agreement_words(row.agreement).partition(", ")[0])
+        for row in _main_first(progress)
+    ]  # fmt: skip
+    known = [row.estimate for row in rows if row.estimate.value is not None]
+    lowest = min(((each.value or 0.0) if each.low is None else each.low for each in known), default=0.0)
+    title = "Agreement of people by question, with 95% intervals"
+    return range_rows(rows, Axis(low=min(math.floor(4 * lowest) / 4, 0.0), high=1), title) if known else None
+
+
 def _live_accuracy(progress: StudyProgress) -> dict[str, Any] | None:
     accuracy = progress.accuracy
     if accuracy is None:
@@ -271,5 +366,12 @@ def _estimate(fields: Mapping[str, Any]) -> Estimate:
 
 
 def estimate_text(fields: Mapping[str, Any]) -> str:
-    """Return the text of an estimate given by its fields."""
-    return _estimate(fields).text()
+    """Return the text of an estimate given by its fields, such as "0.30 (−0.02 – 0.55)"."""
+    ends = interval_text(fields)
+    return number(fields["value"], 2) + (f" ({ends})" if ends else "")
+
+
+def interval_text(fields: Mapping[str, Any]) -> str:
+    """Return the interval of an estimate given by its fields; empty without one."""
+    low, high = fields["low"], fields["high"]
+    return "" if low is None or high is None else f"{number(low, 2)} – {number(high, 2)}"

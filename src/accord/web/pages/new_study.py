@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +34,8 @@ MAX_SURVEYED = 5000
 MAX_VALUES = 30
 """Values of a metadata entry above which it is not offered as a filter."""
 NUMBERS = ("annotators_per_item", "items_per_annotator")
-ORDERS = {"random": "random, another for each person", "given": "the same for everybody",
-          "informative": "first those that teach the evaluator most"}  # fmt: skip
+ORDERS = {"random": "Random, another for each person", "given": "The same for everybody",
+          "informative": "First those that teach the evaluator most"}  # fmt: skip
 DEFAULTS = {"title": "", "name": "", "guidelines": "", "level": "conversation", "filter": "", "sample": "60",
             "stratify": "", "annotators_per_item": "2", "items_per_annotator": "", "order": "random"}  # fmt: skip
 _SECRET = re.compile(r"^([-+ ]?\s*webhook:).*")
@@ -143,11 +144,12 @@ class _StudyForm:
         people = settings.get("annotators") or [
             person.name for person in self.context.studies.accounts.list_users() if person.role == "annotator"
         ]
+        count = self._count_items(name, settings)
         lines = [_SECRET.sub(r"\1 (hidden)", redact_message(line)) for line in text_diff(before, changed, PROJECT_FILE)]
         return self.context.render(
             "study_preview", visitor, 409 if conflict else 200, conflict=conflict, name=name, settings=settings,
-            fields=_kept(values), diff=lines, count=self._count_items(name, settings), people=people, shown=shown,
-            questions=self._questions(settings),
+            fields=_kept(values), diff=lines, count=count, people=people, shown=shown,
+            questions=self._questions(settings), each=_items_each(settings, count, len(people)),
         )  # fmt: skip
 
     def _questions(self, settings: Mapping[str, Any]) -> list[str]:
@@ -195,10 +197,11 @@ class _StudyForm:
         self, visitor: Visitor, values: Mapping[str, str], error: str = "", status: int = 200, is_draft: bool = False
     ) -> Response:
         project = self.context.project
+        questions = sorted(project.rubric.questions, key=lambda each: each.id != project.rubric.main)
         people = [person for person in self.context.studies.accounts.list_users() if person.role == "annotator"]
         return self.context.render(
             "study_form", visitor, status, values=copy.copy(dict(values)), error=error, people=people,
-            questions=project.rubric.questions, rubric=project.rubric, facets=self._facets(), orders=ORDERS,
+            questions=questions, rubric=project.rubric, facets=self._facets(), orders=ORDERS,
             conversations=project.store.count_conversations(), can_write=self.context.files is not None,
             is_draft=is_draft,
         )  # fmt: skip
@@ -279,6 +282,14 @@ def _filter(text: str) -> dict[str, str]:
     except (ValueError, TypeError, RecursionError):
         raise BadInput("the filter cannot be read; choose it again") from None
     return {str(key): str(value)}
+
+
+def _items_each(settings: Mapping[str, Any], count: int, people: int) -> int:
+    """Return about how many items each person rates; 0 without people."""
+    if not people:
+        return 0
+    share = math.ceil(count * min(settings.get("annotators_per_item", 1), people) / people)
+    return int(min(share, settings.get("items_per_annotator", share)))
 
 
 def _kept(values: Mapping[str, str]) -> dict[str, str]:

@@ -18,9 +18,20 @@ from fastapi.responses import RedirectResponse, Response
 
 from accord.edges import BadInput, reason_of, redact_message, validation_messages
 from accord.project import text_diff, with_rubric_file
-from accord.values import MAX_NAME, PROJECT_FILE, Question, Rubric, content_hash, dump_rubric, load_rubric
+from accord.studies import Adjudication
+from accord.values import (
+    MAX_NAME,
+    PROJECT_FILE,
+    Question,
+    Rubric,
+    agreement_words,
+    content_hash,
+    dump_rubric,
+    load_rubric,
+)
 from accord.web.accounts import MAX_FIELDS, Visitor
 from accord.web.context import WorkbenchContext, add_page, check_printable
+from accord.web.pages.lead import progress_of
 from accord.web.project_editing import FilesChanged, ProjectFiles
 
 MAX_OPTIONS = 12
@@ -62,10 +73,31 @@ class _RubricPages:
         """Return the values of the form's page; `sent` are texts of an earlier form that fit no question."""
         return {"rubric": rubric, "error": error, "saved": "", "listed": _listed_options(rubric), "sent": sent,
                 "is_draft": False,
+                "ordered": sorted(rubric.questions, key=lambda each: each.id != rubric.main),
+                **self._disputes(rubric),
                 "studies": [(name, each.title) for name, each in self.context.sessions.items()],
                 "seen": _digest(rubric) if seen is None else seen, "shape": _shape(rubric), "max_name": MAX_NAME,
                 "is_loaded": dump_rubric(rubric) == dump_rubric(self.context.project.rubric),
                 "can_write": self.context.files is not None and self.context.files.exists}  # fmt: skip
+
+    def _disputes(self, rubric: Rubric) -> dict[str, Any]:
+        """Return the agreement on each question in the study with most answers, and the items that are unclear."""
+        unclear, most, agreement = [], dict[str, int](), dict[str, str]()
+        keys = {each.id: each.key for each in rubric.questions}
+        for name, session in self.context.sessions.items():
+            try:
+                progress = progress_of(self.context, name)
+            except BadInput:
+                continue  # its own page shows the error
+            examples = [each for clause in Adjudication(progress).clauses() for each in clause["examples"]]
+            if count := len({each["item"] for each in examples if each["reason"] == "guideline"}):
+                unclear.append({"study": name, "title": session.title, "count": count})
+            for row in progress.by_question:
+                is_same = keys.get(row.question) == session.rubric[row.question].key
+                if is_same and row.agreement.value is not None and row.answers > most.get(row.question, 0):
+                    most[row.question] = row.answers
+                    agreement[row.question] = agreement_words(row.agreement)
+        return {"unclear": unclear, "agreement": agreement}
 
     def _draft_values(self, before: Rubric, draft: Mapping[str, str]) -> dict[str, Any]:
         """Return the values of the form with the wording that was previewed and not saved."""

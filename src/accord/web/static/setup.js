@@ -47,3 +47,21 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     document.getElementById("state").textContent = "link copied";
   });
 }
+
+const study = document.getElementById("study"), work = document.getElementById("work");
+function tellWork() { // the work per person; the preview states the same without scripts
+  const number = (name, missing) => Number(study.elements[name].value) || missing;
+  const checked = (start) => study.querySelectorAll(`[name^="${start}"]:checked`).length;
+  const people = checked("person.") || Number(work.dataset.people), questions = checked("question.");
+  const items = Math.min(number("sample", Infinity), Number(study.elements.filter.selectedOptions[0].dataset.count));
+  const each = Math.ceil(items * Math.min(number("annotators_per_item", 1), people) / people);
+  const count = Math.min(each, items, number("items_per_annotator", Infinity));
+  const noun = { conversation: "conversation", turn: "conversation", pair: "pair" }[study.elements.level.value];
+  const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+  work.textContent = people && questions
+    ? `${plural(people, "person").replace("persons", "people")}: about ${plural(count, noun)} × ${plural(questions, "question")} each` : "";
+}
+if (study) {
+  study.addEventListener("input", tellWork);
+  tellWork();
+}
