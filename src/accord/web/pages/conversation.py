@@ -101,7 +101,9 @@ class _ConversationPage:
         chosen = int(turn) if _NUMBER.fullmatch(turn) and int(turn) < len(conversation.turns) else None
         here, metadata = conversation_address(conversation.id, None, back_address(back)), conversation.metadata
         origin = metadata.get(SYNTHETIC, {})  # how a synthetic conversation was made
-        shown = {name: value for name, value in metadata.items() if name != SYNTHETIC and value not in ("", None, [], {})}
+        shown = {
+            name: value for name, value in metadata.items() if name != SYNTHETIC and value not in ("", None, [], {})
+        }
         [words] = user_words([conversation], [Target(conversation.id)]).values()
         return self.context.render(
             "conversation", visitor, conversation=conversation, turns=list(_turns(details, predictions)),

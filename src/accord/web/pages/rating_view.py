@@ -333,8 +333,8 @@ def saved_item(assignments: Sequence[Assignment], id: str | None) -> dict[str, A
 def time_left(assignments: Sequence[Assignment], left: int) -> str:
     """Return the time that the items left take; empty if the completed items cannot tell.
 
-    The time of an item is the median of the latest 20 completed items, from their assignment to their end. At least five
-    are needed, and a time below five seconds is no time for reading.
+    The time of an item is the median of the latest 20 completed items, from their assignment to their end. At least
+    five are needed, and a time below five seconds is no time for reading.
     """
     done = [each for each in assignments if each.state == "done" and each.ended][:TIMED_ITEMS]
     if left < 1 or len(done) < MIN_TIMED_ITEMS:

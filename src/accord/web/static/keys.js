@@ -86,7 +86,7 @@ form.addEventListener("click", ({ target }) => { // unfold the wording, which a 
   if (!("whole" in target.dataset)) return;
   const isWhole = current.classList.toggle("whole");
   target.ariaExpanded = String(isWhole);
-  target.textContent = isWhole ? "Less" : "More";
+  target.firstChild.data = isWhole ? "Less" : "More";
 });
 isPhone.onchange = offer;
 for (const [id, key] of [["before", "k"], ["after", "j"], ["onward", "j"], ["back", "u"]]) document.getElementById(id).onclick = () => moves[key]();
