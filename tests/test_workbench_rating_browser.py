@@ -214,6 +214,9 @@ def test_long_questions_of_a_rubric_fit_one_screen_and_are_whole_while_they_are_
         assert page.locator("fieldset .folds kbd:visible").count() == 1
         press(page, 4)
         assert page.locator(".wording").evaluate_all(cut)[:2] == [True, False]
+        page.locator("[name='value.Q3'][value='2']").locator("xpath=..").click()  # it unfolds after the click
+        assert page.locator("[name='value.Q3']:checked").input_value() == "2"
+        assert page.locator("fieldset.current").get_attribute("name") == "Q3"
         assert not faults(page, [LIGHT, ("dark", 1440)])
     with tab(browser, bench.port, viewport={"width": 1440, "height": 900}, java_script_enabled=False) as page:
         page.goto("/rate/look")

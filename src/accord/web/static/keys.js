@@ -71,7 +71,12 @@ document.body.addEventListener("keydown", (event) => {
   if (key !== "?" && (sheet.matches(":popover-open") || !isOn.checked)) return;
   if (moves[key] ? !moves[key]() : press(key)) event.preventDefault();
 });
-form.addEventListener("focusin", ({ target }) => at(target.closest("fieldset") ?? current, false));
+let isPressed; // a question that unfolds under a pressed mouse would move away from its click
+form.addEventListener("pointerdown", () => isPressed = true);
+for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => setTimeout(() => isPressed = false));
+for (const name of ["focusin", "click"]) {
+  form.addEventListener(name, ({ type, target }) => (type === "click" || !isPressed) && at(target.closest("fieldset") ?? current, false));
+}
 form.addEventListener("open", ({ target }) => at(target));
 form.addEventListener("change", ({ target }) => {
   const set = target.closest("fieldset");
