@@ -12,6 +12,7 @@ from browsing import LIGHT, PHONE, faults, tab
 from served_workbench import StartWorkbench, Workbench
 
 from accord import Conversation, Turn
+from accord.values import Document
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -20,6 +21,7 @@ RUBRIC = "name: many\nmain: a\nquestions:\n" + "".join(
     f"  - {{id: {chr(97 + n)}, text: 'Question {n + 1}?', options: [1, 2, 3, 4]}}\n" for n in range(COUNT)
 )
 SHARE = "  - {id: share, text: 'What share, in percent?', scale: real, low: 0, high: 100}\n"
+NINE = [*(f"Q{number}" for number in range(1, 9)), "Q0"]
 DIGITS = [3, 1, 4, 1, 2, 2, 4, 3, 3, 1, 4, 2, 1, 4]
 OpenItem = Callable[..., AbstractContextManager[tuple[Workbench, Any]]]
 
@@ -186,20 +188,78 @@ def test_four_questions_and_the_button_fit_one_screen(rating: OpenItem) -> None:
         assert frame.count() == 1 and frame.evaluate(edge)
 
 
+def test_long_questions_of_a_rubric_fit_one_screen_and_are_whole_while_they_are_answered(
+    browser: Any, workbench: StartWorkbench
+) -> None:
+    bench = workbench(rubric="llm-rubric", items={"ids": ["one"]}, stages=[{"questions": NINE}])
+    turns = (Turn("user", "How long can I return it?"), Turn("assistant", "For 45 days [1]."))
+    bench.store.add_conversations([Conversation("one", turns, (Document("You can return it for 45 days."),))])
+    with tab(browser, bench.port, viewport={"width": 1440, "height": 900}) as page:
+        page.goto("/rate/look")
+        page.locator("fieldset.current").wait_for()
+        assert page.locator("#asked").inner_text() == "Question 1 of 9"
+        assert page.locator("#progress").get_attribute("value") == "1", "as the words beside it"
+        foot = page.locator(".go").bounding_box()
+        assert foot["y"] + foot["height"] <= 895 and foot["height"] < 60, "one row, above the edge"
+        cards = [each.bounding_box() for each in page.locator("fieldset").all()[:4]]
+        assert all(box["y"] + box["height"] <= foot["y"] for box in cards)
+        cut = "(all) => all.map((each) => each.scrollHeight > each.clientHeight + 1)"
+        assert page.locator(".wording").evaluate_all(cut)[:3] == [False, True, True]
+        four, likely = (
+            page.locator("fieldset.current b:text-is('4')").locator("xpath=../.."),
+            page.get_by_text("Likely", exact=True),
+        )
+        box, text = four.bounding_box(), likely.bounding_box()
+        assert text["x"] >= box["x"] - 1 and text["x"] + text["width"] <= box["x"] + box["width"] + 1
+        assert page.locator("fieldset .folds kbd:visible").count() == 1
+        press(page, 4)
+        assert page.locator(".wording").evaluate_all(cut)[:2] == [True, False]
+        page.locator("[name='value.Q3'][value='2']").locator("xpath=..").click()  # it unfolds after the click
+        assert page.locator("[name='value.Q3']:checked").input_value() == "2"
+        assert page.locator("fieldset.current").get_attribute("name") == "Q3"
+        assert not faults(page, [LIGHT, ("dark", 1440)])
+    with tab(browser, bench.port, viewport={"width": 1440, "height": 900}, java_script_enabled=False) as page:
+        page.goto("/rate/look")
+        page.locator("noscript summary:text-is('Whole question')").first.click()
+        assert page.locator("noscript p").first.is_visible()
+
+
+def test_a_phone_cuts_the_wording_and_unfolds_it(browser: Any, workbench: StartWorkbench) -> None:
+    bench = workbench(rubric="llm-rubric", stages=[{"questions": NINE}])
+    with tab(browser, bench.port, viewport={"width": 390, "height": 800}) as page:
+        page.goto("/rate/look")
+        at_item(page, 1)
+        assert page.locator(".questions").bounding_box()["height"] <= 320
+        for name in ("Previous question", "Next question"):
+            box = page.get_by_label(name).bounding_box()
+            assert min(box["width"], box["height"]) >= 44
+        guide = page.get_by_role("button", name="Guidelines").bounding_box()
+        assert guide["x"] + guide["width"] == pytest.approx(374, abs=2)
+        whole, wording = page.locator("fieldset.current [data-whole]"), page.locator("fieldset.current .wording")
+        before = wording.bounding_box()["height"]
+        whole.click()
+        assert wording.bounding_box()["height"] > before and whole.get_attribute("aria-expanded") == "true"
+        assert not faults(page, [PHONE, ("dark", 320)])
+        whole.click()
+        assert wording.bounding_box()["height"] == before
+
+
 def test_a_phone_asks_one_question_at_a_time_below_the_conversation(rating: OpenItem) -> None:
     with rating("ab%", viewport={"width": 390, "height": 800}) as (bench, page):
         page.get_by_text("Question 1 of 3").wait_for()
         assert page.locator("fieldset:visible").count() == 1
         page.locator("[name='value.a'][value='3']").check()
         page.get_by_text("Question 2 of 3").wait_for()
-        save = page.get_by_role("button", name="Save and next")
-        assert save.bounding_box()["y"] > 650, "the thumb reaches it"
+        save, onward = page.get_by_role("button", name="Save and next item"), page.locator("#onward")
+        assert onward.bounding_box()["y"] > 650 and not save.is_visible(), "the thumb reaches it"
+        onward.click()
+        assert page.locator("fieldset:visible").get_attribute("name") == "share" and not onward.is_visible()
         save.click()
         assert page.locator("fieldset:visible").get_attribute("name") == "b", "the first question without an answer"
         page.get_by_text("Not answered yet").first.wait_for()
         page.get_by_role("button", name="Previous question").click()
         assert page.locator("fieldset:visible").get_attribute("name") == "a"
-        page.get_by_role("button", name="Next question").click()
+        page.get_by_label("Next question").click()
         page.locator("[name='value.b'][value='1']").check()
         page.get_by_text("Question 3 of 3").wait_for()
         page.get_by_label("0 to 100").fill("30")

@@ -24,7 +24,7 @@ from accord.project import Project
 from accord.scoring import score
 from accord.store import scores_of_conversation
 from accord.studies.citations import CitationFinder, excerpts
-from accord.studies.predicted_ratings import PredictionService, predict_conversation
+from accord.studies.predicted_ratings import ConversationPredictions, PredictionService, predict_conversation
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Rubric, Sample, Target
 from accord.web.context import conversation_address
 from accord.web.pages.conversation import back_address
@@ -112,12 +112,50 @@ def test_rows_are_grouped_by_question_and_only_the_main_one_is_unfolded(
     [main] = re.findall(r"<section class=\"part\">.*?</section>", page, re.DOTALL)
     shown = re.findall(r"<span dir=\"auto\" title=\"[^\"]*\">(.*?)</span>.*?<b>(.*?)</b>", main)
     assert shown == [
-        ("Mean of people", "3.00"),
-        *((f"{name}", f"{n}.00") for name, n in zip(people, (4, 5, 1, 2, 3), strict=True)),
+        ("Mean of people", "3"),
+        *((name, str(n)) for name, n in zip(people, (4, 5, 1, 2, 3), strict=True)),
     ]
     assert 'title="Question &lt;3&gt;?"' in main, "the wording is one hover away"
     assert "too short" in page and "1 comment, 1 correction" in page and "earlier: 1" in page
     assert "Judge, other questions: 1" in page
+
+
+def test_saved_score_is_shown_while_predictions_are_computed(
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = reading_project(tmp_path, monkeypatch)
+    evaluator = opened.load()
+    score(opened, evaluator, [rich()], tmp_path / "scores.jsonl")
+    [known] = run(evaluator.predict([Sample(rich())]), opened.stored_models)
+    waiting = ConversationPredictions("waiting")
+    monkeypatch.setattr(PredictionService, "predict", lambda service, conversation: waiting)
+    browser = workbench(opened=opened).browser()
+    page, (low, high) = browser.get(conversation_address(RICH)), known.band or (0, 0)
+    assert f"<b>Score {known.value:.3g}</b>, band {low:.3g} – {high:.3g}" in page
+    assert '<noscript><meta http-equiv="refresh"' in page and "Details of the evaluator are being computed" in page
+    assert "<b>Score" not in browser.get("/conversation/chat-00"), "a conversation without a saved score"
+
+
+def test_title_has_the_words_of_the_user_and_metadata_only_what_is_known(
+    workbench: StartWorkbench, tmp_path: Path
+) -> None:
+    opened, ask = project(tmp_path), Turn("user", "Where is <my> parcel? " * 20)
+    metadata = {"system": "desk-1", "documents": [], "note": "", "count": 0}
+    alike = [Annotation(Target("c-1"), "Q0", name, "person", 2) for name in ("Ana", "Ben", "Cleo")]
+    opened.store.add_conversations([Conversation("c-1", (ask,), metadata=metadata), Conversation("c-2", ())])
+    opened.store.add_annotations(alike)
+    browser = workbench(opened=opened).browser()
+    page = browser.get("/conversation/c-1")
+    [title] = re.findall(r"<h1>.*?</h1>", page)
+    assert title.startswith('<h1><span dir="auto">Where is &lt;my&gt; parcel?') and title.endswith(
+        "…</span> <small>c-1</small></h1>"
+    )
+    assert re.findall(r"<dt>(.*?)</dt><dd dir=\"auto\">(.*?)</dd>", page) == [
+        ("count", "0"),
+        ("Assistant version", "desk-1"),
+    ]
+    assert re.findall(r'title="([^"]*)">.*?<b>(.*?)</b>', page[page.index('class="ranges') :]) == [("3 people", "2")]
+    assert '<h1><span dir="auto">c-2</span></h1>' in browser.get("/conversation/c-2")
 
 
 def test_training_data_is_marked_in_the_transcript_and_the_list(
@@ -132,7 +170,7 @@ def test_training_data_is_marked_in_the_transcript_and_the_list(
     def is_marked(name: str) -> bool:
         row = read(browser, f"/conversation/{name}.json")["whole"]["questions"][0]["prediction"]
         page = browser.get(f"/conversation/{name}")
-        mark = "<b>Training data:</b> default learned from this conversation, so its scores of it are closer"
+        mark = "<b>Training data</b> of the evaluator default"
         assert (mark in page) == row["in_training"]
         return mark in page
 

@@ -324,7 +324,8 @@ def _range_row(row: ChartRow, lines: Sequence[float], low: float, high: float, h
     name = tag("a", label, href=row.href) if row.href else label
     has_interval = row.estimate.low is not None and row.estimate.high is not None
     interval = f"{row.estimate.low:.2f} – {row.estimate.high:.2f}".replace("-", "−") if has_interval else ""
-    number = "–" if value is None else f"{value:.2f}".replace("-", "−")
+    is_whole = value is not None and not has_interval and value == round(value)  # such as the rating of a person
+    number = "–" if value is None else f"{value:.{0 if is_whole else 2}f}".replace("-", "−")
     cells = [
         tag("th", tag("span", name, dir="auto", title=row.label), scope="row"), tag("td", plot, class_="plot"),
         f'<td class="num">{tag("b", number)}</td>', f'<td class="soft">{interval}</td>',

@@ -34,7 +34,7 @@ from accord.studies import (
     text_field,
     tool_calls_of,
 )  # fmt: skip
-from accord.values import ISSUE, SYNTHETIC, Annotation, Conversation, Estimate, Rubric, Turn
+from accord.values import ISSUE, SYNTHETIC, Annotation, Conversation, Estimate, Rubric, Target, Turn
 from accord.web.accounts import new_key
 from accord.web.context import WorkbenchContext, conversation_address, saved_time
 from accord.web.pages.conversation_details import (
@@ -42,7 +42,7 @@ from accord.web.pages.conversation_details import (
     Place,
     load_details,
 )
-from accord.web.pages.rating_view import issue_views, numbered_spans
+from accord.web.pages.rating_view import issue_views, numbered_spans, user_words
 from accord.web.transcript import turn_content
 from accord.web.turn_text import render_text
 
@@ -51,6 +51,8 @@ _BACK = re.compile(r"/(?:board|explore|lead/[\w\-.~%]+/items)(?:[/?][\w\-.~!$&'(
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 MAX_UNFOLDED = 400
 """Length of an instruction or tool output, in characters, above which it is folded."""
+_METADATA_NAMES = {"system": "Assistant version"}
+"""Names of metadata on the page, where they differ from those of logs."""
 MAX_RUNS = 8
 MAX_ATTRIBUTIONS = 12
 NOT_STORED = (
@@ -99,13 +101,18 @@ class _ConversationPage:
         chosen = int(turn) if _NUMBER.fullmatch(turn) and int(turn) < len(conversation.turns) else None
         here, metadata = conversation_address(conversation.id, None, back_address(back)), conversation.metadata
         origin = metadata.get(SYNTHETIC, {})  # how a synthetic conversation was made
+        shown = {
+            name: value for name, value in metadata.items() if name != SYNTHETIC and value not in ("", None, [], {})
+        }
+        [words] = user_words([conversation], [Target(conversation.id)]).values()
         return self.context.render(
             "conversation", visitor, conversation=conversation, turns=list(_turns(details, predictions)),
             chosen=chosen, back=back_address(back), is_open=open == "all", here=here,
             trained=_trained(details, predictions), saved=saved_time(card) if card.is_file() else "",
             whole=_place_details(details, predictions, None, details.scores()), documents=_documents(conversation),
             predictions=predictions, origin=_text_pairs(origin if isinstance(origin, Mapping) else {"origin": origin}),
-            metadata=_text_pairs({name: value for name, value in metadata.items() if name != SYNTHETIC}),
+            metadata=_text_pairs({_METADATA_NAMES.get(name, name): value for name, value in shown.items()}),
+            words=words, kept=_kept_score(details, predictions),
             join="&" if "?" in here else "?", kinds=details.kinds.names if details.kinds else (),
         )  # fmt: skip
 
@@ -156,6 +163,12 @@ def _trained(details: ConversationDetails, predictions: ConversationPredictions)
         return [predictions.evaluator.rpartition(" ")[0]]
     runs = [run for run in details.runs if any(row["in_training"] for row in run.rows)]
     return list(dict.fromkeys(f"{run.evaluator or run.command} ({run.started[:10]})" for run in runs))
+
+
+def _kept_score(details: ConversationDetails, predictions: ConversationPredictions) -> Mapping[str, Any] | None:
+    """Return the latest saved score of the whole conversation, as long as there is no prediction."""
+    rows = () if predictions.state == "ready" else details.scores().get(None, ())
+    return next((row for row in rows if row.get("value") is not None), None)
 
 
 def _turns(details: ConversationDetails, predictions: ConversationPredictions) -> Iterator[dict[str, Any]]:
@@ -246,7 +259,9 @@ def _ranges(row: Mapping[str, Any], rubric: Rubric) -> Markup | None:
     if question is None or not question.scale.is_ordered or len(ratings) < len(row["ratings"]):
         return None
     rows = [ChartRow(sendable(each["person"]), Estimate(float(each["value"])), "people") for each in ratings]
-    if len(ratings) > 1 and row["mean"] is not None:
+    if len(ratings) > 1 and len({each["value"] for each in ratings}) == 1:
+        rows = [ChartRow(f"{len(ratings)} people", rows[0].estimate, "people")]
+    elif len(ratings) > 1 and row["mean"] is not None:
         rows.insert(0, ChartRow("Mean of people", Estimate(row["mean"]), "people"))
     if predicted.get("value") is not None:
         rows.insert(0, ChartRow("Evaluator", Estimate(predicted["value"], predicted["low"], predicted["high"])))

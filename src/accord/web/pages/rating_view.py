@@ -36,7 +36,9 @@ MAX_WORDS = 160
 """Length of the user's words in lists, in characters."""
 MAX_ROW_LABEL, MAX_END_LABEL = 3, 60
 """Lengths, in characters, up to which labels of options stand in one row, and meanings of the ends below it."""
-TIMED_ITEMS, MIN_TIMED_ITEMS = 20, 3
+ROW_CHARACTERS = 46
+"""Number of characters of a meaning that fit below a whole row, in one line."""
+TIMED_ITEMS, MIN_TIMED_ITEMS, MIN_ITEM_SECONDS = 20, 5, 5.0
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,24 @@ def _question_view(
 
 
 def _row_layout(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return True for options that stand in one row, and the meanings of its ends if there is room for them."""
-    ends = (str(options[0]["meaning"]), str(options[-1]["meaning"])) if len(options) > 1 else ("", "")
+    """Return True for options that stand in one row, and its ends.
+
+    `ends` holds the label and the meaning of the first and the last option, unless a meaning is too long for the page.
+    `are_narrow` is True if each meaning fits below its option in two lines.
+    """
+    count = len(options)
+    ends = [(option["label"], str(option["meaning"]).strip().rstrip(".。")) for option in (options[0], options[-1])
+            ] if count > 1 else []  # fmt: skip
+    meanings = [meaning for _, meaning in ends]
     return {
         "is_row": bool(options) and all(len(option["label"]) <= MAX_ROW_LABEL for option in options),
-        "ends": ends if any(ends) and all(len(end) <= MAX_END_LABEL for end in ends) else None,
+        "ends": ends if any(meanings) and all(len(each) <= MAX_END_LABEL for each in meanings) else None,
+        "are_narrow": all(
+            len(part) * count <= ROW_CHARACTERS * lines
+            for each in meanings
+            for lines, parts in ((2, [each]), (1, each.split()))
+            for part in parts
+        ),
     }
 
 
@@ -316,9 +331,10 @@ def saved_item(assignments: Sequence[Assignment], id: str | None) -> dict[str, A
 
 
 def time_left(assignments: Sequence[Assignment], left: int) -> str:
-    """Return the time that the items left take; empty if the annotator has completed too few to tell.
+    """Return the time that the items left take; empty if the completed items cannot tell.
 
-    The time of an item is the median of the latest 20 completed items, from their assignment to their end.
+    The time of an item is the median of the latest 20 completed items, from their assignment to their end. At least
+    five are needed, and a time below five seconds is no time for reading.
     """
     done = [each for each in assignments if each.state == "done" and each.ended][:TIMED_ITEMS]
     if left < 1 or len(done) < MIN_TIMED_ITEMS:
@@ -327,6 +343,8 @@ def time_left(assignments: Sequence[Assignment], left: int) -> str:
         (datetime.fromisoformat(each.ended or each.began) - datetime.fromisoformat(each.began)).total_seconds()
         for each in done
     ]
-    minutes = max(round(median(seconds) * left / 60), 1)
+    if (pace := median(seconds)) < MIN_ITEM_SECONDS:
+        return ""
+    minutes = max(round(pace * left / 60), 1)
     time = f"{minutes} minute{'s' if minutes > 1 else ''}" if minutes < 90 else f"{minutes / 60:.0f} hours"
     return f"about {time} left"

@@ -5,7 +5,18 @@ const form = document.getElementById("questions"), sheet = document.getElementBy
 const questions = () => [...form.querySelectorAll("fieldset:enabled")];
 const chosen = (set) => set.querySelector("[type=radio]:checked"), changed = []; // pairs of a question and its earlier choice
 const isUnanswered = (set) => !set.querySelector(":checked:not([data-key=b])") && !set.querySelector("[type=number]")?.value;
+const isPhone = matchMedia("(max-width: 40rem)"); // shows one question at a time
+const onward = document.getElementById("onward"), save = form.querySelector("[value=finish]");
 let current;
+
+/** Show the button of the phone: the next question, or the item's save at the last one and when all are answered. */
+function offer() {
+  const all = questions();
+  onward.hidden = !isPhone.matches || current === all.at(-1) || !all.some(isUnanswered);
+  save.hidden = !onward.hidden;
+  const text = current.querySelector(".wording"), button = current.querySelector("[data-whole]");
+  if (text && !current.classList.contains("whole")) button.hidden = text.scrollHeight <= text.clientHeight + 1;
+}
 
 function at(set, isFocused = true) {
   if (!set) return;
@@ -13,6 +24,7 @@ function at(set, isFocused = true) {
   current = set;
   set.classList.add("current");
   document.getElementById("asked").textContent = `Question ${questions().indexOf(set) + 1} of ${questions().length}`;
+  offer();
   if (isFocused) (chosen(set) ?? set.querySelector("input:not([type=hidden])")).focus();
 }
 
@@ -53,24 +65,36 @@ document.body.addEventListener("keydown", (event) => {
     event.preventDefault();
     if (event.repeat) return;
     if (target.type === "number" && target.value && questions().some(isUnanswered)) advance();
-    else form.requestSubmit(form.querySelector(".primary"));
+    else form.requestSubmit(save);
   }
   if (isTyping || isHeld || key.length > 1 || (target.type === "number" && /[\d.,e+-]/.test(key))) return;
   if (key !== "?" && (sheet.matches(":popover-open") || !isOn.checked)) return;
   if (moves[key] ? !moves[key]() : press(key)) event.preventDefault();
 });
-form.addEventListener("focusin", ({ target }) => at(target.closest("fieldset") ?? current, false));
+let isPressed; // a question that unfolds under a pressed mouse would move away from its click
+form.addEventListener("pointerdown", () => isPressed = true);
+for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => setTimeout(() => isPressed = false));
+for (const name of ["focusin", "click"]) {
+  form.addEventListener(name, ({ type, target }) => (type === "click" || !isPressed) && at(target.closest("fieldset") ?? current, false));
+}
 form.addEventListener("open", ({ target }) => at(target));
-const isPhone = matchMedia("(max-width: 40rem)"); // shows one question at a time
 form.addEventListener("change", ({ target }) => {
   const set = target.closest("fieldset");
   document.getElementById("undo")?.setAttribute("hidden", "");
+  offer();
   if (target.type !== "radio") return;
   changed.push([set, set.before]);
   set.before = target;
   if (isPhone.matches && !("ends" in target.dataset)) advance();
 });
-for (const [id, key] of [["before", "k"], ["after", "j"], ["back", "u"]]) document.getElementById(id).onclick = () => moves[key]();
+form.addEventListener("click", ({ target }) => { // unfold the wording, which a phone cuts
+  if (!("whole" in target.dataset)) return;
+  const isWhole = current.classList.toggle("whole");
+  target.ariaExpanded = String(isWhole);
+  target.firstChild.data = isWhole ? "Less" : "More";
+});
+isPhone.onchange = offer;
+for (const [id, key] of [["before", "k"], ["after", "j"], ["onward", "j"], ["back", "u"]]) document.getElementById(id).onclick = () => moves[key]();
 for (const set of questions()) set.before = chosen(set);
 form.parentElement.classList.add("is-live");
 document.querySelector("#undo button")?.setAttribute("hidden", ""); // the button beside "Save" does the same
