@@ -2,9 +2,11 @@ from .config import Config as Config, config_from as config_from, endpoint_of as
 from .config import json_schema as json_schema, load_config as load_config, load_project as load_project
 from .config import with_settings as with_settings
 from .config_sections import LiveConfig as LiveConfig, WatchConfig as WatchConfig
+from .evaluators.comparing import by_groups as by_groups
 from .evaluators.diagnostics import Insights as Insights, synthetic_note as synthetic_note
 from .evaluators.evaluator_choice import fitted_evaluators as fitted_evaluators
 from .evaluators.fitting import FEWEST_TO_TEST as FEWEST_TO_TEST
+from .evaluators.held_out_set import tested_on as tested_on
 from .importing.data_files import files_in as files_in
 from .importing.file_survey import FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED, set_scales as set_scales
 from .importing.file_survey import survey_files as survey_files

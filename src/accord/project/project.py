@@ -381,6 +381,31 @@ class Project(Workspace):
         written: Path = _results().write_report(self, path, fitted, **about)
         return written
 
+    def card(self, path: str | Path = "agreement-card.json", name: str | None = None, **options: Any) -> Any:
+        """Write the agreement card of a fitted evaluator as JSON, Markdown and a badge, and return it.
+
+        Args:
+            path: JSON file to write.
+            name: Folder of the evaluator inside `evaluators`; by default the one in use.
+            **options: `held_out`, `made_by` and `by` of `accord.report.CardOptions`.
+
+        Raises:
+            BadInput: There is no such evaluator, its ratings were changed since it was fitted, or they look like those
+                of models and nothing declares it.
+
+        >>> import tempfile
+        >>> from accord.testing import sample_project
+        >>> with tempfile.TemporaryDirectory() as folder, sample_project() as project:
+        ...     _ = project.fit("default")
+        ...     card = project.card(f"{folder}/card.json")
+        ...     [check.passed for check in project.gate(card=f"{folder}/card.json")]
+        [True, True, True, True, True, True]
+        """
+        results = _results()
+        made = results.card_of(self, name, results.CardOptions(**options))
+        results.write_card(made, path)
+        return made
+
     def gate(
         self,
         min_agreement: float | None = None,
@@ -388,8 +413,9 @@ class Project(Workspace):
         max_unscored: float = 0.0,
         min_within: float | None = None,
         training: bool = False,
+        card: str | Path | None = None,
     ) -> list[Any]:
-        """Check conditions on the latest comparison and the latest scores.
+        """Check conditions on the latest comparison, the latest scores and an agreement card.
 
         Args:
             min_agreement: Minimum of the lower bound of the 95% interval of r with people, -1 to 1.
@@ -397,6 +423,8 @@ class Project(Workspace):
             max_unscored: Maximum share of targets without a score, 0 to 1; checked with `min_mean`.
             min_within: As `min_agreement`, for r within annotators.
             training: True to count scores of conversations that the evaluator learned from.
+            card: Agreement card that evaluator, rubric, models, ratings and conversations must match; `min_agreement`
+                and `min_within` then apply to the card.
 
         Returns:
             The checks, all of which passed.
@@ -405,10 +433,8 @@ class Project(Workspace):
             GateFailed: A check failed; the message names each.
             BadInput: No condition is given, a limit is out of range, or there is no run to check.
         """
-        question = self.question
-        scale = question.scale if question.scale.is_ordered and not question.compares else None
-        checks: list[Any] = _results().check_gate(
-            self, min_agreement, min_mean, max_unscored, min_within, self.config.synthetic, training, scale
+        checks: list[Any] = _results().gate_checks(
+            self, min_agreement, min_mean, max_unscored, min_within, training, card
         )
         if failed := [str(check) for check in checks if not check.passed]:
             raise GateFailed(f"{len(failed)} of {len(checks)} conditions not met: {'; '.join(failed)}")

@@ -6,6 +6,7 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is that of doc
     import_,
     learn,
     agreement,
+    card,
     score,
     live,
     users,

@@ -193,21 +193,24 @@ def gate(
         float, typer.Option("--max-unscored", min=0, max=1, help="Maximum share of the latest scores that are missing.")
     ] = 0.0,
     include_training: InTraining = False,
+    card: Annotated[
+        Path | None,
+        typer.Option(
+            "--card",
+            help="Agreement card: fail if evaluator, rubric, models, ratings or conversations differ from it. "
+            "--min-agreement and --min-within then apply to the card.",
+        ),
+    ] = None,
 ) -> None:
-    """Fail (exit 3) if the latest comparison or the latest scores do not meet the given conditions.
+    """Fail (exit 3) if the latest comparison, the latest scores or an agreement card do not meet the given conditions.
 
     Agreement and mean pass if the lower bound of their 95% interval over conversations reaches the minimum. Scores of
     conversations that the evaluator learned from do not count, unless --include-training is given.
     """
-    from accord.report import check_gate
+    from accord.report import gate_checks
 
     with options.open() as project:
-        question = project.question
-        scale = question.scale if question.scale.is_ordered and not question.compares else None
-        checks = check_gate(
-            project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic,
-            include_training, scale,
-        )  # fmt: skip
+        checks = gate_checks(project, min_agreement, min_mean, max_unscored, min_within, include_training, card)
     options.show({"checks": [each.to_json() for each in checks]}, lambda _: "\n".join(map(str, checks)))
     failed = sum(not each.passed for each in checks)
     if failed:
