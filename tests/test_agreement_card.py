@@ -13,10 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from accord.cli import app
-from accord.decisions import AgreementCard, CardLabels, card_differences, is_model_name, read_card
+from accord.decisions import AgreementCard, is_model_name
 from accord.edges import BadInput, GateFailed
 from accord.project import Project, config_from, load_project
-from accord.report import CardOptions, card_badge, card_markdown, card_of
+from accord.report import CardOptions, card_of
+from accord.report.card_files import card_badge, card_markdown
 from accord.sample import sources
 from accord.values import dump_rubric
 
@@ -96,7 +97,7 @@ def test_changed_card_is_refused(tmp_path: Path, card: AgreementCard) -> None:
     path = tmp_path / "card.json"
     path.write_text(json.dumps(card.signed() | {"title": "Ready for single conversations"}), encoding="utf-8")
     with pytest.raises(BadInput, match="was changed after it was written"):
-        read_card(path)
+        AgreementCard.read(path)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +112,9 @@ def test_file_that_is_no_card_is_a_clear_error(tmp_path: Path, text: str, messag
     path = tmp_path / "card.json"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(BadInput, match=message.replace("(", r"\(")):
-        read_card(path)
+        AgreementCard.read(path)
     with pytest.raises(BadInput, match="no such file"):
-        read_card(tmp_path / "missing.json")
+        AgreementCard.read(tmp_path / "missing.json")
 
 
 def test_gate_passes_for_the_project_that_the_card_describes(folder: Path, project: Project) -> None:
@@ -140,7 +141,7 @@ def test_gate_names_what_has_changed_since_the_card(folder: Path, tmp_path: Path
         pytest.raises(GateFailed, match="rubric of the card: failed: the rubric was changed: s256"),
     ):
         other.gate(card=folder / "card.json")
-    now = read_card(folder / "card.json")
+    now = AgreementCard.read(folder / "card.json")
     for part, update in {
         "evaluator": {"subject": now.subject.model_copy(update={"digest": "s256:0"})},
         "judge model": {"subject": now.subject.model_copy(update={"models": {"judge": "other-model"}})},
@@ -229,11 +230,11 @@ def test_hostile_names_are_escaped(card: AgreementCard) -> None:
 
 
 def test_differences_name_the_fields(card: AgreementCard) -> None:
-    other = card.model_copy(update={"state": "single", "labels": CardLabels(
-        made_by="people", count=3, conversations=2, annotators=[3], digest="x")})  # fmt: skip
-    fields = {field: (old, new) for field, old, new in card_differences(card, other)}
+    other = card.model_copy(update={"state": "single", "labels": card.labels.model_copy(update={
+        "count": 3, "systems": {}})})  # fmt: skip
+    fields = {field: (old, new) for field, old, new in card.differences(other)}
     assert fields["state"] == (card.state, "single") and fields["labels.count"][1] == "3"
-    assert fields["labels.systems.assistant-a"][1] == "–" and not card_differences(card, card)
+    assert fields["labels.systems.assistant-a"][1] == "–" and not card.differences(card)
 
 
 def test_published_schema_is_that_of_the_code() -> None:

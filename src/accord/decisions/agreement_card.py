@@ -171,39 +171,48 @@ class AgreementCard(FrozenModel):
         """True if the digest is that of the content."""
         return bool(self.digest) and self.digest == self.signed()[DIGEST]
 
+    @classmethod
+    def read(cls, path: str | Path) -> AgreementCard:
+        """Read a card and check that nothing was changed since it was written.
 
-def read_card(path: str | Path) -> AgreementCard:
-    """Read a card and check that nothing was changed since it was written.
+        Raises:
+            BadInput: The file is no card of this version, or its content and its digest differ.
+        """
+        try:
+            content = read_json_file(Path(path))
+        except FileNotFoundError:
+            raise BadInput(f"{path}: no such file; write a card: accord card --out {path}") from None
+        if isinstance(content, dict) and content.get("format") not in (None, CARD_FORMAT):
+            found = one_line(str(content["format"]), 40)
+            raise BadInput(
+                f"{path} has card format {found}; this Accord reads {CARD_FORMAT}. Write a new one: accord card"
+            )
+        try:
+            card = cls.model_validate(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = one_line(".".join(map(str, first["loc"])) or "content", 100)
+            raise BadInput(f"{path} is no agreement card ({where}: {first['msg']}); write one: accord card") from None
+        if not card.is_intact:
+            raise BadInput(f"{path} was changed after it was written: its digest differs. Write a new one: accord card")
+        return card
 
-    Raises:
-        BadInput: The file is no card of this version, or its content and its digest differ.
-    """
-    try:
-        content = read_json_file(Path(path))
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file; write a card: accord card --out {path}") from None
-    if isinstance(content, dict) and content.get("format") not in (None, CARD_FORMAT):
-        found = one_line(str(content["format"]), 40)
-        raise BadInput(f"{path} has card format {found}; this Accord reads {CARD_FORMAT}. Write a new one: accord card")
-    try:
-        card = AgreementCard.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = one_line(".".join(map(str, first["loc"])) or "content", 100)
-        raise BadInput(f"{path} is no agreement card ({where}: {first['msg']}); write one: accord card") from None
-    if not card.is_intact:
-        raise BadInput(f"{path} was changed after it was written: its digest differs. Write a new one: accord card")
-    return card
+    @property
+    def lower_bounds(self) -> dict[str, float | None]:
+        """Lower bounds that a gate can require, by name: `agreement` (pooled) and `within` (annotators)."""
+        first = self.agreement[0]
+        return {"agreement": first.pooled.low, "within": first.within_annotators.low}
 
+    def drift(self, now: AgreementCard) -> dict[str, str]:
+        """Return the parts that differ from the card of the present project, each with the cause."""
+        return {part: cause for part, cause in _causes(self, now) if cause}
 
-def card_drift(card: AgreementCard, now: AgreementCard) -> list[tuple[str, str]]:
-    """Return the parts of a card that the present project no longer matches, each with the cause.
-
-    Args:
-        card: The card.
-        now: Card of the present evaluator, rubric, models and labels.
-    """
-    return [(part, cause) for part, cause in _causes(card, now) if cause]
+    def differences(self, new: AgreementCard) -> list[tuple[str, str, str]]:
+        """Return the fields that differ from a newer card with both values, in the order of the schema."""
+        before, after = (dict(_flat(card.model_dump(mode="json", exclude={DIGEST}))) for card in (self, new))
+        names = [*before, *(name for name in after if name not in before)]
+        pairs = [(name, before.get(name, "–"), after.get(name, "–")) for name in names]
+        return [(name, old, now) for name, old, now in pairs if old != now]
 
 
 def _causes(card: AgreementCard, now: AgreementCard) -> Iterator[tuple[str, str]]:
@@ -227,17 +236,6 @@ def _models(subject: CardSubject) -> str:
 
 def _changed(before: str, now: str, reason: str) -> str:
     return "" if before == now else f"{reason}: {before or 'none'} on the card, {now or 'none'} now"
-
-
-def card_differences(old: AgreementCard, new: AgreementCard) -> list[tuple[str, str, str]]:
-    """Return the fields that differ between two cards with both values, in the order of the schema."""
-    before, after = (dict(_flat(card.model_dump(mode="json", exclude={DIGEST}))) for card in (old, new))
-    names = [*before, *(name for name in after if name not in before)]
-    return [
-        (name, before.get(name, "–"), after.get(name, "–"))
-        for name in names
-        if before.get(name, "–") != after.get(name, "–")
-    ]
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
@@ -267,12 +265,6 @@ def is_model_name(name: str) -> bool:
     (True, True, False, False)
     """
     return _MODEL_NAME.search(name.casefold()) is not None
-
-
-def lower_bounds(card: AgreementCard) -> Mapping[str, float | None]:
-    """Return the lower bounds that a gate can require, by name: `agreement` (pooled) and `within` (annotators)."""
-    first = card.agreement[0]
-    return {"agreement": first.pooled.low, "within": first.within_annotators.low}
 
 
 def labels_digest(rows: Sequence[Sequence[Any]]) -> str:

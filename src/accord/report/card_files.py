@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from accord.decisions import AgreementCard, CardAgreement, Interval
+from accord.decisions import AgreementCard
 from accord.edges import BadInput, count_of, write_atomically
 from accord.values import p_text
 
@@ -80,7 +81,7 @@ def card_markdown(card: AgreementCard) -> str:
     return "\n".join([*lines, "", made, f"Digest `{card.signed()['digest']}`", ""])
 
 
-def _agreement_row(each: CardAgreement) -> list[str]:
+def _agreement_row(each: Any) -> list[str]:
     values = (each.error, each.within_one, each.pooled, each.within_annotators, each.within_systems, each.people,
               each.alpha)  # fmt: skip
     return [each.name, f"{each.labels:,}", *map(str, values)]
@@ -100,7 +101,7 @@ def _single_lines(card: AgreementCard) -> list[str]:
     return lines
 
 
-def _share(value: Interval) -> str:
+def _share(value: Any) -> str:
     if value.value is None:
         return "an unknown share"
     ends = "" if value.low is None or value.high is None else f" [{value.low:.0%}, {value.high:.0%}]"

@@ -11,27 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from accord.decisions import (
-    AGREE,
-    AgreementCard,
-    CardAgreement,
-    CardBands,
-    CardBaseline,
-    CardGroup,
-    CardLabels,
-    CardQuestion,
-    CardRule,
-    CardSubject,
-    CardTest,
-    Interval,
-    Maker,
-    Verdict,
-    card_drift,
-    is_model_name,
-    labels_digest,
-    lower_bounds,
-    read_card,
-)
+from accord.decisions import AGREE, AgreementCard, Verdict, is_model_name, labels_digest
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import Evaluator, HeldOutAnswers
@@ -39,10 +19,12 @@ from accord.project import Compared, Fitted, Project, by_groups, tested_on
 from accord.report.gate import Check, check_gate, check_limits
 from accord.scoring import asked_in, latest_drift
 from accord.store import Store
-from accord.validation import COVERAGE_NEW, NEW, WIDTH_NEW, Comparison, Within
+from accord.validation import COVERAGE_NEW, NEW, WIDTH_NEW, Comparison
 from accord.values import Estimate, Question, Rubric
 from accord.version import __version__
 
+Row = dict[str, Any]
+"""Part of a card, which the model of the card validates."""
 CARD = "card"
 """Command under which the use of ratings for a card is recorded."""
 _TESTING = ("compare", "fit", "run", CARD)
@@ -56,16 +38,16 @@ class CardOptions:
     Attributes:
         held_out: Files of conversations and ratings that the evaluator has never seen; without them, the figures are
             those of the cross-validation.
-        made_by: Maker of the ratings; ratings by models are refused unless it is `models`.
+        made_by: str of the ratings; ratings by models are refused unless it is `models`.
         by: Metadata entries to audit by, besides the assistant version.
     """
 
     held_out: Sequence[Any] = ()
-    made_by: Maker = "people"
+    made_by: str = "people"
     by: Sequence[str] = ()
 
 
-def card_of(project: Project, name: str | None = None, options: CardOptions = CardOptions()) -> AgreementCard:
+def card_of(project: Project, name: str | None = None, options: CardOptions | None = None) -> AgreementCard:
     """Measure a saved evaluator and return its agreement card; the use of the ratings is recorded in the store.
 
     Args:
@@ -77,6 +59,7 @@ def card_of(project: Project, name: str | None = None, options: CardOptions = Ca
         BadInput: There is no such evaluator, its ratings were changed since it was fitted, or they look like those of
             models and nothing declares it.
     """
+    options = options or CardOptions()
     evaluator = project.load(project.folder(name))
     with project.store.run(CARD, asked_in(evaluator.question, project.config.shown())) as record:
         if options.held_out:
@@ -87,7 +70,7 @@ def card_of(project: Project, name: str | None = None, options: CardOptions = Ca
             found = fitted.held_out
         test = _test(project.store, found, bool(options.held_out))
         card = _card(project, evaluator, found, test, options, fitted)
-        record.results.update({"ratings": test.digest, "card": card.signed()["digest"]})
+        record.results.update({"ratings": test["digest"], "card": card.signed()["digest"]})
     return AgreementCard.model_validate(card.signed())
 
 
@@ -118,7 +101,7 @@ def _is_same(saved: HeldOutAnswers, now: HeldOutAnswers | None) -> bool:
     return all(one.shape == other.shape and np.allclose(one, other, atol=1e-6) for one, other in pairs)
 
 
-def _test(store: Store, found: Compared, is_set: bool) -> CardTest:
+def _test(store: Store, found: Compared, is_set: bool) -> Row:
     """Return how the evaluator was kept from the ratings, and how often these ratings tested an evaluator before."""
     comparison = found.comparison
     digest = ratings_digest(comparison.ratings)
@@ -127,7 +110,7 @@ def _test(store: Store, found: Compared, is_set: bool) -> CardTest:
     first = min((str(run["started"])[:10] for run in earlier), default=date.today().isoformat())
     method: Any = "held-out set" if is_set else "cross-validation" if comparison.folds > 1 else "split"
     repeats = 1 + max(map(len, comparison.others.values()), default=0)
-    return CardTest(
+    return dict(
         method=method, folds=comparison.folds, repeats=repeats, digest=digest, uses=len(earlier) + 1, first_used=first
     )  # fmt: skip
 
@@ -141,7 +124,7 @@ def _card(
     project: Project,
     evaluator: Evaluator,
     found: Compared,
-    test: CardTest,
+    test: Row,
     options: CardOptions,
     fitted: Fitted | None,
 ) -> AgreementCard:
@@ -151,54 +134,56 @@ def _card(
     agreement = [_agreement(each, project.rubric) for each in (found, *others)]
     row = comparison.results[0].estimates
     coverage = float(getattr(evaluator.head, "coverage", 0.9))
-    bands = CardBands(promised=coverage, coverage=_interval(row[COVERAGE_NEW]), width=_interval(row[WIDTH_NEW]))
+    bands = dict(promised=coverage, coverage=_interval(row[COVERAGE_NEW]), width=_interval(row[WIDTH_NEW]))
     groups = by_groups(found, ["system", *options.by])
-    return AgreementCard(
-        made=date.today().isoformat(),
-        accord_version=__version__,
-        project=project.config.folder.absolute().name,
-        subject=_subject(evaluator, found.evidence),
-        question=_question(comparison.question, project.rubric),
-        labels=labels,
-        test=test,
-        title=verdict.title,
-        state=verdict.state,
-        sentence=verdict.sentence[:1].upper() + verdict.sentence[1:],
-        agreement=agreement,
-        baselines=_baselines(comparison, verdict),
-        bands=None if row[COVERAGE_NEW].value is None else bands,
-        decided=verdict.figures.decided,
-        decided_agreement=None if verdict.figures.decided is None else AGREE,
-        groups=[
-            CardGroup(by=each.by, group=each.name, labels=each.n, bias=_interval(each.bias), p=each.p_holm)
-            for each in groups
-        ],
-        rules=[
-            CardRule(state=rule.state, name=rule.name, value=rule.value, limit=rule.limit, is_met=rule.is_met)
-            for rule in verdict.checks
-        ],
-        limits=_limits(labels, test, fitted),
+    return AgreementCard.model_validate(
+        dict(
+            made=date.today().isoformat(),
+            accord_version=__version__,
+            project=project.config.folder.absolute().name,
+            subject=_subject(evaluator, found.evidence),
+            question=_question(comparison.question, project.rubric),
+            labels=labels,
+            test=test,
+            title=verdict.title,
+            state=verdict.state,
+            sentence=verdict.sentence[:1].upper() + verdict.sentence[1:],
+            agreement=agreement,
+            baselines=_baselines(comparison, verdict),
+            bands=None if row[COVERAGE_NEW].value is None else bands,
+            decided=verdict.figures.decided,
+            decided_agreement=None if verdict.figures.decided is None else AGREE,
+            groups=[
+                dict(by=each.by, group=each.name, labels=each.n, bias=_interval(each.bias), p=each.p_holm)
+                for each in groups
+            ],
+            rules=[
+                dict(state=rule.state, name=rule.name, value=rule.value, limit=rule.limit, is_met=rule.is_met)
+                for rule in verdict.checks
+            ],
+            limits=_limits(labels, test, fitted),
+        )
     )
 
 
-def _subject(evaluator: Evaluator, table: EvidenceTable) -> CardSubject:
+def _subject(evaluator: Evaluator, table: EvidenceTable) -> Row:
     makers = {column.signature.split("|name:")[0].split("|question:")[0] for column in table.columns}
     models = {
         role: model.model or ", ".join(Path(path).name for path in model.paths)
         for role, model in evaluator.models.items()
     }
-    return CardSubject(
+    return dict(
         kind="evaluator", name=evaluator.name, digest=evaluator.digest(), models=models, evidence=sorted(makers)
     )  # fmt: skip
 
 
-def _question(question: Question, rubric: Rubric) -> CardQuestion:
+def _question(question: Question, rubric: Rubric) -> Row:
     present = rubric.get(question.id) or question
-    return CardQuestion(id=question.id, name=present.shown, text=question.text, scale=question.scale.range,
+    return dict(id=question.id, name=present.shown, text=question.text, scale=question.scale.range,
                         rubric=rubric.name, rubric_hash=rubric.hash)  # fmt: skip
 
 
-def _labels(found: Compared, made_by: Maker, evaluator: Evaluator, project: Project) -> CardLabels:
+def _labels(found: Compared, made_by: str, evaluator: Evaluator, project: Project) -> Row:
     """Return the provenance of the ratings.
 
     Raises:
@@ -215,18 +200,18 @@ def _labels(found: Compared, made_by: Maker, evaluator: Evaluator, project: Proj
     named = {sample.conversation.id: sample.conversation.shown_system for sample in found.train.samples}
     conversations = set(rated.conversation)
     systems = Counter(named.get(str(name)) or "unknown" for name in conversations)
-    return CardLabels(
+    return dict(
         made_by=made_by, count=len(rated), conversations=len(conversations),
         annotators=sorted(counts.values(), reverse=True), systems=dict(sorted(systems.items())),
         languages=list(evaluator.languages), synthetic=found.comparison.synthetic, digest=ratings_digest(rated),
     )  # fmt: skip
 
 
-def _agreement(found: Compared, rubric: Rubric) -> CardAgreement:
+def _agreement(found: Compared, rubric: Rubric) -> Row:
     comparison, figures = found.comparison, found.verdict.figures
     row, question = comparison.results[0], comparison.question
     people = comparison.people
-    return CardAgreement(
+    return dict(
         question=question.id,
         name=(rubric.get(question.id) or question).shown,
         labels=row.n,
@@ -235,20 +220,20 @@ def _agreement(found: Compared, rubric: Rubric) -> CardAgreement:
         pooled=_interval(row.estimates["pearson"]),
         within_annotators=_within(row.within.get("annotators")),
         within_systems=_within(row.within.get("systems")),
-        people=Interval() if people is None else _interval(people.estimates["rmse"]),
+        people={} if people is None else _interval(people.estimates["rmse"]),
         people_within=_interval(figures.people_r),
         alpha=_interval(figures.alpha),
     )
 
 
-def _within(found: Within | None) -> Interval:
-    return Interval() if found is None else _interval(found.pearson)
+def _within(found: Any) -> Row:
+    return {} if found is None else _interval(found.pearson)
 
 
-def _baselines(comparison: Comparison, verdict: Verdict) -> list[CardBaseline]:
+def _baselines(comparison: Comparison, verdict: Verdict) -> list[Row]:
     tests = verdict.figures.tests
     return [
-        CardBaseline(
+        dict(
             name=row.evaluator,
             error=_interval(row.estimates[NEW] if row.estimates[NEW].value is not None else row.estimates["rmse"]),
             p=None if row.evaluator not in tests else tests[row.evaluator].p,
@@ -257,25 +242,25 @@ def _baselines(comparison: Comparison, verdict: Verdict) -> list[CardBaseline]:
     ]
 
 
-def _interval(estimate: Estimate) -> Interval:
-    return Interval(value=estimate.value, low=estimate.low, high=estimate.high)
+def _interval(estimate: Estimate) -> Row:
+    return dict(estimate.to_json())
 
 
-def _limits(labels: CardLabels, test: CardTest, fitted: Fitted | None) -> list[str]:
+def _limits(labels: Row, test: Row, fitted: Fitted | None) -> list[str]:
     """Return sentences on what the figures do not cover."""
     limits = []
-    if labels.made_by == "models":
+    if labels["made_by"] == "models":
         limits.append("The ratings were made by models: the card says nothing about agreement with people")
-    if len(labels.annotators) == 1:
+    if len(labels["annotators"]) == 1:
         limits.append("All ratings are by a single annotator")
-    if labels.languages:
-        limits.append(f"Learned from texts in {', '.join(labels.languages)}; other languages are untested")
-    if labels.synthetic:
-        limits.append(f"{labels.synthetic:,} of {labels.conversations:,} rated conversations are synthetic")
-    if test.method == "held-out set" and test.uses > 1:
+    if labels["languages"]:
+        limits.append(f"Learned from texts in {', '.join(labels['languages'])}; other languages are untested")
+    if labels["synthetic"]:
+        limits.append(f"{labels['synthetic']:,} of {labels['conversations']:,} rated conversations are synthetic")
+    if test["method"] == "held-out set" and test["uses"] > 1:
         limits.append(
-            f"The held-out set was used {test.uses} times, first on {test.first_used}; a choice made after seeing its "
-            "results makes later figures too good"
+            f"The held-out set was used {test['uses']} times, first on {test['first_used']}; a choice made after "
+            "seeing its results makes later figures too good"
         )
     return [*limits, *(fitted.cautions if fitted else ())]
 
@@ -295,7 +280,7 @@ def gate_checks(
     """Check the conditions of a gate; arguments and errors are those of `Project.gate`."""
     question = project.question
     scale = question.scale if question.scale.is_ordered and not question.compares else None
-    of_card = [] if card is None else check_card(project, read_card(card), min_agreement, min_within)
+    of_card = [] if card is None else check_card(project, AgreementCard.read(card), min_agreement, min_within)
     if card is not None:
         min_agreement = min_within = None
         if min_mean is None:
@@ -324,7 +309,7 @@ def check_card(
               (("agreement", min_agreement), ("within", min_within)) if minimum is not None]  # fmt: skip
     if card.subject.kind != "evaluator":
         return [Check("content of the card", 1.0, 1.0, words="unchanged"), *checks]
-    drift = dict(card_drift(card, _present(project, card)))
+    drift = card.drift(_present(project, card))
     parts = ("evaluator", "question", "scale", "rubric", "judge model", "labels")
     matched = [
         Check(f"{part} of the card", 1.0, None if part in drift else 1.0, reason=drift.get(part, ""), words="unchanged")
@@ -338,7 +323,7 @@ def check_card(
 
 
 def _bound(name: str, minimum: float, card: AgreementCard) -> Check:
-    low = lower_bounds(card)[name]
+    low = card.lower_bounds[name]
     words = "r with people" if name == "agreement" else "r with people within annotators"
     return Check(f"{words} on the card, lower bound", minimum, low)
 
@@ -351,14 +336,8 @@ def _present(project: Project, card: AgreementCard) -> AgreementCard:
     table = project.measure(evaluator.sources, train.samples)
     rated = train.labels.on(evaluator.question.id)
     digest = labels_digest([(label.target, label.annotator, label.value) for label in rated])
-    if card.test.method == "held-out set":
-        digest, count = card.labels.digest, card.labels.count
-    else:
-        count = len(rated)
-    return card.model_copy(
-        update={
-            "subject": _subject(evaluator, table),
-            "question": _question(question, project.rubric),
-            "labels": card.labels.model_copy(update={"digest": digest, "count": count}),
-        }
-    )
+    labels = card.labels.model_dump()
+    if card.test.method != "held-out set":
+        labels |= {"digest": digest, "count": len(rated)}
+    now = {"subject": _subject(evaluator, table), "question": _question(question, project.rubric), "labels": labels}
+    return AgreementCard.model_validate(card.signed() | now)

@@ -70,7 +70,7 @@ def write(
         raise BadInput(f"--labels-by {labels_by}: allowed are people and models")
     with options.open_counted() as project:
         note(f"evaluator: {name or project.folder().name}")
-        made = card_of(project, name, CardOptions(held_out or (), labels_by, by or ()))  # type: ignore[arg-type]
+        made = card_of(project, name, CardOptions(held_out or (), labels_by, by or ()))
         files = [str(each) for each in write_card(made, out)]
         options.show({"card": made.signed(), "files": files}, lambda result: _card_text(made, result["files"]))
 
@@ -92,9 +92,9 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Show the fields that differ between two cards."""
-    from accord.decisions import card_differences, read_card
+    from accord.decisions import AgreementCard
 
-    found = card_differences(read_card(old), read_card(new))
+    found = AgreementCard.read(old).differences(AgreementCard.read(new))
     rows = [{"field": field, "old": before, "new": after} for field, before, after in found]
 
     def text(_: Any) -> str:
