@@ -9,17 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from accord.cli import app
 from accord.decisions import AgreementCard, is_model_name
 from accord.edges import BadInput, GateFailed
+from accord.learning import stratified_targets
 from accord.project import Project, config_from, load_project
 from accord.report import CardOptions, card_of
 from accord.report.card_files import card_badge, card_markdown
 from accord.sample import sources
-from accord.values import dump_rubric
+from accord.values import Target, dump_rubric
 
 SETTINGS: dict[str, Any] = {"metrics": ["words", "turns"], "draws": 50, "folds": 2, "repeats": 1, "curve_draws": 1}
 HALF = 70
@@ -259,3 +261,28 @@ def test_commands_write_compare_and_check_a_card(folder: Path, monkeypatch: pyte
                   ["gate", "--card", "accord.yaml"], ["card", "--out", "rubric.yaml"]):  # fmt: skip
         result = runner.invoke(app, wrong)
         assert result.exit_code in (1, 2) and "Traceback" not in result.output, wrong
+
+
+def test_labels_for_agreement_are_one_random_text_of_each_stratum() -> None:
+    targets = [Target(str(place)) for place in range(100)]
+    score = np.arange(100) / 10
+    drawn = [stratified_targets(targets, score, targets[:20], 8, seed) for seed in range(400)]
+    for found in drawn:
+        assert [(int(each.conversation) - 20) // 10 for each in found] == list(range(8))
+    counts = np.bincount([int(each.conversation) for found in drawn for each in found], minlength=100)
+    assert not counts[:20].any() and counts[20:].min() > 15 and counts[20:].max() < 75  # every text has the same chance
+    assert drawn[0] == stratified_targets(targets, score, targets[:20], 8, 0) != drawn[1]
+    assert len(stratified_targets(targets, np.full(100, np.nan), (), 1000)) == 100
+    assert stratified_targets(targets, score, targets, 5) == []
+
+
+def test_label_next_suggests_a_sample_for_agreement(folder: Path, project: Project) -> None:
+    project.import_([folder / "other-chats.jsonl"])
+    rated = {label.target.conversation for label in project.rated(project.question.id)}
+    found = project.label_next(12, purpose="agreement")
+    names = [each.conversation for each in found]
+    assert len(set(names)) == 12 and not rated & set(names)
+    assert {each.reason for each in found} == {"one of 12 strata of equal size, by score"}
+    runner = CliRunner()
+    wrong = runner.invoke(app, ["label", "next", "--for", "fun", "--config", str(folder / "accord.yaml")])
+    assert wrong.exit_code in (1, 2) and "fun" in wrong.output + wrong.stderr

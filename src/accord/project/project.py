@@ -14,7 +14,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from accord import runtime, scoring
 from accord.edges import BadInput, GateFailed
@@ -297,11 +297,19 @@ class Project(Workspace):
             self.mart.tidy()
         return result
 
-    def label_next(self, count: int = 10, annotators: Collection[str] = ()) -> list[NextLabel]:
-        """Suggest the labels that would teach the evaluator most, the best first."""
+    def label_next(
+        self,
+        count: int = 10,
+        annotators: Collection[str] = (),
+        purpose: Literal["evaluator", "agreement"] = "evaluator",
+    ) -> list[NextLabel]:
+        """Suggest labels: those that would teach the evaluator most, the best first, or those that measure agreement.
+
+        With the purpose `agreement`, they are a random sample of unlabeled texts, stratified by score.
+        """
         from accord.project import label_suggestions
 
-        return label_suggestions.label_next(self, count, annotators)
+        return label_suggestions.label_next(self, count, annotators, purpose)
 
     def estimate(self) -> Estimates:
         """Estimate the mean rating of each assistant version from few labels and many scores, and all differences."""

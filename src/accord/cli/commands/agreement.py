@@ -13,7 +13,7 @@ from accord.cli.options import InTraining, StatisticsOptions
 from accord.cli.outputs import ISSUES_PAGE, QUEUE, REPORT
 from accord.cli.terminal import StageProgress, figure_text, note, table
 from accord.cli.texts import comparison_text, groups_text, verdict_text
-from accord.edges import GateFailed
+from accord.edges import BadInput, GateFailed
 
 
 @command("compare")
@@ -68,6 +68,14 @@ def next_(
         list[str] | None,
         typer.Option("--annotator", help="Annotator who can label; repeat. Default: everyone who has labeled."),
     ] = None,
+    purpose: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            help="`evaluator`: labels that teach it most. `agreement`: a random sample stratified by score, which measures "
+            "agreement most narrowly.",
+        ),
+    ] = "evaluator",
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Also write them to this file: .csv, .jsonl or .parquet."),
@@ -77,9 +85,11 @@ def next_(
     """Suggest which conversation each annotator should label next to reduce prediction uncertainty most."""
     from accord.formats import QueueWriter
 
+    if purpose not in ("evaluator", "agreement"):
+        raise BadInput(f"--for {purpose}: allowed are evaluator and agreement")
     with options.open_counted() as project:
         note(f"evaluator: {project.evaluator_in_use}")
-        found = [each.to_json() for each in project.label_next(count, annotator or ())]
+        found = [each.to_json() for each in project.label_next(count, annotator or (), purpose)]  # type: ignore[arg-type]
         if out is not None:
             with QueueWriter(out) as writer:
                 writer.write(found)
