@@ -72,8 +72,8 @@ def next_(
         str,
         typer.Option(
             "--for",
-            help="`evaluator`: labels that teach it most. `agreement`: a random sample stratified by score, which measures "
-            "agreement most narrowly.",
+            help="`evaluator`: labels that teach it most. `agreement`: a random sample stratified by score, which "
+            "measures agreement most narrowly.",
         ),
     ] = "evaluator",
     out: Annotated[
