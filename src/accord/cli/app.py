@@ -35,7 +35,20 @@ EXIT_CODES = (
 
 PANELS = {
     "Start": ("demo", "run", "init", "trust", "import", "export", "view", "plugins", "schema"),
-    "Learn": ("judge", "fit", "compare", "report", "card", "gate", "estimate", "synth", "issues", "models", "finetune"),
+    "Learn": (
+        "judge",
+        "fit",
+        "compare",
+        "report",
+        "card",
+        "gate",
+        "estimate",
+        "gaps",
+        "synth",
+        "issues",
+        "models",
+        "finetune",
+    ),
     "Rate": ("serve", "users", "label", "validate"),
     "Operate": ("score", "scores", "follow", "watch", "board", "store"),
     "Research": ("paper",),

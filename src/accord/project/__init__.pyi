@@ -37,5 +37,5 @@ from .project import open as open, Project as Project
 from .project_files import new_project as new_project, project_template as project_template, study_yaml as study_yaml
 from .project_files import text_diff as text_diff, with_rubric_file as with_rubric_file, with_study as with_study
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun
-from .results import NextLabel as NextLabel
+from .results import GapSearch as GapSearch, NextLabel as NextLabel
 from .workspace import EVALUATORS as EVALUATORS

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # opening a project imports no code for learning, models or s
     from accord.project.importing.imported import Imported
     from accord.project.judges.judging import JudgeSelection
     from accord.project.judges.synthesising import SynthRun
-    from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
+    from accord.project.results import Compared, Estimates, Fitted, GapSearch, JudgeRun, NextLabel
     from accord.runtime import (
         WorkerPool,
     )
@@ -296,6 +296,21 @@ class Project(Workspace):
             scoring.add_parts(self.store, self.mart, str(out), scorer.evaluator.question.id, record.id)
             self.mart.tidy()
         return result
+
+    def gaps(self) -> GapSearch:
+        """Find properties of conversations where people and the judge, or people among themselves, differ.
+
+        The search is recorded; after a change of the wording, the next one says how each earlier gap changed.
+
+        Raises:
+            BadInput: The main question has no ratings, or compares two conversations.
+        """
+        from accord.project.evaluators import gap_search
+
+        with self.store.run("gaps", scoring.asked_in(self.question, self.config.shown())) as record:
+            found = gap_search.find_gaps(self)
+            record.results.update({**found.to_json(), "rubric": self.rubric.hash})
+        return found
 
     def label_next(
         self,

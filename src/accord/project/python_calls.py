@@ -22,11 +22,11 @@ C = TypeVar("C", bound=type)
 
 VERBS = (
     "import_", "judge", "plan_judge", "fit", "plan_fit", "fit_offline", "compare", "score", "score_parts", "load",
-    "label_next", "estimate", "insights", "synth", "run", "report", "card", "gate",
+    "label_next", "estimate", "gaps", "insights", "synth", "run", "report", "card", "gate",
 )  # fmt: skip
 _METHODS = {
     "import": "import_", "init --from": "import_", "judge": "judge", "fit": "fit", "compare": "compare",
-    "score": "score", "report": "report", "card": "card", "gate": "gate", "estimate": "estimate",
+    "score": "score", "report": "report", "card": "card", "gate": "gate", "gaps": "gaps", "estimate": "estimate",
     "label next": "label_next", "run": "run",
 }  # fmt: skip
 _KEYWORDS = {

@@ -20,6 +20,9 @@ from .labels_needed import FEWEST_MORE as FEWEST_MORE, Gain as Gain, gain_over a
 from .labels_needed import labels_needed as labels_needed
 from .learning_curve import adaptive_curve as adaptive_curve, AdaptivePoint as AdaptivePoint
 from .learning_curve import CurvePoint as CurvePoint, gain_curve as gain_curve, learning_curve as learning_curve
+from .specification_gaps import gap_of as gap_of, properties_of as properties_of, Property as Property
+from .specification_gaps import specification_gaps as specification_gaps
+from .specification_gaps import SpecificationGap as SpecificationGap
 from .metrics_table import COVERAGE_NEW as COVERAGE_NEW
 from .metrics_table import EvaluatorMetrics as EvaluatorMetrics, Leak as Leak, MetricsTable as MetricsTable
 from .metrics_table import NEW as NEW, other_people as other_people, R_NEW as R_NEW, Repeats as Repeats

@@ -138,7 +138,7 @@ def group_biases(error: Floats, rated: Ratings, groups: Sequence[str | None]) ->
     large = [name for name in sorted(set(names[known])) if (known & (names == name)).sum() >= MIN_GROUP_RATINGS]
     if len(large) < 2:
         return {}
-    tests = [_bias_difference(error, rated, known, names == name) for name in large]
+    tests = [bias_difference(error, rated, known, names == name) for name in large]
     corrected = holm([p for _, p in tests])
     return {name: (apart, p) for name, (apart, _), p in zip(large, tests, corrected, strict=True)}
 
@@ -151,7 +151,7 @@ def _known_groups(
     return names, scored & np.array([group is not None for group in groups])
 
 
-def _bias_difference(
+def bias_difference(
     error: Floats, rated: Ratings, known: NDArray[np.bool_], inside: NDArray[np.bool_]
 ) -> tuple[float, float]:
     """Return the difference of a group's bias from the rest's, and its p-value over conversations.

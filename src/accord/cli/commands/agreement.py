@@ -152,6 +152,38 @@ def _gap_text(gap: Mapping[str, Any]) -> str:
     return f"{said} [{gap['low']:+.2f}, {gap['high']:+.2f}], {p_text(gap['p_holm'])}{paired}"
 
 
+@command("gaps")
+def gaps(options: StatisticsOptions) -> None:
+    """Find where people and the judge, or people among themselves, read the main question differently.
+
+    Properties of conversations (metrics, kinds of issues, metadata) are tested with Holm's correction. A clause in the
+    wording of the question can close a gap; after a change, the same command says whether it did.
+    """
+    with options.open_counted() as project:
+        options.show(project.gaps().to_json(), _gaps_text)
+
+
+def _gaps_text(result: Mapping[str, Any]) -> str:
+    from accord.values import p_text
+
+    lines: list[str] = []
+    titles = {"judge": f"People and {result['judge']} differ where", "people": "People differ among themselves where"}
+    for against, title in titles.items():
+        rows = [row for row in result["gaps"] if row["against"] == against]
+        lines += [title] if rows else []
+        for row in rows:
+            names = [each["conversation"] + ("" if each["turn"] is None else f"#{each['turn']}")
+                     for each in row["examples"][:3]]  # fmt: skip
+            lines.append(f"  {row['text']} ({row['ratings']} ratings, {p_text(row['p'])})")
+            lines.append(f"    such as {', '.join(names)}")
+            lines += [f"    the same conversations: {', '.join(row['also'][:4])}"] if row["also"] else []
+    if not lines:
+        lines.append(f"no gap found: {result['tested']} properties tested on {result['ratings']:,} ratings")
+    else:
+        lines += ["", "say in the wording how such conversations are rated: accord serve, page Rubric"]
+    return "\n".join([*lines, *(["", *result["changes"]] if result["changes"] else [])])
+
+
 @command("report")
 def report(
     options: StatisticsOptions,
