@@ -1,10 +1,16 @@
-from .agreement import Floats as Floats, krippendorff_alpha as krippendorff_alpha, LOWER_IS_BETTER as LOWER_IS_BETTER
+from .agreement import AC1 as AC1, Floats as Floats, krippendorff_alpha as krippendorff_alpha
+from .agreement import LOWER_IS_BETTER as LOWER_IS_BETTER
 from .agreement import MeanStatistic as MeanStatistic, number as number, Paired as Paired, pearson as pearson
 from .agreement import range_names as range_names, smece as smece, Statistic as Statistic, STATISTICS as STATISTICS
 from .agreement import TWO_VALUED as TWO_VALUED, within as within
 from .calibration_error import Diagram as Diagram, diagrams as diagrams, mean_smece as mean_smece
 from .calibration_error import smece_estimates as smece_estimates
-from .chance_corrected import alpha_estimate as alpha_estimate, counted as counted, fleiss_kappa as fleiss_kappa
+from .chance_corrected import (
+    agreement_word as agreement_word,
+    alpha_estimate as alpha_estimate,
+    counted as counted,
+    fleiss_kappa as fleiss_kappa,
+)
 from .chance_corrected import mean_kappa as mean_kappa, no_fleiss as no_fleiss, pairwise_kappas as pairwise_kappas
 from .chart_intervals import group_means as group_means, MIN_CLUSTERS as MIN_CLUSTERS, quantiles as quantiles
 from .chart_intervals import slope as slope
@@ -25,7 +31,7 @@ from .intervals import clustered_error as clustered_error, clustered_mean as clu
 from .intervals import ClusteredMean as ClusteredMean, fixed_sequence as fixed_sequence
 from .intervals import gamma_quantile as gamma_quantile, mean_sequence as mean_sequence
 from .intervals import normal_quantile as normal_quantile, normal_tail as normal_tail, p_value as p_value
-from .intervals import reach as reach, SelectiveTest as SelectiveTest, tradeoff as tradeoff
+from .intervals import reach as reach, SelectiveTest as SelectiveTest, spread_of as spread_of, tradeoff as tradeoff
 from .intervals import upper_bound as upper_bound
 from .jackknife import jackknife as jackknife, jackknife_of as jackknife_of
 from .resampled_statistics import units_alpha as units_alpha
