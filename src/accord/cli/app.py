@@ -34,7 +34,7 @@ EXIT_CODES = (
 )
 
 PANELS = {
-    "Start": ("demo", "run", "init", "trust", "import", "export", "view", "plugins", "schema"),
+    "Start": ("demo", "check", "run", "init", "trust", "import", "export", "view", "plugins", "schema"),
     "Learn": ("judge", "fit", "compare", "report", "gate", "estimate", "synth", "issues", "models", "finetune"),
     "Rate": ("serve", "users", "label", "validate"),
     "Operate": ("score", "scores", "follow", "watch", "board", "store"),

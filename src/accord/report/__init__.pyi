@@ -1,3 +1,4 @@
+from .check_page import write_check as write_check
 from .gate import check_gate as check_gate
 from .issues_page import write_issues_page as write_issues_page
 from .project_run import run_project as run_project, run_settings as run_settings, RunOptions as RunOptions

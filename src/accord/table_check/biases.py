@@ -135,7 +135,8 @@ def calibration_map(table: JudgedTable) -> list[CalibrationRow]:
     else:
         edges = np.unique(np.quantile(score, np.arange(1, BINS + 1) / BINS, method="lower"))
         lows = [score.min(), *(values[values > edge].min() for edge in edges[:-1])]
-        names = [f"{low:.3g} to {high:.3g}" for low, high in zip(lows, edges, strict=True)]
+        ends = [(f"{low:.3g}", f"{high:.3g}") for low, high in zip(lows, edges, strict=True)]
+        names = [low if low == high else f"{low} to {high}" for low, high in ends]
     place = np.searchsorted(edges, score)
     found = []
     for number, name in enumerate(names):

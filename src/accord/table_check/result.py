@@ -70,12 +70,17 @@ class CheckResult:
         return f"share of {self.scale.name(self.scale.ends[1])}" if self.scale.is_two_valued else "mean"
 
     @property
+    def is_biased(self) -> bool:
+        """True if the judge's mean differs significantly from the corrected one."""
+        return self.means.bias_p is not None and self.means.bias_p < SIGNIFICANT
+
+    @property
     def bias_text(self) -> str:
         """Bias of the judge in words, with its interval."""
-        bias, p = self.means.bias, self.means.bias_p
-        if bias.value is None or p is None:
+        bias = self.means.bias
+        if bias.value is None:
             return "its bias is unknown"
-        if p >= SIGNIFICANT:
+        if not self.is_biased:
             return f"its {self.mean_name} is not clearly off ({signed(bias)})"
         word = "overstates" if bias.value > 0 else "understates"
         return f"it {word} the {self.mean_name} by {Estimate(*sorted_size(bias))}"
@@ -85,7 +90,9 @@ class CheckResult:
         """The finding in one sentence."""
         row = self.main
         corrected = self.means.corrected
-        report = f"report {corrected}" if corrected.low is not None else f"the {self.mean_name} is unknown"
+        raw = next((each.mean.value for each in self.means.rows), None)
+        instead = f" instead of {raw:.2f}" if raw is not None and self.is_biased else ""
+        report = f"report {corrected}{instead}" if corrected.low is not None else f"the {self.mean_name} is unknown"
         figure = f"{row.statistic} {row.judge}"
         if row.judge.value is None or row.judge.low is None:
             said = f"Agreement of the judge with people is unknown: {row.reason or 'too few labels'}"
@@ -161,6 +168,8 @@ def terminal_lines(result: CheckResult) -> Iterator[str]:
     yield "columns: " + " · ".join(f"{role} = {one_line(column, MAX_NAME)}" for role, column in result.columns.items())
     yield f"scale: {result.scale}"
     yield from (f"note: {note}" for note in result.notes[:MAX_NOTES])
+    yield f"ran: {', '.join(result.supported) or 'nothing'}"
+    yield from (f"not run: {name}: {reason}" for name, reason in result.missing)
     yield ""
     yield result.verdict
     yield from (f"warning: {warning}" for warning in result.warnings)
@@ -169,14 +178,15 @@ def terminal_lines(result: CheckResult) -> Iterator[str]:
     header = ["agreement", *(["among people"] if has_people else []), "judge with people"]
     rows = [[row.statistic, *([plain(row.people)] if has_people else []), plain(row.judge)] for row in result.agreement]
     yield text_table(header, rows)
+    yield from (
+        f"{row.statistic}: {row.reason}" for row in result.agreement if row.reason and row.judge.value is not None
+    )
     yield ""
     if result.means.rows:
         yield text_table([result.mean_name, "95% interval"], mean_rows(result))
         yield from plan_lines(result)
         yield ""
     yield from _details(result)
-    yield "could not run:" if result.missing else "all checks ran"
-    yield from (f"  {name}: {reason}" for name, reason in result.missing)
 
 
 def mean_rows(result: CheckResult) -> list[list[str]]:
