@@ -40,6 +40,7 @@ def check_page(result: CheckResult) -> str:
         "calibration": _calibration(result), "systems": _systems(result), "agreement": _agreement(result),
         "biases": _biases(result), "bias_rows": result.biases[:MAX_BIASES], "p_text": p_text,
         "headline": _headline(result), "plan": list(plan_lines(result)), "repeats": list(repeat_lines(result)),
+        "has_people": any(row.people.value is not None for row in result.agreement),
         "plain": plain, "signed": signed, "gap": lambda each: Estimate(each.difference, each.low, each.high),
     })  # fmt: skip
 
@@ -80,7 +81,11 @@ def _ends(figure: Estimate) -> str:
 def _means(result: CheckResult) -> Markup:
     """Draw the mean by each estimator."""
     rows = [
-        ChartRow(row.method, row.mean, "model" if row.method == first else "people")
+        ChartRow(
+            f"{row.method} *" if row.method == result.means.best else row.method,
+            row.mean,
+            "model" if row.method == first else "people",
+        )
         for first in [result.means.rows[0].method if result.means.rows else ""]
         for row in result.means.rows
         if row.mean.value is not None

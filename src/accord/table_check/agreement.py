@@ -13,6 +13,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.edges import count_of
 from accord.statistics import (
     AC1,
     STATISTICS,
@@ -36,7 +37,7 @@ MIN_LABELS = 10
 """Smallest number of labels for a figure."""
 KAPPA, ALPHA, R = "Cohen's κ", "Krippendorff's α", "r"
 SHARES = ("same answer", "TPR", "TNR")
-_UNBOUNDED = "mean absolute error"
+AC1_NAME, WITHIN, ERROR = "Gwet's AC1", "within one point", "mean absolute error"
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _statistics(table: JudgedTable) -> Mapping[str, Compute]:
     if scale.is_two_valued:
         return {
             KAPPA: of(TWO_VALUED["kappa"]),
-            "Gwet's AC1": of(AC1),
+            AC1_NAME: of(AC1),
             "same answer": same,
             "TPR": share(lambda pairs: (pairs.second == high, pairs.first == high)),
             "TNR": share(lambda pairs: (pairs.second == low, pairs.first == low)),
@@ -170,7 +171,7 @@ def _statistics(table: JudgedTable) -> Mapping[str, Compute]:
     within = share(
         lambda pairs: (np.abs(pairs.first - pairs.second) <= table_step(table) + 1e-9, np.isfinite(pairs.first))
     )
-    errors = {_UNBOUNDED: of(STATISTICS["mae"], is_bounded=False), "within one point": within}
+    errors = {ERROR: of(STATISTICS["mae"], is_bounded=False), WITHIN: within}
     if scale.kind == "continuous":
         return {R: of(STATISTICS["pearson"]), "Spearman's ρ": of(STATISTICS["spearman"]), **errors}
     return {
@@ -178,8 +179,8 @@ def _statistics(table: JudgedTable) -> Mapping[str, Compute]:
         ALPHA: lambda pairs: _alpha_of_pairs(table, pairs),
         R: of(STATISTICS["pearson"]),
         "same answer": same,
-        "within one point": within,
-        _UNBOUNDED: errors[_UNBOUNDED],
+        WITHIN: within,
+        ERROR: errors[ERROR],
     }
 
 
@@ -198,10 +199,12 @@ def _figure(name: str, pairs: Pairs, compute: Compute, table: JudgedTable) -> tu
     """Return a figure, or an empty one with the reason."""
     items = len(set(pairs.item))
     if len(pairs) < MIN_LABELS or items < 2:
-        return Estimate(), f"{len(pairs)} labels of {items} items; at least {MIN_LABELS} labels are needed"
-    found = compute(pairs)
-    if name not in (*SHARES, _UNBOUNDED, "within one point") and found.value is None:
+        counts = f"{count_of(len(pairs), 'label')} of {count_of(items, 'item')}"
+        return Estimate(), f"{counts}; at least {MIN_LABELS} labels of two items are needed"
+    is_constant = np.ptp(pairs.first) == 0 or (name != AC1_NAME and np.ptp(pairs.second) == 0)
+    if name not in (*SHARES, WITHIN, ERROR) and is_constant:
         return Estimate(), _constant_text(table, pairs)
+    found = compute(pairs)
     if name in ("TPR", "TNR") and found.value is None:
         return Estimate(), f"no label is {table.scale.name(table.scale.ends[name == 'TPR'])}"
     if found.low is None and found.value is not None and abs(found.value) == 1:

@@ -14,7 +14,7 @@ from typing import Any
 
 from accord.edges import BadInput
 from accord.formats import ANNOTATOR_KEYS, OTHER_WORDS, is_model_name, judge_in, plain_name, words_of
-from accord.table_check.scales import has_scale, is_missing, is_number
+from accord.table_check.scales import has_scale, is_missing, is_number, no_scale
 
 Columns = Mapping[str, Sequence[Any]]
 """Cells of each column; None for a missing one."""
@@ -42,7 +42,7 @@ _PLAIN = {"score", "scores", "rating", "ratings", "label", "labels", "value", "g
           "pass", "answer", "llm", "as", "a", "auto"}  # fmt: skip
 _NOT_VALUES = OTHER_WORDS - {"model", "run", "level", "user"}
 _RUN_NUMBER = re.compile(r"[ _-]?(?:run|repeat|rep|trial|epoch|attempt)?[ _-]?(\d{1,2})$", re.IGNORECASE)
-MAX_GROUPS, MAX_VALUES, MIN_TEXT = 5, 20, 20
+MAX_GROUPS, MAX_VALUES, MAX_SYSTEMS, MIN_TEXT = 5, 20, 50, 20
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def find_columns(columns: Columns, given: GivenColumns, name: str) -> ColumnRole
             raise BadInput(f"{name} has no column {column!r}; its columns: {listed}")
     roles = ColumnRoles(
         item=given.item or _first(columns, ITEM),
-        system=given.system or _first(columns, SYSTEM, _is_category),
+        system=given.system or _first(columns, SYSTEM, lambda cells: _is_category(cells, MAX_SYSTEMS)),
         run=_first(columns, RUN),
         split=_first(columns, SPLIT, _is_text),
         annotator=annotator,
@@ -168,8 +168,12 @@ def _unnamed_people(columns: Columns, scaled: Sequence[str], is_long: bool) -> l
 
 
 def _missing(name: str, columns: Columns, what: str, option: str) -> str:
+    """Return the error about a role without a column, with the reason of a column that only its name fits."""
     listed = ", ".join(map(repr, list(columns)[:30]))
-    return f"{name}: no column is named like {what}; its columns: {listed}. Name it: {option} COLUMN"
+    named = [each for each in columns if (set(words_of(each)) & _HUMAN if option == "--human" else _is_judge(each))]
+    reasons = [f"{each!r} {no_scale(columns[each])}" for each in named if not set(words_of(each)) & _NOT_VALUES][:3]
+    found = f"no column holds {what}: {'; '.join(reasons)}" if reasons else f"no column is named like {what}"
+    return f"{name}: {found}; its columns: {listed}. Name it: {option} COLUMN"
 
 
 def _models(columns: Columns, roles: ColumnRoles, judges: Sequence[str]) -> tuple[str, ...]:
@@ -269,5 +273,6 @@ def _groups(columns: Columns, taken: set[str | None]) -> tuple[str, ...]:
     """Return columns with few values: those with usual names first, then texts."""
     left = [each for each in columns if each not in taken and _is_category(columns[each])]
     named = [each for each in left if plain_name(each) in GROUP]
-    others = [each for each in left if each not in named and _is_text(columns[each]) and not _is_judge(each)]
+    rest = (each for each in left if each not in named and _is_text(columns[each]))
+    others = [each for each in rest if not _is_judge(each) and not set(words_of(each)) & _HUMAN]
     return tuple([*named, *others][:MAX_GROUPS])

@@ -81,6 +81,9 @@ def check(
     missing = [(name, reason) for name, reason in analyses.items() if reason] + list(biases.missing)
     supported = [name for name, reason in analyses.items() if not reason]
     supported += ["bias of the judge"] if biases.rows else []
+    if read.answer is None and read.scale.is_two_valued:
+        reason = "the judge's scores have no threshold; set one with --threshold"
+        missing.append(("κ, TPR, TNR and the bias of the judge", reason))
     for row in means.rows:
         if row.reason and not means.reason and row.mean.value is None:
             missing.append((f"mean by {row.method}", row.reason))

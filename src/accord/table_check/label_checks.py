@@ -10,6 +10,7 @@ import numpy as np
 
 from accord.formats import is_model_name, words_of
 from accord.statistics import share_interval
+from accord.table_check.agreement import MIN_LABELS
 from accord.table_check.table import JudgedTable
 
 MIN_EQUAL = 20
@@ -81,7 +82,7 @@ def _tuned(table: JudgedTable, is_tuned: bool) -> Iterator[str]:
 
 def _few(table: JudgedTable) -> Iterator[str]:
     labels = table.mean_label[table.is_labeled]
-    if table.scale.is_two_valued and len(labels):
+    if table.scale.is_two_valued and len(labels) >= MIN_LABELS:
         high = table.scale.ends[1]
         for value in table.scale.ends:
             count = int((labels == value).sum())

@@ -109,7 +109,8 @@ def table_means(table: JudgedTable, width: float | None) -> Means:
     """
     scale, judged = table.scale, table.is_judged
     if scale.kind == "nominal":
-        return Means(reason="the values have no order, so they have no mean")
+        more = "; name the value that counts as 1 with --yes" if len(scale.options) == 2 else ""
+        return Means(reason=f"the values have no order, so they have no mean{more}")
     answers = None if table.answer is None else _row_answers(table)
     judge_mean = Estimate()
     if answers is not None:

@@ -92,17 +92,17 @@ class CheckResult:
         corrected = self.means.corrected
         raw = next((each.mean.value for each in self.means.rows), None)
         instead = f" instead of {raw:.2f}" if raw is not None and self.is_biased else ""
-        report = f"report {corrected}{instead}" if corrected.low is not None else f"the {self.mean_name} is unknown"
+        report = f"report {corrected}{instead}"
         figure = f"{row.statistic} {row.judge}"
+        after = "." if corrected.low is None else f"; {self.bias_text}; {report}."
         if row.judge.value is None or row.judge.low is None:
-            said = f"Agreement of the judge with people is unknown: {row.reason or 'too few labels'}"
-            return f"{said}; {self.bias_text}; {report}." if corrected.low is not None else f"{said}."
+            return f"Agreement of the judge with people is unknown: {row.reason or 'too few labels'}{after}"
         among = f"; people among themselves {row.people.value:.2f}" if row.people.value is not None else ""
         if row.judge.low <= 0:
             said = f"It is not clear that the judge agrees with people beyond chance ({figure}{among})"
         else:
             said = f"The judge agrees {agreement_word(row.judge.value)} with people ({figure}{among})"
-        return f"{said}; {self.bias_text}; {report}."
+        return said + after
 
     def to_json(self) -> dict[str, Any]:
         """Return all figures as JSON values."""

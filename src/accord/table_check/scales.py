@@ -108,6 +108,18 @@ def has_scale(cells: Sequence[Any]) -> bool:
     return is_single or _upper_share(observed) >= MIN_PARSED
 
 
+def no_scale(cells: Sequence[Any]) -> str:
+    """Return the reason why the cells of a column are no answers, as a predicate."""
+    observed = _observed(cells)
+    if not observed.total:
+        return "is empty"
+    words = Counter({str(value): n for value, n in observed.values.items() if number_of(value) is None})
+    if 0 < words.total() < observed.total:
+        listed = ", ".join(repr(one_line(word, 30)) for word, _ in words.most_common(3))
+        return f"mixes {observed.total - words.total()} numbers with {words.total()} words ({listed})"
+    return f"has {len(observed.values)} different values that form no scale"
+
+
 def _upper_share(observed: ObservedAnswers) -> float:
     """Return the share of the two most frequent words if they are the two values of a scale, else 0."""
     top = Counter({str(value).casefold(): count for value, count in observed.values.items()}).most_common(2)
