@@ -85,7 +85,7 @@ def _five_valued(rng: np.random.Generator, options_: Floats) -> Floats:
     bias, noise = rng.uniform(-0.5, 0.8), rng.uniform(0.5, 1.2)
     upper = scipy.special.ndtr((options_[None, :] + 0.5 - options_[:, None] - bias) / noise)
     upper[:, -1] = 1.0
-    return labels[:, None] * np.diff(upper, axis=1, prepend=0.0)
+    return np.asarray(labels[:, None] * np.diff(upper, axis=1, prepend=0.0))
 
 
 def _truth(joint: Floats, options_: Floats, is_two_valued: bool) -> dict[str, float]:

@@ -45,7 +45,7 @@ def _model_made(table: JudgedTable) -> Iterator[str]:
                 )
                 break
     for one, other in combinations(range(table.labels.shape[1]), 2):
-        both = ~np.isnan(table.labels[:, [one, other]]).any(axis=1)
+        both = ~np.isnan(table.labels[:, one]) & ~np.isnan(table.labels[:, other])
         if both.sum() >= MIN_EQUAL and (table.labels[both, one] == table.labels[both, other]).all():
             yield (
                 f"{table.people[one]!r} and {table.people[other]!r} agree on all {both.sum()} rows that both labeled, "

@@ -202,7 +202,7 @@ def mean_rows(result: CheckResult) -> list[list[str]]:
 def plan_lines(result: CheckResult) -> Iterator[str]:
     """Yield the note on the chosen estimator, and the number of labels that an interval needs."""
     if result.means.best:
-        yield "* narrowest that keeps its coverage in simulations; labeled rows must be a random part of all rows"
+        yield "* narrowest of those that hold 95% in simulations; labeled rows must be a random part of all rows"
     plan = result.means.plan
     if plan is not None:
         width = f"an interval {plan.width:.2g} wide"

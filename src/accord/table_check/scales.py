@@ -167,10 +167,19 @@ def table_scale(
         return _nominal(both, own, other, labels, name)
     parse, parse_judge = _parser(labels), _parser(answers)
     if len(labels.scale.options) == 2 and len(answers.scale.options) == 2:
-        low, high = map(float, answers.scale.options)
-        targets = dict(zip((low, high), map(float, labels.scale.options), strict=True))
-        return _scale_of(labels, True, None), parse, lambda cell: targets.get(parse_judge(cell))  # type: ignore[arg-type]
+        return _scale_of(labels, True, None), parse, _on_ends(parse_judge, answers, labels)
     return _with_threshold(labels, answers, threshold), parse, parse_judge
+
+
+def _on_ends(parse: Parse, answers: InferredScale, labels: InferredScale) -> Parse:
+    """Return the function that converts one of two answers to the label in the same place."""
+    targets = dict(zip(_ends(answers.scale), _ends(labels.scale), strict=True))
+
+    def parse_answer(cell: Any) -> float | None:
+        number = parse(cell)
+        return None if number is None else targets.get(number)
+
+    return parse_answer
 
 
 def _inferred(observed: ObservedAnswers) -> InferredScale | None:

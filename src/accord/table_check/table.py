@@ -170,9 +170,9 @@ def _built(
     def column_of(column: str | None) -> Names | None:
         if column is None:
             return None
-        return np.array(
-            [None if cells[column][row] is None else str(cells[column][row]) for row in first], dtype=object
-        )
+        found: Names = np.full(size, None, dtype=object)
+        found[:] = [None if cells[column][int(row)] is None else str(cells[column][int(row)]) for row in first]
+        return found
 
     item = column_of(roles.item)
     missing = [f"row {row + 1}" for row in first]
