@@ -14,8 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from accord.cli import app
-from accord.decisions import AgreementCard, is_model_name
+from accord.decisions import AgreementCard
 from accord.edges import BadInput, GateFailed
+from accord.formats import is_machine
 from accord.learning import stratified_targets
 from accord.project import Project, config_from, load_project
 from accord.report import CardOptions, card_of
@@ -176,7 +177,7 @@ def test_card_of_ratings_changed_since_the_fit_is_refused(folder: Path, project:
 
 
 def test_ratings_by_models_are_refused_unless_declared(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.report.cards.is_model_name", lambda name: True)
+    monkeypatch.setattr("accord.report.cards.is_machine", lambda name: True)
     with pytest.raises(BadInput, match="look like those of a model"):
         card_of(project)
     declared = card_of(project, options=CardOptions(made_by="models"))
@@ -185,12 +186,12 @@ def test_ratings_by_models_are_refused_unless_declared(project: Project, monkeyp
 
 @pytest.mark.parametrize("name", ["gpt-4o", "GPT4", "claude-3-opus", "llama3", "LLM", "judge", "gemini-pro", "qwen2.5", "the model", "o3-mini"])  # fmt: skip
 def test_model_names(name: str) -> None:
-    assert is_model_name(name)
+    assert is_machine(name)
 
 
 @pytest.mark.parametrize("name", ["Claude", "ana", "Roberta", "Phil", "Judy", "Botond", "annotator-1", "李", ""])
 def test_names_of_people(name: str) -> None:
-    assert not is_model_name(name)
+    assert not is_machine(name)
 
 
 def test_held_out_set_is_measured_and_each_use_is_recorded(folder: Path, project: Project) -> None:

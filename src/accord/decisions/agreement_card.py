@@ -6,7 +6,6 @@ annotator and holds no text of a conversation: people are counted, data are dige
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -19,11 +18,6 @@ from accord.values import FrozenModel, content_hash
 CARD_FORMAT = 1
 DIGEST = "digest"
 Maker = Literal["people", "models"]
-_MODEL_NAME = re.compile(
-    r"\b(gpt|chatgpt|llm|llama|gemini|gemma|mistral|mixtral|qwen|deepseek|grok|judge|(the )?model|(ro)?bot|"
-    r"claude[-_ ](\d|opus|sonnet|haiku)|command-r|o[1-9]-(mini|pro|preview)|phi-?\d)([-_ .:/\d]|\b)"
-)
-"""Names of model families and of judges; first names such as Claude need a version."""
 
 
 class Interval(FrozenModel):
@@ -256,15 +250,6 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 def _key(row: Mapping[str, Any], place: int) -> str:
     """Return a name for a row that is the same on both cards."""
     return next((str(row[key]) for key in ("question", "group", "name") if key in row), str(place))
-
-
-def is_model_name(name: str) -> bool:
-    """Return True if an annotator's name is that of a model or a judge.
-
-    >>> is_model_name("gpt-4o"), is_model_name("LLM judge"), is_model_name("Claude"), is_model_name("Judy")
-    (True, True, False, False)
-    """
-    return _MODEL_NAME.search(name.casefold()) is not None
 
 
 def labels_digest(rows: Sequence[Sequence[Any]]) -> str:

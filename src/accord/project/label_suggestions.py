@@ -22,8 +22,8 @@ from accord.learning import (
 from accord.project.label_scales import check_scales, is_other_scale, note_wordings
 from accord.project.results import Estimates, NextLabel
 from accord.scoring import RowOrigin, latest_scores
-from accord.statistics import groups_of
-from accord.validation import NOT_SAID, mean_differences, system_means
+from accord.statistics import groups_of, mean_differences
+from accord.validation import NOT_SAID, system_means
 from accord.values import POPULATION, Labels, Score
 
 if TYPE_CHECKING:

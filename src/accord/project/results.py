@@ -15,13 +15,12 @@ from accord.decisions import Decision, Evidence, Verdict, figures_of, verdict_of
 from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
 from accord.learning import Evaluator, Level
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
+from accord.statistics import MeanDifference, SystemMean
 from accord.validation import (
     CalledRow,
     Comparison,
     GroupAccuracy,
-    MeanDifference,
     SpecificationGap,
-    SystemMean,
 )
 from accord.values import Findings, Sample
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from accord.decisions import AGREE, AgreementCard, Verdict, is_model_name, labels_digest
+from accord.decisions import AGREE, AgreementCard, Verdict, labels_digest
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings
+from accord.formats import is_machine
 from accord.learning import Evaluator, HeldOutAnswers
 from accord.project import Compared, Fitted, Project, by_groups, tested_on
 from accord.report.gate import Check, check_gate, check_limits
@@ -191,7 +192,7 @@ def _labels(found: Compared, made_by: str, evaluator: Evaluator, project: Projec
     """
     rated = found.comparison.ratings
     counts = Counter(map(str, rated.annotator))
-    models = [name for name in counts if is_model_name(name)]
+    models = [name for name in counts if is_machine(name)]
     if models and made_by != "models":
         raise BadInput(
             f"ratings by {', '.join(sorted(models)[:3])} look like those of a model, and agreement with a model is no "

@@ -20,6 +20,16 @@ Flags = NDArray[np.bool_]
 Counts = NDArray[np.intp]
 
 
+def agreement_word(value: float) -> str:
+    """Return an adverb for agreement beyond chance above 0: κ, α or r.
+
+    >>> agreement_word(0.85), agreement_word(0.7), agreement_word(0.5), agreement_word(0.2)
+    ('well', 'fairly well', 'moderately', 'a little')
+    """
+    words = ((0.8, "well"), (0.667, "fairly well"), (0.4, "moderately"))
+    return next((word for least, word in words if value >= least), "a little")
+
+
 def cohen_kappa(first: Floats, second: Floats) -> float | None:
     """Return Cohen's κ (1960): κ = (p_o - p_e) / (1 - p_e), p_o = mean [a = b], p_e = Σ_k p_a(k)·p_b(k).
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings
-from accord.statistics import SIGNIFICANT, holm
-from accord.validation.fairness import MIN_GROUP_RATINGS, bias_difference
+from accord.statistics import MIN_GROUP_RATINGS, SIGNIFICANT, bias_difference, holm
 from accord.values import ISSUE, Sample, Target
 
 Floats = NDArray[np.float64]
@@ -147,7 +146,8 @@ def _gaps(against: Against, error: Floats, rated: Ratings, properties: Sequence[
             continue
         if min(len(set(names[side])) for side in sides) < MIN_GROUPS:
             continue
-        tested.append((each, *bias_difference(error, rated, known, each.holds)))
+        apart, p = bias_difference(error, names, known, each.holds)
+        tested.append((each, apart.value or 0.0, p))
     corrected = holm([p for _, _, p in tested])
     found = sorted(
         ((each, difference, p) for (each, difference, _), p in zip(tested, corrected, strict=True) if p < SIGNIFICANT),

@@ -2,6 +2,7 @@
 
 from accord.cli.commands import (  # noqa: F401, I001 - the order is that of docs/commands.md
     run,
+    check,
     init,
     import_,
     learn,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from accord.statistics import agreement_word
 from accord.studies.agreement.annotators import MIN_ITEMS, AnnotatorHabit, CountedEstimate, DisagreementParts
 
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -24,9 +25,7 @@ def describe_agreement(alpha: CountedEstimate) -> str:
         return f"People agree no better than chance{more}."
     if low is not None and low <= 0:
         return "It is not clear that people agree beyond chance."
-    strength = next(word for least, word in
-                    ((0.8, "well"), (0.667, "fairly well"), (0.4, "moderately"), (0.0, "a little"))
-                    if alpha.value >= least)  # fmt: skip
+    strength = agreement_word(alpha.value)
     ends = "" if low is None or high is None else f" [{_share(low)}, {_share(high)}]"
     return f"People agree {strength}: {_share(alpha.value)}{ends} of the way from chance to full agreement."
 
