@@ -2,11 +2,11 @@
 
     python benchmarks/agreement_labels.py --data ../shared/data --json OUT [--only llm_rubric_synth,...] [--quick]
 
-For each data set with a recorded judge, each question, and 20, 40 and 80 labels: texts are drawn 2,000 times at random
-and by `label next --for agreement`. The truth is the value on all rated texts. Rows hold the root mean squared error
-of the estimate around the truth under stratified draws, divided by that under random draws: `error` of the judge's RMSE,
-`correlation` of its r, `bias` of its mean error; means over the questions, with the smallest and the largest. Below 1 the
-stratified sample is the better one.
+For each data set with a recorded judge, each question, and 20, 40 and 80 labels: texts are drawn 2,000 times at random,
+and as often by `label next --for agreement`. The truth is the value on all rated texts. Rows hold the root mean squared
+error around it under stratified draws, divided by that under random draws: `error` of the judge's RMSE, `correlation`
+of its r, `bias` of its mean error; means over the questions, with the smallest and the largest. Below 1 the stratified
+sample is better.
 """
 
 from __future__ import annotations

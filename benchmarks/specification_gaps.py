@@ -4,9 +4,9 @@
 
 Each world has 60, 120 or 240 conversations with two ratings each by people with habits of their own, on a scale from 1
 to 5, a noisy judge that is too generous and uses half of the scale, and 30 properties that hold for a third of the
-conversations. In half of the worlds people rate conversations with one property a point lower and the judge ignores it;
-in the others nobody does. `found` is the share of planted gaps that are named, `false` the share of worlds without a gap
-in which any property is named, and `wrong` the share of worlds with one in which another property is named too. The
+conversations. In half of the worlds people rate conversations with one property a point lower, and the judge ignores
+it; in the others nobody does. `found` is the share of planted gaps that are named, `false` the share of worlds without a
+gap in which any property is named, and `wrong` the share of worlds with one in which another property is named too. The
 target is at most 5% for `false`. `people` repeats this for a property where people differ among themselves.
 """
 

@@ -85,7 +85,8 @@ class CardAgreement(FrozenModel):
     question: str
     name: str
     labels: int
-    error: Interval = Field(description="RMSE of the score for a new annotator.")
+    statistic: str = Field(default="r", description="Statistic of `pooled`: r, or that of a table, such as κ.")
+    error: Interval = Field(default=Interval(), description="RMSE of the score for a new annotator.")
     within_one: Interval = Field(default=Interval(), description="Share of ratings within one point of the score.")
     pooled: Interval = Field(description="Correlation with all ratings, of the prediction for their own annotators.")
     within_annotators: Interval = Interval()
@@ -121,6 +122,23 @@ class CardGroup(FrozenModel):
     p: float = Field(description="Test against all other groups, with Holm's correction.")
 
 
+class CardStatistic(FrozenModel):
+    """Statistic of a table: among people, and of the judge with people."""
+
+    name: str
+    people: Interval
+    judge: Interval
+
+
+class CardMean(FrozenModel):
+    """Mean of all rows of a table: of the judge alone, corrected by labels, and the judge's bias."""
+
+    judge: Interval
+    corrected: Interval
+    method: str
+    bias: Interval
+
+
 class CardRule(FrozenModel):
     """A rule of the verdict; `is_met` is null if the data cannot test it."""
 
@@ -151,6 +169,8 @@ class AgreementCard(FrozenModel):
     decided: float | None = Field(default=None, description="Share of conversations that can be called good or bad.")
     decided_agreement: float | None = Field(default=None, description="Agreement with people that such a call has.")
     groups: list[CardGroup] = []
+    statistics: list[CardStatistic] = Field(default=[], description="All statistics of a table.")
+    mean: CardMean | None = Field(default=None, description="Mean of a table.")
     rules: list[CardRule] = []
     limits: list[str] = Field(default=[], description="Sentences on the limits of the data.")
     digest: str = Field(default="", description="Digest of all other fields.")

@@ -47,19 +47,29 @@ def card_markdown(card: AgreementCard) -> str:
         f"Question **{_plain(asked.name)}** ({_plain(asked.text)}), scale {_plain(asked.scale)}.",
         "", "## Agreement", "",
         *_table(
-            ["question", "ratings", "error", "within one point", "r pooled", "r within annotators",
+            ["question", "ratings", "error", "within one point", f"{first.statistic} pooled", "r within annotators",
              "r within versions", "other people's error", "α of people"],
             [_agreement_row(each) for each in card.agreement],
         ),
         "", "Errors are RMSE in points; r is a correlation; brackets are 95% intervals over conversations.",
     ]  # fmt: skip
+    if card.statistics:
+        lines = [*lines[:-1], "Brackets are 95% intervals over items.", "", "## Statistics", "", *_table(
+            ["", "among people", "judge with people"],
+            [[each.name, str(each.people), str(each.judge)] for each in card.statistics],
+        )]  # fmt: skip
+    if card.mean is not None:
+        mean = card.mean
+        row = [str(mean.judge), str(mean.corrected), mean.method, str(mean.bias)]
+        lines += ["", "## Mean of all rows", "", *_table(["judge alone", "corrected", "estimator", "bias"], [row])]
     if card.baselines:
         lines += ["", "## Comparison", "", *_table(
             ["", "error", "test against it"],
             [[card.subject.name, str(first.error), ""],
              *([each.name, str(each.error), "" if each.p is None else p_text(each.p)] for each in card.baselines)],
         )]  # fmt: skip
-    lines += ["", "## Single scores", "", *_single_lines(card)]
+    if card.subject.kind == "evaluator":
+        lines += ["", "## Single scores", "", *_single_lines(card)]
     if card.groups:
         lines += ["", "## Groups", "", *_table(
             ["by", "group", "ratings", "bias in points", "test"],
@@ -144,8 +154,8 @@ def card_badge(card: AgreementCard) -> str:
     """Return a badge with the permitted use and the lower bound of the agreement."""
     first = card.agreement[0]
     low = first.within_annotators.low if first.within_annotators.low is not None else first.pooled.low
-    uses = {"single": "single scores", "systems": "comparing versions", "triage": "triage"}
-    said = uses.get(card.state, "not yet") + ("" if low is None else f", r ≥ {low:.2f}")
+    uses = {"table": "judge", "single": "single scores", "systems": "comparing versions", "triage": "triage"}
+    said = uses.get(card.state, "not yet") + ("" if low is None else f", {first.statistic} ≥ {low:.2f}")
     return _badge("agreement with people", said, _COLORS.get(card.state, "#59626f"))
 
 

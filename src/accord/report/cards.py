@@ -14,10 +14,10 @@ import numpy as np
 from accord.decisions import AGREE, AgreementCard, Verdict, labels_digest
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings
-from accord.formats import is_machine
 from accord.learning import Evaluator, HeldOutAnswers
 from accord.project import Compared, Fitted, Project, by_groups, tested_on
 from accord.report.gate import Check, check_gate, check_limits
+from accord.report.table_cards import check_makers
 from accord.scoring import asked_in, latest_drift
 from accord.store import Store
 from accord.validation import COVERAGE_NEW, NEW, WIDTH_NEW, Comparison
@@ -192,12 +192,7 @@ def _labels(found: Compared, made_by: str, evaluator: Evaluator, project: Projec
     """
     rated = found.comparison.ratings
     counts = Counter(map(str, rated.annotator))
-    models = [name for name in counts if is_machine(name)]
-    if models and made_by != "models":
-        raise BadInput(
-            f"ratings by {', '.join(sorted(models)[:3])} look like those of a model, and agreement with a model is no "
-            "evidence of agreement with people. Remove them, or declare them: --labels-by models"
-        )
+    check_makers(counts, made_by)
     named = {sample.conversation.id: sample.conversation.shown_system for sample in found.train.samples}
     conversations = set(rated.conversation)
     systems = Counter(named.get(str(name)) or "unknown" for name in conversations)

@@ -93,6 +93,7 @@ def check(
         items=len(set(read.item)), columns=read.roles.texts(), scale=read.scale, supported=supported, missing=missing,
         warnings=label_warnings(read, tuned), notes=list(read.notes), agreement=agreement, means=means, systems=systems,
         biases=biases.rows, calibration=calibration, repeats=None if isinstance(repeats, str) else repeats,
+        labels_by=read.labels_by, digests=read.digests,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from accord.edges import count_of, one_line
@@ -39,6 +39,8 @@ class CheckResult:
         biases: Bias of the judge by slice and by length.
         calibration: Mean label for each score of the judge.
         repeats: Agreement of several runs of the judge; None for one run.
+        labels_by: Number of labels by person.
+        digests: Digests of the labels (`labels`) and of the judge's scores (`judge`).
     """
 
     name: str
@@ -58,6 +60,8 @@ class CheckResult:
     biases: Sequence[BiasRow]
     calibration: Sequence[CalibrationRow]
     repeats: Repeatability | None
+    labels_by: Mapping[str, int] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def main(self) -> AgreementRow:

@@ -19,6 +19,7 @@ from accord.edges import BadInput, BadRow, count_of
 from accord.formats import MemoryTable, encoding_notes, locate, read_rows, source_of
 from accord.table_check.columns import ColumnRoles, Columns, GivenColumns, find_columns
 from accord.table_check.scales import Parse, TableScale, is_missing, table_scale
+from accord.values import content_hash
 
 Floats = NDArray[np.float64]
 Names = NDArray[np.object_]
@@ -68,6 +69,20 @@ class JudgedTable:
             low, high = self.scale.ends
             return np.where(np.isnan(self.score), np.nan, np.where(self.score >= self.scale.judge_threshold, high, low))
         return self.score if self.scale.has_same else None
+
+    @property
+    def labels_by(self) -> dict[str, int]:
+        """Number of labels by person."""
+        return {name: int((~np.isnan(self.labels[:, place])).sum()) for place, name in enumerate(self.people)}
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Digests of the labels and of the judge's scores with their items; the order of rows makes no difference."""
+        parts = {"labels": self.labels, "judge": self.score}
+        return {
+            name: content_hash(sorted(zip(map(str, self.item), map(str, values.tolist()), strict=True)), length=16)
+            for name, values in parts.items()
+        }
 
     @cached_property
     def mean_score(self) -> Floats:

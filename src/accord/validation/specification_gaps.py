@@ -54,8 +54,8 @@ class SpecificationGap:
     """A property of conversations where two readings of the question differ.
 
     Attributes:
-        against: `judge`: people rate such conversations higher or lower than the judge's scores suggest. `people`: people
-            differ from each other more or less there.
+        against: `judge` if people rate such conversations higher or lower than the judge's scores suggest; `people` if
+            people differ from each other more or less there.
         key: As in `Property`.
         name: The property in words.
         ratings: Number of ratings of conversations with it.

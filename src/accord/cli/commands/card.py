@@ -11,7 +11,7 @@ from accord.cli.app import CommandGroup, app, command
 from accord.cli.options import AsJson, StatisticsOptions
 from accord.cli.outputs import AGREEMENT_CARD
 from accord.cli.terminal import note, show, table
-from accord.edges import BadInput, count_of
+from accord.edges import count_of
 
 _WRITE = "write"
 
@@ -66,8 +66,6 @@ def write(
     """
     from accord.report import CardOptions, card_of, write_card
 
-    if labels_by not in ("people", "models"):
-        raise BadInput(f"--labels-by {labels_by}: allowed are people and models")
     with options.open_counted() as project:
         note(f"evaluator: {name or project.folder().name}")
         made = card_of(project, name, CardOptions(held_out or (), labels_by, by or ()))

@@ -9,7 +9,7 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.options import AsJson
-from accord.cli.outputs import CHECK
+from accord.cli.outputs import AGREEMENT_CARD, CHECK
 from accord.cli.terminal import note, say, show
 from accord.edges import GateFailed
 
@@ -47,13 +47,21 @@ def check(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Also write the result to this file: .html or .json."), CHECK
     ] = None,
+    card: Annotated[
+        Path | None,
+        typer.Option("--card", help="Also write the judge's agreement card: this .json file, .md and .svg."),
+        AGREEMENT_CARD,
+    ] = None,
+    labels_by: Annotated[
+        str, typer.Option("--labels-by", help="`people`; `models` declares that the labels were made by models.")
+    ] = "people",
     as_json: AsJson = False,
 ) -> None:
     """Check a judge against human labels in any table: agreement, the corrected mean, bias, and missing labels.
 
     Needs no project. Columns are recognized by their names and values; every choice is printed and has an option.
     """
-    from accord.report import write_check
+    from accord.report import card_of_check, write_card, write_check
     from accord.table_check import check, check_at_least
 
     result = check(
@@ -63,13 +71,14 @@ def check(
     gate = None if at_least is None else check_at_least(result, at_least)
     if out is not None:
         write_check(result, out)
+    files = [] if card is None else write_card(card_of_check(result, labels_by), card)
     if as_json:
         verdict = {} if gate is None else {"gate": {"passed": gate[0], "text": gate[1]}}
         show({**result.to_json(), **verdict}, True, str)
     else:
         say(str(result))
-    if out is not None:
-        note(f"written to {out}")
+    if out is not None or files:
+        note(f"written to {', '.join(str(path) for path in (*((out,) if out else ()), *files))}")
     if gate is not None:
         if not gate[0]:
             raise GateFailed(f"gate failed: {gate[1]}")
