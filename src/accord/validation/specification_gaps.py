@@ -3,7 +3,8 @@
 The judge's score is first put on the scale of people's ratings by a line, so that a judge that is too strict everywhere
 has no gap. A property, such as a long reply, a topic or a kind of issue, is then a gap if ratings of conversations with
 it differ from the line by more or less than those without it. Tests are cluster-robust over groups of conversations,
-with Holm's correction over all properties. Properties that mark nearly the same conversations are reported once.
+with Holm's correction over all properties and both kinds of gaps. Properties that mark nearly the same conversations
+are reported once.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ class Property:
     name: str
     holds: Flags
     known: Flags
+
+
+_Tested = tuple[Property, float, float]
+"""A property with its difference and its p."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +104,16 @@ def specification_gaps(rated: Ratings, judge: Floats | None, properties: Sequenc
         judge: (n,) score of the judge, or of an evaluator, for each rating; NaN without one. None skips the judge.
         properties: Properties to test.
     """
-    gaps = [] if judge is None else _gaps("judge", judge_residual(rated.value, judge), rated, properties)
-    return gaps + _gaps("people", people_distance(rated), rated, properties)
+    errors: dict[Against, Floats] = {"people": people_distance(rated)}
+    if judge is not None:
+        errors = {"judge": judge_residual(rated.value, judge), **errors}
+    tests = {against: _tests(error, rated, properties) for against, error in errors.items()}
+    corrected = iter(holm([p for each in tests.values() for _, _, p in each]))
+    gaps = []
+    for against, each in tests.items():
+        found = [(one, difference, p) for (one, difference, _), p in zip(each, corrected, strict=False)]
+        gaps += _gaps(against, [row for row in found if row[2] < SIGNIFICANT], errors[against], rated)
+    return gaps
 
 
 def gap_of(against: Against, rated: Ratings, judge: Floats | None, each: Property) -> float | None:
@@ -137,8 +150,9 @@ def people_distance(rated: Ratings) -> Floats:
     return distance
 
 
-def _gaps(against: Against, error: Floats, rated: Ratings, properties: Sequence[Property]) -> list[SpecificationGap]:
-    tested, finite, names = list[tuple[Property, float, float]](), np.isfinite(error), rated.group.astype(str)
+def _tests(error: Floats, rated: Ratings, properties: Sequence[Property]) -> list[_Tested]:
+    """Return each property that holds for enough ratings, with its difference and its p."""
+    tested, finite, names = list[_Tested](), np.isfinite(error), rated.group.astype(str)
     for each in properties:
         known = finite & each.known
         sides = (known & each.holds, known & ~each.holds)
@@ -148,13 +162,14 @@ def _gaps(against: Against, error: Floats, rated: Ratings, properties: Sequence[
             continue
         apart, p = bias_difference(error, names, known, each.holds)
         tested.append((each, apart.value or 0.0, p))
-    corrected = holm([p for _, _, p in tested])
-    found = sorted(
-        ((each, difference, p) for (each, difference, _), p in zip(tested, corrected, strict=True) if p < SIGNIFICANT),
-        key=lambda row: (row[2], -abs(row[1])),
-    )
+    return tested
+
+
+def _gaps(against: Against, found: Sequence[_Tested], error: Floats, rated: Ratings) -> list[SpecificationGap]:
+    """Return the gaps by p; properties of nearly the same conversations become one."""
+    finite = np.isfinite(error)
     gaps: list[tuple[Property, SpecificationGap]] = []
-    for each, difference, p in found:
+    for each, difference, p in sorted(found, key=lambda row: (row[2], -abs(row[1]))):
         same = next((place for place, (other, _) in enumerate(gaps) if _overlap(each, other, finite) >= SAME), None)
         if same is None:
             gaps.append((each, _gap(against, each, difference, p, error, rated)))
