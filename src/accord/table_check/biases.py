@@ -86,21 +86,29 @@ def judge_biases(table: JudgedTable) -> BiasRows:
     answers = table.answer[rows]
     count = (~np.isnan(answers)).sum(axis=1)
     error = np.nansum(answers, axis=1) / np.maximum(count, 1) - table.mean_label[rows]
-    item, found = table.item[rows], list[tuple[str, str, int, Estimate, float]]()
+    found: list[tuple[str, str, int, Estimate, float]] = []
     for by, values in slices.items():
-        groups = [None if values[row] is None else str(values[row]) for row in rows]
-        tests = group_bias_tests(error, item, groups)
-        if len(tests) == 2:  # the second is the first with the other sign
-            tests = dict([max(tests.items(), key=lambda each: (each[1][0].value or 0.0, each[0]))])
-        found += [(by, name, groups.count(name), bias, p) for name, (bias, p) in tests.items()]
-        if not tests:
-            missing.append((f"bias by {by}", f"fewer than two values have {MIN_GROUP_RATINGS} labeled rows"))
+        found += _by_slice(table, by, values, rows, error, missing)
     if not slices:
         missing.append((wanted[0], "no column slices the table; name it with --group COLUMN"))
     found += _by_length(table, rows, error, missing)
     corrected = holm([p for *_, p in found])
     listed = [BiasRow(*each[:4], p) for each, p in zip(found, corrected, strict=True)]
     return BiasRows(sorted(listed, key=lambda row: (row.p_holm, -abs(row.bias.value or 0.0))), missing)
+
+
+def _by_slice(
+    table: JudgedTable, by: str, values: NDArray[np.object_], rows: NDArray[np.intp], error: Floats,
+    missing: list[tuple[str, str]],
+) -> list[tuple[str, str, int, Estimate, float]]:  # fmt: skip
+    """Return the bias for each value of one column."""
+    groups = [None if values[row] is None else str(values[row]) for row in rows]
+    tests = group_bias_tests(error, table.item[rows], groups)
+    if not tests:
+        missing.append((f"bias by {by}", f"fewer than two values have {MIN_GROUP_RATINGS} labeled rows"))
+    if len(tests) == 2:  # the second is the first with the other sign
+        tests = dict([max(tests.items(), key=lambda each: (each[1][0].value or 0.0, each[0]))])
+    return [(by, name, groups.count(name), bias, p) for name, (bias, p) in tests.items()]
 
 
 def _by_length(

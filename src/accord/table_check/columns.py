@@ -109,13 +109,8 @@ def find_columns(columns: Columns, given: GivenColumns, name: str) -> ColumnRole
     Raises:
         BadInput: A named column does not exist, or no column holds a judge's scores or people's labels.
     """
-    named = [*given.judges, *given.people, *given.groups, given.item, given.system, given.length]
     annotator = _first(columns, ANNOTATOR_KEYS, _is_text)
-    known_models = set(map(str, columns[annotator])) if annotator else set()
-    for column in filter(None, named):
-        if column not in columns and not (column in given.judges and column in known_models):
-            listed = ", ".join(map(repr, list(columns)[:30]))
-            raise BadInput(f"{name} has no column {column!r}; its columns: {listed}")
+    _check_given(columns, given, annotator, name)
     roles = ColumnRoles(
         item=given.item or _first(columns, ITEM),
         system=given.system or _first(columns, SYSTEM, lambda cells: _is_category(cells, MAX_SYSTEMS)),
@@ -133,32 +128,53 @@ def find_columns(columns: Columns, given: GivenColumns, name: str) -> ColumnRole
     return replace(roles, groups=groups, length=length, text=None if text in taken else text)
 
 
+def _check_given(columns: Columns, given: GivenColumns, annotator: str | None, name: str) -> None:
+    """Raise `BadInput` for a named column that does not exist; a judge may be a value of the annotator column."""
+    named = [*given.judges, *given.people, *given.groups, given.item, given.system, given.length]
+    known_models = set(map(str, columns[annotator])) if annotator else set()
+    for column in filter(None, named):
+        if column not in columns and not (column in given.judges and column in known_models):
+            listed = ", ".join(map(repr, list(columns)[:30]))
+            raise BadInput(f"{name} has no column {column!r}; its columns: {listed}")
+
+
 def _with_values(
     columns: Columns, free: Sequence[str], given: GivenColumns, roles: ColumnRoles, name: str
 ) -> ColumnRoles:
     """Return the roles with the columns of the judge and of people."""
     scaled = [each for each in free if has_scale(columns[each]) and not set(words_of(each)) & _NOT_VALUES]
-    notes: list[str] = []
-    models = tuple(each for each in given.judges if each not in columns)
-    judges = [each for each in given.judges if each in columns]
-    if not given.judges:
-        judges = [each for each in scaled if each not in given.people and _is_judge(each)]
-        models = _models(columns, roles, judges)
-    people = list(given.people) or [each for each in scaled if each not in judges and set(words_of(each)) & _HUMAN]
-    if not judges and not models:
-        judges = [each for each in scaled if each not in people and set(words_of(each)) & _JUDGE][:1]
-    people = people or _unnamed_people(columns, [each for each in scaled if each not in judges], bool(models))
+    judges, models, people = _value_columns(columns, scaled, given, roles)
     if not (judges or models):
         raise BadInput(_missing(name, columns, "scores of a judge", "--judge"))
     if not people:
         raise BadInput(_missing(name, columns, "labels of people", "--human"))
-    judges, people = _of_one_question(judges, people, given, notes)
-    if not given.people:
-        people = _without_consensus(people, notes)
-    if not given.judges:
-        judges = _runs(judges, notes)
+    notes: list[str] = []
+    judges, people = _of_one_judge(judges, people, given, notes)
     people = people[:1] if roles.annotator is not None else people
     return replace(roles, judges=tuple(judges), people=tuple(people), models=models, notes=tuple(notes))
+
+
+def _value_columns(
+    columns: Columns, scaled: Sequence[str], given: GivenColumns, roles: ColumnRoles
+) -> tuple[list[str], tuple[str, ...], list[str]]:
+    """Return all columns of judges, the annotators that are judges, and all columns of people; clear names first."""
+    judges, models = _named_judges(columns, scaled, given, roles)
+    people = list(given.people) or [each for each in scaled if each not in judges and set(words_of(each)) & _HUMAN]
+    if not judges and not models:
+        judges = [each for each in scaled if each not in people and set(words_of(each)) & _JUDGE][:1]
+    people = people or _unnamed_people(columns, [each for each in scaled if each not in judges], bool(models))
+    return judges, models, people
+
+
+def _named_judges(
+    columns: Columns, scaled: Sequence[str], given: GivenColumns, roles: ColumnRoles
+) -> tuple[list[str], tuple[str, ...]]:
+    """Return the columns and the annotators that are judges: those of the user, else those named like one."""
+    if given.judges:
+        judges = [each for each in given.judges if each in columns]
+        return judges, tuple(each for each in given.judges if each not in columns)
+    judges = [each for each in scaled if each not in given.people and _is_judge(each)]
+    return judges, _models(columns, roles, judges)
 
 
 def _unnamed_people(columns: Columns, scaled: Sequence[str], is_long: bool) -> list[str]:
@@ -197,6 +213,18 @@ def _question(column: str) -> tuple[str, ...]:
     return tuple(word for word in words if word not in {*judge, *_HUMAN, *_PLAIN, *_CONSENSUS} and not word.isdigit())
 
 
+def _of_one_judge(
+    judges: Sequence[str], people: Sequence[str], given: GivenColumns, notes: list[str]
+) -> tuple[list[str], list[str]]:
+    """Return the runs of one judge and the columns of single people, for one question."""
+    judges, people = _of_one_question(judges, people, given, notes)
+    if not given.people:
+        people = _without_consensus(people, notes)
+    if not given.judges:
+        judges = _runs(judges, notes)
+    return judges, people
+
+
 def _of_one_question(
     judges: Sequence[str], people: Sequence[str], given: GivenColumns, notes: list[str]
 ) -> tuple[list[str], list[str]]:
@@ -209,11 +237,15 @@ def _of_one_question(
     chosen = both[0]
     kept = list(judges) if given.judges else [each for each in judges if _question(each) == chosen]
     kept_people = list(people) if given.people else [each for each in people if _question(each) == chosen]
-    for other in both[1:]:
-        judge = next(each for each in judges if _question(each) == other)
-        person = next(each for each in people if _question(each) == other)
-        notes.append(f"not checked: {' '.join(other)}; check it with --judge {judge} --human {person}")
+    notes += [_unchecked_note(judges, people, other) for other in both[1:]]
     return kept, kept_people
+
+
+def _unchecked_note(judges: Sequence[str], people: Sequence[str], question: tuple[str, ...]) -> str:
+    """Return the remark on a further question, with the options that check it."""
+    judge = next(each for each in judges if _question(each) == question)
+    person = next(each for each in people if _question(each) == question)
+    return f"not checked: {' '.join(question)}; check it with --judge {judge} --human {person}"
 
 
 def _without_consensus(people: Sequence[str], notes: list[str]) -> list[str]:

@@ -11,9 +11,9 @@ from accord.table_check.agreement import MIN_LABELS, AgreementRow, agreement_row
 from accord.table_check.biases import calibration_map, judge_biases
 from accord.table_check.columns import GivenColumns
 from accord.table_check.label_checks import label_warnings
-from accord.table_check.means import compare_systems, table_means
+from accord.table_check.means import Means, compare_systems, table_means
 from accord.table_check.result import CheckResult
-from accord.table_check.table import read_table
+from accord.table_check.table import JudgedTable, read_table
 
 Columns = str | Sequence[str] | None
 
@@ -66,27 +66,15 @@ def check(
     read = read_table(table, given, yes, threshold)
     agreement, means, biases = agreement_rows(read), table_means(read, width), judge_biases(read)
     systems, repeats = compare_systems(read), repeatability(read)
-    several = [row for row in agreement if row.people.value is not None]
-    people_reason = "" if several else (
-        "one person labeled" if len(read.people) < 2 else f"fewer than {MIN_LABELS} rows have labels of two people"
-    )  # fmt: skip
-    judged = next((row.reason for row in agreement if row.judge.value is None), "")
-    analyses = {
-        "agreement among people": people_reason,
-        "agreement of the judge with people": judged if agreement[0].judge.value is None else "",
+    analyses = _agreement_reasons(read, agreement) | {
         "corrected mean": means.reason,
         "comparison of systems": systems.reason,
         "repeatability of the judge": repeats if isinstance(repeats, str) else "",
     }
-    missing = [(name, reason) for name, reason in analyses.items() if reason] + list(biases.missing)
+    missing = [(name, reason) for name, reason in analyses.items() if reason]
+    missing += [*biases.missing, *_missing_figures(read, means)]
     supported = [name for name, reason in analyses.items() if not reason]
     supported += ["bias of the judge"] if biases.rows else []
-    if read.answer is None and read.scale.is_two_valued:
-        reason = "the judge's scores have no threshold; set one with --threshold"
-        missing.append(("κ, TPR, TNR and the bias of the judge", reason))
-    for row in means.rows:
-        if row.reason and not means.reason and row.mean.value is None:
-            missing.append((f"mean by {row.method}", row.reason))
     calibration = calibration_map(read) if read.is_labeled.sum() >= MIN_LABELS else []
     return CheckResult(
         name=read.name, rows=read.rows, judged=int(read.is_judged.sum()), labeled=int(read.is_labeled.sum()),
@@ -99,6 +87,29 @@ def check(
 
 def _names(given: Columns) -> tuple[str, ...]:
     return () if given is None else (given,) if isinstance(given, str) else tuple(given)
+
+
+def _agreement_reasons(table: JudgedTable, agreement: Sequence[AgreementRow]) -> dict[str, str]:
+    """Return the reason why agreement is unknown, among people and with the judge; empty for a known one."""
+    people = judge = ""
+    if all(row.people.value is None for row in agreement):
+        is_single = len(table.people) < 2
+        people = "one person labeled" if is_single else f"fewer than {MIN_LABELS} rows have labels of two people"
+    if agreement[0].judge.value is None:
+        judge = agreement[0].reason
+    return {"agreement among people": people, "agreement of the judge with people": judge}
+
+
+def _missing_figures(table: JudgedTable, means: Means) -> list[tuple[str, str]]:
+    """Return the figures that are missing within an analysis, with the reasons."""
+    missing = []
+    if table.answer is None and table.scale.is_two_valued:
+        reason = "the judge's scores have no threshold; set one with --threshold"
+        missing.append(("κ, TPR, TNR and the bias of the judge", reason))
+    for row in means.rows:
+        if row.reason and not means.reason and row.mean.value is None:
+            missing.append((f"mean by {row.method}", row.reason))
+    return missing
 
 
 def check_at_least(result: CheckResult, least: float) -> tuple[bool, str]:

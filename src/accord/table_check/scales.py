@@ -144,12 +144,8 @@ def table_scale(
         BadInput: The labels or the answers form no scale.
     """
     own, other, both = _observed(people), _observed(judge), _observed([*people, *judge])
-    for observed, of in ((own, "labels of people"), (other, "scores of the judge")):
-        if not observed.total:
-            raise BadInput(f"{name}: the {of} are empty; name another column with --human or --judge")
-        if (mixed := mixed_scales(observed)) is not None:
-            low, high = (f"{sum(side.values())} from {min(side):g} to {max(side):g}" for side in mixed)
-            raise BadInput(f"{name}: the {of} have values on two scales, {low} and {high}; convert them to one scale")
+    _check_values(own, "labels of people", name)
+    _check_values(other, "scores of the judge", name)
     if yes is not None:
         return _by_word(yes, own, other, threshold, name)
     labels, answers = _inferred(own), _inferred(other)
@@ -159,12 +155,28 @@ def table_scale(
     if joint is not None and joint.scale.is_ordered and _is_one_scale(labels, answers):
         parse = _parser(joint)
         return _scale_of(joint, True, threshold), parse, parse
-    if labels is None and joint is None or labels is None and not (joint and joint.scale.is_ordered):
+    if labels is None and joint is not None and joint.scale.is_ordered:
+        labels = joint
+    if labels is None:
         raise BadInput(_no_scale(name, own))
-    labels = labels or joint
-    assert labels is not None
     if answers is None or not labels.scale.is_ordered or not answers.scale.is_ordered:
         return _nominal(both, own, other, labels, name)
+    return _two_scales(labels, answers, threshold)
+
+
+def _check_values(observed: ObservedAnswers, of: str, name: str) -> None:
+    """Raise `BadInput` for a column without values, or with values on two scales."""
+    if not observed.total:
+        raise BadInput(f"{name}: the {of} are empty; name another column with --human or --judge")
+    if (mixed := mixed_scales(observed)) is not None:
+        low, high = (f"{sum(side.values())} from {min(side):g} to {max(side):g}" for side in mixed)
+        raise BadInput(f"{name}: the {of} have values on two scales, {low} and {high}; convert them to one scale")
+
+
+def _two_scales(
+    labels: InferredScale, answers: InferredScale, threshold: float | None
+) -> tuple[TableScale, Parse, Parse]:
+    """Return the scale of labels beside answers on another scale; two answers are the two labels in their order."""
     parse, parse_judge = _parser(labels), _parser(answers)
     if len(labels.scale.options) == 2 and len(answers.scale.options) == 2:
         return _scale_of(labels, True, None), parse, _on_ends(parse_judge, answers, labels)

@@ -23,6 +23,8 @@ from accord.values import content_hash
 
 Floats = NDArray[np.float64]
 Names = NDArray[np.object_]
+ValueCell = tuple[int, str, Any]
+"""Row, column and cell of a label or a score."""
 
 MAX_DEPTH = 3
 """Depth up to which the entries of an object are columns: `scores.judge`."""
@@ -166,13 +168,7 @@ def _built(
     name: str, cells: Columns, rows: int, roles: ColumnRoles, yes: str | None, threshold: float | None, notes: list[str]
 ) -> JudgedTable:
     """Return the rows of a table as arrays."""
-    people_cells = [(row, column, cells[column][row]) for column in roles.people for row in range(rows)]
-    judge_cells = [(row, column, cells[column][row]) for column in roles.judges for row in range(rows)]
-    if roles.models:
-        assert roles.annotator is not None
-        who = cells[roles.annotator]
-        judge_cells = [each for each in people_cells if str(who[each[0]]) in roles.models]
-        people_cells = [each for each in people_cells if str(who[each[0]]) not in roles.models]
+    people_cells, judge_cells = _value_cells(cells, rows, roles)
     scale, parse, parse_judge = table_scale(
         [cell for *_, cell in people_cells], [cell for *_, cell in judge_cells], yes, threshold, name
     )
@@ -201,6 +197,18 @@ def _built(
     )  # fmt: skip
 
 
+def _value_cells(cells: Columns, rows: int, roles: ColumnRoles) -> tuple[list[ValueCell], list[ValueCell]]:
+    """Return the labels of people and the judge's scores; in a long table the annotator decides which a cell is."""
+    people = [(row, column, cells[column][row]) for column in roles.people for row in range(rows)]
+    judge = [(row, column, cells[column][row]) for column in roles.judges for row in range(rows)]
+    if roles.models:
+        assert roles.annotator is not None
+        who = cells[roles.annotator]
+        judge = [each for each in people if str(who[each[0]]) in roles.models]
+        people = [each for each in people if str(who[each[0]]) not in roles.models]
+    return people, judge
+
+
 def _places(cells: Columns, rows: int, roles: ColumnRoles, notes: list[str]) -> tuple[NDArray[np.intp], int]:
     """Return the (rows,) place of each row among the joined rows, and their number."""
     forms = [each for each in (roles.annotator, roles.run) if each is not None]
@@ -224,7 +232,7 @@ def _places(cells: Columns, rows: int, roles: ColumnRoles, notes: list[str]) -> 
 
 
 def _matrix(
-    given: Sequence[tuple[int, str, Any]], place: NDArray[np.intp], size: int, parse: Parse, cells: Columns,
+    given: Sequence[ValueCell], place: NDArray[np.intp], size: int, parse: Parse, cells: Columns,
     by: str | None, columns: Sequence[str], notes: list[str], what: str,
 ) -> tuple[Floats, list[str]]:  # fmt: skip
     """Return (size, sources) numbers, and the names of their sources: columns, or values of the column `by`."""
