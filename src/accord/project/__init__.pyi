@@ -3,7 +3,7 @@ from .config import json_schema as json_schema, load_config as load_config, load
 from .config import with_settings as with_settings
 from .config_sections import LiveConfig as LiveConfig, WatchConfig as WatchConfig
 from .evaluators.comparing import by_groups as by_groups
-from .evaluators.diagnostics import Insights as Insights, synthetic_note as synthetic_note
+from .evaluators.diagnostics import Insights as Insights, synthetic_note as synthetic_note, SYSTEM as SYSTEM
 from .evaluators.evaluator_choice import fitted_evaluators as fitted_evaluators
 from .evaluators.fitting import FEWEST_TO_TEST as FEWEST_TO_TEST
 from .evaluators.held_out_set import tested_on as tested_on
@@ -39,5 +39,5 @@ from .project import open as open, Project as Project
 from .project_files import new_project as new_project, project_template as project_template, study_yaml as study_yaml
 from .project_files import text_diff as text_diff, with_rubric_file as with_rubric_file, with_study as with_study
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun
-from .results import GapSearch as GapSearch, NextLabel as NextLabel
+from .results import NextLabel as NextLabel
 from .workspace import EVALUATORS as EVALUATORS

@@ -26,22 +26,16 @@ from accord.store import LabelCounts
 from accord.values import dump_rubric
 
 if TYPE_CHECKING:  # opening a project imports no code for learning, models or statistics
-    from accord.learning import (
-        Evaluator,
-    )
+    from accord.learning import Evaluator
     from accord.models import OnAnswer, Plan
     from accord.project.evaluators.diagnostics import Insights
     from accord.project.importing.imported import Imported
     from accord.project.judges.judging import JudgeSelection
     from accord.project.judges.synthesising import SynthRun
     from accord.project.results import Compared, Estimates, Fitted, GapSearch, JudgeRun, NextLabel
-    from accord.runtime import (
-        WorkerPool,
-    )
+    from accord.runtime import WorkerPool
     from accord.scoring import Execution, PartsRun, Perspective, ScoreOptions, ScoreRun
-    from accord.statistics import (
-        TwoSampleResult,
-    )
+    from accord.statistics import TwoSampleResult
 
 
 def open_project(path: str | Path | None = None) -> Project:
@@ -320,7 +314,10 @@ class Project(Workspace):
     ) -> list[NextLabel]:
         """Suggest labels: those that would teach the evaluator most, the best first, or those that measure agreement.
 
-        With the purpose `agreement`, they are a random sample of unlabeled texts, stratified by score.
+        Args:
+            count: Number of suggestions.
+            annotators: Annotators who will label; by default any annotator.
+            purpose: `agreement` for a random sample of unlabeled texts, stratified by score.
         """
         from accord.project import label_suggestions
 
@@ -446,8 +443,7 @@ class Project(Workspace):
             max_unscored: Maximum share of targets without a score, 0 to 1; checked with `min_mean`.
             min_within: As `min_agreement`, for r within annotators.
             training: True to count scores of conversations that the evaluator learned from.
-            card: Agreement card that evaluator, rubric, models, ratings and conversations must match; `min_agreement`
-                and `min_within` then apply to the card.
+            card: Agreement card that the project must match; `min_agreement` and `min_within` then apply to the card.
 
         Returns:
             The checks, all of which passed.

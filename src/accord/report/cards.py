@@ -15,7 +15,7 @@ from accord.decisions import AGREE, AgreementCard, Verdict, labels_digest
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import Evaluator, HeldOutAnswers
-from accord.project import Compared, Fitted, Project, by_groups, tested_on
+from accord.project import SYSTEM, Compared, Fitted, Project, by_groups, tested_on
 from accord.report.gate import Check, check_gate, check_limits
 from accord.report.table_cards import check_makers
 from accord.scoring import asked_in, latest_drift
@@ -136,7 +136,7 @@ def _card(
     row = comparison.results[0].estimates
     coverage = float(getattr(evaluator.head, "coverage", 0.9))
     bands = dict(promised=coverage, coverage=_interval(row[COVERAGE_NEW]), width=_interval(row[WIDTH_NEW]))
-    groups = by_groups(found, ["system", *options.by])
+    groups = by_groups(found, [SYSTEM, *options.by])
     return AgreementCard.model_validate(
         dict(
             made=date.today().isoformat(),

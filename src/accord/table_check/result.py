@@ -41,6 +41,12 @@ class CheckResult:
         repeats: Agreement of several runs of the judge; None for one run.
         labels_by: Number of labels by person.
         digests: Digests of the labels (`labels`) and of the judge's scores (`judge`).
+
+    >>> import accord
+    >>> rows = [{"judge": n % 4, "human": n % 4} for n in range(12)] + [{"judge": 3}]
+    >>> result = accord.check(rows)
+    >>> result.rows, result.labeled, str(result.scale), result.main.statistic
+    (13, 12, '0 to 3, 4 values', "Cohen's κ, quadratic weights")
     """
 
     name: str
