@@ -31,9 +31,9 @@ from accord.edges import BadInput
 from accord.evidence import EvidenceTable, ratings
 from accord.learning import Calibration, Evaluator, Experiment, HeldOutAnswers, suggest_labels
 from accord.statistics import STATISTICS as BY_NAME
-from accord.statistics import Paired, grouped_folds
+from accord.statistics import LabeledSystem, Paired, estimate_systems, grouped_folds, mean_differences
 from accord.testing import planted
-from accord.validation import LabeledSystem, estimate_systems, mean_differences, system_means
+from accord.validation import system_means
 from accord.values import Labels, Question, Score
 
 AGREE = 0.9

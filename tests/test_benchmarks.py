@@ -42,6 +42,7 @@ def test_make_bench_names_benchmarks_that_exist():
 SMALLEST = {
     "architecture": [],
     "calibration_speed": ["--only", "mixed"],
+    "check_table": ["--limit", "2"],
     "ciu": [],
     "compare_speed": ["--only", "sample"],
     "cost": ["--baseline", "HEAD", "--only", "start-up,import"],

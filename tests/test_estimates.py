@@ -16,17 +16,17 @@ from accord import Conversation, Label, Labels, Score, Target, Turn
 from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.learning import Calibration
-from accord.statistics import groups_of
-from accord.testing import planted
-from accord.validation import (
+from accord.statistics import (
     LabeledSystem,
     MeanDifference,
     SystemMean,
     estimate_systems,
+    groups_of,
     mean_differences,
-    system_means,
 )
-from accord.validation.estimation import estimate_system
+from accord.statistics.corrected_means import estimate_system
+from accord.testing import planted
+from accord.validation import system_means
 from accord.values import Question, Rubric, Sample, Scale, Signature, dump_rubric, score_from
 
 QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5, 6, 7, 8, 9)))

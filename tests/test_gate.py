@@ -10,7 +10,7 @@ import pytest
 
 from accord.edges import BadInput
 from accord.project import Config, Project
-from accord.report import check_gate
+from accord.report.gate import check_gate
 
 
 def rows(values: dict[str, list[float]]) -> list[dict[str, Any]]:

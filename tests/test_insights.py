@@ -38,6 +38,7 @@ from accord.statistics import (
     Clusters,
     Paired,
     diagrams,
+    group_biases,
     grouped_folds,
 )
 from accord.statistics.agreement import smece_by_option
@@ -52,7 +53,6 @@ from accord.validation import (
     compare,
     compared,
     drift_summary,
-    group_biases,
     learning_curve,
     shifts,
     stability,
@@ -195,7 +195,7 @@ def test_few_conversations_of_a_group_are_rarely_biased_by_chance() -> None:
 
     def few(error: Any, conversations: int) -> tuple[float, float]:
         group = ["few" if each < conversations else "rest" for each in place]
-        return group_biases(error, rated, group)["few"]
+        return group_biases(error, rated.group, group)["few"]
 
     for _ in range(rounds):
         error = rng.normal(size=len(names))[place] + rng.normal(scale=0.5, size=n)

@@ -22,7 +22,7 @@ from accord.edges import BadInput
 from accord.formats import ConversationWriter
 from accord.live.messages import HistoryDeduplicator
 from accord.project import Config, Project
-from accord.report import check_gate
+from accord.report.gate import check_gate
 from accord.scoring import NOT_COUNTED, BatchScorer, latest_scores
 from accord.statistics import (
     TwoSampleResult,

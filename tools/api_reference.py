@@ -36,6 +36,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "read read_labels",
         "accord.values": "Sample dump_rubric score_from",
     },
+    "Check a table": {"accord": "check", "accord.table_check": "CheckResult"},
     "Evaluate and score": {
         "accord": "Evaluator load_evaluator EvidenceTable compare",
         "accord.validation": "Comparison",
@@ -67,6 +68,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 """Names of the users' API by group and package."""
 
 MEMBERS: Mapping[str, str] = {
+    "CheckResult": "main verdict to_json",
     "Project": "import_ raters_text judge plan_judge fit plan_fit compare score score_parts label_next estimate synth "
     "plan_synth check_synth insights use report gate run load close cap evaluator evaluator_names folder",
     "Evaluator": "fit predict save evidence describe digest signature is_fitted is_live annotators roles "

@@ -50,10 +50,18 @@ def messages_page() -> str:
     return json.dumps(message_schema(), indent=1) + "\n"
 
 
+def card_page() -> str:
+    """docs/agreement-card.schema.json."""
+    from accord.decisions import AgreementCard
+
+    return json.dumps(AgreementCard.model_json_schema(), indent=1) + "\n"
+
+
 PAGES = {
     "commands.md": commands_page,
     "accord.schema.json": schema_page,
     "scores.schema.json": messages_page,
+    "agreement-card.schema.json": card_page,
     "api.txt": api_reference.text_page,
     "api.md": api_reference.page,
 }

@@ -5,6 +5,7 @@ from .live import LiveScorer as LiveScorer, Reward as Reward
 from .models import ChatModel as ChatModel, Judge as Judge
 from .project import Project as Project, open as open
 from .store import Store as Store
+from .table_check import check as check
 from .validation import compare as compare
 from .edges import AccordError as AccordError, BadInput as BadInput
 from .values import Conversation as Conversation

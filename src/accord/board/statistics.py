@@ -18,12 +18,13 @@ from accord.statistics import (
     IMPORTANCE_DRAWS,
     MIN_CLUSTERS,
     Clusters,
+    LabeledSystem,
     central,
+    estimate_systems,
     group_means,
     quantiles,
     slope,
 )
-from accord.validation import LabeledSystem, estimate_systems
 from accord.values import Estimate
 
 if TYPE_CHECKING:

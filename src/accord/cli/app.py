@@ -34,12 +34,13 @@ EXIT_CODES = (
 )
 
 PANELS = {
-    "Start": ("demo", "run", "init", "trust", "import", "export", "view", "plugins", "schema"),
-    "Learn": ("judge", "fit", "compare", "report", "gate", "estimate", "synth", "issues", "models", "finetune"),
+    "Start": ("demo", "check", "run", "init", "trust", "import", "export", "view", "plugins", "schema"),
+    "Learn": ("judge", "fit", "compare", "report", "card", "gate", "estimate", "gaps", "synth", "issues", "models",
+              "finetune"),
     "Rate": ("serve", "users", "label", "validate"),
     "Operate": ("score", "scores", "follow", "watch", "board", "store"),
     "Research": ("paper",),
-}
+}  # fmt: skip
 """Commands by the heading under which `accord --help` lists them."""
 
 

@@ -67,6 +67,11 @@ def folder_with(card: str) -> Output:
     return Output(lambda path: (path / card).is_file(), card=card)
 
 
+def _is_check(path: Path) -> bool:
+    """Return True for a check as JSON."""
+    return path.is_file() and '"main_statistic"' in _beginning(path)
+
+
 def _is_empty_queue(path: Path) -> bool:
     """Return True for labels to fill in of which none is filled in."""
     import csv
@@ -94,6 +99,10 @@ QUEUE = Output(_is_empty_queue)
 SYNTHETIC = Output(rows_with("id", "messages", "synthetic"))
 REPORT = Output(page_titled("Accord report"))
 ISSUES_PAGE = Output(page_titled("Accord: issues"))
+AGREEMENT_CARD = Output(
+    lambda path: '"accord_version"' in _beginning(path)[:4096] and '"agreement"' in _beginning(path)
+)
+CHECK = Output(lambda path: page_titled("Accord check")(path) or _is_check(path))
 EVALUATOR = folder_with(_EVALUATOR)
 METRIC = folder_with(_METRIC)
 RUN = Output(may_hold_project=True)

@@ -29,6 +29,7 @@ from accord.statistics import (
     bootstrap,
     clustered_mean,
     estimate_from_draws,
+    group_biases,
     mean_over,
     units_alpha,
     within,
@@ -43,7 +44,6 @@ from accord.validation import (
     Comparison,
     Repeats,
     gain_over,
-    group_biases,
     labels_needed,
     other_people,
 )
@@ -319,7 +319,7 @@ class _Measured:
         if self.speakers is None:
             return None
         error = np.mean([each.new_value for each in self.ours], axis=0) - self.rated.value
-        biases = group_biases(error, self.rated, [name or None for name in self.speakers])
+        biases = group_biases(error, self.rated.group, [name or None for name in self.speakers])
         return [name for name, (_, p) in biases.items() if p < SIGNIFICANT] if biases else None
 
 

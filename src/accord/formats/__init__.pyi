@@ -15,9 +15,10 @@ from .files.row_writer import score_schema as score_schema, SCORE_TYPES as SCORE
 from .files.row_writer import ScoreWriter as ScoreWriter, UNSCORED as UNSCORED
 from .labels.annotations import AnnotationWriter as AnnotationWriter, read_annotations as read_annotations
 from .labels.answers import answer_to as answer_to, NOT_APPLICABLE as NOT_APPLICABLE, on_scales as on_scales
-from .labels.column_roles import FileRoles as FileRoles, judge_in as judge_in, JudgedAnswer as JudgedAnswer
-from .labels.column_roles import may_be_answer as may_be_answer, OTHER_WORDS as OTHER_WORDS
-from .labels.column_roles import unclear_text as unclear_text
+from .labels.column_roles import FileRoles as FileRoles, is_machine as is_machine
+from .labels.column_roles import is_model_name as is_model_name, judge_in as judge_in
+from .labels.column_roles import JudgedAnswer as JudgedAnswer, may_be_answer as may_be_answer
+from .labels.column_roles import OTHER_WORDS as OTHER_WORDS, unclear_text as unclear_text
 from .labels.label_files import file_roles as file_roles, label_ids as label_ids, raw_label_rows as raw_label_rows
 from .labels.label_files import read_labels as read_labels, RECORDED_JUDGEMENTS as RECORDED_JUDGEMENTS
 from .labels.label_scales import label_wordings as label_wordings, LabelWordings as LabelWordings
@@ -35,7 +36,8 @@ from .reader import check_column_names as check_column_names, convert_row as con
 from .reader import FileKind as FileKind, HeldRows as HeldRows, line_batches as line_batches, read as read
 from .reader import read_lines as read_lines, reason_to_skip as reason_to_skip, scores_error as scores_error
 from .reader import sniff as sniff, sniff_rows as sniff_rows
-from .record import admitted as admitted, Fields as Fields, Format as Format, formats as formats, Record as Record
-from .record import Row as Row, under_our_names as under_our_names, WrongShape as WrongShape
+from .record import admitted as admitted, ANNOTATOR_KEYS as ANNOTATOR_KEYS, Fields as Fields, Format as Format
+from .record import formats as formats, plain_name as plain_name, Record as Record, Row as Row
+from .record import under_our_names as under_our_names, WrongShape as WrongShape
 from .transcript import TEXT_SUFFIX as TEXT_SUFFIX
 from .detection import detect as detect

@@ -1,4 +1,5 @@
-from .active_learning import spread_targets as spread_targets, suggest_labels as suggest_labels
+from .active_learning import judge_level as judge_level, spread_targets as spread_targets
+from .active_learning import stratified_targets as stratified_targets, suggest_labels as suggest_labels
 from .adaptive import AdaptiveRubric as AdaptiveRubric
 from .answer_models.binary import finding as finding, kinds_of as kinds_of
 from .answer_models.mixed.model import MixedModel as MixedModel

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import scipy
@@ -158,17 +159,44 @@ def spread_targets(evidence: EvidenceTable, done: Collection[Target], count: int
         done: Texts that are labeled already.
         count: Number of texts.
     """
+    known = set(done)
+    rows = np.array([row for row, target in enumerate(evidence.targets) if target not in known], dtype=np.intp)
+    if not len(rows):
+        return []
+    order = rows[np.argsort(judge_level(evidence)[rows], kind="stable")]
+    places = np.unique(np.floor((np.arange(count) + 0.5) * len(order) / count).astype(int).clip(max=len(order) - 1))
+    return [evidence.targets[row] for row in order[places]]
+
+
+def judge_level(evidence: EvidenceTable) -> Floats:
+    """Return (n,) the mean of the judge's standardized answers; without a judge, of all columns."""
     features = evidence.expected()
     X, is_judge = matrix(features), judge_columns(features)
     X = X[:, is_judge] if is_judge.any() else X
-    rows = np.array([row for row, target in enumerate(evidence.targets) if target not in set(done)], dtype=np.intp)
-    if not len(rows):
-        return []
     mean, scale = standardization(X)
-    level = np.nan_to_num((X - mean) / scale).mean(axis=1) if X.shape[1] else np.zeros(len(X))
-    order = rows[np.argsort(level[rows], kind="stable")]
-    places = np.unique(np.floor((np.arange(count) + 0.5) * len(order) / count).astype(int).clip(max=len(order) - 1))
-    return [evidence.targets[row] for row in order[places]]
+    return np.nan_to_num((X - mean) / scale).mean(axis=1) if X.shape[1] else np.zeros(len(X))
+
+
+def stratified_targets(
+    targets: Sequence[Target], score: Floats, done: Collection[Target], count: int, seed: int = 0
+) -> list[Target]:
+    """Return texts to label for an estimate of agreement: a random one from each of `count` strata of equal size.
+
+    The strata follow the scores, so that all scores are represented and every text has the same chance: means, errors
+    and correlations of these labels need no weights. `benchmarks/agreement_labels.py` compares it with random texts.
+
+    Args:
+        targets: The n texts.
+        score: (n,) score of each text; NaN without one.
+        done: Texts that are labeled already.
+        count: Number of texts.
+        seed: Random seed.
+    """
+    known, rng = set(done), np.random.default_rng(seed)
+    rows = rng.permutation([row for row, target in enumerate(targets) if target not in known]).astype(np.intp)
+    order = rows[np.argsort(score[rows], kind="stable")]
+    ends = np.linspace(0, len(order), min(count, len(order)) + 1).astype(int)
+    return [targets[order[rng.integers(low, high)]] for low, high in pairwise(ends)]
 
 
 @dataclass

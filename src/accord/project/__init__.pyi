@@ -2,9 +2,11 @@ from .config import Config as Config, config_from as config_from, endpoint_of as
 from .config import json_schema as json_schema, load_config as load_config, load_project as load_project
 from .config import with_settings as with_settings
 from .config_sections import LiveConfig as LiveConfig, WatchConfig as WatchConfig
-from .evaluators.diagnostics import Insights as Insights, synthetic_note as synthetic_note
+from .evaluators.comparing import by_groups as by_groups
+from .evaluators.diagnostics import Insights as Insights, synthetic_note as synthetic_note, SYSTEM as SYSTEM
 from .evaluators.evaluator_choice import fitted_evaluators as fitted_evaluators
 from .evaluators.fitting import FEWEST_TO_TEST as FEWEST_TO_TEST
+from .evaluators.held_out_set import tested_on as tested_on
 from .importing.data_files import files_in as files_in
 from .importing.file_survey import FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED, set_scales as set_scales
 from .importing.file_survey import survey_files as survey_files
@@ -14,6 +16,8 @@ from .importing.importing import survey_options as survey_options
 from .importing.question_texts import has_generated_text as has_generated_text
 from .importing.rubric_inference import infer_questions as infer_questions, infer_rubric as infer_rubric
 from .importing.rubric_inference import InferredRubric as InferredRubric, ObservedAnswers as ObservedAnswers
+from .importing.rubric_inference import infer_scale as infer_scale, InferredScale as InferredScale
+from .importing.rubric_inference import mixed_scales as mixed_scales, number_of as number_of
 from .importing.rubric_inference import off_scale as off_scale, positions_note as positions_note
 from .importing.rubric_inference import rescaled as rescaled
 from .importing.worker import default_workers as default_workers, ImportOptions as ImportOptions

@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from accord.decisions import LEFT, left_for_people
 from accord.edges import BadInput
-from accord.learning import FEWEST_LABELS, level_of, spread_targets, suggest_labels
+from accord.evidence import EvidenceTable
+from accord.learning import (
+    FEWEST_LABELS,
+    judge_level,
+    level_of,
+    spread_targets,
+    stratified_targets,
+    suggest_labels,
+)
 from accord.project.label_scales import check_scales, is_other_scale, note_wordings
 from accord.project.results import Estimates, NextLabel
 from accord.scoring import RowOrigin, latest_scores
-from accord.statistics import groups_of
-from accord.validation import NOT_SAID, mean_differences, system_means
-from accord.values import POPULATION, Labels
+from accord.statistics import groups_of, mean_differences
+from accord.validation import NOT_SAID, system_means
+from accord.values import POPULATION, Labels, Score
 
 if TYPE_CHECKING:
     from accord.learning import Level
     from accord.project.workspace import Workspace
 
 
+Purpose = Literal["evaluator", "agreement"]
 ANYONE = "anyone"
 """Annotator of a suggestion that does not depend on the annotator."""
 
 
-def label_next(project: Workspace, count: int, annotators: Collection[str] = ()) -> list[NextLabel]:
+def label_next(
+    project: Workspace, count: int, annotators: Collection[str] = (), purpose: Purpose = "evaluator"
+) -> list[NextLabel]:
     """Return the labels on the main question that are most informative, best first; asks no model.
+
+    With the purpose `agreement`, texts are a random sample stratified by their scores (`stratified_targets`), whose
+    labels give the narrowest valid estimate of agreement; else those that improve the evaluator most.
 
     Conversations that the latest selective scores left for a person come first. With fewer than eight labels, texts are
     spread over the judge's answers.
@@ -39,6 +56,8 @@ def label_next(project: Workspace, count: int, annotators: Collection[str] = ())
     samples = list(project.all_samples(project.level()))
     evidence = project.measure(project.evaluator().sources, samples)
     labels, question = project.store.labels(), project.question
+    if purpose == "agreement":
+        return _for_agreement(project, evidence, count, annotators)
     scores = latest_scores(project.store, project.mart, project.config.synthetic)
     left = left_for_people(project.store, scores, question.id)
     rated = labels.on(question.id)
@@ -59,6 +78,42 @@ def label_next(project: Workspace, count: int, annotators: Collection[str] = ())
         for found, reason in ((first, LEFT), (others, None))
         for each in found
     ]
+
+
+def _for_agreement(
+    project: Workspace, evidence: EvidenceTable, count: int, annotators: Collection[str]
+) -> list[NextLabel]:
+    """Return a sample of unlabeled texts, stratified by the scores of the evaluator in use or of the judge.
+
+    Raises:
+        BadInput: Nothing is left to label.
+    """
+    question, rated = project.question, project.rated(project.question.id)
+    found = stratified_targets(
+        evidence.targets, _values(project, evidence), rated.targets, count, project.config.seed
+    )  # fmt: skip
+    if not found:
+        raise BadInput("no conversation is left to label; import more: accord import chats.jsonl")
+    why = f"one of {len(found)} strata of equal size, by score"
+    return [
+        NextLabel(target.conversation, target.turn, question.id, name, None, why)
+        for target in found
+        for name in annotators or (ANYONE,)
+    ]
+
+
+def _values(project: Workspace, evidence: EvidenceTable) -> NDArray[np.float64]:
+    """Return (n,) scores of the evaluator in use for a new annotator; without one, the judge's mean answers."""
+    try:
+        evaluator = project.load()
+        if evaluator.question.id != project.question.id:
+            return judge_level(evidence)
+        table = project.measure(evaluator.sources, project.samples(evidence.targets))
+        scores = dict(zip(table.targets, evaluator.head.predict_each(table, [None] * len(table)), strict=True))
+    except BadInput:  # no evaluator is fitted
+        return judge_level(evidence)
+    values = (scores.get(target) for target in evidence.targets)
+    return np.array([each.value if isinstance(each, Score) else np.nan for each in values], dtype=float)
 
 
 def _check_rates(project: Workspace) -> None:

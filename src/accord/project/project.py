@@ -14,7 +14,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from accord import runtime, scoring
 from accord.edges import BadInput, GateFailed
@@ -26,22 +26,16 @@ from accord.store import LabelCounts
 from accord.values import dump_rubric
 
 if TYPE_CHECKING:  # opening a project imports no code for learning, models or statistics
-    from accord.learning import (
-        Evaluator,
-    )
+    from accord.learning import Evaluator
     from accord.models import OnAnswer, Plan
     from accord.project.evaluators.diagnostics import Insights
     from accord.project.importing.imported import Imported
     from accord.project.judges.judging import JudgeSelection
     from accord.project.judges.synthesising import SynthRun
-    from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel
-    from accord.runtime import (
-        WorkerPool,
-    )
+    from accord.project.results import Compared, Estimates, Fitted, GapSearch, JudgeRun, NextLabel
+    from accord.runtime import WorkerPool
     from accord.scoring import Execution, PartsRun, Perspective, ScoreOptions, ScoreRun
-    from accord.statistics import (
-        TwoSampleResult,
-    )
+    from accord.statistics import TwoSampleResult
 
 
 def open_project(path: str | Path | None = None) -> Project:
@@ -297,11 +291,37 @@ class Project(Workspace):
             self.mart.tidy()
         return result
 
-    def label_next(self, count: int = 10, annotators: Collection[str] = ()) -> list[NextLabel]:
-        """Suggest the labels that would teach the evaluator most, the best first."""
+    def gaps(self) -> GapSearch:
+        """Find properties of conversations where people and the judge, or people among themselves, differ.
+
+        The search is recorded; after a change of the wording, the next one says how each earlier gap changed.
+
+        Raises:
+            BadInput: The main question has no ratings, or compares two conversations.
+        """
+        from accord.project.evaluators import gap_search
+
+        with self.store.run("gaps", scoring.asked_in(self.question, self.config.shown())) as record:
+            found = gap_search.find_gaps(self)
+            record.results.update({**found.to_json(), "rubric": self.rubric.hash})
+        return found
+
+    def label_next(
+        self,
+        count: int = 10,
+        annotators: Collection[str] = (),
+        purpose: Literal["evaluator", "agreement"] = "evaluator",
+    ) -> list[NextLabel]:
+        """Suggest labels: those that would teach the evaluator most, the best first, or those that measure agreement.
+
+        Args:
+            count: Number of suggestions.
+            annotators: Annotators who will label; by default any annotator.
+            purpose: `agreement` for a random sample of unlabeled texts, stratified by score.
+        """
         from accord.project import label_suggestions
 
-        return label_suggestions.label_next(self, count, annotators)
+        return label_suggestions.label_next(self, count, annotators, purpose)
 
     def estimate(self) -> Estimates:
         """Estimate the mean rating of each assistant version from few labels and many scores, and all differences."""
@@ -384,6 +404,31 @@ class Project(Workspace):
         written: Path = _results().write_report(self, path, fitted, **about)
         return written
 
+    def card(self, path: str | Path = "agreement-card.json", name: str | None = None, **options: Any) -> Any:
+        """Write the agreement card of a fitted evaluator as JSON, Markdown and a badge, and return it.
+
+        Args:
+            path: JSON file to write.
+            name: Folder of the evaluator inside `evaluators`; by default the one in use.
+            **options: `held_out`, `made_by` and `by` of `accord.report.CardOptions`.
+
+        Raises:
+            BadInput: There is no such evaluator, its ratings were changed since it was fitted, or they look like those
+                of models and nothing declares it.
+
+        >>> import tempfile
+        >>> from accord.testing import sample_project
+        >>> with tempfile.TemporaryDirectory() as folder, sample_project() as project:
+        ...     _ = project.fit("default")
+        ...     card = project.card(f"{folder}/card.json")
+        ...     [check.passed for check in project.gate(card=f"{folder}/card.json")]
+        [True, True, True, True, True, True]
+        """
+        results = _results()
+        made = results.card_of(self, name, results.CardOptions(**options))
+        results.write_card(made, path)
+        return made
+
     def gate(
         self,
         min_agreement: float | None = None,
@@ -391,8 +436,9 @@ class Project(Workspace):
         max_unscored: float = 0.0,
         min_within: float | None = None,
         training: bool = False,
+        card: str | Path | None = None,
     ) -> list[Any]:
-        """Check conditions on the latest comparison and the latest scores.
+        """Check conditions on the latest comparison, the latest scores and an agreement card.
 
         Args:
             min_agreement: Minimum of the lower bound of the 95% interval of r with people, -1 to 1.
@@ -400,6 +446,7 @@ class Project(Workspace):
             max_unscored: Maximum share of targets without a score, 0 to 1; checked with `min_mean`.
             min_within: As `min_agreement`, for r within annotators.
             training: True to count scores of conversations that the evaluator learned from.
+            card: Agreement card that the project must match; `min_agreement` and `min_within` then apply to the card.
 
         Returns:
             The checks, all of which passed.
@@ -408,10 +455,8 @@ class Project(Workspace):
             GateFailed: A check failed; the message names each.
             BadInput: No condition is given, a limit is out of range, or there is no run to check.
         """
-        question = self.question
-        scale = question.scale if question.scale.is_ordered and not question.compares else None
-        checks: list[Any] = _results().check_gate(
-            self, min_agreement, min_mean, max_unscored, min_within, self.config.synthetic, training, scale
+        checks: list[Any] = _results().gate_checks(
+            self, min_agreement, min_mean, max_unscored, min_within, training, card
         )
         if failed := [str(check) for check in checks if not check.passed]:
             raise GateFailed(f"{len(failed)} of {len(checks)} conditions not met: {'; '.join(failed)}")

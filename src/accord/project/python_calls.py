@@ -22,18 +22,18 @@ C = TypeVar("C", bound=type)
 
 VERBS = (
     "import_", "judge", "plan_judge", "fit", "plan_fit", "fit_offline", "compare", "score", "score_parts", "load",
-    "label_next", "estimate", "insights", "synth", "run", "report", "gate",
+    "label_next", "estimate", "gaps", "insights", "synth", "run", "report", "card", "gate",
 )  # fmt: skip
 _METHODS = {
     "import": "import_", "init --from": "import_", "judge": "judge", "fit": "fit", "compare": "compare",
-    "score": "score", "report": "report", "gate": "gate", "estimate": "estimate", "label next": "label_next",
-    "run": "run",
+    "score": "score", "report": "report", "card": "card", "gate": "gate", "gaps": "gaps", "estimate": "estimate",
+    "label next": "label_next", "run": "run",
 }  # fmt: skip
 _KEYWORDS = {
     "out": "out", "evaluator": "evaluator", "count": "count", "all": None, "every-question": "every_question",
     "skip-bad-rows": "skip_bad_rows", "min-mean": "min_mean", "min-within": "min_within",
     "min-agreement": "min_agreement", "include-training": "training", "columns": "columns", "main": "main",
-    "source": "sources",
+    "source": "sources", "labels-by": "made_by",
 }  # fmt: skip
 """Options of commands, with the keyword of the method; `None` for those that the method does not need."""
 _ARGUMENT = (

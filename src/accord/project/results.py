@@ -15,12 +15,12 @@ from accord.decisions import Decision, Evidence, Verdict, figures_of, verdict_of
 from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
 from accord.learning import Evaluator, Level
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
+from accord.statistics import MeanDifference, SystemMean
 from accord.validation import (
     CalledRow,
     Comparison,
     GroupAccuracy,
-    MeanDifference,
-    SystemMean,
+    SpecificationGap,
 )
 from accord.values import Findings, Sample
 
@@ -255,6 +255,48 @@ class Fitted(Readable):
             {"question": each.question.id, "question_name": each.question.shown, **each.results[0].to_json()}
             for each in comparisons
         ]
+
+
+@dataclass(frozen=True, repr=False)
+class GapSearch(Tabular):
+    """Properties of conversations where people and the judge, or people among themselves, read a question differently.
+
+    Attributes:
+        question: ID of the question.
+        judge: Judge or evaluator whose scores are compared with ratings; empty if there is none.
+        tested: Number of properties that were tested.
+        ratings: Number of ratings.
+        gaps: The gaps, those with the judge first, each by p-value.
+        changes: A sentence on each gap that an earlier search found before the wording was changed.
+
+    >>> from accord.testing import sample_project
+    >>> with sample_project(60) as project:
+    ...     found = project.gaps()
+    >>> found.question, found.ratings > 200, len(found.gaps) <= found.tested
+    ('Q0', True, True)
+    """
+
+    question: str
+    judge: str
+    tested: int
+    ratings: int
+    gaps: Sequence[SpecificationGap]
+    changes: Sequence[str] = ()
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a flat row per gap."""
+        return [gap.to_json() for gap in self.gaps]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the question, the judge, and the numbers of properties and gaps."""
+        return {"question": self.question, "judge": self.judge, "tested": self.tested, "gaps": len(self.gaps)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert to JSON."""
+        return {
+            "question": self.question, "judge": self.judge, "tested": self.tested, "ratings": self.ratings,
+            "gaps": self.records(), "changes": list(self.changes),
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)

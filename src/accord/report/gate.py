@@ -21,7 +21,7 @@ class Check:
     """A condition with the required minimum and the actual value; `None` if the value is undefined.
 
     `value` may be the lower bound of an interval; `estimate` is then the number that the interval belongs to. `reason`
-    says why a value is undefined.
+    says why a value is undefined, and `words` what holds if the condition is no number.
     """
 
     condition: str
@@ -29,6 +29,7 @@ class Check:
     value: float | None
     estimate: float | None = None
     reason: str = ""
+    words: str = ""
 
     @property
     def passed(self) -> bool:
@@ -38,6 +39,8 @@ class Check:
     def __str__(self) -> str:
         if self.reason:
             return f"{self.condition}: failed: {self.reason}"
+        if self.words:
+            return f"{self.condition}: {self.words}: {'passed' if self.passed else 'failed'}"
         shown = "undefined" if self.value is None else f"{self.value:.3f}"
         return f"{self.condition}: {shown}, required {self.minimum:g}: {'passed' if self.passed else 'failed'}"
 
@@ -73,8 +76,7 @@ def check_gate(
     Raises:
         BadInput: No condition is given, a limit is out of range, or there is no run to check.
     """
-    _check_range("min-agreement", min_agreement, -1, 1, "a correlation lies")
-    _check_range("min-within", min_within, -1, 1, "a correlation lies")
+    check_limits(min_agreement, min_within)
     _check_range("max-unscored", max_unscored, 0, 1, "a share lies")
     if scale is not None:
         _check_range("min-mean", min_mean, scale.numbers[0], scale.numbers[-1], "scores on this scale lie")
@@ -145,6 +147,16 @@ def _mean_check(rows: list[ScoreRow], minimum: float) -> Check:
         return Check(f"{name} (at least 2 needed)", minimum, None, mean)
     low = mean - reach([CenteredPart((values - mean) / len(values), conversations)])
     return Check(name, minimum, low, mean)
+
+
+def check_limits(min_agreement: float | None, min_within: float | None) -> None:
+    """Raise an error for a limit that no correlation reaches.
+
+    Raises:
+        BadInput: A limit is no number, or out of range.
+    """
+    _check_range("min-agreement", min_agreement, -1, 1, "a correlation lies")
+    _check_range("min-within", min_within, -1, 1, "a correlation lies")
 
 
 def _check_range(name: str, value: float | None, low: float, high: float, reason: str) -> None:

@@ -255,6 +255,24 @@ TWO_VALUED: Mapping[str, Statistic] = {
 """Additional statistics for a scale of two options."""
 
 
+def _answers_and_calls(paired: Paired) -> Floats:
+    return np.column_stack([paired.answer == paired.decided, paired.answer == 1, paired.decided == 1]).astype(float)
+
+
+def _ac1(means: Floats) -> Floats:
+    observed, answers, calls = np.moveaxis(means, -1, 0)
+    upper = (answers + calls) / 2
+    chance = 2 * upper * (1 - upper)
+    return np.asarray((observed - chance) / (1 - chance))
+
+
+AC1 = MeanStatistic(_answers_and_calls, _ac1)
+"""Gwet's AC1 (2008) of two options: (p_o - p_e) / (1 - p_e), p_e = 2π(1 - π), π the mean share of the upper option.
+
+Unlike κ it is defined, and high, if both sides nearly always give the same option.
+"""
+
+
 def within(groups: NDArray[np.object_]) -> dict[str, WeightedStatistic]:
     """Return agreement inside groups of rows, which removes differences between annotators or between chat systems.
 

@@ -1,246 +1,29 @@
-"""Mean ratings of systems from few labels and many scores (prediction-powered inference).
+"""Mean ratings of systems from labels and the scores of an evaluator (`statistics.corrected_means`).
 
-    θ = λ·mean(f, unlabeled) + mean(y - λ·f, labeled)
-
-The labels y correct the errors of the scores f, and the interval is valid for any quality of the scores (Angelopoulos
-et al., 2023). λ minimizes its width (Angelopoulos et al., PPI++, 2023); useless scores get λ = 0, the plain mean of the
-labels. No label is used to predict its own conversation (cross-prediction, Zrnic & Candès, 2024), to choose its own λ
-(each half of the groups uses the λ of the other half, over all systems), or to estimate its own annotator's effect.
-
-Systems with common inputs are compared by input (`statistics.intervals`; docs/decisions/0034). The unit is what is
-rated, a whole conversation or a turn; variances are those between groups, and turns of a conversation are one group.
+No label is used to predict its own conversation (cross-prediction, Zrnic & Candès, 2024), or to estimate its own
+annotator's effect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.edges import BadInput
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import MixedModel, level_of
-from accord.statistics import FOLDS, CenteredPart, fold_of, grouped_folds, holm, p_value, reach
+from accord.statistics import FOLDS, LabeledSystem, SystemMean, estimate_systems, grouped_folds
 from accord.values import Labels, Question, Score, Target
 
 Floats = NDArray[np.float64]
 
-MIN_LABELED = 5
-"""Minimum number of labeled conversations or turns of a system."""
 NOT_SAID = "not said"
 _ROUNDS = 3
 """Alternations between estimating annotators' and systems' effects; more do not change printed digits."""
-
-
-@dataclass(frozen=True)
-class SystemMean:
-    """Mean rating of a system with its 95% interval.
-
-    Attributes:
-        system: Name of the system.
-        labelled: Number of labeled conversations or turns.
-        scored: Number of scored ones, including labeled ones.
-        mean, low, high: From labels and scores; None for the ends if all labels are equal.
-        label_mean, label_low, label_high: From labels only.
-        trust: λ, the weight of the scores, 0 to 1.
-        reason: Reason of a missing interval.
-        parts: Contributions of labeled and of unlabeled units to the mean.
-        spent: Share of the degrees of freedom that the choice of λ uses.
-    """
-
-    system: str
-    labelled: int
-    scored: int
-    mean: float
-    low: float | None
-    high: float | None
-    label_mean: float
-    label_low: float | None
-    label_high: float | None
-    trust: float
-    reason: str | None = None
-    parts: tuple[CenteredPart, ...] = field(default=(), repr=False)
-    spent: float = field(default=0.0, repr=False)
-
-    @property
-    def worth(self) -> float | None:
-        """Factor by which the number of labels would have to grow for the same interval without scores."""
-        if self.low is None or self.high is None or self.label_low is None or self.label_high is None:
-            return None
-        return ((self.label_high - self.label_low) / max(self.high - self.low, 1e-12)) ** 2
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a flat row of JSON values."""
-        fields = {name: value for name, value in vars(self).items() if name not in ("parts", "spent")}
-        return {**fields, "worth": self.worth}
-
-
-@dataclass(frozen=True)
-class MeanDifference:
-    """Difference of two systems' means, first minus second.
-
-    Attributes:
-        first, second: Names of the systems.
-        difference, low, high: The difference and its 95% interval; None for the ends if a system has no interval.
-        p_holm: p-value, with Holm's correction over all pairs.
-        shared: Number of groups (topics, inputs) with labels of both systems.
-    """
-
-    first: str
-    second: str
-    difference: float
-    low: float | None
-    high: float | None
-    p_holm: float | None
-    shared: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a flat row of JSON values."""
-        return dict(vars(self))
-
-
-@dataclass(frozen=True)
-class LabeledSystem:
-    """Labels and scores of a system; the labeled units are a random sample of its conversations, or of its turns.
-
-    Attributes:
-        system: Name of the system.
-        said: (n,) mean label of each labeled unit.
-        predicted: (n,) their out-of-fold scores.
-        unlabelled: (N,) scores of the unlabeled units.
-        group: (n,) group of each labeled unit, common to all systems; None for one group per unit.
-        unlabelled_group: (N,) group of each unlabeled unit.
-        unit: `conversations` or `turns`, for messages.
-    """
-
-    system: str
-    said: Floats
-    predicted: Floats
-    unlabelled: Floats
-    group: Sequence[str] | None = None
-    unlabelled_group: Sequence[str] | None = None
-    unit: str = "conversations"
-
-    @property
-    def groups(self) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
-        """Names of the groups of labeled, (n,), and unlabeled, (N,), units."""
-        alone = [f"{self.system} {place}" for place in range(len(self.said) + len(self.unlabelled))]
-        own = alone[: len(self.said)] if self.group is None else self.group
-        others = alone[len(self.said) :] if self.unlabelled_group is None else self.unlabelled_group
-        return np.asarray(own, dtype=str), np.asarray(others, dtype=str)
-
-
-def estimate_system(system: str, said: Floats, predicted: Floats, unlabelled: Floats) -> SystemMean:
-    """Return the mean of a single system; see `estimate_systems`."""
-    return estimate_systems([LabeledSystem(system, said, predicted, unlabelled)])[0]
-
-
-def estimate_systems(systems: Sequence[LabeledSystem], seed: int = 0) -> list[SystemMean]:
-    """Return the mean rating of each system.
-
-    Raises:
-        BadInput: A system has fewer than `MIN_LABELED` labeled units.
-    """
-    for system in systems:
-        if (n := len(system.said)) < MIN_LABELED:
-            raise BadInput(
-                f"{n} labeled {system.unit} of {system.system!r}; a mean with an interval needs at least {MIN_LABELED}"
-            )
-    trusts = _trusts(systems, seed)
-    freedom = sum(len(system.said) - 1 for system in systems)
-    spent = 1.0 / freedom if any(trust.any() for trust in trusts) else 0.0
-    return [_estimate(system, trust, spent) for system, trust in zip(systems, trusts, strict=True)]
-
-
-def _trusts(systems: Sequence[LabeledSystem], seed: int) -> list[Floats]:
-    """Return λ of each labeled unit, chosen on the half of the groups without its own.
-
-        λ = cov(y, f) / ((1 + n/N)·var f), between 0 and 1; 0 without unlabeled units
-
-    Both moments are centered per system and pooled over all systems: five labels estimate a covariance poorly.
-    """
-    half = fold_of([str(name) for each in systems for name in each.groups[0]], 2, seed)
-    halves = [np.array([half[str(name)] for name in each.groups[0]]) for each in systems]
-    every = [np.concatenate([each.predicted, each.unlabelled]) for each in systems]
-    spread = sum(float(((f - f.mean()) ** 2).sum()) for f in every) / sum(len(f) - 1 for f in every)
-    found = [np.zeros(len(each.said)) for each in systems]
-    for number in (0, 1):
-        together, count = 0.0, 0
-        for each, mine in zip(systems, halves, strict=True):
-            y, f = each.said[mine != number], each.predicted[mine != number]
-            together += float(((y - y.mean()) * (f - f.mean())).sum()) if len(y) else 0.0
-            count += max(len(y) - 1, 0)
-        for each, mine, trust in zip(systems, halves, found, strict=True):
-            if spread > 0 and count and (rest := len(each.unlabelled)) > 1:
-                trust[mine == number] = np.clip(together / count / spread / (1 + len(each.said) / rest), 0.0, 1.0)
-    return found
-
-
-def _estimate(given: LabeledSystem, trust: Floats, spent: float) -> SystemMean:
-    """Return the mean of a system; `trust` is λ of each labeled unit, (n,)."""
-    n, rest, used = len(given.said), len(given.unlabelled), float(trust.mean())
-    middle = float(given.unlabelled.mean()) if rest else 0.0
-    off = given.said - trust * (given.predicted - middle)
-    group, other_group = given.groups
-    parts = (
-        CenteredPart((off - off.mean()) / n, group),
-        CenteredPart(used * (given.unlabelled - middle) / max(rest, 1), other_group),
-    )  # fmt: skip
-    alone = CenteredPart((given.said - given.said.mean()) / n, group)
-    reason = _missing_interval(given)
-    mean, label_mean = float(off.mean()), float(given.said.mean())
-    half, label_half = (None, None) if reason else (reach(parts, spent), reach([alone]))
-    return SystemMean(
-        given.system, n, n + rest, mean, *_around(mean, half), label_mean, *_around(label_mean, label_half), used,
-        reason, parts, spent,
-    )  # fmt: skip
-
-
-def _missing_interval(given: LabeledSystem) -> str | None:
-    """Return the reason of a missing interval, or None."""
-    n = len(given.said)
-    if np.ptp(given.said) == 0:
-        return f"all {n} labels are {given.said[0]:g}, so their variance is unknown; label more {given.unit}"
-    if len(set(given.groups[0])) < 2:
-        return f"all {n} labels are of one group, so the variance between groups is unknown; label other groups"
-    return None
-
-
-def _around(middle: float, half: float | None) -> tuple[float | None, float | None]:
-    return (None, None) if half is None else (middle - half, middle + half)
-
-
-def mean_differences(means: Sequence[SystemMean]) -> list[MeanDifference]:
-    """Return the difference of every pair of systems, by group for shared groups."""
-    rows: list[tuple[SystemMean, SystemMean, float | None, float | None]] = []
-    for first, second in combinations(means, 2):
-        if first.reason or second.reason:
-            rows.append((first, second, None, None))
-            continue
-        parts = [*first.parts, *(part.times(-1.0) for part in second.parts)]
-        p = p_value(first.mean - second.mean, parts, first.spent)
-        rows.append((first, second, p, reach(parts, first.spent)))
-    corrected = iter(holm([p for *_, p, _ in rows if p is not None]))
-    return [
-        MeanDifference(
-            first.system,
-            second.system,
-            first.mean - second.mean,
-            *_around(first.mean - second.mean, half),
-            p_holm=None if p is None else next(corrected),
-            shared=len(_labelled_groups(first) & _labelled_groups(second)),
-        )
-        for first, second, p, half in rows
-    ]
-
-
-def _labelled_groups(mean: SystemMean) -> set[str]:
-    return set(mean.parts[0].group.tolist())
 
 
 def system_means(

@@ -19,16 +19,16 @@ from accord.statistics import (
     DETAIL_DRAWS,
     SIGNIFICANT,
     STATISTICS,
-    CenteredPart,
     Clusters,
     MeanStatistic,
     Paired,
     bootstrap,
+    group_biases,
     holm,
+    known_groups,
     mean_smece,
     normal_quantile,
     normal_tail,
-    p_value,
     pearson,
 )
 from accord.validation.metrics_table import Repeats
@@ -39,8 +39,6 @@ Floats = NDArray[np.float64]
 ANNOTATOR = "annotator"
 """Grouping by annotator: each one's ratings are compared with the predictions for that annotator. In all other
 groupings the predictions are for a new annotator, as those of `accord score` by default."""
-MIN_GROUP_RATINGS = 10
-"""Minimum number of ratings of a group."""
 
 
 @dataclass(frozen=True)
@@ -114,62 +112,16 @@ def by_group(
     scored = np.logical_and.reduce(
         [each.scored if by == ANNOTATOR else np.isfinite(each.new_value) for each in repeats]
     )
-    names, known = _known_groups(scored, groups)
+    names, known = known_groups(scored, groups)
     error = np.where(scored, np.mean([paired.value for paired in pairs], axis=0) - rated.value, np.nan)
     rows_by_group = []
-    for name, (apart, p) in group_biases(error, rated, groups).items():
+    for name, (apart, p) in group_biases(error, rated.group, groups).items():
         rows = np.flatnonzero(known & (names == name))
         members, clusters = [paired.take(rows) for paired in pairs], Clusters(rated.group[rows])
         estimates = {stat: bootstrap(clusters, of, members, draws, seed) for stat, of in GROUP_STATISTICS.items()}
         estimates["calibration_error"] = mean_smece(members[0], clusters, seed)
         rows_by_group.append(GroupAccuracy(by, name, len(rows), **estimates, apart=apart, p_holm=p))
     return sorted(rows_by_group, key=lambda group: -abs(group.apart))
-
-
-def group_biases(error: Floats, rated: Ratings, groups: Sequence[str | None]) -> dict[str, tuple[float, float]]:
-    """Return each group's bias minus that of all other groups, and its p with Holm's correction.
-
-    Args:
-        error: (n,) prediction minus rating; NaN without a prediction.
-        rated: The n ratings.
-        groups: (n,) group of each rating; None for no group.
-    """
-    names, known = _known_groups(np.isfinite(error), groups)
-    large = [name for name in sorted(set(names[known])) if (known & (names == name)).sum() >= MIN_GROUP_RATINGS]
-    if len(large) < 2:
-        return {}
-    tests = [_bias_difference(error, rated, known, names == name) for name in large]
-    corrected = holm([p for _, p in tests])
-    return {name: (apart, p) for name, (apart, _), p in zip(large, tests, corrected, strict=True)}
-
-
-def _known_groups(
-    scored: NDArray[np.bool_], groups: Sequence[str | None]
-) -> tuple[NDArray[np.object_], NDArray[np.bool_]]:
-    """Return the (n,) group of each rating, and True if it has a group and a prediction."""
-    names = np.array([str(group) if group is not None else "" for group in groups], dtype=object)
-    return names, scored & np.array([group is not None for group in groups])
-
-
-def _bias_difference(
-    error: Floats, rated: Ratings, known: NDArray[np.bool_], inside: NDArray[np.bool_]
-) -> tuple[float, float]:
-    """Return the difference of a group's bias from the rest's, and its p-value over conversations.
-
-    p is 1 if the group or the rest has a single conversation, because its variance is unknown then.
-    """
-    members, rest = known & inside, known & ~inside
-    if not rest.any():
-        return 0.0, 1.0
-    names = rated.group.astype(str)
-    difference = float(error[members].mean() - error[rest].mean())
-    if min(len(set(names[rows])) for rows in (members, rest)) < 2:
-        return difference, 1.0
-    parts = [
-        CenteredPart(sign * (error[rows] - error[rows].mean()) / rows.sum(), names[rows])
-        for sign, rows in ((1, members), (-1, rest))
-    ]
-    return difference, p_value(difference, parts)
 
 
 MIN_ANNOTATOR_LABELS = 15

@@ -13,7 +13,7 @@ from accord.cli.options import InTraining, StatisticsOptions
 from accord.cli.outputs import ISSUES_PAGE, QUEUE, REPORT
 from accord.cli.terminal import StageProgress, figure_text, note, table
 from accord.cli.texts import comparison_text, groups_text, verdict_text
-from accord.edges import GateFailed
+from accord.edges import BadInput, GateFailed
 
 
 @command("compare")
@@ -68,6 +68,14 @@ def next_(
         list[str] | None,
         typer.Option("--annotator", help="Annotator who can label; repeat. Default: everyone who has labeled."),
     ] = None,
+    purpose: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            help="`evaluator`: labels that teach it most. `agreement`: a random sample stratified by score, which "
+            "measures agreement most narrowly.",
+        ),
+    ] = "evaluator",
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Also write them to this file: .csv, .jsonl or .parquet."),
@@ -77,9 +85,11 @@ def next_(
     """Suggest which conversation each annotator should label next to reduce prediction uncertainty most."""
     from accord.formats import QueueWriter
 
+    if purpose not in ("evaluator", "agreement"):
+        raise BadInput(f"--for {purpose}: allowed are evaluator and agreement")
     with options.open_counted() as project:
         note(f"evaluator: {project.evaluator_in_use}")
-        found = [each.to_json() for each in project.label_next(count, annotator or ())]
+        found = [each.to_json() for each in project.label_next(count, annotator or (), purpose)]  # type: ignore[arg-type]
         if out is not None:
             with QueueWriter(out) as writer:
                 writer.write(found)
@@ -142,6 +152,38 @@ def _gap_text(gap: Mapping[str, Any]) -> str:
     return f"{said} [{gap['low']:+.2f}, {gap['high']:+.2f}], {p_text(gap['p_holm'])}{paired}"
 
 
+@command("gaps")
+def gaps(options: StatisticsOptions) -> None:
+    """Find where people and the judge, or people among themselves, read the main question differently.
+
+    Properties of conversations (metrics, kinds of issues, metadata) are tested with Holm's correction. A clause in the
+    wording of the question can close a gap; after a change, the same command says whether it did.
+    """
+    with options.open_counted() as project:
+        options.show(project.gaps().to_json(), _gaps_text)
+
+
+def _gaps_text(result: Mapping[str, Any]) -> str:
+    from accord.values import p_text
+
+    lines: list[str] = []
+    titles = {"judge": f"People and {result['judge']} differ where", "people": "People differ among themselves where"}
+    for against, title in titles.items():
+        rows = [row for row in result["gaps"] if row["against"] == against]
+        lines += [title] if rows else []
+        for row in rows:
+            names = [each["conversation"] + ("" if each["turn"] is None else f"#{each['turn']}")
+                     for each in row["examples"][:3]]  # fmt: skip
+            lines.append(f"  {row['text']} ({row['ratings']} ratings, {p_text(row['p'])})")
+            lines.append(f"    such as {', '.join(names)}")
+            lines += [f"    the same conversations: {', '.join(row['also'][:4])}"] if row["also"] else []
+    if not lines:
+        lines.append(f"no gap found: {result['tested']} properties tested on {result['ratings']:,} ratings")
+    else:
+        lines += ["", "say in the wording how such conversations are rated: accord serve, page Rubric"]
+    return "\n".join([*lines, *(["", *result["changes"]] if result["changes"] else [])])
+
+
 @command("report")
 def report(
     options: StatisticsOptions,
@@ -193,21 +235,24 @@ def gate(
         float, typer.Option("--max-unscored", min=0, max=1, help="Maximum share of the latest scores that are missing.")
     ] = 0.0,
     include_training: InTraining = False,
+    card: Annotated[
+        Path | None,
+        typer.Option(
+            "--card",
+            help="Agreement card: fail if evaluator, rubric, models, ratings or conversations differ from it. "
+            "--min-agreement and --min-within then apply to the card.",
+        ),
+    ] = None,
 ) -> None:
-    """Fail (exit 3) if the latest comparison or the latest scores do not meet the given conditions.
+    """Fail (exit 3) if the latest comparison, the latest scores or an agreement card do not meet the given conditions.
 
     Agreement and mean pass if the lower bound of their 95% interval over conversations reaches the minimum. Scores of
     conversations that the evaluator learned from do not count, unless --include-training is given.
     """
-    from accord.report import check_gate
+    from accord.report import gate_checks
 
     with options.open() as project:
-        question = project.question
-        scale = question.scale if question.scale.is_ordered and not question.compares else None
-        checks = check_gate(
-            project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic,
-            include_training, scale,
-        )  # fmt: skip
+        checks = gate_checks(project, min_agreement, min_mean, max_unscored, min_within, include_training, card)
     options.show({"checks": [each.to_json() for each in checks]}, lambda _: "\n".join(map(str, checks)))
     failed = sum(not each.passed for each in checks)
     if failed:

@@ -115,6 +115,15 @@ def is_model_name(name: str) -> bool:
     return found != ["claude"] or any(_VERSIONED.fullmatch(word) for word in words)
 
 
+def is_machine(name: str) -> bool:
+    """Return True if an annotator's name is that of a model, a judge or another program.
+
+    >>> is_machine("gpt-4o"), is_machine("LLM judge"), is_machine("Claude"), is_machine("Judy")
+    (True, True, False, False)
+    """
+    return is_model_name(name) or bool({"llm", "model", "judge", "synthetic"} & set(words_of(name)))
+
+
 def judge_in(column: str) -> tuple[str, str]:
     """Return the judge and the question in the name of a column with a judge's answers; either may be empty.
 

@@ -32,7 +32,9 @@ from accord.values import WITHOUT_SYNTHETIC, Estimate, Rubric, Sample
 if TYPE_CHECKING:
     from accord.project.workspace import Workspace
 
-AUTOMATIC = ("system", "annotator", "judge-version", "wording")
+SYSTEM = "system"
+"""Field of the assistant version."""
+AUTOMATIC = (SYSTEM, "annotator", "judge-version", "wording")
 """Attributes that are always checked if they have more than one value."""
 T = TypeVar("T")
 _CURVE_RATINGS = 150
@@ -157,7 +159,7 @@ def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, 
     if by == "judge-version":
         return [evidence.versions.get(target) or None for target in rated.target]
     conversations = {sample.conversation.id: sample.conversation for sample in samples}
-    if by == "system":
+    if by == SYSTEM:
         return [conversations[name].shown_system if name in conversations else None for name in rated.conversation]
     values = [conversations[name].metadata.get(by) if name in conversations else None for name in rated.conversation]
     return [None if value is None else str(value) for value in values]

@@ -30,6 +30,7 @@ from accord.learning import (
 from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
 from accord.project.evaluators.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
 from accord.project.evaluators.fit_cache import FitCache, cache_key, single_threaded
+from accord.project.evaluators.held_out_set import FittedHead
 from accord.project.evaluators.length_check import doubling
 from accord.project.label_scales import note_wordings
 from accord.project.results import Compared, Fitted, speakers_of
@@ -354,7 +355,7 @@ class _Fit:
                 table = joined(table, measured, source.name)
         rivals = {name: answers for source in sources for name, answers in source.rivals().items()}
         comparison = compare_held_out(
-            evaluator.name, lambda question: _Fitted(fitted), evaluator.question, table, train.labels, side, rivals,
+            evaluator.name, lambda question: FittedHead(fitted), evaluator.question, table, train.labels, side, rivals,
             config.draws, config.seed, lambda rated: speakers_of(rated, train.samples),
         )  # fmt: skip
         return fitted, Compared(comparison, table, train, judge=judge_state(self.project, table))
@@ -380,17 +381,6 @@ def _shared_source(source: Source, fitted: list[Evaluator]) -> Source | None:
         return None
     first = kept[0].state().card
     return kept[0] if len(kept) == len(fitted) and all(part.state().card == first for part in kept) else source
-
-
-class _Fitted:
-    """A fitted evaluator in place of an unfitted one."""
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        self.predict_each = evaluator.head.predict_each
-
-    def fit(self, evidence: EvidenceTable, labels: Labels) -> _Fitted:
-        """Return itself."""
-        return self
 
 
 def _issue_evaluators(project: Workspace, evaluator: Evaluator) -> tuple[list[Evaluator], list[CalledRow]] | None:

@@ -14,13 +14,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
 from accord.formats import LARGEST_ANSWER, NOT_APPLICABLE, OTHER_WORDS, answer_to, number_in, words_of
 from accord.project.importing.question_texts import generated_text, with_generated_names
-from accord.store import Store
 from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
+
+if TYPE_CHECKING:
+    from accord.store import Store
 
 MAX_OPTIONS = 11
 MAX_WORDS = 10

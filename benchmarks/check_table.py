@@ -1,0 +1,292 @@
+"""Simulated tables with a known mean and agreement, checked by `accord check` and, where installed, by other tools.
+
+    python benchmarks/check_table.py --json OUT [--quick] [--only coverage,command]
+
+Each table has 600 rows with a judge's score, of which the first 50, 100 or 300 have a label. Rates differ from table to
+table. For two values, the share of the upper one is from .1 to .9, the judge's TPR from .7 to .98, and its TNR from .5
+to .95. For five values, labels have a random distribution, and the judge adds a bias of -.5 to .8 points and noise of
+.5 to 1.2 points, rounded and cut at the ends. Rows hold, per kind, number of labels and figure:
+
+coverage      share of the tables whose 95% interval holds the true value, for all rows that could follow
+width         mean width of the interval
+tables        tables with an interval; the others say "unknown", each with a reason
+truescore-*   the same for truescore's interval from the same table, and the ratio of our mean width to its, on the
+              tables with both intervals; its intervals of κ and AC1 are from 500 bootstrap samples
+judgekeeper-* the same for judgekeeper's
+
+`command` times one table of 600 rows and 80 labels in a new process of each tool, and counts the lines that it prints.
+The other tools are measured if Python finds them: PYTHONPATH=FOLDER with the content of their wheels.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import importlib.util
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+from harness import Row, chosen, finish, options, rows_of_part
+from numpy.typing import NDArray
+
+import accord
+from accord.edges import BadInput
+from accord.statistics import AC1, STATISTICS, TWO_VALUED, MeanStatistic, Paired
+from accord.statistics.resampled_statistics import ordinal_alpha
+from accord.values import Estimate
+
+PARTS = ("coverage", "command")
+KINDS = ("two-valued", "five-valued")
+LABELS = (50, 100, 300)
+TABLES, ROWS = 500, 600
+COMMAND_LABELS = 80
+Floats = NDArray[np.float64]
+Ends = tuple[float, float]
+
+
+class Table:
+    """A simulated table: the labels and scores of its rows, and the true figures of the population that they are from.
+
+    Attributes:
+        label: (n,) label of each row, also of those without one in the file.
+        score: (n,) score of the judge.
+        truth: True value of each figure.
+    """
+
+    def __init__(self, kind: str, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        two = kind == "two-valued"
+        options_ = np.array([0.0, 1.0]) if two else np.arange(1.0, 6.0)
+        joint = _two_valued(rng) if two else _five_valued(rng, options_)
+        cells = rng.choice(joint.size, ROWS, p=joint.ravel())
+        label, score = np.unravel_index(cells, joint.shape)
+        self.label, self.score = options_[label], options_[score]
+        self.truth = _truth(joint, options_, two)
+
+
+def _two_valued(rng: np.random.Generator) -> Floats:
+    """Return the (2, 2) probabilities of label and score."""
+    p, tpr, tnr = rng.uniform(0.1, 0.9), rng.uniform(0.7, 0.98), rng.uniform(0.5, 0.95)
+    return np.array([[(1 - p) * tnr, (1 - p) * (1 - tnr)], [p * (1 - tpr), p * tpr]])
+
+
+def _five_valued(rng: np.random.Generator, options_: Floats) -> Floats:
+    """Return the (5, 5) probabilities of label and score."""
+    labels = rng.dirichlet(np.full(5, 2.0))
+    bias, noise = rng.uniform(-0.5, 0.8), rng.uniform(0.5, 1.2)
+    upper = scipy.special.ndtr((options_[None, :] + 0.5 - options_[:, None] - bias) / noise)
+    upper[:, -1] = 1.0
+    return np.asarray(labels[:, None] * np.diff(upper, axis=1, prepend=0.0))
+
+
+def _truth(joint: Floats, options_: Floats, is_two_valued: bool) -> dict[str, float]:
+    """Return the figures of the population from the probabilities of its cells."""
+    label, score = (each.ravel() for each in np.indices(joint.shape))
+    weight = joint.ravel()
+    paired = Paired(options_, label.astype(np.intp), np.zeros((len(label), 0)), options_[score])
+
+    def of(statistic: Any) -> float:
+        assert isinstance(statistic, MeanStatistic)
+        return float(statistic.finish(weight @ statistic.rows(paired)))
+
+    mean, judge = float(weight @ options_[label]), float(weight @ options_[score])
+    truth = {"mean": mean, "bias": judge - mean, "same answer": of(STATISTICS["accuracy"])}
+    if is_two_valued:
+        return truth | {"Cohen's κ": of(TWO_VALUED["kappa"]), "Gwet's AC1": of(AC1), "TPR": of(TWO_VALUED["tpr"]),
+                        "TNR": of(TWO_VALUED["tnr"])}  # fmt: skip
+    alpha = ordinal_alpha(len(options_), label.astype(np.intp), score.astype(np.intp), 1e9 * weight[None, :])
+    names = {"Cohen's κ, quadratic weights": "weighted_kappa", "r": "pearson", "within one point": "within_one",
+             "mean absolute error": "mae"}  # fmt: skip
+    return truth | {name: of(STATISTICS[key]) for name, key in names.items()} | {"Krippendorff's α": float(alpha[0])}
+
+
+# --- coverage ---------------------------------------------------------------------------------------------------------
+
+
+def our_figures(table: Table, labels: int) -> dict[str, Estimate]:
+    """Return the figures of `accord.check`."""
+    rows = [
+        {"judge": score, "human": label if place < labels else None}
+        for place, (score, label) in enumerate(zip(table.score.tolist(), table.label.tolist(), strict=True))
+    ]
+    try:
+        result = accord.check(rows, judge="judge", human="human")
+    except BadInput:  # every label is equal
+        return {}
+    means = {f"mean, {row.method}": row.mean for row in result.means.rows}
+    return {**{row.statistic: row.judge for row in result.agreement}, **means, "bias": result.means.bias}
+
+
+def truescore_figures(truescore: Any, table: Table, labels: int) -> dict[str, Ends]:
+    """Return the intervals of truescore for the same figures."""
+    place, gold = np.arange(labels), table.label[:labels]
+    makers: dict[str, Callable[[], Any]] = {
+        "mean, efficient": lambda: truescore.ppi_estimate(table.score, gold, place),
+        "mean, PPI++": lambda: truescore.ppi_estimate(table.score, gold, place),
+        "mean, the labels alone": lambda: truescore.gold_only_estimate(gold),
+    }
+    if set(np.unique(table.label)) <= {0.0, 1.0}:
+        makers["mean, error rates (Rogan–Gladen)"] = lambda: truescore.rogan_gladen_estimate(table.score, gold, place)
+    found = {}
+    for name, make in makers.items():
+        try:
+            each = make()
+        except ValueError:  # undefined
+            continue
+        found[name] = (float(each.low), float(each.high))
+    if set(np.unique(table.label)) <= {0.0, 1.0} and 0 < gold.sum() < labels:
+        report = truescore.judge_agreement(table.score[:labels], gold, n_bootstrap=500)
+        named = {"Cohen's κ": report.cohen_kappa, "Gwet's AC1": report.gwet_ac1, "same answer": report.accuracy,
+                 "TPR": report.sensitivity, "TNR": report.specificity}  # fmt: skip
+        found |= {name: (float(each.low), float(each.high)) for name, each in named.items()}
+    return found
+
+
+def judgekeeper_figures(metrics: Any, table: Table, labels: int) -> dict[str, Ends]:
+    """Return judgekeeper's intervals of two-valued tables."""
+    if not set(np.unique(table.label)) <= {0.0, 1.0}:
+        return {}
+    found = {}
+    for name, value in (("TPR", 1.0), ("TNR", 0.0)):
+        rows = table.label[:labels] == value
+        each = metrics.wilson(int((table.score[:labels][rows] == value).sum()), int(rows.sum()))
+        if each["lo"] is not None:
+            found[name] = (each["lo"], each["hi"])
+    return found
+
+
+Peer = Callable[[Table, int], Mapping[str, Ends]]
+PEERS: Mapping[str, tuple[str, Callable[[Any, Table, int], Mapping[str, Ends]]]] = {
+    "truescore": ("truescore", truescore_figures),
+    "judgekeeper": ("judgekeeper.metrics", judgekeeper_figures),
+}
+
+
+def peers() -> dict[str, Peer]:
+    """Return the other tools that are installed."""
+    found: dict[str, Peer] = {}
+    for name, (module, figures) in PEERS.items():
+        try:
+            found[name] = partial(figures, importlib.import_module(module))
+        except ImportError:
+            print(f"{name} is not installed, and is left out", file=sys.stderr)
+    return found
+
+
+Intervals = dict[str, list[tuple[bool, float]]]
+
+
+def coverage(tables: int) -> Iterator[Row]:
+    """Yield a row per kind, number of labels and figure."""
+    others = peers()
+    for kind in KINDS:
+        for labels in LABELS:
+            found: dict[str, Intervals] = defaultdict(lambda: defaultdict(list))
+            seconds = 0.0
+            for number in range(tables):
+                table = Table(kind, 10_000 * labels + number)
+                begun = time.perf_counter()
+                ours = our_figures(table, labels)
+                seconds += (time.perf_counter() - begun) / tables
+                _add(found, table, ours, {tool: of(table, labels) for tool, of in others.items()})
+            for figure, intervals in found.items():
+                row: Row = {"kind": kind, "labels": labels, "figure": figure, "tables": len(intervals["ours"])}
+                row |= _summary("", intervals["ours"])
+                for tool in others:
+                    row |= _summary(f"{tool}-", intervals[tool])
+                    if intervals[tool]:
+                        row[f"{tool}-ratio"] = _mean_width(intervals[f"{tool}, ours"]) / _mean_width(intervals[tool])
+                yield {**row, "seconds": seconds}
+
+
+def _add(
+    found: dict[str, Intervals], table: Table, ours: Mapping[str, Estimate], theirs: Mapping[str, Mapping[str, Ends]]
+) -> None:
+    """Add the intervals of one table by figure and tool."""
+    for figure, each in ours.items():
+        if each.low is None or each.high is None or figure == "mean, the judge alone":
+            continue
+        truth = table.truth["mean" if figure.startswith("mean, ") else figure]
+        own = _interval((each.low, each.high), truth)
+        found[figure]["ours"].append(own)
+        for tool, intervals in theirs.items():
+            if figure in intervals and np.isfinite(intervals[figure]).all():
+                found[figure][tool].append(_interval(intervals[figure], truth))
+                found[figure][f"{tool}, ours"].append(own)
+
+
+def _interval(ends: Ends, truth: float) -> tuple[bool, float]:
+    return ends[0] <= truth <= ends[1], ends[1] - ends[0]
+
+
+def _mean_width(found: list[tuple[bool, float]]) -> float:
+    return float(np.mean([width for _, width in found]))
+
+
+def _summary(prefix: str, found: list[tuple[bool, float]]) -> Row:
+    if not found:
+        return {}
+    share = float(np.mean([inside for inside, _ in found]))
+    return {f"{prefix}coverage": share, f"{prefix}width": _mean_width(found)}
+
+
+# --- the commands -----------------------------------------------------------------------------------------------------
+
+
+def command() -> Iterator[Row]:
+    """Yield the time and the printed lines of one check of each tool."""
+    table = Table("two-valued", 0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "results.csv"
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(["item", "judge", "human"])
+            for place, (label, score) in enumerate(zip(table.label, table.score, strict=True)):
+                writer.writerow([place, _word(score), _word(label) if place < COMMAND_LABELS else ""])
+        named = ["--judge", "judge", "--human", "human"]
+        commands = {
+            "accord check": ["-m", "accord", "check", str(path)],
+            "truescore audit": ["-c", "import sys; from truescore.cli import main; sys.exit(main())", "audit",
+                                str(path), "--judge", "judge", "--gold", "human"],
+            "judgekeeper check": ["-m", "judgekeeper", "check", str(path), *named],
+        }  # fmt: skip
+        for name, arguments in commands.items():
+            if name != "accord check" and importlib.util.find_spec(name.split()[0]) is None:
+                continue
+            times = []
+            for _ in range(3):
+                begun = time.perf_counter()
+                done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=folder)
+                times.append(time.perf_counter() - begun)
+            lines = len((done.stdout + done.stderr).splitlines())
+            yield {"kind": "command", "figure": name, "seconds": min(times), "lines": lines, "exit": done.returncode}
+
+
+def _word(value: float) -> str:
+    return "pass" if value else "fail"
+
+
+def main() -> None:
+    """Measure coverage and width, and the commands."""
+    parser = options("check_table", __doc__ or "", PARTS)
+    arguments = parser.parse_args()
+    tables = arguments.limit or (20 if arguments.quick else TABLES)
+    parts: dict[str, Callable[[], Iterator[Row]]] = {"coverage": lambda: coverage(tables), "command": command}
+    rows = [row for part in chosen(parser, arguments.only, PARTS) for row in rows_of_part(part, parts[part])]
+    columns = ["kind", "labels", "figure", "tables", "coverage", "width", "truescore-coverage", "truescore-width",
+               "truescore-ratio", "judgekeeper-coverage", "judgekeeper-width", "judgekeeper-ratio", "seconds",
+               "lines"]  # fmt: skip
+    finish("check_table", rows, columns, arguments.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,339 @@
+"""Agreement cards of evaluators: figures of the saved evaluator on held-out ratings, and the checks of a gate."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accord.decisions import AGREE, AgreementCard, Verdict, labels_digest
+from accord.edges import BadInput
+from accord.evidence import EvidenceTable, Ratings
+from accord.learning import Evaluator, HeldOutAnswers
+from accord.project import SYSTEM, Compared, Fitted, Project, by_groups, tested_on
+from accord.report.gate import Check, check_gate, check_limits
+from accord.report.table_cards import check_makers
+from accord.scoring import asked_in, latest_drift
+from accord.store import Store
+from accord.validation import COVERAGE_NEW, NEW, WIDTH_NEW, Comparison
+from accord.values import Estimate, Question, Rubric
+from accord.version import __version__
+
+Row = dict[str, Any]
+"""Part of a card, which the model of the card validates."""
+CARD = "card"
+"""Command under which the use of ratings for a card is recorded."""
+_TESTING = ("compare", "fit", "run", CARD)
+"""Commands that test evaluators on the ratings of the store."""
+
+
+@dataclass(frozen=True)
+class CardOptions:
+    """Options of a card.
+
+    Attributes:
+        held_out: Files of conversations and ratings that the evaluator has never seen; without them, the figures are
+            those of the cross-validation.
+        made_by: str of the ratings; ratings by models are refused unless it is `models`.
+        by: Metadata entries to audit by, besides the assistant version.
+    """
+
+    held_out: Sequence[Any] = ()
+    made_by: str = "people"
+    by: Sequence[str] = ()
+
+
+def card_of(project: Project, name: str | None = None, options: CardOptions | None = None) -> AgreementCard:
+    """Measure a saved evaluator and return its agreement card; the use of the ratings is recorded in the store.
+
+    Args:
+        project: Project with the evaluator and the ratings.
+        name: Folder of the evaluator inside `evaluators`; by default the one in use.
+        options: Held-out files, maker of the ratings, and groups.
+
+    Raises:
+        BadInput: There is no such evaluator, its ratings were changed since it was fitted, or they look like those of
+            models and nothing declares it.
+    """
+    options = options or CardOptions()
+    evaluator = project.load(project.folder(name))
+    with project.store.run(CARD, asked_in(evaluator.question, project.config.shown())) as record:
+        if options.held_out:
+            found, fitted = tested_on(project, evaluator, options.held_out), None
+        else:
+            fitted = _same_fit(project, evaluator)
+            assert fitted.held_out is not None  # checked by `_same_fit`
+            found = fitted.held_out
+        test = _test(project.store, found, bool(options.held_out))
+        card = _card(project, evaluator, found, test, options, fitted)
+        record.results.update({"ratings": test["digest"], "card": card.signed()["digest"]})
+    return AgreementCard.model_validate(card.signed())
+
+
+def _same_fit(project: Project, evaluator: Evaluator) -> Fitted:
+    """Fit the evaluator again from stored answers, and check that the result is the saved one.
+
+    Raises:
+        BadInput: Ratings or evidence were changed since it was saved, or it has no held-out ratings.
+    """
+    fitted = project.fit_offline(evaluator.name, bool(evaluator.other_questions))
+    if fitted.held_out is None or evaluator.held_out is None:
+        raise BadInput(
+            f"{evaluator.name} was fitted without held-out ratings, so its agreement with people is unknown; import "
+            "ratings, then fit it again: accord fit"
+        )
+    if not _is_same(evaluator.held_out, fitted.evaluator.held_out):
+        raise BadInput(
+            f"the ratings or the evidence of {evaluator.name} were changed since it was fitted, so a card would not be "
+            "about the saved evaluator; fit it again: accord fit"
+        )
+    return fitted
+
+
+def _is_same(saved: HeldOutAnswers, now: HeldOutAnswers | None) -> bool:
+    if now is None:
+        return False
+    pairs = [(array, now.arrays()[name]) for name, array in saved.arrays().items()]
+    return all(one.shape == other.shape and np.allclose(one, other, atol=1e-6) for one, other in pairs)
+
+
+def _test(store: Store, found: Compared, is_set: bool) -> Row:
+    """Return how the evaluator was kept from the ratings, and how often these ratings tested an evaluator before."""
+    comparison = found.comparison
+    digest = ratings_digest(comparison.ratings)
+    done = [run for run in store.runs(*((CARD,) if is_set else _TESTING)) if run["status"] == "done"]
+    earlier = [run for run in done if not is_set or (run["results"] or {}).get("ratings") == digest]
+    first = min((str(run["started"])[:10] for run in earlier), default=date.today().isoformat())
+    method: Any = "held-out set" if is_set else "cross-validation" if comparison.folds > 1 else "split"
+    repeats = 1 + max(map(len, comparison.others.values()), default=0)
+    return dict(
+        method=method, folds=comparison.folds, repeats=repeats, digest=digest, uses=len(earlier) + 1, first_used=first
+    )  # fmt: skip
+
+
+def ratings_digest(rated: Ratings) -> str:
+    """Return a digest of the targets, annotators and values of ratings."""
+    return labels_digest([(label.target, label.annotator, label.value) for label in rated.labels])
+
+
+def _card(
+    project: Project,
+    evaluator: Evaluator,
+    found: Compared,
+    test: Row,
+    options: CardOptions,
+    fitted: Fitted | None,
+) -> AgreementCard:
+    comparison, verdict = found.comparison, found.verdict
+    labels = _labels(found, options.made_by, evaluator, project)
+    others = [each.held_out for each in (fitted.questions if fitted else ()) if each.held_out is not None]
+    agreement = [_agreement(each, project.rubric) for each in (found, *others)]
+    row = comparison.results[0].estimates
+    coverage = float(getattr(evaluator.head, "coverage", 0.9))
+    bands = dict(promised=coverage, coverage=_interval(row[COVERAGE_NEW]), width=_interval(row[WIDTH_NEW]))
+    groups = by_groups(found, [SYSTEM, *options.by])
+    return AgreementCard.model_validate(
+        dict(
+            made=date.today().isoformat(),
+            accord_version=__version__,
+            project=project.config.folder.absolute().name,
+            subject=_subject(evaluator, found.evidence),
+            question=_question(comparison.question, project.rubric),
+            labels=labels,
+            test=test,
+            title=verdict.title,
+            state=verdict.state,
+            sentence=verdict.sentence[:1].upper() + verdict.sentence[1:],
+            agreement=agreement,
+            baselines=_baselines(comparison, verdict),
+            bands=None if row[COVERAGE_NEW].value is None else bands,
+            decided=verdict.figures.decided,
+            decided_agreement=None if verdict.figures.decided is None else AGREE,
+            groups=[
+                dict(by=each.by, group=each.name, labels=each.n, bias=_interval(each.bias), p=each.p_holm)
+                for each in groups
+            ],
+            rules=[
+                dict(state=rule.state, name=rule.name, value=rule.value, limit=rule.limit, is_met=rule.is_met)
+                for rule in verdict.checks
+            ],
+            limits=_limits(labels, test, fitted),
+        )
+    )
+
+
+def _subject(evaluator: Evaluator, table: EvidenceTable) -> Row:
+    makers = {column.signature.split("|name:")[0].split("|question:")[0] for column in table.columns}
+    models = {
+        role: model.model or ", ".join(Path(path).name for path in model.paths)
+        for role, model in evaluator.models.items()
+    }
+    return dict(
+        kind="evaluator", name=evaluator.name, digest=evaluator.digest(), models=models, evidence=sorted(makers)
+    )  # fmt: skip
+
+
+def _question(question: Question, rubric: Rubric) -> Row:
+    present = rubric.get(question.id) or question
+    return dict(id=question.id, name=present.shown, text=question.text, scale=question.scale.range,
+                        rubric=rubric.name, rubric_hash=rubric.hash)  # fmt: skip
+
+
+def _labels(found: Compared, made_by: str, evaluator: Evaluator, project: Project) -> Row:
+    """Return the provenance of the ratings.
+
+    Raises:
+        BadInput: An annotator has the name of a model, and the ratings were not declared as made by models.
+    """
+    rated = found.comparison.ratings
+    counts = Counter(map(str, rated.annotator))
+    check_makers(counts, made_by)
+    named = {sample.conversation.id: sample.conversation.shown_system for sample in found.train.samples}
+    conversations = set(rated.conversation)
+    systems = Counter(named.get(str(name)) or "unknown" for name in conversations)
+    return dict(
+        made_by=made_by, count=len(rated), conversations=len(conversations),
+        annotators=sorted(counts.values(), reverse=True), systems=dict(sorted(systems.items())),
+        languages=list(evaluator.languages), synthetic=found.comparison.synthetic, digest=ratings_digest(rated),
+    )  # fmt: skip
+
+
+def _agreement(found: Compared, rubric: Rubric) -> Row:
+    comparison, figures = found.comparison, found.verdict.figures
+    row, question = comparison.results[0], comparison.question
+    people = comparison.people
+    return dict(
+        question=question.id,
+        name=(rubric.get(question.id) or question).shown,
+        labels=row.n,
+        error=_interval(row.estimates[NEW]),
+        within_one=_interval(row.estimates["within_one"]),
+        pooled=_interval(row.estimates["pearson"]),
+        within_annotators=_within(row.within.get("annotators")),
+        within_systems=_within(row.within.get("systems")),
+        people={} if people is None else _interval(people.estimates["rmse"]),
+        people_within=_interval(figures.people_r),
+        alpha=_interval(figures.alpha),
+    )
+
+
+def _within(found: Any) -> Row:
+    return {} if found is None else _interval(found.pearson)
+
+
+def _baselines(comparison: Comparison, verdict: Verdict) -> list[Row]:
+    tests = verdict.figures.tests
+    return [
+        dict(
+            name=row.evaluator,
+            error=_interval(row.estimates[NEW] if row.estimates[NEW].value is not None else row.estimates["rmse"]),
+            p=None if row.evaluator not in tests else tests[row.evaluator].p,
+        )
+        for row in comparison.results[1:]
+    ]
+
+
+def _interval(estimate: Estimate) -> Row:
+    return dict(estimate.to_json())
+
+
+def _limits(labels: Row, test: Row, fitted: Fitted | None) -> list[str]:
+    """Return sentences on what the figures do not cover."""
+    limits = []
+    if labels["made_by"] == "models":
+        limits.append("The ratings were made by models: the card says nothing about agreement with people")
+    if len(labels["annotators"]) == 1:
+        limits.append("All ratings are by a single annotator")
+    if labels["languages"]:
+        limits.append(f"Learned from texts in {', '.join(labels['languages'])}; other languages are untested")
+    if labels["synthetic"]:
+        limits.append(f"{labels['synthetic']:,} of {labels['conversations']:,} rated conversations are synthetic")
+    if test["method"] == "held-out set" and test["uses"] > 1:
+        limits.append(
+            f"The held-out set was used {test['uses']} times, first on {test['first_used']}; a choice made after "
+            "seeing its results makes later figures too good"
+        )
+    return [*limits, *(fitted.cautions if fitted else ())]
+
+
+# --- gate -----------------------------------------------------------------------------------------------------------
+
+
+def gate_checks(
+    project: Project,
+    min_agreement: float | None = None,
+    min_mean: float | None = None,
+    max_unscored: float = 0.0,
+    min_within: float | None = None,
+    training: bool = False,
+    card: str | Path | None = None,
+) -> list[Check]:
+    """Check the conditions of a gate; arguments and errors are those of `Project.gate`."""
+    question = project.question
+    scale = question.scale if question.scale.is_ordered and not question.compares else None
+    of_card = [] if card is None else check_card(project, AgreementCard.read(card), min_agreement, min_within)
+    if card is not None:
+        min_agreement = min_within = None
+        if min_mean is None:
+            return of_card
+    return of_card + check_gate(
+        project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, training, scale
+    )
+
+
+def check_card(
+    project: Project, card: AgreementCard, min_agreement: float | None, min_within: float | None
+) -> list[Check]:
+    """Check that the project still matches a card, and that the card's lower bounds reach the minimums.
+
+    Args:
+        project: Project with the evaluator in use.
+        card: The card.
+        min_agreement: Minimum of the lower bound of r with people.
+        min_within: As `min_agreement`, for r within annotators.
+
+    Raises:
+        BadInput: The card is about the judge of a table, or there is no evaluator.
+    """
+    check_limits(min_agreement, min_within)
+    checks = [_bound(name, minimum, card) for name, minimum in
+              (("agreement", min_agreement), ("within", min_within)) if minimum is not None]  # fmt: skip
+    if card.subject.kind != "evaluator":
+        return [Check("content of the card", 1.0, 1.0, words="unchanged"), *checks]
+    drift = card.drift(_present(project, card))
+    parts = ("evaluator", "question", "scale", "rubric", "judge model", "labels")
+    matched = [
+        Check(f"{part} of the card", 1.0, None if part in drift else 1.0, reason=drift.get(part, ""), words="unchanged")
+        for part in parts
+    ]
+    moved = [row["feature"] for row in latest_drift(project.store, project.config.synthetic) if row["is_shifted"]]
+    if moved:
+        reason = f"the latest scored conversations differ from those of the card: {', '.join(moved[:3])}"
+        matched.append(Check("conversations of the card", 1.0, None, reason=reason))
+    return [*matched, *checks]
+
+
+def _bound(name: str, minimum: float, card: AgreementCard) -> Check:
+    low = card.lower_bounds[name]
+    words = "r with people" if name == "agreement" else "r with people within annotators"
+    return Check(f"{words} on the card, lower bound", minimum, low)
+
+
+def _present(project: Project, card: AgreementCard) -> AgreementCard:
+    """Return the card with the identity of the present evaluator, rubric, models and ratings."""
+    evaluator = project.load(project.folder())
+    question = project.rubric.get(evaluator.question.id) or evaluator.question
+    train, _ = project.training(evaluator)
+    table = project.measure(evaluator.sources, train.samples)
+    rated = train.labels.on(evaluator.question.id)
+    digest = labels_digest([(label.target, label.annotator, label.value) for label in rated])
+    labels = card.labels.model_dump()
+    if card.test.method != "held-out set":
+        labels |= {"digest": digest, "count": len(rated)}
+    now = {"subject": _subject(evaluator, table), "question": _question(question, project.rubric), "labels": labels}
+    return AgreementCard.model_validate(card.signed() | now)

@@ -1,0 +1,90 @@
+"""Agreement cards of a judge in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from typing import Any
+
+from accord.decisions import AgreementCard
+from accord.edges import BadInput
+from accord.formats import is_machine
+from accord.table_check import CheckResult
+from accord.values import Estimate
+from accord.version import __version__
+
+
+def card_of_check(result: CheckResult, made_by: str = "people") -> AgreementCard:
+    """Return the agreement card of a judge in a table.
+
+    Args:
+        result: Result of `accord.check`.
+        made_by: Maker of the labels; labels by models are refused unless it is `models`.
+
+    Raises:
+        BadInput: A person has the name of a model, and the labels were not declared as made by models.
+    """
+    check_makers(result.labels_by, made_by)
+    main, column = result.main, result.columns.get("people", "labels")
+    agreement = {
+        "question": column, "name": column, "labels": result.labeled, "statistic": main.statistic,
+        "pooled": _interval(main.judge),
+    }  # fmt: skip
+    counts = sorted(result.labels_by.values(), reverse=True)
+    content = {
+        "made": date.today().isoformat(), "accord_version": __version__, "project": result.name,
+        "subject": {"kind": "judge", "name": result.columns["judge"], "digest": result.digests["judge"]},
+        "question": {"id": column, "name": column, "text": "", "scale": str(result.scale), "rubric": "none",
+                     "rubric_hash": ""},
+        "labels": {"made_by": made_by, "count": sum(counts), "conversations": result.items, "annotators": counts,
+                   "digest": result.digests["labels"]},
+        "test": {"method": "table", "digest": result.digests["labels"]},
+        "title": result.verdict.partition(";")[0].rstrip("."), "state": "table", "sentence": result.verdict,
+        "agreement": [agreement],
+        "statistics": [
+            {"name": row.statistic, "people": _interval(row.people), "judge": _interval(row.judge)}
+            for row in result.agreement
+        ],
+        "mean": _mean(result),
+        "groups": [
+            {"by": row.by, "group": row.group, "labels": row.n, "bias": _interval(row.bias), "p": row.p_holm}
+            for row in result.biases
+            if row.group
+        ],
+        "limits": [*result.warnings, *(f"{name}: {reason}" for name, reason in result.missing)],
+    }  # fmt: skip
+    return AgreementCard.model_validate(AgreementCard.model_validate(content).signed())
+
+
+def check_makers(names: Iterable[str], made_by: str) -> None:
+    """Refuse labels by models that are not declared.
+
+    Args:
+        names: Names of those who labeled.
+        made_by: `people` or `models`.
+
+    Raises:
+        BadInput: `made_by` is something else, or a name is that of a model and `made_by` is `people`.
+    """
+    if made_by not in ("people", "models"):
+        raise BadInput(f"--labels-by {made_by}: allowed are people and models")
+    machines = sorted(name for name in names if is_machine(name))
+    if machines and made_by != "models":
+        raise BadInput(
+            f"ratings by {', '.join(machines[:3])} look like those of a model, and agreement with a model is no "
+            "evidence of agreement with people. Leave them out, or declare them: --labels-by models"
+        )
+
+
+def _mean(result: CheckResult) -> dict[str, Any] | None:
+    means = result.means
+    if not means.rows or means.corrected.value is None:
+        return None
+    return {
+        "judge": _interval(means.rows[0].mean), "corrected": _interval(means.corrected), "method": means.best,
+        "bias": _interval(means.bias),
+    }  # fmt: skip
+
+
+def _interval(estimate: Estimate) -> dict[str, float | None]:
+    return dict(estimate.to_json())

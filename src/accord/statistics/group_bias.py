@@ -1,0 +1,87 @@
+"""Bias of scores by group of rows and by a covariate such as the length of a text, tested over clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.statistics.intervals import CenteredPart, p_value, reach
+from accord.statistics.resampling import holm
+from accord.values import Estimate
+
+Floats = NDArray[np.float64]
+
+MIN_GROUP_RATINGS = 10
+"""Minimum number of ratings of a group."""
+
+
+def group_biases(
+    error: Floats, cluster: NDArray[np.object_], groups: Sequence[str | None]
+) -> dict[str, tuple[float, float]]:
+    """Return each group's bias minus that of all other groups, and its p with Holm's correction.
+
+    Args:
+        error: (n,) prediction minus rating; NaN without a prediction.
+        cluster: (n,) conversation, or another cluster, of each rating.
+        groups: (n,) group of each rating; None for no group.
+    """
+    tests = group_bias_tests(error, cluster, groups)
+    corrected = holm([p for _, p in tests.values()])
+    return {name: (apart.value or 0.0, p) for (name, (apart, _)), p in zip(tests.items(), corrected, strict=True)}
+
+
+def group_bias_tests(
+    error: Floats, cluster: NDArray[np.object_], groups: Sequence[str | None]
+) -> dict[str, tuple[Estimate, float]]:
+    """Return each group's bias minus that of all other groups with its interval, and its p without correction."""
+    names, known = known_groups(np.isfinite(error), groups)
+    large = [name for name in sorted(set(names[known])) if (known & (names == name)).sum() >= MIN_GROUP_RATINGS]
+    if len(large) < 2:
+        return {}
+    return {name: bias_difference(error, cluster.astype(str), known, names == name) for name in large}
+
+
+def known_groups(
+    scored: NDArray[np.bool_], groups: Sequence[str | None]
+) -> tuple[NDArray[np.object_], NDArray[np.bool_]]:
+    """Return the (n,) group of each rating, and True if it has a group and a prediction."""
+    names = np.array([str(group) if group is not None else "" for group in groups], dtype=object)
+    return names, scored & np.array([group is not None for group in groups])
+
+
+def bias_difference(
+    error: Floats, names: NDArray[np.str_], known: NDArray[np.bool_], inside: NDArray[np.bool_]
+) -> tuple[Estimate, float]:
+    """Return the difference of a group's bias from the rest's, and its p-value over clusters.
+
+    p is 1 if the group or the rest has a single cluster, because its variance is unknown then.
+    """
+    members, rest = known & inside, known & ~inside
+    if not rest.any():
+        return Estimate(0.0), 1.0
+    difference = float(error[members].mean() - error[rest].mean())
+    if min(len(set(names[rows])) for rows in (members, rest)) < 2:
+        return Estimate(difference), 1.0
+    parts = [
+        CenteredPart(sign * (error[rows] - error[rows].mean()) / rows.sum(), names[rows])
+        for sign, rows in ((1, members), (-1, rest))
+    ]
+    half = reach(parts)
+    return Estimate(difference, difference - half, difference + half), p_value(difference, parts)
+
+
+def bias_slope(error: Floats, cluster: NDArray[np.object_], x: Floats) -> tuple[Estimate, float] | None:
+    """Return the rise of the error per unit of (n,) x with its interval and p over clusters; None if x is constant."""
+    centered = x - x.mean()
+    squares = float(centered @ centered)
+    if len(x) < MIN_GROUP_RATINGS or not squares > 0 or len(set(cluster.astype(str))) < 2:
+        return None
+    slope = float(centered @ error) / squares
+    residual = error - error.mean() - slope * centered
+    leverage = np.minimum(1 / len(x) + centered**2 / squares, 0.9)
+    adds = centered * residual / (1 - leverage) / squares
+    parts = [CenteredPart(adds - adds.mean(), cluster.astype(str))]
+    half = reach(parts)
+    return Estimate(slope, slope - half, slope + half), p_value(slope, parts)

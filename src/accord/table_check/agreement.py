@@ -1,0 +1,286 @@
+"""Agreement of people among themselves and of the judge with people, and the repeatability of the judge.
+
+Both columns of the table are the same statistics: a pair is two people who labeled the same row, or the judge and a
+person. Intervals are over items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.edges import count_of
+from accord.statistics import (
+    AC1,
+    STATISTICS,
+    TWO_VALUED,
+    Clusters,
+    MeanStatistic,
+    Paired,
+    Statistic,
+    jackknife,
+    jackknife_of,
+    number,
+    share_interval,
+    units_alpha,
+)
+from accord.table_check.table import JudgedTable
+from accord.values import Estimate
+
+Floats = NDArray[np.float64]
+
+MIN_LABELS = 10
+"""Smallest number of labels for a figure."""
+KAPPA, ALPHA, R = "Cohen's κ", "Krippendorff's α", "r"
+SHARES = ("same answer", "TPR", "TNR")
+AC1_NAME, WITHIN, ERROR = "Gwet's AC1", "within one point", "mean absolute error"
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of two answers to the same row.
+
+    Attributes:
+        first: (n,) the person's label.
+        second: (n,) the judge's answer, or another person's label.
+        item: (n,) item of the row.
+    """
+
+    first: Floats
+    second: Floats
+    item: NDArray[np.object_]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+@dataclass(frozen=True)
+class AgreementRow:
+    """One statistic of agreement.
+
+    Attributes:
+        statistic: Its name.
+        people: Among people.
+        judge: Of the judge with people.
+        reason: Reason of a missing figure of the judge.
+    """
+
+    statistic: str
+    people: Estimate
+    judge: Estimate
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Repeatability:
+    """Agreement of several runs of a judge.
+
+    Attributes:
+        runs: Number of runs.
+        rows: Number of rows with several runs.
+        alpha: Krippendorff's α of the runs.
+        same: Share of rows with the same answer in every run.
+        flips: Share of rows whose runs lie on both sides of the threshold.
+        threshold: The threshold.
+        noise: Share of the judge's squared error that is the variance of its runs.
+    """
+
+    runs: int
+    rows: int
+    alpha: Estimate
+    same: Estimate
+    flips: Estimate
+    threshold: float | None
+    noise: Estimate
+
+
+def judge_pairs(table: JudgedTable, answers: Floats) -> Pairs:
+    """Return a pair for each label, each run of the judge, and each row with both."""
+    first, second, item = [], [], []
+    for person in range(table.labels.shape[1]):
+        for run in range(answers.shape[1]):
+            both = ~np.isnan(table.labels[:, person]) & ~np.isnan(answers[:, run])
+            first.append(table.labels[both, person])
+            second.append(answers[both, run])
+            item.append(table.item[both])
+    return Pairs(np.concatenate(first), np.concatenate(second), np.concatenate(item))
+
+
+def people_pairs(table: JudgedTable) -> Pairs:
+    """Return two pairs for each two labels of a row, one in each order."""
+    first, second, item = [np.zeros(0)], [np.zeros(0)], [np.zeros(0, dtype=object)]
+    for one, other in permutations(range(table.labels.shape[1]), 2):
+        both = ~np.isnan(table.labels[:, one]) & ~np.isnan(table.labels[:, other])
+        first.append(table.labels[both, one])
+        second.append(table.labels[both, other])
+        item.append(table.item[both])
+    return Pairs(np.concatenate(first), np.concatenate(second), np.concatenate(item))
+
+
+def agreement_rows(table: JudgedTable) -> list[AgreementRow]:
+    """Return the statistics of agreement that the scale has."""
+    answers = table.score if table.answer is None else table.answer
+    with_people, among = judge_pairs(table, answers), people_pairs(table)
+    rows = []
+    for name, compute in _statistics(table).items():
+        judge, reason = _figure(name, with_people, compute, table)
+        people, _ = _figure(name, among, compute, table)
+        rows.append(AgreementRow(name, people, judge, reason))
+    alphas = [row for row in rows if row.statistic == ALPHA]
+    if alphas:  # of all people together, not of pairs
+        place = rows.index(alphas[0])
+        rows[place] = AgreementRow(ALPHA, alpha_of(table, table.labels), alphas[0].judge, alphas[0].reason)
+    return rows
+
+
+Compute = Callable[[Pairs], Estimate]
+
+
+def _statistics(table: JudgedTable) -> Mapping[str, Compute]:
+    """Return the statistics of pairs by name, the one that a gate checks first."""
+    scale = table.scale
+
+    def of(statistic: Statistic, is_bounded: bool = True) -> Compute:
+        return lambda pairs: jackknife(Clusters(pairs.item), statistic, _paired(table, pairs), is_bounded)
+
+    def share(rows: Callable[[Pairs], tuple[NDArray[np.bool_], NDArray[np.bool_]]]) -> Compute:
+        def compute(pairs: Pairs) -> Estimate:
+            events, among = rows(pairs)
+            return share_interval(events[among], pairs.item[among])
+
+        return compute
+
+    same = share(lambda pairs: (pairs.first == pairs.second, np.ones(len(pairs), dtype=bool)))
+    low, high = scale.ends
+    if table.answer is None:
+        return {R: of(STATISTICS["pearson"]), "Spearman's ρ": of(STATISTICS["spearman"])}
+    if scale.is_two_valued:
+        return {
+            KAPPA: of(TWO_VALUED["kappa"]),
+            AC1_NAME: of(AC1),
+            "same answer": same,
+            "TPR": share(lambda pairs: (pairs.second == high, pairs.first == high)),
+            "TNR": share(lambda pairs: (pairs.second == low, pairs.first == low)),
+        }
+    if scale.kind == "nominal":
+        return {ALPHA: lambda pairs: _alpha_of_pairs(table, pairs), "same answer": same}
+    within = share(
+        lambda pairs: (np.abs(pairs.first - pairs.second) <= table_step(table) + 1e-9, np.isfinite(pairs.first))
+    )
+    errors = {ERROR: of(STATISTICS["mae"], is_bounded=False), WITHIN: within}
+    if scale.kind == "continuous":
+        return {R: of(STATISTICS["pearson"]), "Spearman's ρ": of(STATISTICS["spearman"]), **errors}
+    return {
+        f"{KAPPA}, quadratic weights": of(STATISTICS["weighted_kappa"]),
+        ALPHA: lambda pairs: _alpha_of_pairs(table, pairs),
+        R: of(STATISTICS["pearson"]),
+        "same answer": same,
+        WITHIN: within,
+        ERROR: errors[ERROR],
+    }
+
+
+def table_step(table: JudgedTable) -> float:
+    """Return one point of the scale; a tenth of a continuous one."""
+    options = table.scale.options
+    return float(np.ptp(options)) / min(max(len(options) - 1, 1), 10)
+
+
+def _paired(table: JudgedTable, pairs: Pairs) -> Paired:
+    options = np.union1d(table.scale.options, pairs.first)
+    return Paired(options, np.searchsorted(options, pairs.first), np.zeros((len(pairs), 0)), pairs.second)
+
+
+def _figure(name: str, pairs: Pairs, compute: Compute, table: JudgedTable) -> tuple[Estimate, str]:
+    """Return a figure, or an empty one with the reason."""
+    items = len(set(pairs.item))
+    if len(pairs) < MIN_LABELS or items < 2:
+        counts = f"{count_of(len(pairs), 'label')} of {count_of(items, 'item')}"
+        return Estimate(), f"{counts}; at least {MIN_LABELS} labels of two items are needed"
+    is_constant = np.ptp(pairs.first) == 0 or (name != AC1_NAME and np.ptp(pairs.second) == 0)
+    if name not in (*SHARES, WITHIN, ERROR) and is_constant:
+        return Estimate(), _constant_text(table, pairs)
+    found = compute(pairs)
+    if name in ("TPR", "TNR") and found.value is None:
+        return Estimate(), f"no label is {table.scale.name(table.scale.ends[name == 'TPR'])}"
+    if found.low is None and found.value is not None and abs(found.value) == 1:
+        return found, "without a disagreement its interval is unknown"
+    return found, ""
+
+
+def _constant_text(table: JudgedTable, pairs: Pairs) -> str:
+    if np.ptp(pairs.first) == 0:
+        return f"all {len(pairs)} labels are {table.scale.name(float(pairs.first[0]))}"
+    return f"all {len(pairs)} answers of the judge are {table.scale.name(float(pairs.second[0]))}"
+
+
+def alpha_of(table: JudgedTable, answers: Floats) -> Estimate:
+    """Return Krippendorff's α of (n, S) answers of several sources; ordinal for an ordered scale."""
+    several = (~np.isnan(answers)).sum(axis=1) > 1
+    if several.sum() < MIN_LABELS:
+        return Estimate()
+    return _alpha(answers[several], table.item[several], table.scale.kind != "nominal")
+
+
+def _alpha_of_pairs(table: JudgedTable, pairs: Pairs) -> Estimate:
+    both = np.column_stack([pairs.first, pairs.second])
+    return _alpha(both, pairs.item, table.scale.kind != "nominal")
+
+
+def _alpha(answers: Floats, item: NDArray[np.object_], is_ordered: bool) -> Estimate:
+    values = np.unique(answers[~np.isnan(answers)])
+    counts = np.stack([(answers == value).sum(axis=1) for value in values], axis=1).astype(float)
+    clusters = Clusters(item)
+
+    def of(kept: Floats) -> Floats:
+        return units_alpha(counts, kept[:, clusters.of_row], is_ordered)
+
+    value = number(of(np.ones((1, len(clusters))))[0])
+    return jackknife_of(of, len(clusters), len(item), value)
+
+
+# --- several runs -----------------------------------------------------------------------------------------------------
+
+_NOISE = MeanStatistic(lambda paired: paired.probabilities, lambda means: means[..., 0] / means[..., 1])
+
+
+def repeatability(table: JudgedTable) -> Repeatability | str:
+    """Return the agreement of several runs of the judge, or the reason why it is unknown."""
+    answers = table.score if table.answer is None else table.answer
+    count = (~np.isnan(answers)).sum(axis=1)
+    several = count > 1
+    if not several.any():
+        return "the judge has one run; add columns judge_1, judge_2, or a column that names the run"
+    if several.sum() < MIN_LABELS:
+        return f"{several.sum()} rows have several runs; at least {MIN_LABELS} are needed"
+    runs, item = answers[several], table.item[several]
+    threshold = table.scale.threshold if table.answer is not None else None
+    spread = np.nanmax(runs, axis=1) - np.nanmin(runs, axis=1)
+    flips = Estimate()
+    if threshold is not None:
+        upper = np.where(np.isnan(runs), np.nan, runs >= threshold)
+        flips = share_interval(np.nanmax(upper, axis=1) != np.nanmin(upper, axis=1), item)
+    return Repeatability(
+        answers.shape[1], int(several.sum()), alpha_of(table, answers), share_interval(spread == 0, item), flips,
+        threshold, _noise_share(table, answers, several),
+    )  # fmt: skip
+
+
+def _noise_share(table: JudgedTable, answers: Floats, several: NDArray[np.bool_]) -> Estimate:
+    """Return the share of the judge's squared error that is the variance of its runs, within 0 to 1."""
+    rows = np.flatnonzero(several & table.is_labeled)
+    if table.answer is None or table.scale.kind == "nominal" or len(rows) < MIN_LABELS:
+        return Estimate()
+    noise = np.nanvar(answers[rows], axis=1, ddof=1)
+    errors = (answers[rows][:, :, None] - table.labels[rows][:, None, :]) ** 2
+    squared = np.nanmean(errors.reshape(len(rows), -1), axis=1)
+    if not squared.sum() > 0:
+        return Estimate()
+    shown = Paired(np.zeros(1), np.zeros(len(rows), dtype=np.intp), np.column_stack([noise, squared]), noise)
+    found = jackknife(Clusters(table.item[rows]), _NOISE, shown, is_bounded=False)
+    ends = (None if end is None else min(max(end, 0.0), 1.0) for end in (found.value, found.low, found.high))
+    return Estimate(*ends)

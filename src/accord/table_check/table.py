@@ -1,0 +1,277 @@
+"""A table with a judge's scores and human labels: its rows as arrays, of any form.
+
+Rows of a long table that name a run or an annotator are joined by item and system. If one of them occurs twice, rows
+stay separate, and are counted as several rows of one item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.edges import BadInput, BadRow, count_of
+from accord.formats import MemoryTable, encoding_notes, locate, read_rows, source_of
+from accord.table_check.columns import ColumnRoles, Columns, GivenColumns, find_columns
+from accord.table_check.scales import Parse, TableScale, is_missing, table_scale
+from accord.values import content_hash
+
+Floats = NDArray[np.float64]
+Names = NDArray[np.object_]
+ValueCell = tuple[int, str, Any]
+"""Row, column and cell of a label or a score."""
+
+MAX_DEPTH = 3
+"""Depth up to which the entries of an object are columns: `scores.judge`."""
+
+
+@dataclass(frozen=True)
+class JudgedTable:
+    """Rows with the judge's scores and the labels of people.
+
+    Attributes:
+        name: Name of the file or table.
+        rows: Number of rows of the file.
+        roles: Roles of its columns.
+        scale: Scale of the labels.
+        item: (n,) item of each row.
+        system: (n,) system, or None for a table without systems.
+        score: (n, R) scores of each run of the judge; NaN for none.
+        labels: (n, A) labels of each person; NaN for none.
+        people: (A,) names.
+        groups: (n,) value of each grouping by name.
+        length: (n,) length; NaN if unknown. None without one.
+        split: (n,) part of the data, or None.
+        notes: Remarks on values that were left out.
+    """
+
+    name: str
+    rows: int
+    roles: ColumnRoles
+    scale: TableScale
+    item: Names
+    system: Names | None
+    score: Floats
+    labels: Floats
+    people: Sequence[str]
+    groups: Mapping[str, Names]
+    length: Floats | None
+    split: Names | None
+    notes: Sequence[str]
+
+    @cached_property
+    def answer(self) -> Floats | None:
+        """(n, R) the judge's answers on the scale of the labels; None on another scale."""
+        if self.scale.judge_threshold is not None:
+            low, high = self.scale.ends
+            return np.where(np.isnan(self.score), np.nan, np.where(self.score >= self.scale.judge_threshold, high, low))
+        return self.score if self.scale.has_same else None
+
+    @property
+    def labels_by(self) -> dict[str, int]:
+        """Number of labels by person."""
+        return {name: int((~np.isnan(self.labels[:, place])).sum()) for place, name in enumerate(self.people)}
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Digests of the labels and of the judge's scores with their items; the order of rows makes no difference."""
+        parts = {"labels": self.labels, "judge": self.score}
+        return {
+            name: content_hash(sorted(zip(map(str, self.item), map(str, values.tolist()), strict=True)), length=16)
+            for name, values in parts.items()
+        }
+
+    @cached_property
+    def mean_score(self) -> Floats:
+        """(n,) mean score over the runs."""
+        return _row_means(self.score)
+
+    @cached_property
+    def mean_label(self) -> Floats:
+        """(n,) mean label over people."""
+        return _row_means(self.labels)
+
+    @cached_property
+    def is_judged(self) -> NDArray[np.bool_]:
+        """(n,) True for rows with a score."""
+        return ~np.isnan(self.mean_score)
+
+    @cached_property
+    def is_labeled(self) -> NDArray[np.bool_]:
+        """(n,) True for rows with a score and a label."""
+        return self.is_judged & ~np.isnan(self.mean_label)
+
+
+def _row_means(values: Floats) -> Floats:
+    count = (~np.isnan(values)).sum(axis=1)
+    return np.where(count > 0, np.nansum(values, axis=1) / np.maximum(count, 1), np.nan)
+
+
+def read_table(given: Any, columns: GivenColumns, yes: str | None, threshold: float | None) -> JudgedTable:
+    """Read a table.
+
+    Args:
+        given: Path, data frame, Arrow table, or list of dicts.
+        columns: Columns that the user names.
+        yes: Word that counts as the upper of two values.
+        threshold: Lowest value that counts as upper.
+
+    Raises:
+        BadInput: The table cannot be read, or holds no judge's scores or no labels.
+    """
+    source = locate(source_of(given))
+    name = "the table" if isinstance(source, MemoryTable) else source.name
+    cells, rows, notes = _read_columns(source, name)
+    roles = find_columns(cells, columns, name)
+    return _built(name, cells, rows, roles, yes, threshold, [*notes, *roles.notes])
+
+
+def _read_columns(source: Path | MemoryTable, name: str) -> tuple[dict[str, list[Any]], int, list[str]]:
+    """Return the cells by column, the number of rows, and remarks."""
+    cells: dict[str, list[Any]] = {}
+    rows, bad, first = 0, 0, ""
+    for row in read_rows(source):
+        if isinstance(row, BadRow):
+            bad, first = bad + 1, first or f"line {row.line}: {row.reason}"
+            continue
+        for column, cell in _flat(row.fields):
+            column_cells = cells.setdefault(column, [])
+            column_cells += [None] * (rows - len(column_cells))
+            column_cells.append(None if is_missing(cell) else cell)
+        rows += 1
+    for column_cells in cells.values():
+        column_cells += [None] * (rows - len(column_cells))
+    if not rows:
+        raise BadInput(
+            f"{name} has no rows" + (f" that can be read ({first})" if first else "") + "; name another file"
+        )
+    notes = [] if isinstance(source, MemoryTable) else encoding_notes([source])
+    notes += [f"{count_of(bad, 'row')} left out: {first}"] if bad else []
+    return cells, rows, notes
+
+
+def _flat(fields: Mapping[str, Any], prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[tuple[str, Any]]:
+    """Yield columns and cells; entries of objects are columns with dotted names."""
+    for name, cell in fields.items():
+        if isinstance(cell, Mapping) and depth > 1:
+            yield from _flat(cell, f"{prefix}{name}.", depth - 1)
+        else:
+            yield f"{prefix}{name}", cell
+
+
+def _built(
+    name: str, cells: Columns, rows: int, roles: ColumnRoles, yes: str | None, threshold: float | None, notes: list[str]
+) -> JudgedTable:
+    """Return the rows of a table as arrays."""
+    people_cells, judge_cells = _value_cells(cells, rows, roles)
+    scale, parse, parse_judge = table_scale(
+        [cell for *_, cell in people_cells], [cell for *_, cell in judge_cells], yes, threshold, name
+    )
+    place, size = _places(cells, rows, roles, notes)
+    people = _matrix(people_cells, place, size, parse, cells, roles.annotator, roles.people, notes, "label")
+    judge = _matrix(judge_cells, place, size, parse_judge, cells, roles.run, roles.judges, notes, "score")
+    first = np.full(size, -1, dtype=np.intp)
+    first[place[::-1]] = np.arange(rows)[::-1]
+
+    def column_of(column: str | None) -> Names | None:
+        if column is None:
+            return None
+        found: Names = np.full(size, None, dtype=object)
+        found[:] = [None if cells[column][int(row)] is None else str(cells[column][int(row)]) for row in first]
+        return found
+
+    item = column_of(roles.item)
+    missing = [f"row {row + 1}" for row in first]
+    names = missing if item is None else [each or other for each, other in zip(item, missing, strict=True)]
+    groups = {each: column_of(each) for each in roles.groups}
+    return JudgedTable(
+        name=name, rows=rows, roles=roles, scale=scale, item=np.array(names, dtype=object),
+        system=column_of(roles.system), score=judge[0], labels=people[0], people=people[1],
+        groups={each: values for each, values in groups.items() if values is not None},
+        length=_length(cells, roles, first), split=column_of(roles.split), notes=notes,
+    )  # fmt: skip
+
+
+def _value_cells(cells: Columns, rows: int, roles: ColumnRoles) -> tuple[list[ValueCell], list[ValueCell]]:
+    """Return the labels of people and the judge's scores; in a long table the annotator decides which a cell is."""
+    people = [(row, column, cells[column][row]) for column in roles.people for row in range(rows)]
+    judge = [(row, column, cells[column][row]) for column in roles.judges for row in range(rows)]
+    if roles.models:
+        assert roles.annotator is not None
+        who = cells[roles.annotator]
+        judge = [each for each in people if str(who[each[0]]) in roles.models]
+        people = [each for each in people if str(who[each[0]]) not in roles.models]
+    return people, judge
+
+
+def _places(cells: Columns, rows: int, roles: ColumnRoles, notes: list[str]) -> tuple[NDArray[np.intp], int]:
+    """Return the (rows,) place of each row among the joined rows, and their number."""
+    forms = [each for each in (roles.annotator, roles.run) if each is not None]
+    if roles.item is None or not forms:
+        return np.arange(rows), rows
+    keys: dict[tuple[Any, ...], int] = {}
+    seen: set[tuple[Any, ...]] = set()
+    place = np.zeros(rows, dtype=np.intp)
+    for row in range(rows):
+        key = tuple(cells[column][row] for column in (roles.item, roles.system) if column is not None)
+        form = (*key, *(cells[column][row] for column in forms))
+        if form in seen:
+            notes.append(
+                f"item {key[0]!r} has two rows of the same {' and '.join(forms)}, so rows are not joined by item; they "
+                "are counted as separate rows of one item"
+            )
+            return np.arange(rows), rows
+        seen.add(form)
+        place[row] = keys.setdefault(key, len(keys))
+    return place, len(keys)
+
+
+def _matrix(
+    given: Sequence[ValueCell], place: NDArray[np.intp], size: int, parse: Parse, cells: Columns,
+    by: str | None, columns: Sequence[str], notes: list[str], what: str,
+) -> tuple[Floats, list[str]]:  # fmt: skip
+    """Return (size, sources) numbers, and the names of their sources: columns, or values of the column `by`."""
+    sources: dict[str, int] = {} if by is not None else {column: number for number, column in enumerate(columns)}
+    found: list[tuple[int, int, float]] = []
+    left: list[Any] = []
+    for row, column, cell in given:
+        if cell is None:
+            continue
+        number = parse(cell)
+        if number is None:
+            left.append(cell)
+            continue
+        name = column if by is None else str(cells[by][row])
+        found.append((int(place[row]), sources.setdefault(name, len(sources)), number))
+    values = np.full((size, max(len(sources), 1)), np.nan)
+    for row, source, number in found:
+        values[row, source] = number
+    if left:
+        examples = ", ".join(dict.fromkeys(repr(str(each)[:20]) for each in left[:20]))
+        notes.append(
+            f"{count_of(len(left), what)} left out, which {'is' if len(left) == 1 else 'are'} off the scale: {examples}"
+        )
+    return values, list(sources)
+
+
+def _length(cells: Columns, roles: ColumnRoles, first: NDArray[np.intp]) -> Floats | None:
+    """Return the (n,) length of each row, from a column or from the words of a text."""
+    if roles.length is not None:
+        column = cells[roles.length]
+        return np.array([_number(column[row]) for row in first])
+    if roles.text is not None:
+        column = cells[roles.text]
+        return np.array([len(str(column[row]).split()) if column[row] is not None else np.nan for row in first], float)
+    return None
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return float("nan")

@@ -1,0 +1,155 @@
+"""Specification gaps: planted ones are found, others are not named, and a change of the wording is followed."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from accord import Label
+from accord.cli import app
+from accord.edges import BadInput
+from accord.evidence import Ratings
+from accord.project import Project, config_from
+from accord.validation import Property, gap_of, specification_gaps
+from accord.values import Target, load_rubric
+
+OPTIONS = np.arange(1.0, 6.0)
+
+
+def rated_by_two(values: np.ndarray, conversations: np.ndarray) -> Ratings:
+    labels = [
+        Label(Target(f"c{place}"), "q", f"p{row % 2}", float(value))
+        for row, (place, value) in enumerate(zip(conversations, values, strict=True))
+    ]
+    return Ratings(labels, conversations, (values - 1).astype(int), values, OPTIONS)
+
+
+def planted(seed: int, lower: float = 0.0, wide: float = 0.0) -> tuple[Ratings, np.ndarray, list[Property]]:
+    """Return ratings of 100 conversations where people rate those with the first property lower, or further apart."""
+    rng = np.random.default_rng(seed)
+    quality, holds = rng.normal(3, 1, 100), rng.random((100, 12)) < 0.35
+    rows = np.repeat(np.arange(100), 2)
+    noise = rng.normal(0, 0.4 + wide * holds[rows, 0])
+    values = np.clip(np.round(quality[rows] + noise - lower * holds[rows, 0]), 1, 5)
+    judge = (4 + 0.5 * (quality - 3) + rng.normal(0, 0.3, 100))[rows]
+    everywhere = np.ones(len(rows), dtype=bool)
+    properties = [Property(f"k{n}", f"property {n}", holds[rows, n], everywhere) for n in range(12)]
+    return rated_by_two(values, rows), judge, properties
+
+
+def test_planted_gaps_are_found_with_direction_and_size() -> None:
+    rated, judge, properties = planted(0, lower=1.2)
+    first, *others = specification_gaps(rated, judge, properties)
+    assert (first.against, first.key) == ("judge", "k0") and first.p < 0.01 and not others
+    assert first.difference == pytest.approx(-1.0, abs=0.4) and first.difference == gap_of(
+        "judge", rated, judge, properties[0]
+    )
+    assert "property 0: people rate" in str(first) and "lower than the judge's scores suggest" in str(first)
+    assert len(first.examples) == 10 and len(set(first.examples)) == 10
+    inside = {target for target, holds in zip(rated.target, properties[0].holds, strict=True) if holds}
+    assert set(first.examples) <= inside and first.conversations == len(inside)
+    rated, judge, properties = planted(1, wide=2.0)
+    [found] = [gap for gap in specification_gaps(rated, judge, properties) if gap.against == "people"]
+    assert found.key == "k0" and found.difference > 0 and "further apart" in str(found)
+
+
+def test_false_gaps_are_rare() -> None:
+    """The share of worlds with any false gap is at most 5%; 60 worlds exceed 10% by chance in 2% of all cases."""
+    named = [bool(specification_gaps(*planted(100 + seed))) for seed in range(60)]
+    assert np.mean(named) <= 0.12
+
+
+def test_a_judge_that_is_too_strict_everywhere_has_no_gap() -> None:
+    rated, judge, properties = planted(3)
+    shifted = specification_gaps(rated, judge - 7, properties)
+    assert [gap.key for gap in shifted] == [gap.key for gap in specification_gaps(rated, judge, properties)]
+
+
+def test_properties_of_the_same_conversations_are_reported_once() -> None:
+    rated, judge, properties = planted(0, lower=1.2)
+    same = Property("twin", "its twin", properties[0].holds.copy(), properties[0].known)
+    opposite = Property("rest", "the rest", ~properties[0].holds, properties[0].known)
+    [gap] = [gap for gap in specification_gaps(rated, judge, [*properties, same, opposite]) if gap.against == "judge"]
+    assert {gap.name, *gap.also} == {"property 0", "its twin", "the rest"}
+
+
+def test_nothing_is_tested_with_few_conversations_or_without_a_judge() -> None:
+    rated, judge, properties = planted(0, lower=1.2)
+    few = rated.take(np.arange(12))
+    cut = [Property(each.key, each.name, each.holds[:12], each.known[:12]) for each in properties]
+    assert specification_gaps(few, judge[:12], cut) == []
+    assert all(gap.against == "people" for gap in specification_gaps(rated, None, properties))
+    assert specification_gaps(rated, np.full(len(rated), np.nan), properties) == specification_gaps(
+        rated, None, properties
+    )
+    assert gap_of("judge", rated, None, properties[0]) is None
+
+
+def project_with_gap(folder: Path, **settings: Any) -> Project:
+    """A project where people rate conversations about refunds lower than their words suggest."""
+    rng = np.random.default_rng(0)
+    rows, labels = [], []
+    for place in range(90):
+        topic = ("refund", "setup", "delivery")[place % 3]
+        rows.append({"id": f"c{place}", "metadata": {"topic": topic}, "messages": [
+            {"role": "user", "content": f"About {topic} {place}?"},
+            {"role": "assistant", "content": "word " * int(rng.integers(5, 60))},
+        ]})  # fmt: skip
+        spread = 2 if topic == "refund" else 0
+        base = int(rng.integers(1, 6))
+        labels += [
+            (f"c{place}", "ann", base),
+            (f"c{place}", "ben", int(np.clip(base + rng.choice([-1, 1]) * spread, 1, 5))),
+        ]
+    chats, ratings = folder / "chats.jsonl", folder / "labels.csv"
+    chats.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with ratings.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["conversation", "annotator", "question", "value"])
+        writer.writerows((name, person, "good", value) for name, person, value in labels)
+    rubric = folder / "rubric.yaml"
+    rubric.write_text("name: mine\nmain: good\nquestions:\n- {id: good, text: 'Good?', scale: ordinal, options: "
+                      "{1: bad, 2: poor, 3: fair, 4: good, 5: great}}\n", encoding="utf-8")  # fmt: skip
+    text = {"store": f"sqlite:///{folder}/accord.db", "metrics": ["words"], "rubric": "rubric.yaml", **settings}
+    (folder / "accord.yaml").write_text(json.dumps(text), encoding="utf-8")
+    project = Project(config_from(text, folder=folder), rubric=load_rubric(str(rubric)))
+    project.import_([chats, ratings])
+    return project
+
+
+def test_a_project_names_its_gap_and_follows_a_changed_wording(tmp_path: Path) -> None:
+    with project_with_gap(tmp_path) as project:
+        found = project.gaps()
+        assert found.gaps[0].key == "topic=refund" and found.judge == "" and found.tested >= 4
+        assert found.gaps[0].conversations == 30 and not found.changes
+        assert project.gaps().changes == []  # the wording is the same
+        rubric = project.rubric
+        questions = tuple(each.model_copy(update={"text": "Good? A refund counts."}) for each in rubric.questions)
+        changed = rubric.model_copy(update={"questions": questions})
+    with Project(config_from({"store": f"sqlite:///{tmp_path}/accord.db", "metrics": ["words"]}, folder=tmp_path),
+                 rubric=changed) as project:  # fmt: skip
+        [line, *_] = project.gaps().changes
+        assert line.startswith("since the wording was changed: topic refund: +") and line.endswith("now")
+
+
+def test_the_command_prints_gaps_and_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project_with_gap(tmp_path).close()
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    done = runner.invoke(app, ["gaps"])
+    assert done.exit_code == 0 and "People differ among themselves where" in done.output
+    assert "topic refund: ratings of one conversation are" in done.output and "such as c" in done.output
+    content = json.loads(runner.invoke(app, ["gaps", "--json"]).stdout)
+    assert content["gaps"][0]["examples"][0]["conversation"].startswith("c")
+
+
+def test_gaps_need_ratings(tmp_path: Path) -> None:
+    config = config_from({"store": f"sqlite:///{tmp_path}/accord.db"}, folder=tmp_path)
+    with Project(config) as project, pytest.raises(BadInput, match="no "):
+        project.gaps()
