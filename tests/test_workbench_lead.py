@@ -707,7 +707,7 @@ def test_sentence_about_one_person_needs_shared_items_and_a_clear_difference() -
     ):
         assert describe_agreement_on("<q>", CountedEstimate(value, value - 0.05, value + 0.05, 9)).startswith(start)
     assert describe_agreement_on("Q", CountedEstimate(0.3, -0.1, 0.6, 9)).startswith(
-        "People may agree a little on Q (0.30)"
+        "It is not clear that people agree on Q (0.30)"
     )
     assert "unknown" in describe_agreement_on("Q", UNDEFINED)
 

@@ -201,7 +201,7 @@ def _pairs_in_words(among: Sequence[MeanDifference]) -> str:
             gap = f"{abs(_value_of(each.difference)):.2f}, {p_text(each.p or 0.0)}"
             pairs.append(f"{each.first or UNKNOWN} and {each.second or UNKNOWN} ({gap})")
         clauses += [f"{name}: {', '.join(pairs)}."] if pairs else []
-    return f"Differences. {' '.join(clauses)} p has Holm’s correction." if clauses else ""
+    return f"Differences. {' '.join(clauses)} p is corrected for the number of pairs (Holm)." if clauses else ""
 
 
 def _gap_to_all(name: str, sign: int, among: Sequence[MeanDifference], means: Mapping[str, float]) -> str:

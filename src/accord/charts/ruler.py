@@ -71,7 +71,7 @@ def ruler(
     below = middle + 26 + LINE * max(lines)
     if mark is not None:
         x = at(mark[0])
-        parts += [tag("line", class_="line model", x1=_percent(x), x2=_percent(x), y1=middle - 16, y2=below + 6,
+        parts += [tag("line", class_="line model", x1=_percent(x), x2=_percent(x), y1=middle - 16, y2=middle + 16,
                       stroke_width=2, stroke_dasharray="3 3"), *_mark_words(x, below + 20, mark)]  # fmt: skip
         below += 20 + LINE
     for (value, text, number, kind), line in zip(ends, lines, strict=True):

@@ -81,7 +81,7 @@ def near_ratings(known: Figures) -> tuple[str, str]:
 
 def calls(known: Figures) -> tuple[str, str]:
     """Return the number of conversations, or replies, that are sure enough to be called good or bad."""
-    meaning = f"{PLURALS[known.unit]} are sure enough to call good or bad ({AGREE:.0%} agreement with people)"
+    meaning = f"{PLURALS[known.unit]} are sure enough to be called good or bad without a person ({AGREE:.0%} agreement)"
     if known.decided is None:
         return UNKNOWN, f"number of {meaning.replace(' are ', ' that are ', 1)}"
     shares = [each.decided for each in known.repeats if each.decided is not None]

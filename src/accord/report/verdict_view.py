@@ -30,7 +30,7 @@ def verdict_view(verdict: Verdict) -> dict[str, Any]:
         title = f"Typical error of a score, in points of the scale {low:g} to {high:g}"
         line = ruler(figures["guess"], error, figures["people"], mark, title)
         drawn = Markup('<p class="soft">{}: smaller is better →</p>{}').format(title, line)
-        note = "Measured on conversations that the evaluator has not seen"
+        note = "Measured by cross-validation, each conversation without its own ratings"
         if figures["ratings"] is not None:
             note += f"; {count_of(figures['ratings'], 'rating')} with a second person"
     return {

@@ -71,10 +71,11 @@ def describe_agreement_on(question: str, alpha: CountedEstimate) -> str:
     word, _, value = agreement_words(alpha).partition(", ")
     if word == "not beyond chance":
         return f"People do not agree on {question} ({value}): settle the wording before you use these ratings"
-    advice = ": settle the wording before you use these ratings" if word.endswith("a little") else ""
+    if word == "not clearly":
+        return f"It is not clear that people agree on {question} ({value}): settle the wording before you use these ratings"
+    advice = ": settle the wording before you use these ratings" if word == "a little" else ""
     advice = ": discuss the disputed items" if word == "moderately" else advice
-    agree = "may agree a little" if word == "perhaps a little" else f"agree {word}"
-    return f"People {agree} on {question} ({value}){advice}"
+    return f"People agree {word} on {question} ({value}){advice}"
 
 
 def describe_level(level: CountedEstimate, scale_length: float) -> str:

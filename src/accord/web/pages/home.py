@@ -35,6 +35,8 @@ from accord.web.context import WorkbenchContext, add_page, is_json
 from accord.web.next_steps import main_button, next_steps, reminder
 from accord.web.uploads import MAX_UPLOAD
 
+UNCLEAR = ("not clearly", "not beyond chance")
+"""Words for agreement that may be chance."""
 GROUPS_SHOWN = 6
 """Number of assistant versions, or other groups of the board, on the page."""
 _OF_SCORES: tuple[str, str, dict[str, str]] = ("score", "model", {})
@@ -165,7 +167,9 @@ class _HomePages:
         if alpha.value is None:
             return ""
         word, _, shown = agreement_words(alpha).partition(", ")
-        return f"people {f'agree {word}' if alpha.value > 0 else 'do not agree beyond chance'} ({shown})"
+        if word in UNCLEAR:
+            return f"it is not clear that people agree ({shown})"
+        return f"people agree {word} ({shown})"
 
     def _title(self, evaluator: Mapping[str, Any]) -> str:
         """Return the title of the tab: the typical error of the scores, if it is known, and the folder's name."""
