@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from accord.studies.agreement.annotators import MIN_ITEMS, AnnotatorHabit, CountedEstimate, DisagreementParts
 from accord.values import agreement_words
 
+SETTLE = ": settle the wording before you use these ratings"
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 QUARTERS = {0.25: "a quarter of a point", 0.5: "half a point", 0.75: "three quarters of a point", 1.0: "one point"}
 MAX_NAMES = 3
@@ -70,10 +71,10 @@ def describe_agreement_on(question: str, alpha: CountedEstimate) -> str:
         return f"It is unknown how far people agree on {question}"
     word, _, value = agreement_words(alpha).partition(", ")
     if word == "not beyond chance":
-        return f"People do not agree on {question} ({value}): settle the wording before you use these ratings"
+        return f"People do not agree on {question} ({value}){SETTLE}"
     if word == "not clearly":
         return f"It is not clear that people agree on {question} ({value}): settle the wording before you use these ratings"
-    advice = ": settle the wording before you use these ratings" if word == "a little" else ""
+    advice = SETTLE if word == "a little" else ""
     advice = ": discuss the disputed items" if word == "moderately" else advice
     return f"People agree {word} on {question} ({value}){advice}"
 
