@@ -340,6 +340,14 @@ def test_values_off_the_scale_are_left_out_and_counted() -> None:
 # --- labels that are no evidence --------------------------------------------------------------------------------------
 
 
+def test_table_without_a_row_that_both_answered_has_no_bias() -> None:
+    rows: Rows = [{"judge": "pass" if n % 3 else "fail", "topic": f"t{n % 2}"} for n in range(20)]
+    rows += [{"human": "pass" if n % 3 else "fail", "topic": f"t{n % 2}"} for n in range(20)]
+    result = check(rows)
+    assert result.labeled == 0 and not result.biases
+    assert "bias by topic" in dict(result.missing)
+
+
 def test_warnings_about_labels_that_are_no_independent_evidence(planted: Rows) -> None:
     copied = [{**row, "human_1": row["judge"]} for row in planted[:80]]
     assert any("equal the judge's scores" in each for each in check(copied).warnings)

@@ -48,7 +48,7 @@ def known_groups(
 ) -> tuple[NDArray[np.object_], NDArray[np.bool_]]:
     """Return the (n,) group of each rating, and True if it has a group and a prediction."""
     names = np.array([str(group) if group is not None else "" for group in groups], dtype=object)
-    return names, scored & np.array([group is not None for group in groups])
+    return names, scored & np.array([group is not None for group in groups], dtype=bool)
 
 
 def bias_difference(

@@ -58,7 +58,7 @@ def check(
     >>> rows += [{"judge": "fail", "human": "fail"} for _ in range(40)] + [{"judge": "pass"} for _ in range(120)]
     >>> result = check(rows)
     >>> result.columns["judge"], result.columns["people"], str(result.means.corrected)
-    ('judge', 'human', '0.60 [0.51, 0.69]')
+    ('judge', 'human', '0.60 [0.52, 0.68]')
     """
     if width is not None and not (math.isfinite(width) and width > 0):
         raise BadInput(f"width is {width}; it is the width of an interval, a number above 0")
