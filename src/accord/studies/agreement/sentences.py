@@ -73,7 +73,7 @@ def describe_agreement_on(question: str, alpha: CountedEstimate) -> str:
     if word == "not beyond chance":
         return f"People do not agree on {question} ({value}){SETTLE}"
     if word == "not clearly":
-        return f"It is not clear that people agree on {question} ({value}): settle the wording before you use these ratings"
+        return f"It is not clear that people agree on {question} ({value}){SETTLE}"
     advice = SETTLE if word == "a little" else ""
     advice = ": discuss the disputed items" if word == "moderately" else advice
     return f"People agree {word} on {question} ({value}){advice}"
