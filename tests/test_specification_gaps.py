@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from served_workbench import open_workbench, shown_after, token
 from typer.testing import CliRunner
 
 from accord import Label
 from accord.cli import app
 from accord.edges import BadInput
 from accord.evidence import Ratings
-from accord.project import Project, config_from
+from accord.project import Project, config_from, load_config
 from accord.validation import Property, gap_of, specification_gaps
 from accord.values import Target, load_rubric
+from accord.web import ProjectFiles
 
 OPTIONS = np.arange(1.0, 6.0)
 
@@ -117,7 +122,7 @@ def project_with_gap(folder: Path, **settings: Any) -> Project:
     rubric.write_text("name: mine\nmain: good\nquestions:\n- {id: good, text: 'Good?', scale: ordinal, options: "
                       "{1: bad, 2: poor, 3: fair, 4: good, 5: great}}\n", encoding="utf-8")  # fmt: skip
     text = {"store": f"sqlite:///{folder}/accord.db", "metrics": ["words"], "rubric": "rubric.yaml", **settings}
-    (folder / "accord.yaml").write_text(json.dumps(text), encoding="utf-8")
+    (folder / "accord.yaml").write_text(yaml.safe_dump(text), encoding="utf-8")
     project = Project(config_from(text, folder=folder), rubric=load_rubric(str(rubric)))
     project.import_([chats, ratings])
     return project
@@ -153,3 +158,28 @@ def test_gaps_need_ratings(tmp_path: Path) -> None:
     config = config_from({"store": f"sqlite:///{tmp_path}/accord.db"}, folder=tmp_path)
     with Project(config) as project, pytest.raises(BadInput, match="no "):
         project.gaps()
+
+
+def test_the_rubric_page_searches_gaps_and_takes_a_clause(tmp_path: Path) -> None:
+    project_with_gap(tmp_path).close()
+    project = Project(load_config(tmp_path / "accord.yaml"))
+    with project, open_workbench(project, ["ann"], ["lea"], files=ProjectFiles(tmp_path / "accord.yaml")) as bench:
+        lea, ann = bench.browser("lea"), bench.browser("ann")
+        page = lea.get("/rubric")
+        assert "Where people read" in page and "differently</h2>" in page and "/conversation/" not in page
+        assert ann.post("/rubric/gaps", form=token(ann.get("/")))[0] == 403
+        assert lea.post("/rubric/gaps", form="wrong")[0] in (400, 403)
+        page = shown_after(lea, "/rubric/gaps", form=token(page))
+        assert "The search is done." in page and "topic refund: ratings of one conversation are" in page
+        assert len(re.findall(r'href="/conversation/c\d+"', page)) >= 10
+        fields = {
+            name: html.unescape(re.search(rf'name="{name}" value="([^"]*)"', page)[1]) for name in ("seen", "shape")
+        }
+        sent = {"form": token(page), **fields, "clause.0": "A <refund> counts as 5."}
+        preview = html.unescape(shown_after(lea, "/rubric", do="preview", **sent))
+        assert "Good? A <refund> counts as 5." in preview
+        shown = re.search(r'name="shown" value="([^"]+)"', preview)
+        assert shown is not None and lea.post("/rubric", do="save", shown=shown[1], **sent)[0] == 303
+        assert load_rubric(str(tmp_path / "rubric-2.yaml")).main_question.text == "Good? A <refund> counts as 5."
+        page = shown_after(lea, "/rubric/gaps", form=token(lea.get("/rubric")))
+        assert "since the wording was changed: topic refund" in page and "<refund>" not in page

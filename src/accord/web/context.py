@@ -63,6 +63,7 @@ DONE = {
     "link": "The earlier link no longer works.",
     "role": "The role is changed.",
     "removed": "The account is removed. Its ratings stay.",
+    "gaps": "The search is done.",
     "wording": "The new wording is saved. Studies show it from now on.",
     "settings": "The settings are saved.",
     "promoted": "The candidate is now the evaluator in use.",

@@ -45,6 +45,7 @@ def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     pages = _RubricPages(context)
     add_page(app, "/rubric", pages.overview)
     app.get("/rubric/preview")(pages.preview)
+    app.post(f"{PAGE}/gaps")(pages.gaps)
     app.post("/rubric")(pages.submit)
 
 
@@ -75,10 +76,24 @@ class _RubricPages:
                 "is_draft": False,
                 "ordered": sorted(rubric.questions, key=lambda each: each.id != rubric.main),
                 **self._disputes(rubric),
+                "search": self._latest_search(rubric),
+                "main_place": [each.id for each in rubric.questions].index(rubric.main),
                 "studies": [(name, each.title) for name, each in self.context.sessions.items()],
                 "seen": _digest(rubric) if seen is None else seen, "shape": _shape(rubric), "max_name": MAX_NAME,
                 "is_loaded": dump_rubric(rubric) == dump_rubric(self.context.project.rubric),
                 "can_write": self.context.files is not None and self.context.files.exists}  # fmt: skip
+
+    def _latest_search(self, rubric: Rubric) -> dict[str, Any] | None:
+        """Return the latest search of gaps in the main question (`accord gaps`); None without one."""
+        done = [run for run in self.context.project.store.runs("gaps") if run["status"] == "done"]
+        found = [run["results"] or {} for run in done]
+        return next((each for each in reversed(found) if each.get("question") == rubric.main), None)
+
+    async def gaps(self, request: Request) -> Response:
+        """Search conversations where people and the judge, or people among themselves, read the main question apart."""
+        await self.context.read_form(request, "lead")
+        await run_in_threadpool(self.context.project.gaps)
+        return RedirectResponse(f"{PAGE}?done=gaps#gaps", 303)
 
     def _disputes(self, rubric: Rubric) -> dict[str, Any]:
         """Return the agreement on each question in the study with most answers, and the items that are unclear."""
@@ -133,7 +148,7 @@ class _RubricPages:
         if fields.get("shape", _shape(before)) != _shape(before):
             error = ("the questions of the rubric have changed since this page was made, so nothing was saved. Below "
                      "are the present questions; copy your wording again")  # fmt: skip
-            edits = ("name.", "text.", "meaning.")
+            edits = ("name.", "text.", "clause.", "meaning.")
             sent = [str(value) for name, value in fields.items() if name.startswith(edits) and value]
             return context.render("rubric", visitor, 409, **self._values(before, error, sent=sent))
         try:
@@ -246,6 +261,8 @@ def _edited(question: Question, place: int, fields: Mapping[str, Any]) -> Questi
         about = f"meaning of {option} in {question.id}"
         meaning = _text(fields, f"meaning.{place}.{number}", meanings.get(str(option), ""), about)
         meanings[str(option)] = meaning
+    if clause := _text(fields, f"clause.{place}", "", f"clause for {question.id}"):
+        text = f"{text} {clause}"
     name = _text(fields, f"name.{place}", question.name, f"name of {question.id}")
     kept = {key: each for key, each in meanings.items() if each}
     try:
