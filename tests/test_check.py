@@ -432,3 +432,11 @@ def test_page_is_accessible_in_each_look(planted: Rows, tmp_path: Path) -> None:
             found = page.evaluate("async () => (await axe.run(document)).violations")
             assert not [(each["id"], node["html"][:200]) for each in found for node in each["nodes"]], (scheme, width)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (scheme, width)
+
+
+def test_one_point_is_the_step_between_the_labels_of_people() -> None:
+    """A judge with quarters of a point does not make a quarter of it the point."""
+    rows = [{"judge": 1 + (n % 17) / 4, "human_a": 1 + n % 5, "human_b": 1 + (n + 1) % 5} for n in range(60)]
+    found = {row.statistic: row for row in package.check(rows).agreement}
+    assert found["within one point"].people.value == pytest.approx(0.8)
+    assert found["within one point"].people.value > (found["same answer"].people.value or 0)

@@ -185,9 +185,11 @@ def _statistics(table: JudgedTable) -> Mapping[str, Compute]:
 
 
 def table_step(table: JudgedTable) -> float:
-    """Return one point of the scale; a tenth of a continuous one."""
-    options = table.scale.options
-    return float(np.ptp(options)) / min(max(len(options) - 1, 1), 10)
+    """Return one point of the scale: the smallest step between people's labels; a tenth of a continuous scale."""
+    options, labels = table.scale.options, np.unique(table.labels[np.isfinite(table.labels)])
+    if table.scale.kind == "continuous" or len(labels) < 2:
+        return float(np.ptp(options)) / min(max(len(options) - 1, 1), 10)
+    return float(np.diff(labels).min())
 
 
 def _paired(table: JudgedTable, pairs: Pairs) -> Paired:
