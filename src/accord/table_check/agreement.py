@@ -37,6 +37,8 @@ MIN_LABELS = 10
 """Smallest number of labels for a figure."""
 KAPPA, ALPHA, R = "Cohen's κ", "Krippendorff's α", "r"
 SHARES = ("same answer", "TPR", "TNR")
+MAX_STEPS = 10
+"""Largest number of steps of a scale whose step is one point."""
 AC1_NAME, WITHIN, ERROR = "Gwet's AC1", "within one point", "mean absolute error"
 
 
@@ -185,10 +187,10 @@ def _statistics(table: JudgedTable) -> Mapping[str, Compute]:
 
 
 def table_step(table: JudgedTable) -> float:
-    """Return one point of the scale: the smallest step between people's labels; a tenth of a continuous scale."""
-    options, labels = table.scale.options, np.unique(table.labels[np.isfinite(table.labels)])
-    if table.scale.kind == "continuous" or len(labels) < 2:
-        return float(np.ptp(options)) / min(max(len(options) - 1, 1), 10)
+    """Return one point of the scale: the smallest step between people's labels; a tenth of a scale of many values."""
+    labels = np.unique(table.labels[np.isfinite(table.labels)])
+    if not 2 <= len(labels) <= MAX_STEPS + 1:
+        return float(np.ptp(table.scale.options)) / MAX_STEPS
     return float(np.diff(labels).min())
 
 

@@ -210,7 +210,8 @@ def _question(column: str) -> tuple[str, ...]:
     """Return the words of a column's name that are about the question."""
     judge = words_of(judge_in(column)[0])
     words = words_of(_RUN_NUMBER.sub("", column))
-    return tuple(word for word in words if word not in {*judge, *_HUMAN, *_PLAIN, *_CONSENSUS} and not word.isdigit())
+    others = {*judge, *_HUMAN, *_PLAIN, *_CONSENSUS}
+    return tuple(word for word in words if word not in others and not word.isdigit() and len(word) > 1)
 
 
 def _of_one_judge(
