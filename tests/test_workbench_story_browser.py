@@ -114,7 +114,7 @@ def create_study(page: Any, check: Callable[[Any], None]) -> None:
     page.goto("/studies/new")
     page.get_by_label("Title, as people see it").fill("Reset help")
     page.get_by_label("People per item").fill("2")
-    page.get_by_label(re.compile("Random sample")).fill("10")
+    page.get_by_label(re.compile("drawn at random")).fill("10")
     check(page)
     page.get_by_role("button", name="Check and preview").click()
     check(page)
