@@ -73,7 +73,7 @@ def test_a_lead_opens_a_tail_reads_the_worst_and_comes_back(page: Any) -> None:
     assert worst.locator("a").inner_text() == f"Turn {turn - 1} of {name}.", "the words of the user before the reply"
     worst.locator("a").click()
     assert page.get_by_role("navigation", name="Pages").get_by_role("link", name="Studies").is_visible()
-    page.get_by_role("heading", name=name, exact=True).wait_for()
+    page.locator("h1 small").get_by_text(name, exact=True).wait_for()
     assert at(page).startswith(f"/conversation/{name}?")
     chosen = page.locator("article.rated")
     assert chosen.count() == 1 and f"Turn {said.rpartition(' ')[2]} of {name}." in chosen.inner_text()
