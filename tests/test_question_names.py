@@ -212,7 +212,7 @@ def test_pages_show_the_name_with_the_wording_and_keep_the_id_in_addresses(
             assert not re.search(r">\s*Q0\s*<", page), f"{path} shows an id"
             assert wording in plain(page), path
     assert '<option value="Q1">Tone</option>' in browser.get("/board") and "question=Q0" in browser.get("/lead/look")
-    assert json.loads(browser.get("/lead/look.json"))["questions"][-1]["question"] == "Q0"
+    assert json.loads(browser.get("/lead/look.json"))["questions"][0]["question"] == "Q0"
 
 
 def test_explore_lists_columns_by_names_and_keeps_ids_in_its_address(workbench: StartWorkbench, tmp_path: Path) -> None:
