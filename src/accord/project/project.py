@@ -488,7 +488,8 @@ class Project(Workspace):
         with TemporaryDirectory(prefix="accord-") as temporary:
             rubric = Path(temporary) / "rubric.yaml"
             rubric.write_text(dump_rubric(self.rubric), encoding="utf-8")
-            settings = {"store": f"sqlite:///{folder / 'accord.db'}"} | ({"rubric": str(rubric)} if names_rubric else {})
+            named = {"rubric": str(rubric)} if names_rubric else {}
+            settings = {"store": f"sqlite:///{folder / 'accord.db'}", **named}
             config = self.config.model_copy(update=settings)
             return results.run_project(config, tables_of(sources), folder, **options)
 
