@@ -233,7 +233,7 @@ def test_ranges_are_a_table_with_each_number_once() -> None:
     table = ElementTree.fromstring(str(range_rows(rows, Axis("", 1, 4), "It's <&>")))
     body = [["".join(cell.itertext()) for cell in row] for row in table.iter("tr")]
     assert table.findtext("caption") == "It's <&>"
-    assert body[0] == [NAMES[0], "", "3.14", "2.98 – 3.27"] and body[1][1:] == ["", "2.00", ""] and body[2][2] == "–"
+    assert body[0] == [NAMES[0], "", "3.14", "2.98 – 3.27"] and body[1][1:] == ["", "2", ""] and body[2][2] == "–"
     assert body[3] == ["", "1234", "", ""], "the ticks of the axis"
     worded = ElementTree.fromstring(str(range_rows([ChartRow("q", Estimate(0.3), words="a <little>")], Axis(), "t")))
     first, foot = (["".join(cell.itertext()) for cell in row] for row in worded.iter("tr"))

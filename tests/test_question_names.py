@@ -211,8 +211,8 @@ def test_pages_show_the_name_with_the_wording_and_keep_the_id_in_addresses(
             assert name in plain(page), path
             assert not re.search(r">\s*Q0\s*<", page), f"{path} shows an id"
             assert wording in plain(page), path
-    assert "question=Q1" in browser.get("/board") and "question=Q0" in browser.get("/lead/look")
-    assert json.loads(browser.get("/lead/look.json"))["questions"][-1]["question"] == "Q0"
+    assert '<option value="Q1">Tone</option>' in browser.get("/board") and "question=Q0" in browser.get("/lead/look")
+    assert json.loads(browser.get("/lead/look.json"))["questions"][0]["question"] == "Q0"
 
 
 def test_explore_lists_columns_by_names_and_keeps_ids_in_its_address(workbench: StartWorkbench, tmp_path: Path) -> None:
@@ -224,8 +224,8 @@ def test_explore_lists_columns_by_names_and_keeps_ids_in_its_address(workbench: 
         )
     browser = workbench(opened=opened).browser()
     page = browser.get("/explore?y=question%3A+Q1&x=metadata%3A+system")
-    assert browser.status == 200 and "Mean Natural by system" in page
-    assert '<option value="question: Q1" selected>question: Natural</option>' in page
+    assert browser.status == 200 and "Mean Natural by assistant version" in page
+    assert '<option value="question: Q1" selected>Question: Natural</option>' in page
     assert "question: Q1" in json.loads(browser.get("/explore.json"))["columns"]
 
 

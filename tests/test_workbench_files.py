@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from served_workbench import Browser, Workbench, token
+from served_workbench import Browser, Workbench, shown_after, token
 from test_workbench_setup import started as started  # the fixture
 from test_workbench_setup import study_fields
 
@@ -37,9 +37,7 @@ def hidden_fields(page: str) -> dict[str, str]:
 
 def saved(browser: Browser, path: str, fields: Mapping[str, str], action: str) -> tuple[int, str, str]:
     """Preview a form, and send the form of the preview."""
-    status, page, _ = browser.post(path, **fields)
-    assert status == 200, page
-    return browser.post(path, **hidden_fields(page), do=action)
+    return browser.post(path, **hidden_fields(shown_after(browser, path, **fields)), do=action)
 
 
 def place_of(question: str, folder: Path) -> int:

@@ -91,8 +91,7 @@ class Project(Workspace):
         Args:
             paths: A file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources.
             main: Main question of a rubric that the labels make; a rubric that was given stays as it is.
-            **reading: `format`, `columns`, `skip_bad_rows`, `options`, `workers` and `replace` of
-                `accord.project.import_files`.
+            **reading: Options of `accord.project.import_files`, such as `format`, `columns` and `workers`.
 
         Raises:
             BadInput: A source cannot be read.
@@ -489,10 +488,8 @@ class Project(Workspace):
         with TemporaryDirectory(prefix="accord-") as temporary:
             rubric = Path(temporary) / "rubric.yaml"
             rubric.write_text(dump_rubric(self.rubric), encoding="utf-8")
-            settings = {
-                "store": f"sqlite:///{folder / 'accord.db'}",
-                **({"rubric": str(rubric)} if names_rubric else {}),
-            }
+            named = {"rubric": str(rubric)} if names_rubric else {}
+            settings = {"store": f"sqlite:///{folder / 'accord.db'}", **named}
             config = self.config.model_copy(update=settings)
             return results.run_project(config, tables_of(sources), folder, **options)
 
