@@ -103,7 +103,9 @@ def test_repeats_show_flips_and_the_share_of_noise() -> None:
     rows += [{"judge_1": "pass", "judge_2": "pass", "human": "fail"}] * 5
     result = check(rows)
     assert result.columns["judge"] == "judge_1, judge_2" and result.repeats is not None
-    assert result.repeats.flips.value == pytest.approx(0.2) and result.repeats.same.value == pytest.approx(0.8, abs=0.03)
+    assert result.repeats.flips.value == pytest.approx(0.2) and result.repeats.same.value == pytest.approx(
+        0.8, abs=0.03
+    )
     assert result.repeats.noise.value == pytest.approx(2.5 / 7.5)
 
 
