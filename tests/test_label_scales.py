@@ -236,7 +236,7 @@ def test_the_board_marks_scores_of_another_scale_and_compares_them_with_nothing(
         assert found is not None
         scores, figures = found
         assert (scores.low, scores.high) == (0, 10) and figures.evaluators is None
-        assert figures.given is not None and figures.given.rows == 80, "equal ratings take the new scale"
+        assert figures.given is not None and figures.given.rows == 40, "equal ratings take the new scale"
         assert any("scored on another scale; not compared" in note for note in figures.notes)
 
 

@@ -272,7 +272,7 @@ class GapSearch(Tabular):
     >>> from accord.testing import sample_project
     >>> with sample_project(60) as project:
     ...     found = project.gaps()
-    >>> found.question, found.ratings > 200, len(found.gaps) <= found.tested
+    >>> found.question, found.ratings > 100, len(found.gaps) <= found.tested
     ('Q0', True, True)
     """
 
