@@ -139,7 +139,7 @@ def agreement_words(alpha: Estimate) -> str:
     if alpha.value <= 0:
         word = "not beyond chance"
     elif alpha.low is not None and alpha.low <= 0:
-        word = "not clearly"
+        word = "unclear"
     else:
         word = next(word for least, word in STRENGTHS if round(alpha.value, 2) >= least)  # as the number is shown
     return f"{word}, {number(alpha.value, 2)}"

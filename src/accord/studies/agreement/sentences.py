@@ -72,7 +72,7 @@ def describe_agreement_on(question: str, alpha: CountedEstimate) -> str:
     word, _, value = agreement_words(alpha).partition(", ")
     if word == "not beyond chance":
         return f"People do not agree on {question} ({value}){SETTLE}"
-    if word == "not clearly":
+    if word == "unclear":
         return f"It is not clear that people agree on {question} ({value}){SETTLE}"
     advice = SETTLE if word == "a little" else ""
     advice = ": discuss the disputed items" if word == "moderately" else advice

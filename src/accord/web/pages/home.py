@@ -35,7 +35,7 @@ from accord.web.context import WorkbenchContext, add_page, is_json
 from accord.web.next_steps import main_button, next_steps, reminder
 from accord.web.uploads import MAX_UPLOAD
 
-UNCLEAR = ("not clearly", "not beyond chance")
+UNCLEAR = ("unclear", "not beyond chance")
 """Words for agreement that may be chance."""
 GROUPS_SHOWN = 6
 """Number of assistant versions, or other groups of the board, on the page."""
