@@ -694,7 +694,7 @@ def test_page_of_a_study_says_how_far_people_agree_and_what_to_do_next(
     habits = {each["person"]: each["habit"] for each in data["people"]}
     assert habits["ann"] == "half a point lower than the others" and habits["dee"] == "like the others"
     assert all(habit in page for habit in habits.values()) and "not compared with them blindly" in page
-    assert f"people agree {row['agreement']}" in lee.get("/rubric")
+    assert f"agreement: {row['agreement']}" in lee.get("/rubric")
 
 
 def test_sentence_about_one_person_needs_shared_items_and_a_clear_difference() -> None:
