@@ -118,7 +118,7 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
         parts = by_question()
         assert parts.keys() == first.keys(), "from a folder of parts"
         assert [value for value, _ in parts.values()] == pytest.approx([first[each][0] for each in parts], abs=1e-4)
-        page = Board(opened).figures(BoardFilters.from_query("question=Q1"))
+        page = Board(opened).figures(BoardFilters.from_query("question=Q1&answers=predicted"))
         assert page is not None and page[1].texts == len(notes)
 
 

@@ -621,7 +621,7 @@ def test_lead_fits_and_promotes_while_annotators_see_nothing(
     assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, "another than was looked at"
     assert lee.post("/lead/promote", form=token(page), made=candidate["made"])[0] == 303
     assert settled(lee)["evaluator"]["annotators"] == 4
-    assert re.search(r"<title>(Q0: [\d.]+ off|Home) · [^<]+</title>", lee.get("/"))
+    assert re.search(r"<title>(Q0: typical error [\d.]+|Home) · [^<]+</title>", lee.get("/"))
     read_reports(lee, look)
 
     shown = [ann.get(f"/{path}") for path in ("rate/look", "rate/look/done", "rate/look/done.json", "")]

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.board.filters import DIMENSIONS, LEFT_OUT, BoardFilters, learned_words
+from accord.board.filters import DIMENSIONS, BoardFilters, learned_words
+from accord.board.notes import evaluator_notes, scale_notes, synthetic_notes, training_notes
 from accord.board.texts import ConversationTexts
 from accord.edges import UnknownName
 from accord.learning import RULES
@@ -261,6 +262,13 @@ class ScoreReader:
             raise UnknownName("evaluator with scores", evaluator, choices.evaluators)
         return question, evaluator, choices
 
+    def _with_answers(self, selection: BoardFilters, rows: pl.DataFrame, question: str, is_other: bool) -> BoardFilters:
+        """Return the selection with scores or ratings: ratings where all rated conversations were learned from."""
+        if selection.answers is not None:
+            return selection
+        is_rated = not is_other and _all_in_training(rows) and len(self._given(rows, question)) > 0
+        return replace(selection, answers="given" if is_rated else "predicted")
+
     def _read(
         self,
         selection: BoardFilters,
@@ -294,20 +302,13 @@ class ScoreReader:
         options = self._options(whose)
         asked = self.project.rubric.get(question)
         is_other = _is_other_scale(asked, options)
-        if selection.answers is None:
-            is_rated = not is_other and _all_in_training(rows) and len(self._given(rows, question)) > 0
-            selection = replace(selection, answers="given" if is_rated else "predicted")
+        selection = self._with_answers(selection, rows, question, is_other)
         left_out = self._count(about & synthetic) if selection.synthetic == "without" and choices.synthetic else 0
         has_training = bool(in_training) and (selection.training == "with" or bool(alone))
         rows, whom = _of_view(rows, selection)
-        learned = rows.filter(pl.col("in_training"))["conversation"].n_unique() if has_training else in_training
-        is_all = _all_in_training(rows)
-        notes = [*_synthetic_notes(selection, left_out), *whom, *filter(None, [unread])]
-        if in_training and selection.answers == "predicted":
-            notes.append(learned_words(learned, is_all) if has_training else LEFT_OUT.format(learned))
-        if selection.evaluator not in (None, evaluator):
-            named = choices.names[str(selection.evaluator)], choices.names[evaluator]
-            notes.append("no scores of {} on this question; those of {} are shown".format(*named))
+        notes = [*synthetic_notes(selection, left_out), *whom, *filter(None, [unread])]
+        notes += training_notes(selection, rows, in_training, has_training)
+        notes += evaluator_notes(selection, evaluator, choices.names)
         rows = _with_spread(rows, options)
         rows = rows if selection.view == "each" else rows.drop("probabilities")
         if selection.answers == "given":
@@ -318,11 +319,7 @@ class ScoreReader:
         )
         rows = rows.with_columns(clusters.alias("cluster"))
         low, high = _ends(None if is_other else asked, options, rows)
-        if is_other and asked is not None:
-            notes.append(
-                f"these scores are on a scale from {low:g} to {high:g}, and the rubric asks {asked.shown} on "
-                f"{asked.scale.range}; they are not compared with ratings or other scores. Fit the evaluator again"
-            )
+        notes += scale_notes(asked if is_other else None, low, high)
         taken = replace(selection, question=question, evaluator=evaluator)
         return SelectedScores(
             taken, rows, low, high, options, left_out, in_training, has_training, choices, state, tuple(notes),
@@ -409,13 +406,6 @@ def learned_from_all(scores: SelectedScores) -> bool:
 
 def _all_in_training(rows: pl.DataFrame) -> bool:
     return len(rows) > 0 and bool(rows["in_training"].all())
-
-
-def _synthetic_notes(selection: BoardFilters, left_out: int) -> list[str]:
-    """Return notes about scores of synthetic conversations."""
-    notes = [f"{left_out:,} scores of synthetic conversations are left out"] if left_out else []
-    shown = {"only": ["only synthetic conversations"], "with": ["synthetic conversations are included"]}
-    return notes + shown.get(selection.synthetic, [])
 
 
 def _trained(selection: BoardFilters, training: pl.Expr) -> pl.Expr:

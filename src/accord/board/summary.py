@@ -149,11 +149,18 @@ def ranking_headline(table: GroupTable, among: Sequence[MeanDifference], on: str
         largest = max((each for each in among if each.sign), key=lambda each: abs(_value_of(each.difference)))
         clauses = [pair_headline(largest, means, on, is_given=is_given)]
         others.remove(largest)
-    said = "; ".join(filter(None, [*clauses, _on_others(others, rest, table.by)]))
+    return _with_others(clauses, others, rest, order, table.by)
+
+
+def _with_others(
+    clauses: Sequence[str], others: Sequence[MeanDifference], rest: Sequence[str], order: Sequence[str], by: str
+) -> str:
+    """Return the clauses with that on the other groups, whose names are shortened in a long headline."""
+    said = "; ".join(filter(None, [*clauses, _on_others(others, rest, by)]))
     if len(said) < LONG_HEADLINE:
         return said
     short = dict(zip(rest, _short_names(order, rest), strict=True))
-    return "; ".join(filter(None, [*clauses, _on_others(others, [short[name] for name in rest], table.by)]))
+    return "; ".join(filter(None, [*clauses, _on_others(others, [short[name] for name in rest], by)]))
 
 
 def _short_names(names: Sequence[str], some: Sequence[str]) -> list[str]:

@@ -66,11 +66,7 @@ def score_histogram(
     facts = [f"{count:,} {name}" for count, name in zip(counts, names, strict=True)][: len(columns)]
     if worst is not None:
         facts.append(f"worst 10%: {worst:.2f} or less")
-        height, end = 20 * rows + LINE, f"{scale.at(worst):.2f}%"
-        label = tag("text", escape_text(facts[-1]), x=f"{LEFT}%", y=height - 6, class_="strong")
-        span = tag("line", class_="axis", x1=f"{LEFT}%", x2=end, y1=height, y2=height)
-        mark = tag("line", class_="guide", x1=end, x2=end, y1=height, y2=bottom)
-        parts.append(tag("g", label + span + mark, class_=f"{kinds[0]} worst"))
+        parts.append(_worst_mark(scale, worst, facts[-1], (20 * rows + LINE, bottom), kinds[0]))
     if mean is not None:
         facts.append(f"mean {mean:.2f}")
         parts.append(scale.text(mean, top - 8, "mean", "strong"))
@@ -79,6 +75,15 @@ def score_histogram(
     head = tag("title", escape_text(title)) + tag("desc", escape_text("; ".join(facts)))
     content = head + "".join(legend) + "".join(parts)
     return Markup(tag("svg", content, class_="chart scores", width="100%", height=bottom + 22, role="group"))
+
+
+def _worst_mark(scale: _Scale, worst: float, words: str, ends: tuple[int, int], kind: str) -> str:
+    """Return the line over the worst 10% with its words."""
+    height, end = ends[0], f"{scale.at(worst):.2f}%"
+    label = tag("text", escape_text(words), x=f"{LEFT}%", y=height - 6, class_="strong")
+    span = tag("line", class_="axis", x1=f"{LEFT}%", x2=end, y1=height, y2=height)
+    return tag("g", label + span + tag("line", class_="guide", x1=end, x2=end, y1=height, y2=ends[1]),
+               class_=f"{kind} worst")  # fmt: skip
 
 
 def _counts_axis(most: float, bottom: int, is_share: bool) -> list[str]:

@@ -19,6 +19,7 @@ import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from accord.board import DIMENSIONS, BoardFilters
 from accord.charts import Axis, ChartLine, ChartRow, bar_chart, line_chart, range_rows, ticks
@@ -111,13 +112,7 @@ class ExploreChart:
                 conversations.append(conversation)
         order = sorted(set(keys))
         place = np.array([order.index(key) for key in keys], dtype=np.intp)
-        numbers = np.array(values)
-        if self.settings.aggregate == COUNT:
-            found = [Estimate(float(n)) for n in np.bincount(place, minlength=len(order))]
-        elif self.settings.aggregate == MEDIAN:
-            found = [_middle_half(numbers[place == at]) for at in range(len(order))]
-        else:
-            found = group_means(Clusters(conversations), place, numbers, len(order))
+        found = self._estimates(place, np.array(values), conversations, len(order))
         counts = np.bincount(place, minlength=len(order)).tolist()
         groups = [
             Group(x, at, color, n, estimate)
@@ -128,6 +123,16 @@ class ExploreChart:
         if self.settings.color or is_numeric or is_learned or not self.settings.x.startswith(METADATA):
             return groups
         return sorted(groups, key=lambda group: (group.x in (OTHER, NONE), -(group.estimate.value or 0.0)))
+
+    def _estimates(
+        self, place: NDArray[np.intp], values: NDArray[np.float64], conversations: Sequence[str], groups: int
+    ) -> list[Estimate]:
+        """Return the number, the median or the mean of each group."""
+        if self.settings.aggregate == COUNT:
+            return [Estimate(float(n)) for n in np.bincount(place, minlength=groups)]
+        if self.settings.aggregate == MEDIAN:
+            return [_middle_half(values[place == at]) for at in range(groups)]
+        return group_means(Clusters(conversations), place, values, groups)
 
     def points(self) -> list[tuple[tuple[str, float], str, float]]:
         """Return the label and place on the x axis, the color and the value of each row."""
