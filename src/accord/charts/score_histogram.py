@@ -46,8 +46,7 @@ def score_histogram(
     counts = sum(each.scores for each in bins), sum(each.ratings for each in bins)
     columns = list(kinds if counts[1] else kinds[:1])
     is_share = bool(counts[1]) and counts[0] != counts[1]
-    totals = [max(count, 1) if is_share else 1 for count in counts]
-    values = [[each.scores / totals[0], each.ratings / totals[1]][: len(columns)] for each in bins]
+    values = _heights(bins, counts if is_share else (1, 1), len(columns))
     most = max(max(value) for value in values) or 1.0
     scale = _Scale(bins[0].low, bins[-1].high)
     legend, _, rows = draw_legend(list(zip(names, columns, strict=True)) if counts[1] else [], LEGEND)
@@ -75,6 +74,12 @@ def score_histogram(
     head = tag("title", escape_text(title)) + tag("desc", escape_text("; ".join(facts)))
     content = head + "".join(legend) + "".join(parts)
     return Markup(tag("svg", content, class_="chart scores", width="100%", height=bottom + 22, role="group"))
+
+
+def _heights(bins: Sequence[HistogramBin], totals: tuple[int, int], columns: int) -> list[list[float]]:
+    """Return the numbers of each bin as shares of totals; a total of 1 keeps them as they are."""
+    scores, ratings = (max(total, 1) for total in totals)
+    return [[each.scores / scores, each.ratings / ratings][:columns] for each in bins]
 
 
 def _worst_mark(scale: _Scale, worst: float, words: str, ends: tuple[int, int], kind: str) -> str:
