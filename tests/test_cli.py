@@ -881,7 +881,9 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred() -> None:
     done = whole(write("calls.csv", "id,transcript,score\n" + "\n".join(lines) + "\n"))
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
     assert "how well people predict each other is unknown" in json.dumps(done["verdict"]["checks"])
-    assert "24 conversations, 24 ratings by 1 person (agreement of people: " in printed("run", "calls.csv", "--out", "out", *QUICK)
+    assert "24 conversations, 24 ratings by 1 person (agreement of people: " in printed(
+        "run", "calls.csv", "--out", "out", *QUICK
+    )
 
 
 @pytest.mark.parametrize(
