@@ -24,7 +24,6 @@ from accord.board import (
     BoardFilters,
     SelectedScores,
     describe_test,
-    learned_from_all,
 )
 from accord.edges import BadInput, UnknownName
 from accord.project import Config, Project
@@ -433,12 +432,12 @@ def test_scores_of_training_conversations_are_left_out_unless_there_are_no_other
         every, _ = figures(opened, "training=with")
         assert len(every.rows) == 30
         assert every.learned.startswith("The evaluator learned from 10 of these conversations; their scores are closer")
-        assert not learned_from_all(every) and every.notes[-1].startswith("the evaluator learned from 10 of these")
+        assert not every.is_all_learned and every.notes[-1].startswith("the evaluator learned from 10 of these")
         with pytest.raises(UnknownName, match="choice of 'training'"):
             BoardFilters.from_query("training=maybe")
     with board(tmp_path / "all", rows[:10]) as opened:
         alone, _ = figures(opened)
-        assert len(alone.rows) == 10 and learned_from_all(alone) and alone.selection.answers == "predicted"
+        assert len(alone.rows) == 10 and alone.is_all_learned and alone.selection.answers == "predicted"
         assert alone.learned == (
             "The evaluator learned from all 10 conversations; import new ones to compare versions by scores."
         )

@@ -14,11 +14,18 @@ if TYPE_CHECKING:
 
 def training_notes(selection: BoardFilters, rows: pl.DataFrame, in_training: int, has_training: bool) -> Iterator[str]:
     """Yield the note about scores of conversations that the evaluator learned from."""
-    import polars as pl
-
     if in_training and selection.answers == "predicted":
-        learned = rows.filter(pl.col("in_training"))["conversation"].n_unique() if has_training else in_training
-        yield learned_words(learned, bool(rows["in_training"].all())) if has_training else LEFT_OUT.format(learned)
+        yield learned_words(learned_count(rows), all_learned(rows)) if has_training else LEFT_OUT.format(in_training)
+
+
+def learned_count(rows: pl.DataFrame) -> int:
+    """Return the number of conversations that the evaluator learned from."""
+    return rows.filter(rows["in_training"])["conversation"].n_unique()
+
+
+def all_learned(rows: pl.DataFrame) -> bool:
+    """Return True if there are rows, and the evaluator learned from the conversations of all."""
+    return len(rows) > 0 and bool(rows["in_training"].all())
 
 
 def evaluator_notes(selection: BoardFilters, evaluator: str, names: Mapping[str, str]) -> Iterator[str]:

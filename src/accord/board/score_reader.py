@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accord.board.filters import DIMENSIONS, BoardFilters, learned_words
-from accord.board.notes import evaluator_notes, scale_notes, synthetic_notes, training_notes
+from accord.board.notes import (
+    all_learned,
+    evaluator_notes,
+    learned_count,
+    scale_notes,
+    synthetic_notes,
+    training_notes,
+)
 from accord.board.texts import ConversationTexts
 from accord.edges import UnknownName
 from accord.learning import RULES
@@ -127,12 +134,17 @@ class SelectedScores:
         return self.has_training and self.selection.answers == "predicted"
 
     @property
+    def is_all_learned(self) -> bool:
+        """True if the evaluator learned from every conversation of the selection: its scores compare nothing."""
+        return all_learned(self.rows)
+
+    @property
     def learned(self) -> str:
         """Sentence about conversations that the evaluator learned from, if scores of these are shown; else empty."""
-        is_all = learned_from_all(self)
+        is_all = self.is_all_learned
         if not self.is_self_made and not is_all:
             return ""
-        said = learned_words(self.rows.filter(self.rows["in_training"])["conversation"].n_unique(), is_all)
+        said = learned_words(learned_count(self.rows), is_all)
         more = "; import new ones to compare versions by scores" if is_all else ""
         return f"{said[:1].upper()}{said[1:]}{more}."
 
@@ -266,7 +278,7 @@ class ScoreReader:
         """Return the selection with scores or ratings: ratings where all rated conversations were learned from."""
         if selection.answers is not None:
             return selection
-        is_rated = not is_other and _all_in_training(rows) and len(self._given(rows, question)) > 0
+        is_rated = not is_other and all_learned(rows) and len(self._given(rows, question)) > 0
         return replace(selection, answers="given" if is_rated else "predicted")
 
     def _read(
@@ -397,15 +409,6 @@ def _is_chosen(selection: BoardFilters, synthetic: pl.Expr) -> pl.Expr:
 
     chosen = {"with": pl.lit(True), "only": synthetic, "without": ~synthetic}[selection.synthetic]
     return chosen & pl.col("annotator").is_in(list(selection.annotators)) if selection.annotators else chosen
-
-
-def learned_from_all(scores: SelectedScores) -> bool:
-    """Return True if the evaluator learned from every conversation of a selection: its scores compare nothing."""
-    return _all_in_training(scores.rows)
-
-
-def _all_in_training(rows: pl.DataFrame) -> bool:
-    return len(rows) > 0 and bool(rows["in_training"].all())
 
 
 def _trained(selection: BoardFilters, training: pl.Expr) -> pl.Expr:

@@ -1,4 +1,4 @@
-"""Histogram of scores with people's ratings beside them, whose bars open lists."""
+"""Histogram of scores next to people's ratings, whose bars open lists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def score_histogram(
     bins: Sequence[HistogramBin], title: str, worst: float | None = None, mean: float | None = None,
     kinds: tuple[str, str] = ("model", "people"), names: tuple[str, str] = ("scores", "ratings of people"),
 ) -> Markup:  # fmt: skip
-    """Draw the number of scores in each bin, and beside it that of people's ratings.
+    """Draw the number of scores in each bin, next to the number of people's ratings.
 
     Numbers of different totals are drawn as shares.
 

@@ -6,14 +6,14 @@ annotator and holds no text of a conversation: people are counted, data are dige
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
 from accord.edges import BadInput, one_line, read_json_file
-from accord.values import FrozenModel, content_hash
+from accord.values import FrozenModel, Label, content_hash
 
 CARD_FORMAT = 1
 DIGEST = "digest"
@@ -180,6 +180,11 @@ class AgreementCard(FrozenModel):
         content = self.model_dump(mode="json", exclude={DIGEST})
         return content | {DIGEST: content_hash(content, length=32)}
 
+    @classmethod
+    def sealed(cls, content: Mapping[str, Any]) -> AgreementCard:
+        """Return the card of a content with its digest."""
+        return cls.model_validate(cls.model_validate(content).signed())
+
     @property
     def is_intact(self) -> bool:
         """True if the digest is that of the content."""
@@ -272,6 +277,7 @@ def _key(row: Mapping[str, Any], place: int) -> str:
     return next((str(row[key]) for key in ("question", "group", "name") if key in row), str(place))
 
 
-def labels_digest(rows: Sequence[Sequence[Any]]) -> str:
-    """Return a digest of ratings; their order makes no difference."""
-    return content_hash(sorted([str(each) for each in row] for row in rows), length=16)
+def labels_digest(labels: Iterable[Label]) -> str:
+    """Return a digest of the targets, annotators and values of ratings; their order makes no difference."""
+    rows = ([str(each.target), str(each.annotator), str(each.value)] for each in labels)
+    return content_hash(sorted(rows), length=16)

@@ -245,7 +245,7 @@ class _Measured:
         ))  # fmt: skip
 
     def _with_units(self, figures: Figures) -> Figures:
-        """Return the figures with the step of the scale, and the number and kind of what was rated."""
+        """Return the figures with the step of the scale, and how many texts of which kind were rated."""
         rated = self.rated
         step = None if len(rated.options) == 2 else self.ours[0].paired_new(rated).step
         unit = "conversation" if all(target.turn is None for target in rated.target) else "reply"

@@ -38,6 +38,11 @@ class Column:
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
+    @property
+    def maker(self) -> str:
+        """Signature of the source, without the name of the feature and the question."""
+        return self.signature.split("|name:")[0].split("|question:")[0]
+
     name: str
     signature: str
     question: str | None = None

@@ -6,6 +6,7 @@ from .evaluators.comparing import by_groups as by_groups
 from .evaluators.diagnostics import Insights as Insights, synthetic_note as synthetic_note, SYSTEM as SYSTEM
 from .evaluators.evaluator_choice import fitted_evaluators as fitted_evaluators
 from .evaluators.fitting import FEWEST_TO_TEST as FEWEST_TO_TEST
+from .evaluators.gap_search import gap_searches as gap_searches
 from .evaluators.held_out_set import tested_on as tested_on
 from .importing.data_files import files_in as files_in
 from .importing.file_survey import FileSurvey as FileSurvey, MOST_SURVEYED as MOST_SURVEYED, set_scales as set_scales

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from accord.decisions import LEFT, left_for_people
 from accord.edges import BadInput
-from accord.evidence import EvidenceTable
 from accord.learning import (
     FEWEST_LABELS,
     judge_level,
@@ -24,7 +23,7 @@ from accord.project.results import Estimates, NextLabel
 from accord.scoring import RowOrigin, latest_scores
 from accord.statistics import groups_of, mean_differences
 from accord.validation import NOT_SAID, system_means
-from accord.values import POPULATION, Labels, Score
+from accord.values import POPULATION, Labels, Sample, Score, Target
 
 if TYPE_CHECKING:
     from accord.learning import Level
@@ -54,10 +53,10 @@ def label_next(
     _check_rates(project)
     check_scales(project.store, [project.question])
     samples = list(project.all_samples(project.level()))
+    if purpose == "agreement":
+        return _for_agreement(project, samples, count, annotators)
     evidence = project.measure(project.evaluator().sources, samples)
     labels, question = project.store.labels(), project.question
-    if purpose == "agreement":
-        return _for_agreement(project, evidence, count, annotators)
     scores = latest_scores(project.store, project.mart, project.config.synthetic)
     left = left_for_people(project.store, scores, question.id)
     rated = labels.on(question.id)
@@ -81,17 +80,15 @@ def label_next(
 
 
 def _for_agreement(
-    project: Workspace, evidence: EvidenceTable, count: int, annotators: Collection[str]
+    project: Workspace, samples: Sequence[Sample], count: int, annotators: Collection[str]
 ) -> list[NextLabel]:
     """Return a sample of unlabeled texts, stratified by the scores of the evaluator in use or of the judge.
 
     Raises:
         BadInput: Nothing is left to label.
     """
-    question, rated = project.question, project.rated(project.question.id)
-    found = stratified_targets(
-        evidence.targets, _values(project, evidence), rated.targets, count, project.config.seed
-    )  # fmt: skip
+    question, seed = project.question, project.config.seed
+    found = stratified_targets(*_scored(project, samples), project.rated(question.id).targets, count, seed)
     if not found:
         raise BadInput("no conversation is left to label; import more: accord import chats.jsonl")
     why = f"one of {len(found)} strata of equal size, by score"
@@ -102,18 +99,19 @@ def _for_agreement(
     ]
 
 
-def _values(project: Workspace, evidence: EvidenceTable) -> NDArray[np.float64]:
-    """Return (n,) scores of the evaluator in use for a new annotator; without one, the judge's mean answers."""
+def _scored(project: Workspace, samples: Sequence[Sample]) -> tuple[Sequence[Target], NDArray[np.float64]]:
+    """Return the n targets and (n,) scores of the evaluator in use; without one, the judge's mean answers."""
     try:
         evaluator = project.load()
-        if evaluator.question.id != project.question.id:
-            return judge_level(evidence)
-        table = project.measure(evaluator.sources, project.samples(evidence.targets))
-        scores = dict(zip(table.targets, evaluator.head.predict_each(table, [None] * len(table)), strict=True))
     except BadInput:  # no evaluator is fitted
-        return judge_level(evidence)
-    values = (scores.get(target) for target in evidence.targets)
-    return np.array([each.value if isinstance(each, Score) else np.nan for each in values], dtype=float)
+        evaluator = None
+    if evaluator is None or evaluator.question.id != project.question.id:
+        table = project.measure(project.evaluator().sources, samples)
+        return table.targets, judge_level(table)
+    table = project.measure(evaluator.sources, samples)
+    scores = evaluator.head.predict_each(table, [None] * len(table))
+    values = [each.value if isinstance(each, Score) else np.nan for each in scores]
+    return table.targets, np.array(values, dtype=float)
 
 
 def _check_rates(project: Workspace) -> None:

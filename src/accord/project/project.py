@@ -300,7 +300,7 @@ class Project(Workspace):
         """
         from accord.project.evaluators import gap_search
 
-        with self.store.run("gaps", scoring.asked_in(self.question, self.config.shown())) as record:
+        with self.store.run(gap_search.GAPS, scoring.asked_in(self.question, self.config.shown())) as record:
             found = gap_search.find_gaps(self)
             record.results.update({**found.to_json(), "rubric": self.rubric.hash})
         return found

@@ -13,7 +13,7 @@ import numpy as np
 
 from accord.decisions import AGREE, AgreementCard, Verdict, labels_digest
 from accord.edges import BadInput
-from accord.evidence import EvidenceTable, Ratings
+from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, HeldOutAnswers
 from accord.project import SYSTEM, Compared, Fitted, Project, by_groups, tested_on
 from accord.report.gate import Check, check_gate, check_limits
@@ -21,7 +21,7 @@ from accord.report.table_cards import check_makers
 from accord.scoring import asked_in, latest_drift
 from accord.store import Store
 from accord.validation import COVERAGE_NEW, NEW, WIDTH_NEW, Comparison
-from accord.values import Estimate, Question, Rubric
+from accord.values import Question, Rubric
 from accord.version import __version__
 
 Row = dict[str, Any]
@@ -39,7 +39,7 @@ class CardOptions:
     Attributes:
         held_out: Files of conversations and ratings that the evaluator has never seen; without them, the figures are
             those of the cross-validation.
-        made_by: str of the ratings; ratings by models are refused unless it is `models`.
+        made_by: `people` or `models`; ratings by models are refused unless it is `models`.
         by: Metadata entries to audit by, besides the assistant version.
     """
 
@@ -71,8 +71,8 @@ def card_of(project: Project, name: str | None = None, options: CardOptions | No
             found = fitted.held_out
         test = _test(project.store, found, bool(options.held_out))
         card = _card(project, evaluator, found, test, options, fitted)
-        record.results.update({"ratings": test["digest"], "card": card.signed()["digest"]})
-    return AgreementCard.model_validate(card.signed())
+        record.results.update({"ratings": test["digest"], "card": card.digest})
+    return card
 
 
 def _same_fit(project: Project, evaluator: Evaluator) -> Fitted:
@@ -105,7 +105,7 @@ def _is_same(saved: HeldOutAnswers, now: HeldOutAnswers | None) -> bool:
 def _test(store: Store, found: Compared, is_set: bool) -> Row:
     """Return how the evaluator was kept from the ratings, and how often these ratings tested an evaluator before."""
     comparison = found.comparison
-    digest = ratings_digest(comparison.ratings)
+    digest = labels_digest(comparison.ratings.labels)
     done = [run for run in store.runs(*((CARD,) if is_set else _TESTING)) if run["status"] == "done"]
     earlier = [run for run in done if not is_set or (run["results"] or {}).get("ratings") == digest]
     first = min((str(run["started"])[:10] for run in earlier), default=date.today().isoformat())
@@ -114,11 +114,6 @@ def _test(store: Store, found: Compared, is_set: bool) -> Row:
     return dict(
         method=method, folds=comparison.folds, repeats=repeats, digest=digest, uses=len(earlier) + 1, first_used=first
     )  # fmt: skip
-
-
-def ratings_digest(rated: Ratings) -> str:
-    """Return a digest of the targets, annotators and values of ratings."""
-    return labels_digest([(label.target, label.annotator, label.value) for label in rated.labels])
 
 
 def _card(
@@ -135,9 +130,9 @@ def _card(
     agreement = [_agreement(each, project.rubric) for each in (found, *others)]
     row = comparison.results[0].estimates
     coverage = float(getattr(evaluator.head, "coverage", 0.9))
-    bands = dict(promised=coverage, coverage=_interval(row[COVERAGE_NEW]), width=_interval(row[WIDTH_NEW]))
+    bands = dict(promised=coverage, coverage=row[COVERAGE_NEW].to_json(), width=row[WIDTH_NEW].to_json())
     groups = by_groups(found, [SYSTEM, *options.by])
-    return AgreementCard.model_validate(
+    return AgreementCard.sealed(
         dict(
             made=date.today().isoformat(),
             accord_version=__version__,
@@ -155,7 +150,7 @@ def _card(
             decided=verdict.figures.decided,
             decided_agreement=None if verdict.figures.decided is None else AGREE,
             groups=[
-                dict(by=each.by, group=each.name, labels=each.n, bias=_interval(each.bias), p=each.p_holm)
+                dict(by=each.by, group=each.name, labels=each.n, bias=each.bias.to_json(), p=each.p_holm)
                 for each in groups
             ],
             rules=[
@@ -168,20 +163,23 @@ def _card(
 
 
 def _subject(evaluator: Evaluator, table: EvidenceTable) -> Row:
-    makers = {column.signature.split("|name:")[0].split("|question:")[0] for column in table.columns}
     models = {
         role: model.model or ", ".join(Path(path).name for path in model.paths)
         for role, model in evaluator.models.items()
     }
-    return dict(
-        kind="evaluator", name=evaluator.name, digest=evaluator.digest(), models=models, evidence=sorted(makers)
-    )  # fmt: skip
+    return {
+        "kind": "evaluator",
+        "name": evaluator.name,
+        "digest": evaluator.digest(),
+        "models": models,
+        "evidence": sorted({column.maker for column in table.columns}),
+    }
 
 
 def _question(question: Question, rubric: Rubric) -> Row:
     present = rubric.get(question.id) or question
     return dict(id=question.id, name=present.shown, text=question.text, scale=question.scale.range,
-                        rubric=rubric.name, rubric_hash=rubric.hash)  # fmt: skip
+                rubric=rubric.name, rubric_hash=rubric.hash)  # fmt: skip
 
 
 def _labels(found: Compared, made_by: str, evaluator: Evaluator, project: Project) -> Row:
@@ -199,7 +197,7 @@ def _labels(found: Compared, made_by: str, evaluator: Evaluator, project: Projec
     return dict(
         made_by=made_by, count=len(rated), conversations=len(conversations),
         annotators=sorted(counts.values(), reverse=True), systems=dict(sorted(systems.items())),
-        languages=list(evaluator.languages), synthetic=found.comparison.synthetic, digest=ratings_digest(rated),
+        languages=list(evaluator.languages), synthetic=found.comparison.synthetic, digest=labels_digest(rated.labels),
     )  # fmt: skip
 
 
@@ -211,19 +209,19 @@ def _agreement(found: Compared, rubric: Rubric) -> Row:
         question=question.id,
         name=(rubric.get(question.id) or question).shown,
         labels=row.n,
-        error=_interval(row.estimates[NEW]),
-        within_one=_interval(row.estimates["within_one"]),
-        pooled=_interval(row.estimates["pearson"]),
+        error=row.estimates[NEW].to_json(),
+        within_one=row.estimates["within_one"].to_json(),
+        pooled=row.estimates["pearson"].to_json(),
         within_annotators=_within(row.within.get("annotators")),
         within_systems=_within(row.within.get("systems")),
-        people={} if people is None else _interval(people.estimates["rmse"]),
-        people_within=_interval(figures.people_r),
-        alpha=_interval(figures.alpha),
+        people={} if people is None else people.estimates["rmse"].to_json(),
+        people_within=figures.people_r.to_json(),
+        alpha=figures.alpha.to_json(),
     )
 
 
 def _within(found: Any) -> Row:
-    return {} if found is None else _interval(found.pearson)
+    return {} if found is None else found.pearson.to_json()
 
 
 def _baselines(comparison: Comparison, verdict: Verdict) -> list[Row]:
@@ -231,15 +229,11 @@ def _baselines(comparison: Comparison, verdict: Verdict) -> list[Row]:
     return [
         dict(
             name=row.evaluator,
-            error=_interval(row.estimates[NEW] if row.estimates[NEW].value is not None else row.estimates["rmse"]),
+            error=(row.estimates[NEW] if row.estimates[NEW].value is not None else row.estimates["rmse"]).to_json(),
             p=None if row.evaluator not in tests else tests[row.evaluator].p,
         )
         for row in comparison.results[1:]
     ]
-
-
-def _interval(estimate: Estimate) -> Row:
-    return dict(estimate.to_json())
 
 
 def _limits(labels: Row, test: Row, fitted: Fitted | None) -> list[str]:
@@ -301,8 +295,8 @@ def check_card(
         BadInput: The card is about the judge of a table, or there is no evaluator.
     """
     check_limits(min_agreement, min_within)
-    checks = [_bound(name, minimum, card) for name, minimum in
-              (("agreement", min_agreement), ("within", min_within)) if minimum is not None]  # fmt: skip
+    minimums = {"agreement": min_agreement, "within": min_within}
+    checks = [_bound(name, minimum, card) for name, minimum in minimums.items() if minimum is not None]
     if card.subject.kind != "evaluator":
         return [Check("content of the card", 1.0, 1.0, words="unchanged"), *checks]
     drift = card.drift(_present(project, card))
@@ -331,9 +325,8 @@ def _present(project: Project, card: AgreementCard) -> AgreementCard:
     train, _ = project.training(evaluator)
     table = project.measure(evaluator.sources, train.samples)
     rated = train.labels.on(evaluator.question.id)
-    digest = labels_digest([(label.target, label.annotator, label.value) for label in rated])
     labels = card.labels.model_dump()
     if card.test.method != "held-out set":
-        labels |= {"digest": digest, "count": len(rated)}
+        labels |= {"digest": labels_digest(rated), "count": len(rated)}
     now = {"subject": _subject(evaluator, table), "question": _question(question, project.rubric), "labels": labels}
     return AgreementCard.model_validate(card.signed() | now)

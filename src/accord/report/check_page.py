@@ -11,7 +11,7 @@ from accord.charts import Axis, ChartRow, Guide, interval_plot
 from accord.edges import BadInput, count_of, write_atomically
 from accord.report.page import render_page
 from accord.table_check import CheckResult, plain, plan_lines, repeat_lines, signed
-from accord.values import Estimate, agreement_words, p_text
+from accord.values import Estimate, agreement_word, p_text
 from accord.version import __version__
 
 MAX_BIASES = 20
@@ -56,7 +56,7 @@ def _headline(result: CheckResult) -> str:
         return f"The judge is {word} by {abs(bias.value):.2f}" + ("" if agrees else ", and agrees by chance only")
     if not agrees:
         return "The judge may agree by chance only"
-    return f"The judge agrees {agreement_words(judge).partition(',')[0]} with people"
+    return f"The judge agrees {agreement_word(judge)} with people"
 
 
 def _facts(result: CheckResult) -> list[tuple[str, str]]:

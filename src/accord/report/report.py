@@ -187,7 +187,7 @@ def _present(question: Question, rubric: Rubric) -> Question:
 def _data(tried: Compared, rubric: Rubric | None) -> Values:
     """Count the rated data, its assistant versions, and the features of evidence by source."""
     rated, samples = tried.comparison.ratings, tried.train.rated().samples
-    makers = Counter(column.signature.split("|name:")[0].split("|question:")[0] for column in tried.evidence.columns)
+    makers = Counter(column.maker for column in tried.evidence.columns)
     systems = Counter(sample.conversation.system or "unknown" for sample in samples)
     return dict(
         counts=f"{counts(len(set(rated.conversation)), len(rated), len(set(rated.annotator)))}, those it learned from",

@@ -10,7 +10,6 @@ from accord.decisions import AgreementCard
 from accord.edges import BadInput
 from accord.formats import is_machine
 from accord.table_check import CheckResult
-from accord.values import Estimate
 from accord.version import __version__
 
 
@@ -28,7 +27,7 @@ def card_of_check(result: CheckResult, made_by: str = "people") -> AgreementCard
     main, column = result.main, result.columns.get("people", "labels")
     agreement = {
         "question": column, "name": column, "labels": result.labeled, "statistic": main.statistic,
-        "pooled": _interval(main.judge),
+        "pooled": main.judge.to_json(),
     }  # fmt: skip
     counts = sorted(result.labels_by.values(), reverse=True)
     content = {
@@ -42,18 +41,18 @@ def card_of_check(result: CheckResult, made_by: str = "people") -> AgreementCard
         "title": result.verdict.partition(";")[0].rstrip("."), "state": "table", "sentence": result.verdict,
         "agreement": [agreement],
         "statistics": [
-            {"name": row.statistic, "people": _interval(row.people), "judge": _interval(row.judge)}
+            {"name": row.statistic, "people": row.people.to_json(), "judge": row.judge.to_json()}
             for row in result.agreement
         ],
         "mean": _mean(result),
         "groups": [
-            {"by": row.by, "group": row.group, "labels": row.n, "bias": _interval(row.bias), "p": row.p_holm}
+            {"by": row.by, "group": row.group, "labels": row.n, "bias": row.bias.to_json(), "p": row.p_holm}
             for row in result.biases
             if row.group
         ],
         "limits": [*result.warnings, *(f"{name}: {reason}" for name, reason in result.missing)],
     }  # fmt: skip
-    return AgreementCard.model_validate(AgreementCard.model_validate(content).signed())
+    return AgreementCard.sealed(content)
 
 
 def check_makers(names: Iterable[str], made_by: str) -> None:
@@ -81,10 +80,6 @@ def _mean(result: CheckResult) -> dict[str, Any] | None:
     if not means.rows or means.corrected.value is None:
         return None
     return {
-        "judge": _interval(means.rows[0].mean), "corrected": _interval(means.corrected), "method": means.best,
-        "bias": _interval(means.bias),
+        "judge": means.rows[0].mean.to_json(), "corrected": means.corrected.to_json(), "method": means.best,
+        "bias": means.bias.to_json(),
     }  # fmt: skip
-
-
-def _interval(estimate: Estimate) -> dict[str, float | None]:
-    return dict(estimate.to_json())

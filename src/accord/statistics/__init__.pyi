@@ -5,11 +5,7 @@ from .agreement import range_names as range_names, smece as smece, Statistic as 
 from .agreement import TWO_VALUED as TWO_VALUED, within as within
 from .calibration_error import Diagram as Diagram, diagrams as diagrams, mean_smece as mean_smece
 from .calibration_error import smece_estimates as smece_estimates
-from .chance_corrected import (
-    alpha_estimate as alpha_estimate,
-    counted as counted,
-    fleiss_kappa as fleiss_kappa,
-)
+from .chance_corrected import alpha_estimate as alpha_estimate, counted as counted, fleiss_kappa as fleiss_kappa
 from .chance_corrected import mean_kappa as mean_kappa, no_fleiss as no_fleiss, pairwise_kappas as pairwise_kappas
 from .chart_intervals import group_means as group_means, MIN_CLUSTERS as MIN_CLUSTERS, quantiles as quantiles
 from .chart_intervals import slope as slope

@@ -98,7 +98,7 @@ class Adjudication:
         sizes: dict[Unit, dict[str, float]] = {}
         for question in progress.questions:
             matrix = progress.matrices[question.id]
-            scale = _longest_difference(question) ** 2
+            scale = question.scale.length**2
             for unit, size in most_disputed(matrix, len(matrix.units)):
                 sizes.setdefault(unit, {})[question.id] = min(size / scale, 1.0)
         decisions, last = self._decisions()
@@ -230,11 +230,6 @@ class Adjudication:
             "ratings": dict(decision.ratings), "adjudicated": decision.value, "reason": decision.reason,
             "note": decision.note, "comments": comments, "lead": decision.lead, "time": decision.time,
         }  # fmt: skip
-
-
-def _longest_difference(question: Question) -> float:
-    """Return the length of an ordered scale; 1 for a nominal one, whose disputes are shares."""
-    return (max(question.scale.numbers) - min(question.scale.numbers) or 1.0) if question.scale.is_ordered else 1.0
 
 
 def _chosen(question: Question, fields: Mapping[str, Any], reason: str) -> Value | None:

@@ -79,13 +79,11 @@ def judge_biases(table: JudgedTable) -> BiasRows:
     """Test the judge's errors by slice and length, with one correction for all tests."""
     slices = dict(table.groups) | ({SYSTEM: table.system} if table.system is not None else {})
     wanted = ["bias by slice", "bias by length"]
-    if table.answer is None or table.scale.kind == "nominal":
+    if table.mean_answer is None or table.scale.kind == "nominal":
         reason = "the values have no order" if table.scale.kind == "nominal" else "the judge answers on another scale"
         return BiasRows(missing=[(each, reason) for each in wanted])
     rows, missing = np.flatnonzero(table.is_labeled), list[tuple[str, str]]()
-    answers = table.answer[rows]
-    count = (~np.isnan(answers)).sum(axis=1)
-    error = np.nansum(answers, axis=1) / np.maximum(count, 1) - table.mean_label[rows]
+    error = table.mean_answer[rows] - table.mean_label[rows]
     found: list[tuple[str, str, int, Estimate, float]] = []
     for by, values in slices.items():
         found += _by_slice(table, by, values, rows, error, missing)

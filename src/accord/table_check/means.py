@@ -111,7 +111,7 @@ def table_means(table: JudgedTable, width: float | None) -> Means:
     if scale.kind == "nominal":
         more = "; name the value that counts as 1 with --yes" if len(scale.options) == 2 else ""
         return Means(reason=f"the values have no order, so they have no mean{more}")
-    answers = None if table.answer is None else _row_answers(table)
+    answers = table.mean_answer
     judge_mean = Estimate()
     if answers is not None:
         judge_mean = mean_on_scale(answers[judged], table.item[judged], scale.ends, scale.is_two_valued)
@@ -134,13 +134,6 @@ def table_means(table: JudgedTable, width: float | None) -> Means:
     return Means(rows, EFFICIENT, _estimate(efficient), bias, p, label_plan(efficient, given, width))
 
 
-def _row_answers(table: JudgedTable) -> Floats:
-    """Return the (n,) mean answer of the judge's runs on the scale of labels."""
-    assert table.answer is not None
-    count = (~np.isnan(table.answer)).sum(axis=1)
-    return np.where(count > 0, np.nansum(table.answer, axis=1) / np.maximum(count, 1), np.nan)
-
-
 def _system(table: JudgedTable, name: str, members: NDArray[np.bool_]) -> LabeledSystem:
     labeled, other = members & table.is_labeled, members & table.is_judged & ~table.is_labeled
     return LabeledSystem(
@@ -159,10 +152,10 @@ def _label_estimate(mean: SystemMean) -> Estimate:
 
 def _by_error_rates(table: JudgedTable, given: LabeledSystem) -> MeanRow:
     """Return the mean by the judge's error rates."""
-    if table.answer is None:
+    if table.mean_answer is None:
         return MeanRow(ROGAN_GLADEN, Estimate(), "the judge's scores have no threshold; set one with --threshold")
     low, high = table.scale.ends
-    answers = (_row_answers(table) - low) / (high - low)
+    answers = (table.mean_answer - low) / (high - low)
     other = table.is_judged & ~table.is_labeled
     shares = LabeledSystem(
         given.system, (given.said - low) / (high - low), answers[table.is_labeled], answers[other], given.group,
@@ -245,7 +238,7 @@ def compare_systems(table: JudgedTable) -> SystemRows:
     if len(given) > MAX_SYSTEMS:
         return SystemRows(reason=f"{len(given)} systems are more than {MAX_SYSTEMS}; name a column with --system")
     means = sorted(efficient_means(given, table.scale.ends, table.scale.is_two_valued), key=lambda each: -each.mean)
-    answers = None if table.answer is None else _row_answers(table)
+    answers = table.mean_answer
     judge = [
         None if answers is None else float(np.nanmean(answers[(table.system == each.system) & table.is_judged]))
         for each in means

@@ -12,7 +12,7 @@ from accord.table_check.agreement import AgreementRow, Repeatability
 from accord.table_check.biases import BiasRow, CalibrationRow
 from accord.table_check.means import Means, SystemRows
 from accord.table_check.scales import TableScale
-from accord.values import Estimate, agreement_words, html_table, number, p_text, text_table
+from accord.values import Estimate, agreement_word, html_table, number, p_text, text_table
 
 MAX_BIASES, MAX_NOTES, MAX_LEVELS, MAX_SYSTEMS, MAX_GAPS = 3, 2, 5, 4, 3
 """Lines of each part in the terminal; the page and the JSON have all."""
@@ -111,7 +111,7 @@ class CheckResult:
         if row.judge.low <= 0:
             said = f"It is not clear that the judge agrees with people beyond chance ({figure}{among})"
         else:
-            word = agreement_words(Estimate(row.judge.value)).partition(",")[0]
+            word = agreement_word(Estimate(row.judge.value))
             said = f"The judge agrees {word} with people ({figure}{among})"
         return said + after
 

@@ -87,6 +87,11 @@ class JudgedTable:
         }
 
     @cached_property
+    def mean_answer(self) -> Floats | None:
+        """(n,) mean answer over the runs on the scale of the labels; None on another scale."""
+        return None if self.answer is None else _row_means(self.answer)
+
+    @cached_property
     def mean_score(self) -> Floats:
         """(n,) mean score over the runs."""
         return _row_means(self.score)

@@ -10,7 +10,7 @@ are reported once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings
 from accord.statistics import MIN_GROUP_RATINGS, SIGNIFICANT, bias_difference, holm
+from accord.validation.metrics_table import other_people
 from accord.values import ISSUE, Sample, Target
 
 Floats = NDArray[np.float64]
@@ -38,7 +39,7 @@ class Property:
     """A property of conversations.
 
     Attributes:
-        key: Name that stays the same if thresholds move: `column:NAME`, `issue:KIND` or `ENTRY=VALUE`.
+        key: Name that stays the same if thresholds move: `column:NAME`, with `:high` or `:low`, or `ENTRY=VALUE`.
         name: Name in words.
         holds: (n,) True for ratings of conversations with it.
         known: (n,) True for ratings of conversations for which it is known.
@@ -104,9 +105,7 @@ def specification_gaps(rated: Ratings, judge: Floats | None, properties: Sequenc
         judge: (n,) score of the judge, or of an evaluator, for each rating; NaN without one. None skips the judge.
         properties: Properties to test.
     """
-    errors: dict[Against, Floats] = {"people": people_distance(rated)}
-    if judge is not None:
-        errors = {"judge": judge_residual(rated.value, judge), **errors}
+    errors = _errors(rated, judge)
     tests = {against: _tests(error, rated, properties) for against, error in errors.items()}
     corrected = iter(holm([p for each in tests.values() for _, _, p in each]))
     gaps = []
@@ -116,11 +115,17 @@ def specification_gaps(rated: Ratings, judge: Floats | None, properties: Sequenc
     return gaps
 
 
+def _errors(rated: Ratings, judge: Floats | None) -> dict[Against, Floats]:
+    """Return (n,) differences of ratings from the judge's line, if there is a judge, and those among people."""
+    among: dict[Against, Floats] = {"people": people_distance(rated)}
+    return among if judge is None else {"judge": judge_residual(rated.value, judge), **among}
+
+
 def gap_of(against: Against, rated: Ratings, judge: Floats | None, each: Property) -> float | None:
     """Return the difference of one property, as `SpecificationGap.difference`; None if it cannot be measured."""
-    if against == "judge" and judge is None:
+    error = _errors(rated, judge).get(against)
+    if error is None:
         return None
-    error = people_distance(rated) if judge is None or against == "people" else judge_residual(rated.value, judge)
     known = np.isfinite(error) & each.known
     sides = (known & each.holds, known & ~each.holds)
     return float(error[sides[0]].mean() - error[sides[1]].mean()) if all(side.any() for side in sides) else None
@@ -138,16 +143,8 @@ def judge_residual(value: Floats, judge: Floats) -> Floats:
 
 def people_distance(rated: Ratings) -> Floats:
     """Return (n,) distance of each rating from the mean of the other people's; NaN if nobody else rated the target."""
-    rows: dict[Target, list[int]] = {}
-    for row, target in enumerate(rated.target):
-        rows.setdefault(target, []).append(row)
-    distance = np.full(len(rated), np.nan)
-    for each in rows.values():
-        for row in each:
-            others = [other for other in each if rated.annotator[other] != rated.annotator[row]]
-            if others:
-                distance[row] = abs(rated.value[row] - rated.value[others].mean())
-    return distance
+    others = other_people(rated)
+    return np.full(len(rated), np.nan) if others is None else np.abs(rated.value - others.new_value)
 
 
 def _tests(error: Floats, rated: Ratings, properties: Sequence[Property]) -> list[_Tested]:
@@ -175,7 +172,7 @@ def _gaps(against: Against, found: Sequence[_Tested], error: Floats, rated: Rati
             gaps.append((each, _gap(against, each, difference, p, error, rated)))
         else:
             other, gap = gaps[same]
-            gaps[same] = other, SpecificationGap(**{**vars(gap), "also": (*gap.also, each.name)})
+            gaps[same] = other, replace(gap, also=(*gap.also, each.name))
     return [gap for _, gap in gaps]
 
 

@@ -17,9 +17,10 @@ from .project_plugins import (
     note_plugins as note_plugins,
     note_plugins_of as note_plugins_of,
 )
-from .project_plugins import noted_plugins as noted_plugins, plugin_code as plugin_code, PluginCode as PluginCode
+from .project_plugins import noted_plugins as noted_plugins, plugin_code as plugin_code
 from .registry import BUILT_IN as BUILT_IN, Contract as Contract, plugin_error as plugin_error, Registry as Registry
-from .report_blocks import agreement_words as agreement_words, Charts as Charts, counts as counts
+from .report_blocks import agreement_word as agreement_word, agreement_words as agreement_words
+from .report_blocks import Charts as Charts, counts as counts
 from .report_blocks import Estimate as Estimate, Findings as Findings, Fold as Fold
 from .report_blocks import Histogram as Histogram, html_table as html_table, number as number, p_text as p_text
 from .report_blocks import percent as percent, Point as Point, Points as Points, Section as Section

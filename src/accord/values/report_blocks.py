@@ -128,21 +128,29 @@ STRENGTHS = ((0.8, "well"), (0.667, "fairly well"), (0.4, "moderately"), (0.0, "
 """Words for Krippendorff's α above chance, each with its smallest value (Krippendorff, 2004, for the first two)."""
 
 
-def agreement_words(alpha: Estimate) -> str:
-    """Return how much people agree in words, with Krippendorff's α.
+def agreement_word(alpha: Estimate) -> str:
+    """Return the strength of an agreement in words, for Krippendorff's α, κ or r.
 
-    >>> agreement_words(Estimate(0.27, 0.2, 0.3)), agreement_words(Estimate())
-    ('a little, 0.27', 'unknown')
+    >>> agreement_word(Estimate(0.27, 0.2, 0.3)), agreement_word(Estimate(0.27, -0.1, 0.5)), agreement_word(Estimate())
+    ('a little', 'unclear', 'unknown')
     """
     if alpha.value is None:
         return "unknown"
     if alpha.value <= 0:
-        word = "not beyond chance"
-    elif alpha.low is not None and alpha.low <= 0:
-        word = "unclear"
-    else:
-        word = next(word for least, word in STRENGTHS if round(alpha.value, 2) >= least)  # as the number is shown
-    return f"{word}, {number(alpha.value, 2)}"
+        return "not beyond chance"
+    if alpha.low is not None and alpha.low <= 0:
+        return "unclear"
+    return next(word for least, word in STRENGTHS if round(alpha.value, 2) >= least)  # as the number is shown
+
+
+def agreement_words(alpha: Estimate) -> str:
+    """Return the strength of an agreement in words with its number.
+
+    >>> agreement_words(Estimate(0.27, 0.2, 0.3)), agreement_words(Estimate())
+    ('a little, 0.27', 'unknown')
+    """
+    word = agreement_word(alpha)
+    return word if alpha.value is None else f"{word}, {number(alpha.value, 2)}"
 
 
 def p_text(p: float) -> str:

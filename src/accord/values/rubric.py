@@ -65,6 +65,11 @@ class Scale(FrozenModel):
     low: float | None = None
     high: float | None = None
 
+    @property
+    def length(self) -> float:
+        """Difference of the ends of an ordered scale; 1 for a nominal one."""
+        return float(max(self.numbers) - min(self.numbers)) if self.is_ordered else 1.0
+
     @model_validator(mode="after")
     def _consistent(self) -> Scale:
         if self.kind is ScaleKind.REAL:

@@ -75,8 +75,7 @@ def _of_evaluator(evaluator: Values, counts: Values) -> Iterator[Step]:
             yield _step(f"Fit an evaluator to {_ratings(counts['ratings'])}", "It learns to score as these people do.",
                         "/lead/fit", "Fit an evaluator", method="post")  # fmt: skip
     elif new:
-        known = evaluator["new_agreement"]
-        people = f"; {known} on them{', so discuss them first' if 'not clear' in known else ''}" if known else ""
+        people = f"; {evaluator['new_agreement']}" if evaluator["new_agreement"] else ""
         reason = (
             f"The evaluator learned {learned:,} of {counts['ratings']:,}{people}{_duration(evaluator['fit_seconds'])}."
         )

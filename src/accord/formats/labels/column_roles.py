@@ -238,7 +238,7 @@ def holds_scores(values: Sequence[Any]) -> bool:
 
 
 def may_be_answer(column: str, value: Any) -> bool:
-    """Return True if a column beside the name of a judge may hold the judge's answers."""
+    """Return True if a column next to the name of a judge may hold the judge's answers."""
     if plain_name(column) in VALUE_KEYS or is_rating_name(column) or re.fullmatch(r"q\d+", column, re.IGNORECASE):
         return True
     return not set(words_of(column)) & (OTHER_WORDS | _COMMENTS) and _is_number(value)
@@ -266,7 +266,7 @@ def _column_of_names(cells: Mapping[str, Sequence[Any]], has_text: bool, people:
             return name
     if not rated:
         return None
-    # Numbers can identify judges; beside text, a model wrote it.
+    # Numbers can identify judges; a file with texts names the model that wrote them.
     keys = ("judge",) if has_text else ("judge", *_NAMES_OF_MODELS)
     return next((plain[key] for key in keys if key in plain), None)
 

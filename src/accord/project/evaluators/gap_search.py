@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import learns
 from accord.project.evaluators.experiments import in_question
 from accord.project.results import GapSearch
+from accord.store import Store
 from accord.validation import Property, gap_of, properties_of, specification_gaps
 
 if TYPE_CHECKING:
@@ -66,19 +67,22 @@ def judge_scores(evidence: EvidenceTable, rated: Ratings, question: str) -> tupl
     return found[name], f"the judge's answers to {name}"
 
 
+def gap_searches(store: Store, question: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the results of all finished searches about a question, the latest first."""
+    for run in reversed(store.runs(GAPS)):
+        results = run["results"] or {}
+        if run["status"] == "done" and results.get("question") == question:
+            yield results
+
+
 def _changes(project: Workspace, rated: Ratings, judge: Floats | None, properties: Sequence[Property]) -> list[str]:
     """Return a sentence on each gap of the latest search with another rubric."""
-    for run in reversed(project.store.runs(GAPS)):
-        results = run["results"] or {}
-        if run["status"] != "done" or results.get("question") != project.question.id:
-            continue
-        if results.get("rubric") == project.rubric.hash:
-            continue
-        lines = []
-        for gap in results.get("gaps") or ():
-            each = next((each for each in properties if each.key == gap["key"]), None)
-            now = None if each is None else gap_of(gap["against"], rated, judge, each)
-            shown = "unknown" if now is None else f"{now:+.2f}"
-            lines.append(f"since the wording was changed: {gap['name']}: {gap['difference']:+.2f} then, {shown} now")
-        return lines
-    return []
+    known = {each.key: each for each in properties}
+    before = gap_searches(project.store, project.question.id)
+    results = next((each for each in before if each.get("rubric") != project.rubric.hash), {})
+    lines = []
+    for gap in results.get("gaps") or ():
+        now = gap_of(gap["against"], rated, judge, known[gap["key"]]) if gap["key"] in known else None
+        shown = "unknown" if now is None else f"{now:+.2f}"
+        lines.append(f"since the wording was changed: {gap['name']}: {gap['difference']:+.2f} then, {shown} now")
+    return lines

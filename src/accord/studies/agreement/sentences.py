@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from accord.studies.agreement.annotators import MIN_ITEMS, AnnotatorHabit, CountedEstimate, DisagreementParts
-from accord.values import agreement_words
+from accord.values import agreement_word, number
 
 SETTLE = ": settle the wording before you use these ratings"
 COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -26,7 +26,7 @@ def describe_agreement(alpha: CountedEstimate) -> str:
         return f"People agree no better than chance{more}."
     if low is not None and low <= 0:
         return "It is not clear that people agree beyond chance."
-    strength = agreement_words(alpha).partition(",")[0]
+    strength = agreement_word(alpha)
     ends = "" if low is None or high is None else f" ({_share(low)} – {_share(high)})"
     return f"People agree {strength}: {_share(alpha.value)}{ends} of the way from chance to full agreement."
 
@@ -69,7 +69,7 @@ def describe_agreement_on(question: str, alpha: CountedEstimate) -> str:
     """
     if alpha.value is None:
         return f"It is unknown how far people agree on {question}"
-    word, _, value = agreement_words(alpha).partition(", ")
+    word, value = agreement_word(alpha), number(alpha.value, 2)
     if word == "not beyond chance":
         return f"People do not agree on {question} ({value}){SETTLE}"
     if word == "unclear":

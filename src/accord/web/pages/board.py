@@ -29,7 +29,6 @@ from accord.board import (
     difference_in_words,
     dimension_in_words,
     filter_in_words,
-    learned_from_all,
     stated_difference,
     times_as_often,
 )
@@ -114,7 +113,7 @@ class _BoardPages:
             kept=_kept(replace(selection, **_NO_LIST_FILTERS), BOARD_FIELDS), periods=_periods(texts),  # type: ignore[arg-type]
             orders=_orders(texts), total=shown[1].total if shown else 0,
             headings=ORDER_HEADINGS, filter_in_words=filter_in_words,
-            is_more=_has_more(texts.selection), is_alone=learned_from_all(texts),
+            is_more=_has_more(texts.selection), is_alone=texts.is_all_learned,
             quiet=texts.quiet_notes, by_options=BY_OPTIONS, shown_groups=SHOWN_GROUPS,
             question_options=[(id, texts.shown(id)) for id in texts.choices.questions],
             column=dimension_in_words(str(texts.selection.by)),

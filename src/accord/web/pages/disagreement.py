@@ -34,7 +34,7 @@ from accord.studies import (
 from accord.values import ISSUE, Question, Value
 from accord.web.accounts import new_key
 from accord.web.context import WorkbenchContext, add_page, is_json
-from accord.web.pages.lead import agreement_sentences, disagreement_address, estimate_text, progress_of, scale_length
+from accord.web.pages.lead import agreement_sentences, disagreement_address, estimate_text, progress_of
 
 MAX_ITEMS = 200
 """Number of items in the list of the page."""
@@ -324,7 +324,7 @@ def habit_charts(
     if habits:
         levels = [ChartRow(habit.person, habit.level, "people") for habit in habits]
         widths = [ChartRow(habit.person, habit.width, "people") for habit in habits]
-        step = scale_length(question) / 8
+        step = question.scale.length / 8
         ends = [end for row in levels for end in (row.estimate.value, row.estimate.low, row.estimate.high) if end]
         reach = max(math.ceil(max(map(abs, ends), default=0) / step), 1) * step
         axis = Axis("stricter  ←  points from the others  →  more lenient", -reach, reach)

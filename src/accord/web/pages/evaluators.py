@@ -19,9 +19,10 @@ from accord.project import fitted_evaluators, other_question, wordings_text
 from accord.report import verdict_view
 from accord.store import LabelCounts
 from accord.studies import candidate_folder, verdict_in_use
-from accord.values import Estimate, number
+from accord.values import Estimate
 from accord.web.context import WorkbenchContext, add_page, saved_time, time_in_words
-from accord.web.reports import Reports
+from accord.web.pages.lead import estimate_text
+from accord.web.reports import CANDIDATE, Reports
 
 _BEFORE = ".before-"
 _METRICS = {"rmse": "Error for annotators it knows, in points", "pearson": "Correlation with people (r)",
@@ -140,7 +141,7 @@ def _pair(choices: Sequence[Row], first: str, second: str) -> tuple[Row, Row] | 
 def _compared(first: Row, second: Row, candidate: Mapping[str, Any] | None) -> Row:
     """Return the figures of two evaluators: on the same ratings if these are stored, else those of their verdicts."""
     names = [first["label"], second["label"]]
-    own = {row["name"].endswith(".candidate"): row for row in (first, second)}
+    own = {row["name"].endswith(CANDIDATE): row for row in (first, second)}
     is_measured = candidate and candidate["before"] and candidate["now"]
     if candidate and is_measured and own.keys() == {True, False} and own[False]["is_in_use"]:
         parts = [candidate["now" if row is own[True] else "before"] for row in (first, second)]
@@ -183,8 +184,4 @@ def _drawn(compared: Row) -> dict[str, Any]:
 
 
 def _shown(value: str | Mapping[str, float | None]) -> str:
-    if isinstance(value, str):
-        return value
-    low, high = value["low"], value["high"]
-    interval = "" if low is None or high is None else f" ({number(low, 2)} – {number(high, 2)})"
-    return number(value["value"], 2) + interval
+    return value if isinstance(value, str) else estimate_text(value)

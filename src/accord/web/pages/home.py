@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
-from accord.board import BoardFilters, dimension_in_words, learned_from_all
+from accord.board import BoardFilters, dimension_in_words
 from accord.charts import Axis, ChartRow, range_rows
 from accord.edges import AccordError, BadInput, format_size, reason_of
 from accord.learning import CARD
@@ -29,7 +29,7 @@ from accord.studies import (
     study_annotators,
     verdict_in_use,
 )
-from accord.values import Annotation, agreement_words
+from accord.values import Annotation, agreement_word, agreement_words, number
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
 from accord.web.next_steps import main_button, next_steps, reminder
@@ -155,7 +155,7 @@ class _HomePages:
         }
 
     def _new_agreement(self, folder: Path) -> str:
-        """Return how much people agree in ratings that are newer than an evaluator; empty if that is unknown."""
+        """Return a clause on how much people agree in ratings newer than an evaluator; empty if that is unknown."""
         project = self.context.project
         question, since = project.question, modified_at(folder)
         new = [
@@ -166,10 +166,10 @@ class _HomePages:
         alpha = agreement_of(AnswerMatrix.of(question, new))
         if alpha.value is None:
             return ""
-        word, _, shown = agreement_words(alpha).partition(", ")
+        word, shown = agreement_word(alpha), number(alpha.value, 2)
         if word in UNCLEAR:
-            return f"it is not clear that people agree ({shown})"
-        return f"people agree {word} ({shown})"
+            return f"it is not clear that people agree ({shown}) on them, so discuss them first"
+        return f"people agree {word} ({shown}) on them"
 
     def _title(self, evaluator: Mapping[str, Any]) -> str:
         """Return the title of the tab: the typical error of the scores, if it is known, and the folder's name."""
@@ -184,22 +184,20 @@ class _HomePages:
         """
         try:
             found = self.context.board.figures(BoardFilters())
-            is_all_learned = found is not None and learned_from_all(found[0])
-            if is_all_learned:
-                found = self.context.board.figures(BoardFilters(answers="given"))
         except AccordError as error:
             return {"summary": f"{reason_of(error)}.", "by": "", "note": "", "groups": []}, None
         if found is None:
             return None, None
         scores, figures = found
+        is_given = scores.selection.answers == "given"
         by = figures.table.by
         rows = [row for row in figures.table.rows if row.mean.value is not None and row.value]
         rows = sorted(rows, key=lambda row: -(row.mean.value or 0.0))[:GROUPS_SHOWN]
-        what, kind, query = ("rating by people", "people", {"answers": "given"}) if is_all_learned else _OF_SCORES
+        what, kind, query = ("rating by people", "people", {"answers": "given"}) if is_given else _OF_SCORES
         drawn = [ChartRow(row.name, row.mean, kind, f"/board?{urlencode({**query, by: row.value})}") for row in rows]
         summary = {
-            "summary": f"{figures.headline}." if is_all_learned else figures.summary,
-            "note": _learned_note(scores.rows["conversation"].n_unique()) if is_all_learned else "",
+            "summary": f"{figures.headline}." if is_given else figures.summary,
+            "note": scores.learned if scores.is_all_learned else "",
             "mean": str(figures.mean),
             "by": dimension_in_words(by),
             "groups": [{"name": row.name, "texts": row.texts, **row.mean.to_json()} for row in rows],
@@ -215,12 +213,6 @@ def _headline(evaluator: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
     if evaluator["name"]:
         return "The scores are not tested yet"
     return "No evaluator yet" if counts["ratings"] else "No ratings yet"
-
-
-def _learned_note(count: int) -> str:
-    """Return the reason why ratings stand in for scores of conversations that the evaluator learned from."""
-    learned = f"all {count:,} conversations" if count > 1 else "all scored conversations"
-    return f"The evaluator learned from {learned}; import new ones to compare versions by scores."
 
 
 def _waiting(study: StudySession) -> list[str]:

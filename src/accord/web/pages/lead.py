@@ -38,7 +38,7 @@ from accord.studies import (
     norming_items,
     study_annotators,
 )  # fmt: skip
-from accord.values import MAX_ROUNDS, Estimate, Question, agreement_words, number
+from accord.values import MAX_ROUNDS, Estimate, agreement_word, agreement_words, number
 from accord.web.context import WorkbenchContext, add_page
 from accord.web.next_steps import reminder
 
@@ -136,7 +136,7 @@ class _LeadPages:
             rows.append({
                 **asdict(each), "finished": finished, "total": total,
                 "level": None if level is None else level.to_json(),
-                "habit": "" if level is None else describe_level(level, scale_length(matrix.question)),
+                "habit": "" if level is None else describe_level(level, matrix.question.scale.length),
             })  # fmt: skip
         return rows
 
@@ -297,7 +297,7 @@ def _agreement_ranges(progress: StudyProgress) -> Markup | None:
     address = disagreement_address(progress.study.name)
     rows = [
         ChartRow(progress.study.rubric.shown(row.question), row.agreement, "people",
-                 f"{address}?question={quote(row.question)}", agreement_words(row.agreement).partition(", ")[0])
+                 f"{address}?question={quote(row.question)}", agreement_word(row.agreement))
         for row in _main_first(progress)
     ]  # fmt: skip
     known = [row.estimate for row in rows if row.estimate.value is not None]
@@ -353,12 +353,7 @@ def agreement_sentences(matrix: AnswerMatrix, habits: Sequence[AnnotatorHabit] |
     if len(matrix.people) < 2 or not matrix.question.scale.is_ordered:
         return agreement
     habits = annotator_habits(matrix) if habits is None else habits
-    return f"{agreement} {describe_levels(habits, scale_length(matrix.question))}"
-
-
-def scale_length(question: Question) -> float:
-    """Return the difference of the ends of an ordered scale; 1 for a nominal one."""
-    return max(question.scale.numbers) - min(question.scale.numbers) if question.scale.is_ordered else 1.0
+    return f"{agreement} {describe_levels(habits, matrix.question.scale.length)}"
 
 
 def _estimate(fields: Mapping[str, Any]) -> Estimate:

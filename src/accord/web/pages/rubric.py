@@ -17,7 +17,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
 
 from accord.edges import BadInput, reason_of, redact_message, validation_messages
-from accord.project import text_diff, with_rubric_file
+from accord.project import gap_searches, text_diff, with_rubric_file
 from accord.studies import Adjudication
 from accord.values import (
     MAX_NAME,
@@ -76,18 +76,12 @@ class _RubricPages:
                 "is_draft": False,
                 "ordered": sorted(rubric.questions, key=lambda each: each.id != rubric.main),
                 **self._disputes(rubric),
-                "search": self._latest_search(rubric),
+                "search": next(gap_searches(self.context.project.store, rubric.main), None),
                 "main_place": [each.id for each in rubric.questions].index(rubric.main),
                 "studies": [(name, each.title) for name, each in self.context.sessions.items()],
                 "seen": _digest(rubric) if seen is None else seen, "shape": _shape(rubric), "max_name": MAX_NAME,
                 "is_loaded": dump_rubric(rubric) == dump_rubric(self.context.project.rubric),
                 "can_write": self.context.files is not None and self.context.files.exists}  # fmt: skip
-
-    def _latest_search(self, rubric: Rubric) -> dict[str, Any] | None:
-        """Return the latest search of gaps in the main question (`accord gaps`); None without one."""
-        done = [run for run in self.context.project.store.runs("gaps") if run["status"] == "done"]
-        found = [run["results"] or {} for run in done]
-        return next((each for each in reversed(found) if each.get("question") == rubric.main), None)
 
     async def gaps(self, request: Request) -> Response:
         """Search conversations where people and the judge, or people among themselves, read the main question apart."""
