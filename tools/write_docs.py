@@ -57,11 +57,23 @@ def card_page() -> str:
     return json.dumps(AgreementCard.model_json_schema(), indent=1) + "\n"
 
 
+def places_page() -> str:
+    """docs/data-places.md."""
+    from accord.project.erasing.inventory import inventory_table
+
+    intro = (
+        "Every place of a project that can hold texts, names, or values derived from them. Generated from the code by"
+    )
+    head = f"# Places with personal data\n\n{intro} `make docs`;\n[privacy.md](privacy.md) is the guide."
+    return f"{head}\n\n{inventory_table()}\n"
+
+
 PAGES = {
     "commands.md": commands_page,
     "accord.schema.json": schema_page,
     "scores.schema.json": messages_page,
     "agreement-card.schema.json": card_page,
+    "data-places.md": places_page,
     "api.txt": api_reference.text_page,
     "api.md": api_reference.page,
 }

@@ -105,11 +105,12 @@ def passages_of(sample: Sample) -> Passages | None:
     if not reply_places:
         return None
     messages = tuple(ChatMessage(_role(turn.role, replies), sendable(turn.content)) for turn in turns)
-    given_turns = given_all = LikelihoodRequest(messages, reply_places)
+    names = (conversation.id,)
+    given_turns = given_all = LikelihoodRequest(messages, reply_places, names)
     if conversation.documents:
         documents = ChatMessage("user", documents_of(conversation.documents))
-        given_all = LikelihoodRequest((documents, *messages), tuple(index + 1 for index in reply_places))
-    alone = tuple(LikelihoodRequest((messages[index],), (0,)) for index in reply_places)
+        given_all = LikelihoodRequest((documents, *messages), tuple(index + 1 for index in reply_places), names)
+    alone = tuple(LikelihoodRequest((messages[index],), (0,), names) for index in reply_places)
     return Passages(given_all, given_turns, alone)
 
 

@@ -335,8 +335,10 @@ class SentenceEmbeddings(Source):
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return one column per dimension; a sample without words is missing."""
         reply_texts = ["\n".join(turn.content for turn in s.conversation.at(s.turn).replies).strip() for s in samples]
-        texts = list(filter(None, reply_texts))
-        vectors = iter((yield [Request(EMBEDDER, EmbeddingText(self.settings.embedder, text)) for text in texts]))
+        vectors = iter((yield [
+            Request(EMBEDDER, EmbeddingText(self.settings.embedder, text, conversations=(sample.conversation.id,)))
+            for text, sample in zip(reply_texts, samples, strict=True) if text
+        ]))  # fmt: skip
         rows = [np.asarray(next(vectors)) if text else None for text in reply_texts]
         signature = str(Signature.of("meaning", embedder=self.settings.embedder))
         size = next((len(row) for row in rows if row is not None), 0)

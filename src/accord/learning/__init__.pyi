@@ -10,7 +10,13 @@ from .calibration.bands import band_quantile as band_quantile, bands as bands, g
 from .calibration.other_questions import other_sheets as other_sheets
 from .calibration.distance import UNLIKE as UNLIKE
 from .evaluator import Evaluator as Evaluator, learns as learns
-from .evaluator_files import CARD as CARD, OTHER_QUESTIONS as OTHER_QUESTIONS, saved_as as saved_as
+from .training_set import digest_of as digest_of, training_digests as training_digests
+from .evaluator_files import (
+    CARD as CARD,
+    OTHER_QUESTIONS as OTHER_QUESTIONS,
+    REFIT_NEEDED as REFIT_NEEDED,
+    saved_as as saved_as,
+)
 from .evaluator_loader import load_evaluator as load_evaluator, make_evaluator as make_evaluator
 from .evaluator_loader import project_of as project_of
 from .experiment import Experiment as Experiment, Factory as Factory, FoldTask as FoldTask

@@ -30,6 +30,8 @@ DAMAGED = (
     MemoryError,
 )  # fmt: skip
 """Exceptions that restoring an evaluator raises if its card or arrays differ from what `save` wrote."""
+REFIT_NEEDED = "refit-needed.json"
+"""File in place of an evaluator that held a text of an erased conversation."""
 HELD_OUT, TRAINING_SET = "held-out", "training-set"
 OTHER_QUESTIONS = "other_questions"
 """Subfolder of the evaluators of other questions, and note of a score with their predictions."""
@@ -104,6 +106,11 @@ def saved_as(folder: str | Path) -> Card:
     try:
         card = read_json_file(Path(folder) / CARD)
     except FileNotFoundError:
+        if (Path(folder) / REFIT_NEEDED).is_file():
+            raise BadInput(
+                f"{folder} held texts of conversations that were erased, so the evaluator was removed; fit it again: "
+                f"accord fit {Path(folder).name}"
+            ) from None
         raise BadInput(f"{folder} holds no evaluator: {CARD} is missing; fit one: accord fit") from None
     except BadInput as error:
         raise BadInput(f"{folder} holds a damaged evaluator: {error}; fit it again") from None

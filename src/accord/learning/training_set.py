@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.learning.answer_models.contract import part_arrays
+from accord.learning.evaluator_files import CARD, OTHER_QUESTIONS, TRAINING_SET, read_arrays
 from accord.values import Conversation, Sample, Target, canonical_json
 
 _WHOLE = -1
@@ -84,6 +87,22 @@ class TrainingSet:
         if len(result.rated) and not 0 <= result.rated[:, 0].min() <= result.rated[:, 0].max() < n:
             raise ValueError("ratings of conversations that are not in the training set")
         return result
+
+
+def training_digests(folder: Path) -> set[int]:
+    """Return the digests of the conversations that a saved evaluator, or one inside its folder, learned from.
+
+    Raises:
+        BadInput: The arrays are damaged.
+        FileNotFoundError: The folder holds no evaluator.
+    """
+    digests: set[int] = set()
+    for path in (folder, *sorted(each.parent for each in folder.glob(f"{OTHER_QUESTIONS}/*/{CARD}"))):
+        arrays = part_arrays(TRAINING_SET, read_arrays(path))
+        if arrays:
+            known = TrainingSet.restored(arrays)
+            digests.update(known.digest[known.used].tolist())
+    return digests
 
 
 def digest_of(conversation: Conversation) -> int:

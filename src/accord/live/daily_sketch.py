@@ -7,7 +7,6 @@ that scored them.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import math
 from collections import Counter
@@ -19,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics import CONFIDENCE, ClusteredMean, clustered_error, gamma_quantile
-from accord.values import Estimate, Score, Target, Unscored
+from accord.store import name_hash
+from accord.values import Estimate, Score, Unscored
 
 Floats = NDArray[np.float64]
 
@@ -105,14 +105,14 @@ class DaySketch:
         name, turn = score.target
         if isinstance(score, Unscored):
             self.unscored[score.reason] += 1
-            self._add_conversation(hash64(name), SampledConversation(0, 0.0, _NO_HASH, 0.0, [], 1))
+            self._add_conversation(name_hash(name), SampledConversation(0, 0.0, _NO_HASH, 0.0, [], 1))
             return
         self.scored, self.total = self.scored + 1, self.total + score.value
         self.warned += score.warning is not None
         self._widen_limits((score.options[0], score.options[-1]))
         values = [None if value is None else float(f"{value:.5g}") for value in evidence]
-        reply = SampledConversation(1, score.value, hash64(score.target), float(f"{score.value:.5g}"), values)
-        self._add_conversation(hash64(name), reply)
+        reply = SampledConversation(1, score.value, name_hash(score.target), float(f"{score.value:.5g}"), values)
+        self._add_conversation(name_hash(name), reply)
         self._add_uncertain((score.variance, name, turn, score.value))
 
     def merge(self, other: DaySketch) -> None:
@@ -248,8 +248,3 @@ class DaySketch:
             sample=sample,
             limits=(row["limits"][0], row["limits"][1]) if row["limits"] else None,
         )
-
-
-def hash64(name: str | Target) -> int:
-    """Return a uniform 64-bit hash of a name."""
-    return int.from_bytes(hashlib.blake2b(str(name).encode("utf-8", "replace"), digest_size=8).digest(), "big")

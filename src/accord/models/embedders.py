@@ -343,9 +343,18 @@ class EmbeddingExchange(Exchange[str, Floats]):
     counts_questions = False
 
     def __init__(
-        self, embedder: Embedder, store: Store, budget: Budget | None = None, width: int | None = None
+        self,
+        embedder: Embedder,
+        store: Store,
+        budget: Budget | None = None,
+        width: int | None = None,
+        sources: Mapping[str, Sequence[str] | None] | None = None,
     ) -> None:
-        """`width` is the width of a plan's random vectors; by default that of the stored vectors."""
+        """`width` is the width of a plan's random vectors, by default that of the stored vectors.
+
+        `sources` has the conversations of each text; None, or no entry, if they are unknown.
+        """
+        self._sources = sources or {}
         self.embedder, self.cache, self._width = embedder, VectorCache(store), width
         self._identity = embedder.identity
         self._widths: set[int] = set()
@@ -392,7 +401,11 @@ class EmbeddingExchange(Exchange[str, Floats]):
 
     def encode(self, key: str, request: str, answer: Floats) -> PaidRow:
         """Return a vector as bytes."""
-        return {"kind": "vector", "key": key, "maker": self._identity, "bytes": answer.astype(VECTOR_DTYPE).tobytes()}
+        sources = self._sources.get(request)
+        return {
+            "kind": "vector", "key": key, "maker": self._identity, "bytes": answer.astype(VECTOR_DTYPE).tobytes(),
+            "conversations": None if sources is None else list(sources),
+        }  # fmt: skip
 
     def decode(self, request: str, stored: Floats) -> Floats:
         """Return a stored vector."""
@@ -436,15 +449,21 @@ def embed(texts: Sequence[str], embedder: Embedder, store: Store, budget: Budget
 
 
 async def embed_all(
-    texts: Sequence[str], embedder: Embedder, store: Store, budget: Budget | None = None
+    texts: Sequence[str],
+    embedder: Embedder,
+    store: Store,
+    budget: Budget | None = None,
+    sources: Mapping[str, Sequence[str] | None] | None = None,
 ) -> list[Floats]:
     """Return the vector of each text; equal texts are embedded once, and new vectors are stored.
+
+    `sources` has the conversations of each text (see `EmbeddingExchange`).
 
     Raises:
         ModelError: A text has no vector, or one of another width than the others; the other vectors are stored.
         BudgetReached: The next request could exceed the budget; earlier vectors are stored.
         StoreError: The store failed; vectors that were paid for are spooled.
     """
-    exchange = await asyncio.to_thread(EmbeddingExchange, embedder, store, budget)
+    exchange = await asyncio.to_thread(EmbeddingExchange, embedder, store, budget, sources=sources)
     async with exchange.ledger.closing():
         return await answer_all(exchange, texts)  # type: ignore[return-value]  # none is a failure

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from accord.edges import BudgetReached, ModelError, NotSent
@@ -42,10 +42,12 @@ class LikelihoodRequest:
     Attributes:
         messages: The messages in order.
         spoken: Indices of the messages to measure, each given all messages before it.
+        conversations: As in `Prompt`.
     """
 
     messages: tuple[ChatMessage, ...]
     spoken: tuple[int, ...]
+    conversations: tuple[str, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,8 @@ class LikelihoodExchange(Exchange[Request, tuple[Likelihood, ...]]):
     def encode(self, key: str, request: Request, answer: tuple[Likelihood, ...]) -> PaidRow:
         """Return likelihoods as JSON pairs of log probability and tokens."""
         content = json.dumps([[likelihood.log_probability, likelihood.tokens] for likelihood in answer])
-        return {"kind": "reply", "key": key, "maker": self.model, "content": content}
+        row = {"kind": "reply", "key": key, "maker": self.model, "content": content}
+        return {**row, "conversations": request.content.conversations and list(request.content.conversations)}
 
     def decode(self, request: Request, stored: str) -> tuple[Likelihood, ...]:
         """Return likelihoods from JSON pairs."""

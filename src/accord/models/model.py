@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, get_args
@@ -34,6 +34,8 @@ class Prompt:
         top_logprobs: Number of likeliest tokens to return for the first position; 0 for none.
         schema: JSON Schema of the reply.
         repeat: Number that makes equal prompts different requests.
+        conversations: Conversations whose text, or text derived from it, the messages contain; None if they are
+            unknown. It is not part of the request.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -42,6 +44,7 @@ class Prompt:
     top_logprobs: int = 0
     schema: JsonSchema | None = None
     repeat: int = 0
+    conversations: tuple[str, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +195,14 @@ def key_of(name: str, question: Any) -> str:
 
 
 def _fields(value: Any) -> list[Any]:
-    """Return the fields of a dataclass in order."""
+    """Return the fields of a dataclass that are part of a request, in order."""
     kind: Any = type(value)
     return [getattr(value, name) for name in _names(kind)]
 
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    return tuple(each.name for each in fields(kind) if each.compare)
 
 
 _WHOLE = json.JSONEncoder(default=_fields)

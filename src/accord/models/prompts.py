@@ -37,7 +37,7 @@ def prompt_for(sample: Sample, question: Question, instructions: str, top_logpro
         options=options_of(question, labels),
         labels=", ".join(labels),
     )
-    return Prompt((ChatMessage("user", text),), max_tokens=1, temperature=0.0, top_logprobs=top_logprobs)
+    return Prompt((ChatMessage("user", text),), 1, 0.0, top_logprobs, conversations=(sample.conversation.id,))
 
 
 def verbalised_prompt(sample: Sample, questions: Sequence[Question], instructions: str) -> Prompt:
@@ -47,7 +47,7 @@ def verbalised_prompt(sample: Sample, questions: Sequence[Question], instruction
         for question in questions
     )
     text = template("verbalised").substitute(_shared(sample, instructions), questions="\n\n".join(parts))
-    return Prompt((ChatMessage("user", text),))
+    return Prompt((ChatMessage("user", text),), conversations=(sample.conversation.id,))
 
 
 def material_of(sample: Sample, instructions: str) -> str:

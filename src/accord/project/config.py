@@ -35,7 +35,7 @@ from accord.models import (
     WRITER,
     ModelSettings,
 )
-from accord.project.config_sections import BudgetConfig, LiveConfig, StrictSettings, WatchConfig
+from accord.project.config_sections import BudgetConfig, LiveConfig, PrivacyConfig, StrictSettings, WatchConfig
 from accord.project.environment import fill_settings, is_from_env_file, load_env_file
 from accord.statistics import DRAWS, FOLDS
 from accord.store import located_store
@@ -136,6 +136,9 @@ class Config(StrictSettings):
         default_factory=WatchConfig, description="Alarms on live scores of `accord serve` and `accord follow`."
     )
     live: LiveConfig = Field(default_factory=LiveConfig, description="Limits of live scoring: work, memory, time.")
+    privacy: PrivacyConfig = Field(
+        default_factory=PrivacyConfig, description="Personal data: whose conversations, and how long they are kept."
+    )
     folds: int = Field(default=FOLDS, ge=2, description="Folds of the cross-validation, over groups.")
     seed: int = Field(default=0, description="Seed of folds, resampling and all other random choices.")
     draws: int = Field(default=DRAWS, ge=2, le=100_000, description="Bootstrap samples and permutations.")

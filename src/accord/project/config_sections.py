@@ -1,11 +1,57 @@
-"""Sections of `accord.yaml` on spending, alarms and live scoring."""
+"""Sections of `accord.yaml` on spending, alarms, personal data and live scoring."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    field_validator,
+)
 
 from accord.edges import FROM_ENVIRONMENT, is_web_address
 from accord.statistics import SURE
+
+USER_ENTRIES = ("user", "user_id", "userId", "user.id", "enduser.id", "customer", "customer_id", "session_user")
+_PERIOD = {"type": "string", "pattern": r"^\d+ (hours?|days?|weeks?|years?)$", "examples": ["90 days"]}
+_HOURS = {"hour": 1, "day": 24, "week": 168, "year": 8766}
+
+
+def read_period(value: Any) -> Any:
+    """Return the duration of a text such as `90 days`.
+
+    Raises:
+        ValueError: The text is no such duration.
+
+    >>> read_period("2 weeks")
+    datetime.timedelta(days=14)
+    """
+    match = (
+        re.fullmatch(r"(\d{1,5}) *(hour|day|week|year)s?", value.strip(), re.ASCII) if isinstance(value, str) else None
+    )
+    if isinstance(value, timedelta):
+        return value
+    if match is None or not int(match[1]):
+        raise ValueError(f"a time such as 90 days, 8 weeks, 12 hours or 1 year, got {value!r}")
+    return timedelta(hours=int(match[1]) * _HOURS[match[2]])
+
+
+def shown_period(period: timedelta) -> str:
+    """Return a duration as `read_period` reads it.
+
+    >>> shown_period(timedelta(days=1)), shown_period(timedelta(hours=36))
+    ('1 day', '36 hours')
+    """
+    hours = round(period.total_seconds() / 3600)
+    count, unit = (hours // 24, "day") if hours % 24 == 0 else (hours, "hour")
+    return f"{count} {unit}{'' if count == 1 else 's'}"
 
 
 class StrictSettings(BaseModel):
@@ -48,6 +94,41 @@ class WatchConfig(StrictSettings):
         if url is not None and not is_web_address(url):
             raise ValueError("a webhook is a URL that begins with http:// or https://")  # it may hold a secret
         return url
+
+
+Period = Annotated[timedelta, BeforeValidator(read_period), PlainSerializer(shown_period), WithJsonSchema(_PERIOD)]
+"""A duration such as `90 days`, `8 weeks`, `12 hours` or `1 year`."""
+
+
+class RetentionConfig(StrictSettings):
+    """Times after which `accord store expire`, and `accord serve` once a day, erase data."""
+
+    conversations: Period | None = Field(
+        default=None, description="Age of a conversation, by its last message or its import. Default: none is erased."
+    )
+    rated: Period | None = Field(
+        default=None, description="Age of a conversation with ratings; default: that of `conversations`."
+    )
+    replies: Period | None = Field(
+        default=None, description="Age of cached replies of models, which are paid for again when needed."
+    )
+
+    @property
+    def has_period(self) -> bool:
+        """True if anything expires."""
+        return any(value is not None for value in (self.conversations, self.rated, self.replies))
+
+
+class PrivacyConfig(StrictSettings):
+    """Personal data: who wrote a conversation, and how long data are kept."""
+
+    user: list[str] = Field(
+        default=list(USER_ENTRIES),
+        description="Metadata entries that name the person who wrote a conversation; a dot stands for an inner entry.",
+    )
+    retention: RetentionConfig = Field(
+        default_factory=RetentionConfig, description="Times after which data are erased."
+    )
 
 
 class LiveConfig(StrictSettings):

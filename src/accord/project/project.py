@@ -1,9 +1,4 @@
-"""Project: the store, rubric, models and evaluators of an `accord.yaml`, with one method per command.
-
-with accord.open("accord.yaml") as project:
-project.import_(["chats.jsonl", "labels.csv"])
-print(project.compare())
-"""
+"""Project: the store, rubric, models and evaluators of an `accord.yaml`, with one method per command."""
 
 from __future__ import annotations
 
@@ -436,6 +431,7 @@ class Project(Workspace):
         min_within: float | None = None,
         training: bool = False,
         card: str | Path | None = None,
+        require_refit: bool = False,
     ) -> list[Any]:
         """Check conditions on the latest comparison, the latest scores and an agreement card.
 
@@ -446,6 +442,7 @@ class Project(Workspace):
             min_within: As `min_agreement`, for r within annotators.
             training: True to count scores of conversations that the evaluator learned from.
             card: Agreement card that the project must match; `min_agreement` and `min_within` then apply to the card.
+            require_refit: True to fail if the evaluator in use learned from conversations that were erased since.
 
         Returns:
             The checks, all of which passed.
@@ -455,7 +452,7 @@ class Project(Workspace):
             BadInput: No condition is given, a limit is out of range, or there is no run to check.
         """
         checks: list[Any] = _results().gate_checks(
-            self, min_agreement, min_mean, max_unscored, min_within, training, card
+            self, min_agreement, min_mean, max_unscored, min_within, training, card, require_refit
         )
         if failed := [str(check) for check in checks if not check.passed]:
             raise GateFailed(f"{len(failed)} of {len(checks)} conditions not met: {'; '.join(failed)}")

@@ -227,7 +227,12 @@ class Workspace:
         Raises:
             BadInput: The folder holds none.
         """
-        return learning.load_evaluator(folder or self.folder(), self.config.folder)
+        from accord.project.erasing.erase import refit_note
+
+        place = Path(folder or self.folder())
+        if note := refit_note(self.store, place):
+            logging.getLogger("accord").warning("%s", note)
+        return learning.load_evaluator(place, self.config.folder)
 
     # --- conversations and labels -------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from accord.decisions import AGREE, AgreementCard, Verdict, labels_digest
 from accord.edges import BadInput
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, HeldOutAnswers
-from accord.project import SYSTEM, Compared, Fitted, Project, by_groups, tested_on
+from accord.project import SYSTEM, Compared, Fitted, Project, by_groups, refit_note, tested_on
 from accord.report.gate import Check, check_gate, check_limits
 from accord.report.table_cards import check_makers
 from accord.scoring import asked_in, latest_drift
@@ -266,15 +266,19 @@ def gate_checks(
     min_within: float | None = None,
     training: bool = False,
     card: str | Path | None = None,
+    require_refit: bool = False,
 ) -> list[Check]:
     """Check the conditions of a gate; arguments and errors are those of `Project.gate`."""
     question = project.question
     scale = question.scale if question.scale.is_ordered and not question.compares else None
     of_card = [] if card is None else check_card(project, AgreementCard.read(card), min_agreement, min_within)
+    if require_refit:
+        reason = refit_note(project.store, project.folder())
+        of_card.append(Check("erased conversations in training", 1.0, None if reason else 1.0, None, reason, "none"))
     if card is not None:
         min_agreement = min_within = None
-        if min_mean is None:
-            return of_card
+    if of_card and (min_agreement, min_within, min_mean) == (None, None, None):
+        return of_card
     return of_card + check_gate(
         project, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, training, scale
     )

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 MANIFEST, FORMAT = "manifest.json", 2
-_METADATA_KEY = "accord"
+METADATA_KEY = "accord"
 """Key of a part's metadata in its Parquet file."""
 _BATCH_ROWS = 2000
 _TABLE_ROWS = 20_000
@@ -162,7 +162,7 @@ def score_piece(job: ScoringJob, piece: FilePiece) -> ScorePart:
                 counts = counts.plus(ScoreCounts.of(table))
                 table.write_parquet(Path(folder) / f"{number:08}.parquet")
             part = replace(part, counts=_with_spending(counts, scorer.spent(), spent))
-            metadata = {_METADATA_KEY: canonical_json(part.to_json())}
+            metadata = {METADATA_KEY: canonical_json(part.to_json())}
             pl.scan_parquet(Path(folder) / "*.parquet", glob=True).sink_parquet(made, metadata=metadata)
             write_file(part_url(job.out, piece.key), made)
     except BadInput as error:
@@ -298,7 +298,7 @@ def begin(job: ScoringJob, origin: Mapping[str, Any]) -> dict[str, Any]:
             raise BadInput(f"{job.out} is a file; name a folder for the parts, such as scores/")
         made_from = {"made_from": job.made_from, "options": job.options}
         found = {"format": FORMAT, "accord_version": __version__, **made_from, **origin, "parts": []}
-        _write(job.out, found)
+        write_manifest(job.out, found)
     elif found["made_from"] != job.made_from:
         raise BadInput(
             f"{display_path(job.out)} holds other scores ({_changes(found.get('options', {}), job.options)}); name "
@@ -341,7 +341,7 @@ def conclude(
                 del parts[key]
         counts = sum_counts(part.counts for part in parts.values())
         of_all = {**asdict(counts), "mean": counts.mean, "left": len(keys - parts.keys())}
-        _write(job.out, {**manifest, **of_all, "parts": [part.to_json() for part in parts.values()]})
+        write_manifest(job.out, {**manifest, **of_all, "parts": [part.to_json() for part in parts.values()]})
         if finished(job.out) == parts.keys():
             return list(parts.values())
 
@@ -359,7 +359,7 @@ def _listed_parts(out: str) -> dict[str, ScorePart]:
 def _read_parts(out: str, keys: Iterable[str]) -> list[ScorePart]:
     """Return parts by their metadata, checked like `check_parts`."""
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-        return list(pool.map(partial(_read_part, out), sorted(keys)))
+        return list(pool.map(partial(read_part, out), sorted(keys)))
 
 
 def check_parts(out: str, keys: Iterable[str], manifest: Mapping[str, Any] | None = None) -> list[ScorePart]:
@@ -378,7 +378,8 @@ def check_parts(out: str, keys: Iterable[str], manifest: Mapping[str, Any] | Non
     return parts
 
 
-def _read_part(out: str, key: str) -> ScorePart:
+def read_part(out: str, key: str) -> ScorePart:
+    """Return a part after comparing its file with its metadata; raises `BadInput` as `check_parts`."""
     import polars as pl
 
     url = part_url(out, key)
@@ -386,7 +387,7 @@ def _read_part(out: str, key: str) -> ScorePart:
         if not is_remote(url):
             regular_size(Path(url))
         said = pl.read_parquet_metadata(url, storage_options=storage_options(url))
-        part = ScorePart.from_json(json.loads(said[_METADATA_KEY], parse_constant=_refuse_constant))
+        part = ScorePart.from_json(json.loads(said[METADATA_KEY], parse_constant=_refuse_constant))
         scan = pl.scan_parquet(url, storage_options=storage_options(url), glob=False)
         schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())
         if part.key != key:
@@ -441,5 +442,6 @@ def _not_a_part(out: str, key: str, why: str) -> BadInput:
     return BadInput(f"{place} is damaged or no part of scores ({why}); remove it, and run the same accord score again")
 
 
-def _write(out: str, manifest: Mapping[str, Any]) -> None:
+def write_manifest(out: str, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest of a folder of parts."""
     write_file(join_path(out, MANIFEST), json.dumps(manifest, indent=1).encode("utf-8"))

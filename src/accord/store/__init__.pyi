@@ -1,13 +1,22 @@
-from .backup import backup as backup, prune as prune, restore as restore, vacuum as vacuum
+from .backup import (
+    backup as backup,
+    expire_replies as expire_replies,
+    prune as prune,
+    restore as restore,
+    vacuum as vacuum,
+)
 from .derived_tables import ComputedCache as ComputedCache, IssueAnnotations as IssueAnnotations
 from .derived_tables import MonitoringTables as MonitoringTables, VECTOR_DTYPE as VECTOR_DTYPE
 from .derived_tables import VectorCache as VectorCache
 from .engine import located_store as located_store, store_exists as store_exists, store_file as store_file
 from .engine import StoreError as StoreError
+from .erased_text import ErasedText as ErasedText
+from .erasing import ERASURE as ERASURE, Erasures as Erasures
 from .group_commit import Conflict as Conflict
 from .imports import Imports as Imports, RemovedCounts as RemovedCounts
-from .integrity import check_store as check_store
+from .integrity import check_store as check_store, is_store_file as is_store_file
 from .label_counts import LabelCounts as LabelCounts
+from .mart.erasing import erase_scores as erase_scores
 from .mart.files import DAMAGED as DAMAGED, mart_folder as mart_folder
 from .mart.mart import Mart as Mart, MartState as MartState, MartWriter as MartWriter
 from .mart.queries import EvaluatorScores as EvaluatorScores, runs_in as runs_in
@@ -22,10 +31,12 @@ from .people.studies import Item as Item, LeaseExpired as LeaseExpired, Predicti
 from .request_claims import add_paid_rows as add_paid_rows, Amounts as Amounts, ClaimResult as ClaimResult
 from .request_claims import Claims as Claims, LEASE_SECONDS as LEASE_SECONDS, MONEY_UNITS as MONEY_UNITS
 from .request_claims import PaidRow as PaidRow, SharedBudget as SharedBudget, Spool as Spool
+from .request_claims import spool_folders as spool_folders
 from .request_claims import UnsavedAnswers as UnsavedAnswers, utc_now as utc_now
 from .rows import AddedCounts as AddedCounts, AnnotationKeys as AnnotationKeys, batches as batches
 from .rows import changed_conversation as changed_conversation, conversation_row as conversation_row
 from .rows import label_of as label_of, label_row as label_row, now as now, TableRow as TableRow
 from .schema import ADJUDICATED as ADJUDICATED
 from .store import ANNOTATION_BATCH as ANNOTATION_BATCH, Store as Store
+from .tombstones import ANNOTATOR as ANNOTATOR, name_hash as name_hash
 from .text_search import TextSearch as TextSearch, words_of as words_of

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -27,11 +28,27 @@ from sqlalchemy import Connection, Engine, Table, and_, delete, func, not_, sele
 from accord.edges import BadInput, create_private
 from accord.store.derived_tables import COMPUTED
 from accord.store.engine import LOCK_WAIT_MS, StoreError, add_rows, connected, database_errors, open_engine, parsed_url
+from accord.store.erased_text import ErasedText
+from accord.store.erasing import Erasures
 from accord.store.import_parts import IMPORT
 from accord.store.integrity import check_store
-from accord.store.rows import batches
-from accord.store.schema import alarms, cache, claims, days, metadata, runs, sessions
+from accord.store.rows import PERSON, batches
+from accord.store.schema import (
+    alarms,
+    annotation_table,
+    cache,
+    cache_conversations,
+    claims,
+    conversations,
+    days,
+    erased,
+    metadata,
+    runs,
+    sessions,
+    users,
+)
 from accord.store.store import Store
+from accord.store.tombstones import ANNOTATOR, CONVERSATION, tombstone_key
 
 COPY_BATCH = 5000
 """Rows per transaction: other writers wait for less than a second."""
@@ -155,11 +172,32 @@ def restore(url: str, source: Path, replace: bool = False) -> dict[str, int]:
         if counts and not replace:
             listed = ", ".join(f"{count} {table}" for table, count in counts.items())
             raise BadInput(f"the store holds {listed}; to replace them with the copy: --replace (back it up before)")
+        buried = list(store._stream(select(erased))) if counts else []
         with database_errors(url):
             _replace_rows(store, source)
+        _erase_again(store, [dict(row._mapping) for row in buried])
         return _counts(store)
     finally:
         store.close()
+
+
+def _erase_again(store: Store, buried: Sequence[dict[str, Any]]) -> None:
+    """Erase in a restored store what was erased since the copy was made."""
+    if not buried:
+        return
+    with database_errors(store.url), store._engine.begin() as connection:
+        add_rows(connection, erased, buried)
+    keys, erasures = {row["key"] for row in buried}, Erasures(store)
+    names = store._stream(select(conversations.c.id))
+    ids = [name for (name,) in names if tombstone_key(CONVERSATION, name) in keys]
+    if ids:
+        erasures.erase(ErasedText(store.conversations(ids)), ids)
+    people = store._stream(select(annotation_table.c.by).where(annotation_table.c.kind == PERSON).distinct())
+    accounts = store._stream(select(users.c.name))
+    for name in {name for (name,) in [*people, *accounts] if tombstone_key(ANNOTATOR, name) in keys}:
+        erasures.erase_annotator(name)
+    vacuum(store.url, rewrites=True)
+    _logger.warning("erased again what was erased since the copy was made: %s conversations", len(ids))
 
 
 def _counts(store: Store) -> dict[str, int]:
@@ -195,8 +233,11 @@ def _replace_file(file: Path, reader: Engine, copy: Path, tables: Sequence[Table
             reading.backup(writing)
 
 
-def vacuum(url: str) -> tuple[int, int]:
+def vacuum(url: str, rewrites: bool = False) -> tuple[int, int]:
     """Free unused space and update the statistics of the query planner.
+
+    `rewrites` writes all tables of PostgreSQL anew, under a lock, so that no deleted row stays in their files. SQLite
+    always does so.
 
     Returns:
         The store's size in bytes before and after.
@@ -212,15 +253,29 @@ def vacuum(url: str) -> tuple[int, int]:
                 driver = connection.connection.driver_connection
                 assert driver is not None
                 with _sqlite_errors("the store failed"):
-                    for statement in ("VACUUM", "ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"):
+                    for statement in ("VACUUM", "ANALYZE"):
                         driver.execute(statement).fetchall()
+                    _empty_log(driver)
             else:
                 autocommit = connection.execution_options(isolation_level="AUTOCOMMIT")
                 for table in metadata.sorted_tables:
-                    autocommit.execute(text(f"VACUUM (ANALYZE) {table.name}"))
+                    autocommit.execute(text(f"VACUUM ({'FULL, ' if rewrites else ''}ANALYZE) {table.name}"))
         return before, _size(engine)
     finally:
         engine.dispose()
+
+
+def _empty_log(driver: Any) -> None:
+    """Copy the write-ahead log into the file and truncate it; a long reading transaction of another process delays it.
+
+    Raises:
+        StoreError: Another process was reading for a minute.
+    """
+    deadline = time.monotonic() + LOCK_WAIT_MS / 1000
+    while driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+        if time.monotonic() > deadline:
+            raise StoreError("another process reads the store, so its log was not emptied; try again when it has ended")
+        time.sleep(0.1)
 
 
 def _size(engine: Engine) -> int:
@@ -254,7 +309,26 @@ def prune(
         (claims, claims.c.until < before),
         (cache, cache.c.added < before if with_cache else and_(cache.c.kind == COMPUTED, cache.c.added < before)),
     ]
-    return {table.name: _prune_table(store, table, condition, dry_run) for table, condition in old}
+    counts = {table.name: _prune_table(store, table, condition, dry_run) for table, condition in old}
+    if with_cache and not dry_run:
+        _prune_sources(store)
+    return counts
+
+
+def expire_replies(store: Store, before: datetime, dry_run: bool = False) -> int:
+    """Delete cached replies and vectors that were stored before a time, and return their number."""
+    time = before.isoformat(timespec="milliseconds")
+    count = _prune_table(store, cache, and_(cache.c.kind != COMPUTED, cache.c.added < time), dry_run)
+    if not dry_run:
+        _prune_sources(store)
+    return count
+
+
+def _prune_sources(store: Store) -> None:
+    """Delete the conversations of cached rows that are gone."""
+    named = cache_conversations.c
+    kept = select(cache.c.key).where(cache.c.kind == named.kind, cache.c.key == named.key)
+    _prune_table(store, cache_conversations, ~kept.exists(), dry_run=False)
 
 
 def _prune_table(store: Store, table: Table, condition: Any, dry_run: bool) -> int:

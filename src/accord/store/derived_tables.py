@@ -55,14 +55,28 @@ class VectorCache:
         query = select(cache.c.bytes).where(cache.c.kind == VECTOR, cache.c.maker == embedder).limit(1)
         return next((len(unpacked(packed)) for (packed,) in self._store._stream(query)), None)
 
-    def add(self, embedder: str, rows: Mapping[str, NDArray[Any]]) -> AddedCounts:
-        """Add an embedder's vectors by key, one transaction per batch."""
-        counts = AddedCounts()
+    def add(
+        self,
+        embedder: str,
+        rows: Mapping[str, NDArray[Any]],
+        conversations: Mapping[str, Sequence[str] | None] | None = None,
+    ) -> AddedCounts:
+        """Add an embedder's vectors by key, one transaction per batch.
+
+        `conversations` has the conversations of each key's text; None, or no entry, if they are unknown.
+        """
+        counts, sources = AddedCounts(), conversations or {}
         for batch in batches(rows.items(), BATCH):
             shared = {"kind": VECTOR, "maker": embedder, "content": None, "added": now()}
-            packed = [{**shared, "key": key, "bytes": vector.astype(VECTOR_DTYPE).tobytes()} for key, vector in batch]
+            packed = [
+                {
+                    **shared, "key": key, "bytes": vector.astype(VECTOR_DTYPE).tobytes(),
+                    "conversations": sources.get(key),
+                }
+                for key, vector in batch
+            ]  # fmt: skip
             with database_errors(self._store.url), self._store._engine.begin() as connection:
-                new = self._store._add(connection, cache, packed)
+                new = self._store.add_cached(connection, packed)
             counts = counts.plus(AddedCounts(new, len(batch) - new))
         return counts
 

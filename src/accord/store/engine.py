@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,9 @@ from sqlalchemy import (
     create_engine,
     event,
     inspect,
+    literal,
     make_url,
+    select,
     text,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -41,7 +43,15 @@ from accord.store.foreign_objects import (
     changed_tables,
     foreign_objects,
 )
-from accord.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata, table_statements
+from accord.store.schema import (
+    ADDED_TABLES,
+    SCHEMA_VERSION,
+    UNKNOWN_CONVERSATION,
+    VERSION_TABLE,
+    cache_conversations,
+    metadata,
+    table_statements,
+)
 
 # Accord reports a lost connection in one line; SQLAlchemy's own log stays off unless the user configures it.
 logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
@@ -241,6 +251,16 @@ def _begin_transaction(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if is_reading else "BEGIN IMMEDIATE")
 
 
+_WRITING_LOCK = 0xACC2D
+
+
+def lock_writing(connection: Connection, is_erasure: bool = False) -> None:
+    """Exclude erasures until the transaction ends, or for an erasure wait for all writers; SQLite has one writer."""
+    if connection.dialect.name == "postgresql":
+        suffix = "" if is_erasure else "_shared"
+        connection.execute(text(f"SELECT pg_advisory_xact_lock{suffix}({_WRITING_LOCK})"))
+
+
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 _DAMAGE = ("malformed", "not a database", "could not decode", "file is encrypted")
@@ -342,6 +362,9 @@ def _create_tables(engine: Engine) -> None:
         version = version_of(connection)
         if version == SCHEMA_VERSION:
             return
+        if isinstance(version, int) and version + 1 in ADDED_TABLES and version < SCHEMA_VERSION:
+            _add_tables(connection, version)
+            return
         if version is not None:
             raise BadInput(
                 f"the store has schema version {version}, this Accord reads version {SCHEMA_VERSION}. Use the Accord "
@@ -353,6 +376,22 @@ def _create_tables(engine: Engine) -> None:
             connection.exec_driver_sql(statement)
         connection.execute(text(f"CREATE TABLE IF NOT EXISTS {VERSION_TABLE} (version INTEGER NOT NULL PRIMARY KEY)"))
         connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES (:version)"), {"version": SCHEMA_VERSION})
+
+
+def _add_tables(connection: Connection, version: int) -> None:
+    """Add the tables of later versions to a store of an earlier version.
+
+    Replies that were cached before the store recorded their conversations may hold the text of any of them.
+    """
+    for number in range(version + 1, SCHEMA_VERSION + 1):
+        metadata.create_all(connection, ADDED_TABLES[number])
+    if version < 2:
+        cached = metadata.tables["cache"]
+        row = [literal(UNKNOWN_CONVERSATION), cached.c.kind, cached.c.key]
+        old = select(*row).where(cached.c.kind != "computed")
+        connection.execute(cache_conversations.insert().from_select(["conversation", "kind", "key"], old))
+    connection.execute(text(f"UPDATE {VERSION_TABLE} SET version = :version"), {"version": SCHEMA_VERSION})
+    logging.getLogger("accord").warning("the store was upgraded from version %s to %s", version, SCHEMA_VERSION)
 
 
 # --- bulk inserts: one statement per batch on SQLite, `COPY` on PostgreSQL --------------------------------------------
@@ -384,7 +423,7 @@ def add_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, A
     return connection.exec_driver_sql(statement, list(zip(*(column for _, column in columns), strict=True))).rowcount
 
 
-@cache
+@functools.cache
 def takes_rows(table: Table) -> bool:
     """Return True if the drivers accept the values of all columns without conversion by SQLAlchemy."""
     return all(isinstance(column.type, String | Integer | Float | LargeBinary) for column in table.columns)
@@ -401,7 +440,7 @@ def insert_of(dialect: str) -> Callable[[Table], Any]:
     return sqlite_insert
 
 
-@cache
+@functools.cache
 def _insert(table: Table, names: Sequence[str], paramstyle: str) -> str:
     values = ", ".join(["?" if paramstyle == "qmark" else "%s"] * len(names))
     return f"INSERT INTO {table.name} ({_quoted(names)}) VALUES ({values}) ON CONFLICT DO NOTHING"

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine
 
 from accord.edges import BadInput
-from accord.store.engine import database_errors
+from accord.store.engine import database_errors, lock_writing
 from accord.values import Annotation
 
 T = TypeVar("T")
@@ -54,6 +54,7 @@ class GroupWriter:
         """
         if self._engine.dialect.name != "sqlite":
             with database_errors(self._url), self._engine.begin() as connection:
+                lock_writing(connection)
                 return write(connection)
         result: Future[T] = Future()
         with self._lock:

@@ -19,13 +19,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from sqlalchemy import Column, Connection, Integer, LargeBinary, Table, func, inspect, or_, select, text
+from sqlalchemy import Column, Connection, Integer, LargeBinary, Table, and_, func, inspect, or_, select, text
 from sqlalchemy.exc import DBAPIError
 
 from accord.edges import AccordError, BadInput, count_of, redact_message
@@ -56,6 +58,7 @@ from accord.store.people.studies import ItemKind, State
 from accord.store.request_claims import spool_folders
 from accord.store.rows import annotation_from
 from accord.store.schema import SCHEMA_VERSION, VERSION_TABLE, annotation_table, conversations, metadata
+from accord.store.tombstones import ErasedKind
 from accord.values import Conversation
 
 NAMED_ROWS = 3
@@ -78,6 +81,7 @@ class StoreCheck:
     """Result of a check: the store's URL without its password, its schema version, and the readable rows by table.
 
     `damage` is empty for an intact store. `foreign` has objects that Accord did not create and that change no rows.
+    `interrupted` is the number of erasures that have not ended.
     """
 
     store: str
@@ -86,6 +90,7 @@ class StoreCheck:
     damage: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
+    interrupted: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
@@ -121,9 +126,19 @@ def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> 
         check.damage.append(Damage(str(error), RECOVER.format(file=file)))
     if mart is not None:
         _check_mart(mart, check)
+    if check.interrupted:
+        check.notes.append("an erasure is running or was interrupted; to continue it: accord store erase --resume")
     waiting = [folder for folder in spool_folders(url) if any(folder.glob("*.jsonl"))]
     check.notes += [f"paid answers wait in {folder}; the next command stores them" for folder in waiting]
     return check
+
+
+def is_store_file(path: Path) -> bool:
+    """Return True if a SQLite file holds the tables of a store."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as copy:
+        names = {name for (name,) in copy.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return {conversations.name, annotation_table.name, VERSION_TABLE} <= names
+    return False
 
 
 def _check_mart(folder: Path, check: StoreCheck) -> None:
@@ -164,6 +179,8 @@ class _Check:
         if not self.rows_only:
             self._check_indexes()
         if not (check.damage or self.rows_only):
+            is_open = and_(schema.runs.c.command == "erase", schema.runs.c.status == "running")
+            check.interrupted = connection.execute(select(func.count()).where(is_open)).scalar() or 0
             check.damage += self._orphans()
             check.notes += self._labels_without_conversation()
 
@@ -201,6 +218,8 @@ class _Check:
             repair = f"the tables are those of version {SCHEMA_VERSION}; set it: {insert}; then check again"
             return Damage("its schema version is missing", f"{repair}. Or {RESTORE}")
         what = f"its schema version is {version}, this Accord reads version {SCHEMA_VERSION}"
+        if isinstance(version, int) and version + 1 in schema.ADDED_TABLES:
+            return Damage(what, "the next command that opens the store adds the new tables: accord import --list")
         return Damage(what, f"use the Accord that wrote it, or {RESTORE}")
 
     def _check_table(self, table: Table, is_changed: bool) -> None:
@@ -379,6 +398,8 @@ CONTENT_CHECKS: Mapping[Table, Callable[[Any], object]] = {
     annotation_table: annotation_from,
     schema.confirmations: lambda row: str(row.key),
     schema.cache: _check_cached,
+    schema.cache_conversations: lambda row: str(row.key),
+    schema.erased: _holds(kind=get_args(ErasedKind)),
     schema.claims: lambda row: datetime.fromisoformat(row.until),
     schema.runs: _holds("settings", "results"),
     schema.days: _holds("content"),

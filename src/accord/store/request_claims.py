@@ -266,6 +266,7 @@ class _PaidReply(_PaidModel):
     key: str
     maker: str
     content: _json_of(_ReplyContent | list[_Likelihood])  # type: ignore[valid-type]
+    conversations: list[str] | None = None
 
 
 class _PaidAnswer(_PaidModel):
@@ -287,13 +288,17 @@ class _PaidVector(_PaidModel):
     key: str
     maker: str
     bytes: Annotated[bytes, AfterValidator(_validated_vector)]
+    conversations: list[str] | None = None
 
 
 _PAID: TypeAdapter[_PaidReply | _PaidAnswer | _PaidVector] = TypeAdapter(
     Annotated[_PaidReply | _PaidAnswer | _PaidVector, Field(discriminator="kind")]
 )
 PaidRow = Mapping[str, Any]
-"""A paid answer: `kind` (`reply`, `answer` or `vector`), `key`, and the fields that the store keeps."""
+"""A paid answer: `kind` (`reply`, `answer` or `vector`), `key`, and the fields that the store keeps.
+
+Replies and vectors also have `conversations`: those whose text the request contains, or None if they are unknown.
+"""
 
 
 def add_paid_rows(store: Store, rows: Sequence[PaidRow]) -> None:
@@ -310,8 +315,9 @@ def add_paid_rows(store: Store, rows: Sequence[PaidRow]) -> None:
     vectors: dict[str, dict[str, Any]] = {}
     for row in by_kind.get("vector", ()):
         vectors.setdefault(row["maker"], {})[row["key"]] = unpacked(row["bytes"])
+    sources = {row["key"]: row.get("conversations") for row in by_kind.get("vector", ())}
     for embedder in sorted(vectors):
-        VectorCache(store).add(embedder, vectors[embedder])
+        VectorCache(store).add(embedder, vectors[embedder], sources)
 
 
 # --- the spool ------------------------------------------------------------------------------------------------------

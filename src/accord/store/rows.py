@@ -45,14 +45,15 @@ class Run(NamedTuple):
 
 
 class AddedCounts(NamedTuple):
-    """Numbers of rows that were new to the store, and that it held already."""
+    """Numbers of rows that were new to the store, that it held already, and that name something erased."""
 
     new: int = 0
     known: int = 0
+    erased: int = 0
 
     def plus(self, other: AddedCounts) -> AddedCounts:
         """Return the sum of two counts."""
-        return AddedCounts(self.new + other.new, self.known + other.known)
+        return AddedCounts(*(first + second for first, second in zip(self, other, strict=True)))
 
 
 def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:

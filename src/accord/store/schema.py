@@ -30,8 +30,8 @@ from sqlalchemy.types import TypeEngine
 
 from accord.values import ISSUE, Synthetic
 
-SCHEMA_VERSION = 1
-"""Version of the tables below; raise it with every change of them."""
+SCHEMA_VERSION = 2
+"""Version of the tables below; raise it with every change of them, and add the new tables to `ADDED_TABLES`."""
 VERSION_TABLE = "schema_version"
 metadata = MetaData()
 
@@ -112,6 +112,31 @@ cache = Table(
     Index("cache_by_kind", "kind", "added", "key"),
 )
 """Reproducible results by the hash of their inputs; `kind` is `reply` (JSON), `vector` (bytes) or `computed` (both)."""
+
+cache_conversations = Table(
+    "cache_conversations",
+    metadata,
+    *_columns(String, "conversation", "kind", "key", primary_key=True),
+    Index("cache_conversations_by_key", "kind", "key"),
+)
+"""Conversations whose text a cached reply or vector was made from.
+
+Rows of the cache that no row names here contain no text of a conversation. `UNKNOWN_CONVERSATION` stands for texts of
+unknown conversations.
+"""
+UNKNOWN_CONVERSATION = ""
+
+erased = Table(
+    "erased",
+    metadata,
+    *_columns(String, "key", primary_key=True),
+    *_columns(String, "kind", "time", nullable=False),
+    *_columns(String, "digest"),
+)
+"""Hashes of erased conversations and annotators (`kind`), so that no process stores them again.
+
+`digest` is the digest of a conversation's texts by which evaluators list what they learned from.
+"""
 
 claims = Table(
     "claims",
@@ -261,6 +286,10 @@ The state of a reply is `writing`, then `complete`, `stopped` by the annotator o
 reply that is still `writing` after `until` (UTC) has lost its writer. Of several replies to one message the last
 counts.
 """
+
+
+ADDED_TABLES = {2: (cache_conversations, erased)}
+"""Tables that a version added to those of the version before it."""
 
 
 @functools.cache

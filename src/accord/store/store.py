@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, Table, and_, func, select, update
+from sqlalchemy import Connection, Select, Table, and_, func, select
 
-from accord.edges import BadInput, redact_json
+from accord.edges import BadInput
 from accord.formats import OtherScales, on_present_scale, on_scales
 from accord.store.engine import (
     CHECK,
@@ -23,14 +22,13 @@ from accord.store.engine import (
     read_json,
     takes_rows,
 )
-from accord.store.import_parts import UNDONE, ImportPart, check_running, confirm, is_tracked, take_scales
+from accord.store.import_parts import ImportPart, check_running, confirm, is_tracked, take_scales
 from accord.store.rows import (
     BATCH,
     MODEL,
     PERSON,
     AddedCounts,
     AnnotationKeys,
-    Run,
     TableRow,
     annotation_from,
     annotation_row,
@@ -47,15 +45,25 @@ from accord.store.rows import (
     now,
     unknown_target,
 )
+from accord.store.run_records import RunRecords
 from accord.store.schema import (
+    UNKNOWN_CONVERSATION,
     annotation_table,
     cache,
+    cache_conversations,
     conversations,
     has_included_target,
     is_current_answer,
     is_included,
     is_rating,
-    runs,
+)
+from accord.store.tombstones import (
+    NamesOf,
+    of_annotation,
+    of_cached,
+    of_conversation,
+    remove_tombstones,
+    without_erased,
 )
 from accord.values import (
     ANNOTATOR_KINDS,
@@ -66,15 +74,16 @@ from accord.values import (
     Labels,
     Rubric,
     Synthetic,
-    canonical_json,
 )
 
 REPLY = "reply"
+_CACHED = tuple(column.name for column in cache.columns)
+R = TypeVar("R", bound=Mapping[str, Any])
 ANNOTATION_BATCH = 8000
 """Annotations per transaction: rows are small, and a larger batch changes fewer index pages per row."""
 
 
-class Store:
+class Store(RunRecords):
     """Conversations, annotations, runs and cached replies behind one URL; methods raise `StoreError`.
 
     Every batch is one transaction. Writing a row again changes nothing, so interrupted commands can be repeated.
@@ -98,6 +107,8 @@ class Store:
         """URL of the store that does not exist and that this empty one in memory replaces."""
         self.import_part: ImportPart | None = None
         """The file of an import that new rows belong to."""
+        self.restores_erased = False
+        """True to store erased conversations and annotators again; otherwise their rows are left out."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -123,9 +134,10 @@ class Store:
         counts = AddedCounts()
         for batch in batches(rows, batch_size):
             with database_errors(self.url), self._engine.begin() as connection:
-                new = self._add(connection, conversations, batch)
-            counts = counts.plus(AddedCounts(new, len(batch) - new))
-            for name in self._changed(batch) if new < len(batch) else ():
+                kept = self.without_erased(connection, batch, of_conversation)
+                new = self._add(connection, conversations, kept)
+            counts = counts.plus(AddedCounts(new, len(kept) - new, len(batch) - len(kept)))
+            for name in self._changed(kept) if new < len(kept) else ():
                 if on_changed is None:
                     raise BadInput(changed_conversation(name))
                 on_changed(name)
@@ -164,6 +176,12 @@ class Store:
         while page := list(self._stream(query.where(conversations.c.id > last))):
             yield from (name for (name,) in page)
             last = page[-1][0]
+
+    def conversations_added(self) -> Iterator[tuple[Conversation, datetime]]:
+        """Yield all conversations, synthetic ones too, with the time (UTC) at which each was added."""
+        query = select(conversations.c.content, conversations.c.added).order_by(conversations.c.id)
+        for content, added in self._stream(query):
+            yield Conversation.from_json(read_json(content)), datetime.fromisoformat(added)
 
     def count_conversations(self, synthetic: Synthetic = "with") -> int:
         """Return the number of conversations under a setting for synthetic ones; by default of all."""
@@ -222,7 +240,10 @@ class Store:
         """
         counts, places = AddedCounts(), self._last_places()
         early: list[TableRow] = []
-        for batch in batches(rows, ANNOTATION_BATCH):
+        for all_rows in batches(rows, ANNOTATION_BATCH):
+            with database_errors(self.url), self._engine.begin() as connection:
+                batch = self.without_erased(connection, all_rows, of_annotation)
+            counts = counts.plus(AddedCounts(erased=len(all_rows) - len(batch)))
             known = self._turns(batch, turns or {})
             valid = [row for row in batch if row["kind"] != PERSON or has_target(row, known)]
             new, new_issues, waiting = self._insert_annotations(valid, places)
@@ -258,6 +279,11 @@ class Store:
             else:
                 issues.append((*group, row))
         with database_errors(self.url), self._engine.begin() as connection:
+            others, issue_rows = (
+                self.without_erased(connection, each, of_annotation) for each in (others, [row for *_, row in issues])
+            )
+            kept = {id(row) for row in issue_rows}
+            issues = [each for each in issues if id(each[2]) in kept]
             new = self._add(connection, annotation_table, others)
             groups = self._groups(connection, {key for key, *_ in issues})
             complete = [row for key, group, row in issues if groups.get(key) == group]
@@ -365,11 +391,25 @@ class Store:
     # --- cached replies -----------------------------------------------------------------------------------------
 
     def add_replies(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add replies with `key`, `maker` and `content` (JSON); of equal keys the first stays."""
+        """Add replies with `key`, `maker` and `content` (JSON); of equal keys the first stays.
+
+        `conversations` names the conversations whose text the request contains; None or no entry if they are unknown.
+        """
         for batch in batches(rows, BATCH):
             shared = {"kind": REPLY, "bytes": None, "added": now()}
             with database_errors(self.url), self._engine.begin() as connection:
-                self._add(connection, cache, [{**row, **shared} for row in batch])
+                self.add_cached(connection, [{**row, **shared} for row in batch])
+
+    def add_cached(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Insert rows of the cache whose key is new, with their `conversations`, and return their number."""
+        kept = self.without_erased(connection, rows, of_cached)
+        new = self._add(connection, cache, [{name: row[name] for name in _CACHED} for row in kept])
+        self._add(connection, cache_conversations, [
+            {"conversation": name, "kind": row["kind"], "key": row["key"]}
+            for row in kept
+            for name in ((UNKNOWN_CONVERSATION,) if row.get("conversations") is None else row["conversations"])
+        ])  # fmt: skip
+        return new
 
     def replies(self, keys: Iterable[str]) -> dict[str, str]:
         """Return replies as JSON by key."""
@@ -381,49 +421,13 @@ class Store:
         """Return the reply with a key as JSON, or None."""
         return self.replies([key]).get(key)
 
-    # --- runs ---------------------------------------------------------------------------------------------------
-
-    def start_run(self, command: str, settings: Mapping[str, Any]) -> str:
-        """Record the start of a command, later than all others whatever the clock says, and return the run's ID."""
-        run = uuid.uuid4().hex[:12]
-        row = {"id": run, "command": command, "settings": canonical_json(settings), "status": "running"}
-        row["started"] = now(after=self._one(select(func.max(runs.c.started))))
-        with database_errors(self.url), self._engine.begin() as connection:
-            self._add(connection, runs, [{**row, "results": None, "finished": None}])
-        return run
-
-    def change_run(self, run: str, settings: Mapping[str, Any]) -> None:
-        """Replace the settings of a run."""
-        with database_errors(self.url), self._engine.begin() as connection:
-            connection.execute(update(runs).where(runs.c.id == run).values(settings=canonical_json(settings)))
-
-    def finish_run(self, run: str, status: str, results: Mapping[str, Any]) -> None:
-        """Record the end of a run: its status (`done`, `failed`, `interrupted`) and its redacted results."""
-        change = {"status": status, "results": canonical_json(redact_json(results)), "finished": now()}
-        is_run = and_(runs.c.id == run, runs.c.status != UNDONE)  # an undone import stays undone
-        with database_errors(self.url), self._engine.begin() as connection:
-            connection.execute(update(runs).where(is_run).values(**change))
-
-    @contextmanager
-    def run(self, command: str, settings: Mapping[str, Any]) -> Iterator[Run]:
-        """Record a block as a run; its `results` and its status are stored when it ends."""
-        run = Run(self.start_run(command, settings), {})
-        try:
-            yield run
-        except BaseException as error:
-            self.finish_run(run.id, "interrupted" if isinstance(error, KeyboardInterrupt) else "failed", run.results)
-            raise
-        self.finish_run(run.id, "done", run.results)
-
-    def runs(self, *commands: str) -> list[dict[str, Any]]:
-        """Return runs of some commands, or of all, with their settings and results, the oldest first."""
-        conditions = [runs.c.command.in_(commands)] if commands else []
-        return [
-            {**row._mapping, "settings": read_json(row.settings), "results": read_json(row.results or "null")}
-            for row in self._stream(select(runs).where(*conditions).order_by(runs.c.started, runs.c.id))
-        ]
-
     # --- database access ----------------------------------------------------------------------------------------
+
+    def without_erased(self, connection: Connection, rows: Sequence[R], names: NamesOf) -> list[R]:
+        """Return the rows that name nothing erased (`accord.store.tombstones`); all of them with `restores_erased`."""
+        if self.restores_erased:
+            remove_tombstones(connection, rows, names)
+        return without_erased(connection, rows, names)
 
     def _add(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
         """Insert the rows whose primary key is new, and return their number.
@@ -483,16 +487,3 @@ def _report(reason: str, on_bad: Callable[[BadInput], None] | None) -> None:
     if on_bad is None:
         raise error
     on_bad(error)
-
-
-def check_target(connection: Connection, row: Mapping[str, Any]) -> None:
-    """Raise `BadInput` if a conversation or turn of an item does not exist, or a conversation has no turns."""
-    names = [name for name in (row["conversation"], row["against"]) if name is not None]
-    query = select(conversations.c.id, conversations.c.turns).where(conversations.c.id.in_(names))
-    turns = dict(tuple(found) for found in connection.execute(query))
-    is_bare = any(
-        turns.get(row[name]) == 0 and row[turn] is not None
-        for name, turn in (("conversation", "turn"), ("against", "against_turn"))
-    )
-    if is_bare or (row["turn"] or 0) < 0 or not has_target(dict(row), turns):
-        raise BadInput(unknown_target({**row, "by": "the study"}))

@@ -183,7 +183,7 @@ def _list_of(name: str, form: ListForm, settings: SynthSettings, repeat: int, **
 
 def _asking(text: str, tokens: int, temperature: float, repeat: int) -> Prompt:
     lines = re.sub(r"\n{3,}", "\n\n", text).strip()
-    return Prompt((ChatMessage("user", sendable(lines)),), tokens, temperature, repeat=repeat)
+    return Prompt((ChatMessage("user", sendable(lines)),), tokens, temperature, repeat=repeat, conversations=())
 
 
 def _dialogue(said: Messages) -> dict[str, str]:

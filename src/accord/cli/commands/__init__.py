@@ -13,4 +13,5 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is that of doc
     users,
     store,
     models,
+    privacy,
 )

@@ -243,6 +243,12 @@ def gate(
             "--min-agreement and --min-within then apply to the card.",
         ),
     ] = None,
+    require_refit: Annotated[
+        bool,
+        typer.Option(
+            "--require-refit", help="Fail if the evaluator in use learned from conversations that were erased since."
+        ),
+    ] = False,
 ) -> None:
     """Fail (exit 3) if the latest comparison, the latest scores or an agreement card do not meet the given conditions.
 
@@ -252,7 +258,9 @@ def gate(
     from accord.report import gate_checks
 
     with options.open() as project:
-        checks = gate_checks(project, min_agreement, min_mean, max_unscored, min_within, include_training, card)
+        checks = gate_checks(
+            project, min_agreement, min_mean, max_unscored, min_within, include_training, card, require_refit
+        )
     options.show({"checks": [each.to_json() for each in checks]}, lambda _: "\n".join(map(str, checks)))
     failed = sum(not each.passed for each in checks)
     if failed:

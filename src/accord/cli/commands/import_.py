@@ -52,6 +52,9 @@ def import_(
         bool,
         typer.Option("--undo", help="Undo the import with this id (--undo ID), or the last one."),
     ] = False,
+    with_erased: Annotated[
+        bool, typer.Option("--with-erased", help="Import conversations and annotators again that were erased.")
+    ] = False,
     lists: Annotated[bool, typer.Option("--list", help="List the imports with their ids; read nothing.")] = False,
 ) -> None:
     """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice.
@@ -72,6 +75,7 @@ def import_(
         import_files,
         keep_judgements,
         note_judgements,
+        restore_scores,
         survey_files,
         survey_options,
     )
@@ -85,6 +89,7 @@ def import_(
     passed: list[str] = []
     roles, (labels, raters, judges) = reading.role_map, answers.named_columns
     with options.open(creates=True) as project:
+        project.store.restores_erased = with_erased
         named = column_map(reading.columns, project.rubric)
         files = files_in(sources, passed)
         survey = survey_files(
@@ -101,6 +106,8 @@ def import_(
                 project.store, project.rubric, files, reading.format, named, reading.skip_bad_rows, progress.at,
                 columns, workers or default_workers(), replace, survey,
             )  # fmt: skip
+        if with_erased:
+            restore_scores(project)
         registered = keep_judgements(done.judged, options.config_file, recorded)
         note_judgements(project.store, done.id, registered)
         models, message = ({}, ()) if registered is None else (registered.models, (registered.message,))

@@ -200,11 +200,19 @@ FEWEST_EXAMPLES = 10
 """Minimum number of rated examples."""
 
 
-def vectors_of(texts: Sequence[str], embedder: str, width: int | None = None) -> Flow[Vectors]:
-    """Return (n, h) vectors of texts; `width` is h, if known. Nothing is embedded with `width` 0."""
+def vectors_of(
+    texts: Sequence[str], sources: Sequence[tuple[str, ...]], embedder: str, width: int | None = None
+) -> Flow[Vectors]:
+    """Return (n, h) vectors of n texts; `width` is h, if known. Nothing is embedded with `width` 0.
+
+    `sources` has the conversations that each text comes from.
+    """
     if width == 0:
         return np.zeros((len(texts), 0), dtype=np.float32)
-    vectors = yield [Request(EMBEDDER, EmbeddingText(embedder, text, width)) for text in texts]
+    vectors = yield [
+        Request(EMBEDDER, EmbeddingText(embedder, text, width, names))
+        for text, names in zip(texts, sources, strict=True)
+    ]
     return np.stack(vectors) if vectors else np.zeros((0, 0), dtype=np.float32)
 
 
@@ -248,7 +256,8 @@ class InContextTraining:
         """
         settings = self.settings
         texts = tuple(prompt_text(example.sample) for example in self.train.all)
-        yield from self._vectors(texts[:1])  # fails before any paid request
+        names = {str(example.target): example.sample.conversation.id for example in self.train.all}
+        yield from self._vectors(texts[:1], self._sources[:1])  # fails before any paid request
         candidates = [TaskPrompt(self.wording.by_hand()), *prompts]
         if writer is not None:
             candidates += yield from self._written(writer, inversion)
@@ -256,7 +265,8 @@ class InContextTraining:
         self.search = yield from self._searched()
         tasks = [task for task, _ in self.search[: settings.top_prompts]]
         self.pairs = yield from self._observed(tasks, texts)
-        prompt_vectors = yield from self._vectors([task.text for task in tasks])
+        shown = [tuple({names[name] for name in task.examples if name in names}) for task in tasks]
+        prompt_vectors = yield from self._vectors([task.text for task in tasks], shown)
         library = ExampleLibrary(self.pairs.queries, self.train.unit, texts, prompt_vectors)
         self.tried = [try_selector(name, self.made, library, self.pairs, self.folds) for name in self._contest()]
         self.chosen = simplest(self.tried, self.groups) if settings.selector == AUTO else self.tried[-1]
@@ -296,15 +306,20 @@ class InContextTraining:
         flow = try_pairs(self.wording, self.train, tasks, query, nodes, counts)
         rows, targets = yield from to_scorer(self.wording, flow, SETS)
         _check_scores(counts)
-        vectors = yield from self._vectors(texts)
+        vectors = yield from self._vectors(texts, self._sources)
         return Pairs(vectors, texts, query[rows], nodes.take(rows), targets)
 
-    def _vectors(self, texts: Sequence[str]) -> Flow[Vectors]:
-        """Return (n, h) vectors of texts; h is 0 if no selector or rival compares them."""
+    def _vectors(self, texts: Sequence[str], sources: Sequence[tuple[str, ...]]) -> Flow[Vectors]:
+        """Return (n, h) vectors of texts; h is 0 if no selector or rival compares them. See `vectors_of`."""
         needs_vectors = not {ZERO_SHOT, FEW_SHOT}.issuperset(self.settings.rivals) or any(
             make_selector(name).needs_vectors for name in self._configured
         )
-        return (yield from vectors_of(texts, self.settings.embedder, None if needs_vectors else 0))
+        return (yield from vectors_of(texts, sources, self.settings.embedder, None if needs_vectors else 0))
+
+    @property
+    def _sources(self) -> list[tuple[str, ...]]:
+        """Conversation of each example."""
+        return [(example.sample.conversation.id,) for example in self.train.all]
 
     @property
     def _configured(self) -> list[str]:

@@ -147,7 +147,8 @@ def _fitting(
 ) -> tuple[Prompt, list[RatedExample]]:
     """Return the request for a prompt, with as many examples as fit."""
     text = wording.inversion(shown, own)
-    prompt = Prompt((ChatMessage("user", text),), WRITTEN_TOKENS, repeat=repeat)
+    names = tuple(dict.fromkeys(example.sample.conversation.id for example in shown))
+    prompt = Prompt((ChatMessage("user", text),), WRITTEN_TOKENS, repeat=repeat, conversations=names)
     if context is None or len(shown) <= 1 or estimated_usage(prompt).total <= MARGIN * context:
         return prompt, shown
     return _fitting(wording, shown[1:], own, context, repeat)

@@ -223,7 +223,9 @@ class InContext(LearnedSource[Recipe]):
 
     def _queries(self, samples: Sequence[Sample]) -> Flow[list[Query]]:
         texts = [prompt_text(sample) for sample in samples]
-        vectors = yield from vectors_of(texts, self.learned.embedder, self.learned.library.vectors.shape[1])
+        sources = [(sample.conversation.id,) for sample in samples]
+        width = self.learned.library.vectors.shape[1]
+        vectors = yield from vectors_of(texts, sources, self.learned.embedder, width)
         return [Query(vector, text) for vector, text in zip(vectors, texts, strict=True)]
 
     # --- saving -----------------------------------------------------------------------------------------

@@ -323,7 +323,9 @@ class PromptTemplate:
         ending = self.input(sample)
         for dropped in range(len(demonstration_texts) + 1):
             text = SEPARATOR.join([*demonstration_texts[dropped:], task_and_form, ending])
-            prompt = Prompt((ChatMessage("user", text),), most, 0.0, top)
+            shown = (*(example.sample for example in demonstrations[dropped:]), sample)
+            names = tuple(dict.fromkeys(each.conversation.id for each in shown))
+            prompt = Prompt((ChatMessage("user", text),), most, 0.0, top, conversations=names)
             if self.context is None or estimated_usage(prompt).total <= MARGIN * self.context:
                 return prompt, dropped
         return None

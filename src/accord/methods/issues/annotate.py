@@ -159,18 +159,21 @@ def postprocessed(found: Sequence[IssueAnnotation], guidance: IssuePromptBuilder
     """
     taxonomy = guidance.taxonomy
     unknown = [issue for each in found for issue in each.issues if issue.type not in taxonomy.names]
-    kinds = iter((yield from _kinds(unknown, guidance)))
+    names = tuple(dict.fromkeys(each.target.conversation for each in found))
+    kinds = iter((yield from _kinds(unknown, guidance, names)))
     return (yield from _looked_at_again([settled(each, taxonomy, kinds) for each in found], guidance))
 
 
-def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> PromptFlow[list[str | None]]:
-    """Return the kind of each issue by the model's answer; `None` without one."""
+def _kinds(
+    issues: Sequence[Issue], guidance: IssuePromptBuilder, conversations: tuple[str, ...]
+) -> PromptFlow[list[str | None]]:
+    """Return the kind of each issue in conversations by the model's answer; `None` without one."""
     if not issues:
         return []
     form = ListForm("kinds", {"number": "NUMBER", "kind": '"KIND"'}, len(issues), "its number and its kind.", 30)
     issue_list = _numbered([f"{issue.said}: {issue.comment}" for issue in issues])
     parts = {"taxonomy": told_taxonomy(guidance.taxonomy), "issues": issue_list, "fence": fence_for(issue_list)}
-    entries = yield from ask_for_list(_prompt("kinds", parts, form, guidance), form)
+    entries = yield from ask_for_list(_prompt("kinds", parts, form, guidance, conversations), form)
     kinds: list[str | None] = [None] * len(issues)
     for entry in () if isinstance(entries, Failure) else entries:
         number, kind = entry.get("number"), guidance.taxonomy.find(entry.get("kind", ""))
@@ -195,7 +198,8 @@ def _looked_at_again(
     form = ListForm("yes", {"number": "NUMBER"}, len(places), "its number.", 15)
     issue_list = _numbered([assessments[row].issues[column].comment for row, column in places])
     parts = {"question": second_look.question, "issues": issue_list, "fence": fence_for(issue_list)}
-    entries = yield from ask_for_list(_prompt("again", parts, form, guidance), form)
+    names = (each.target.conversation for each in assessments)
+    entries = yield from ask_for_list(_prompt("again", parts, form, guidance, tuple(dict.fromkeys(names))), form)
     confirmed = set() if isinstance(entries, Failure) else {entry.get("number") for entry in entries}
     for number, (row, column) in enumerate(places, 1):
         if number in confirmed:
@@ -205,10 +209,13 @@ def _looked_at_again(
     return assessments
 
 
-def _prompt(name: str, parts: dict[str, str], form: ListForm, guidance: IssuePromptBuilder) -> Prompt:
+def _prompt(
+    name: str, parts: dict[str, str], form: ListForm, guidance: IssuePromptBuilder, conversations: tuple[str, ...]
+) -> Prompt:
     text = template(name).substitute({**parts, "form": form.instruction(by_schema=True)}).strip()
     schema = form.schema() if guidance.by_schema else None
-    return Prompt((ChatMessage("user", text),), max(form.most, 2) * form.tokens, schema=schema)
+    tokens = max(form.most, 2) * form.tokens
+    return Prompt((ChatMessage("user", text),), tokens, schema=schema, conversations=conversations)
 
 
 def _numbered(lines: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import json
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -149,34 +149,36 @@ class IssuePromptBuilder:
         """Return the request about one turn, given the turns before it."""
         schema = _verdict_schema(self.taxonomy)
         if self.style == COMPACT:
-            return self._prompt(COMPACT, _material(shown), TOKENS_A_TURN, schema)
+            return self._prompt(COMPACT, _material(shown), TOKENS_A_TURN, schema, shown)
         parts = {"shared": self._shared(shown), "turn": shown.turn, "form": _form(FORM)}
-        return self._prompt("turn", parts, TOKENS_A_TURN, schema)
+        return self._prompt("turn", parts, TOKENS_A_TURN, schema, shown)
 
     def of_dialogue(self, conversation: Conversation, turns: Sequence[int]) -> Prompt:
         """Return one request about several turns of a dialogue."""
         listed = ", ".join(f"[{turn}]" for turn in turns)
         form = f'{{"turns": [{{"turn": NUMBER, {FORM[1:]}, ...]}}'
-        parts = {"shared": self._shared(Sample(conversation)), "turns": listed, "form": _form(form)}
+        sample = Sample(conversation)
+        parts = {"shared": self._shared(sample), "turns": listed, "form": _form(form)}
         verdict = _verdict_schema(self.taxonomy)["properties"]
         of_turn = strict_schema({"turn": {"type": "integer", "enum": list(turns)}, **verdict})
         schema = strict_schema({"turns": {"type": "array", "items": of_turn}})
-        return self._prompt("dialogue", parts, TOKENS_A_TURN * len(turns) + TOKENS_AROUND, schema)
+        return self._prompt("dialogue", parts, TOKENS_A_TURN * len(turns) + TOKENS_AROUND, schema, sample)
 
     def again(self, prompt: Prompt, reply: str, reason: str) -> Prompt:
         """Return the request to repeat an unreadable reply."""
         repair = ChatMessage("user", template("repair").substitute(reason=reason).strip())
         messages = (*prompt.messages, ChatMessage("assistant", reply[: 4 * prompt.max_tokens] or "-"), repair)
-        return Prompt(messages, prompt.max_tokens, prompt.temperature, schema=prompt.schema, repeat=1)
+        return replace(prompt, messages=messages, top_logprobs=0, repeat=1)
 
     def _shared(self, shown: Sample) -> str:
         examples = "".join(map(_example, self.shots))
         parts = {"taxonomy": told_taxonomy(self.taxonomy), "examples": examples, **_material(shown)}
         return template("shared").substitute(parts).rstrip() + "\n"
 
-    def _prompt(self, name: str, parts: Mapping[str, Any], tokens: int, schema: JsonSchema) -> Prompt:
-        text = template(name).substitute(parts).strip()
-        return Prompt((ChatMessage("user", text),), tokens, 0.0, schema=schema if self.by_schema else None)
+    def _prompt(self, name: str, parts: Mapping[str, Any], tokens: int, schema: JsonSchema, shown: Sample) -> Prompt:
+        text, own = template(name).substitute(parts).strip(), schema if self.by_schema else None
+        names = (shown.conversation.id,) if all(shot in SHIPPED_SHOTS for shot in self.shots) else None
+        return Prompt((ChatMessage("user", text),), tokens, 0.0, schema=own, conversations=names)
 
 
 FORM = '{"issues": [{"type": KIND, "comment": "...", "quote": "..."}, ...], "comment": "...", "score": 1 to 5}'

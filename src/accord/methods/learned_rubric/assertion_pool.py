@@ -223,11 +223,18 @@ def _write_class(
     elif settings.deduplicate == "model":
         distinct = yield from _to_writer(deduplicate(public, guidance), purpose, settings.reasons)
     else:
-        vectors = yield [Request(EMBEDDER, EmbeddingText(settings.embedder, assertion.text)) for assertion in public]
+        vectors = yield [
+            Request(EMBEDDER, EmbeddingText(settings.embedder, each.text, conversations=_conversations_of(each)))
+            for each in public
+        ]
         distinct = deduplicate_by_cosine(public, np.array(vectors), settings.min_similarity)
     pool.failed(distinct.failures)
     pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=distinct.repeated)
     return distinct.assertions
+
+
+def _conversations_of(assertion: Assertion) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(reason.conversation for reason in assertion.reasons))
 
 
 def _plain(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -70,8 +70,18 @@ class RubricPromptBuilder:
     prompts: Mapping[str, str] | None = None
     by_schema: bool = True
 
-    def prompt(self, name: str, form: ListForm, principles: str = "", parts: Mapping[str, Any] | None = None) -> Prompt:
-        """Fill in a prompt file, with another one of design principles, and further placeholders by name."""
+    def prompt(
+        self,
+        name: str,
+        form: ListForm,
+        principles: str = "",
+        parts: Mapping[str, Any] | None = None,
+        conversations: Iterable[str] = (),
+    ) -> Prompt:
+        """Fill in a prompt file, with another one of design principles, and further placeholders by name.
+
+        `conversations` names those that the placeholders quote.
+        """
         principle_text = self._filled(principles, {}) if principles else ""
         values = {
             "domain": self.told_domain(),
@@ -81,7 +91,8 @@ class RubricPromptBuilder:
         }
         schema = form.schema() if self.by_schema else None
         tokens = form.most * (form.tokens if self.by_schema else form.tokens_of_line)
-        return Prompt((ChatMessage("user", self._filled(name, values)),), max_tokens=tokens, schema=schema)
+        messages, names = (ChatMessage("user", self._filled(name, values)),), tuple(dict.fromkeys(conversations))
+        return Prompt(messages, max_tokens=tokens, schema=schema, conversations=names)
 
     def told_domain(self) -> str:
         """Return the paragraph on the domain; empty without a task."""
@@ -176,7 +187,7 @@ def extract(
 def extraction_prompt(shown: Sample, side: Polarity, guidance: RubricPromptBuilder, most: int = MOST) -> Prompt:
     """Return the request about a conversation as shown."""
     parts = {**fenced(shown), "verdict": VERDICTS[side], "most": most}
-    return guidance.prompt("extract", _form(most), "responsibility", parts)
+    return guidance.prompt("extract", _form(most), "responsibility", parts, [shown.conversation.id])
 
 
 def windowed(guidance: RubricPromptBuilder, context: int | None, most: int = MOST) -> Show:
@@ -262,7 +273,8 @@ def summarise(
             break
         batch = reasons[start : start + BATCH]
         parts = summary_parts(batch, [each.text for each in written.assertions], side)
-        prompt = guidance.prompt("summarise", _SUMMARY, "maxims", parts)
+        names = [each.conversation for each in (*batch, *(r for a in written.assertions for r in a.reasons))]
+        prompt = guidance.prompt("summarise", _SUMMARY, "maxims", parts, names)
         entries = yield from ask_for_list(prompt, _SUMMARY)
         if isinstance(entries, Failure):
             written.failures.append(entries)
@@ -324,7 +336,9 @@ def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) 
             continue
         listing = "\n".join(f"{place}. {each.text}" for place, each in enumerate(together, 1))
         parts = {"written": listing, "fence": fence_for(listing)}
-        entries = yield from ask_for_list(guidance.prompt("deduplicate", _REPEATS, parts=parts), _REPEATS)
+        names = [reason.conversation for each in together for reason in each.reasons]
+        prompt = guidance.prompt("deduplicate", _REPEATS, parts=parts, conversations=names)
+        entries = yield from ask_for_list(prompt, _REPEATS)
         if isinstance(entries, Failure):
             distinct.failures.append(entries)
         repeats = {} if isinstance(entries, Failure) else _repeats(entries, len(distinct.assertions), len(together))

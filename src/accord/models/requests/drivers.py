@@ -192,7 +192,7 @@ class Models(Shared):
         name, texts = requests[0].embedder, [request.text for request in requests]
         embedder = self._embedder(name)
         if self.asks or not is_remote(name):
-            return await embed_all(texts, embedder, self.store, self.budget)
+            return await embed_all(texts, embedder, self.store, self.budget, _sources(requests))
         vectors = stored_answers(EmbeddingExchange(embedder, self.store), texts)
         missing = {text for text, vector in zip(texts, vectors, strict=True) if isinstance(vector, Failure)}
         if missing:
@@ -209,7 +209,7 @@ class Models(Shared):
         if not is_remote(name):
             embedder = self._embedder(name)
             try:
-                return wait(embed_all(texts, embedder, self.store, self.budget))
+                return wait(embed_all(texts, embedder, self.store, self.budget, _sources(requests)))
             except (BadInput, MissingExtra):
                 plan.has_follow_ups = True
                 return [random_vector(text, width or STAND_IN_WIDTH) for text in texts]
@@ -223,6 +223,15 @@ class Models(Shared):
         if isinstance(content, StoreRead | StoreWrite):
             return content.call(self.store)
         raise TypeError(f"no model answers a {type(content).__name__}")
+
+
+def _sources(requests: Sequence[EmbeddingText]) -> dict[str, Sequence[str] | None]:
+    """Return the conversations that each text occurs in; None if one request does not name them."""
+    sources: dict[str, Sequence[str] | None] = {}
+    for request in requests:
+        known, named = sources.get(request.text, ()), request.conversations
+        sources[request.text] = None if known is None or named is None else sorted({*known, *named})
+    return sources
 
 
 def _alike(requests: Sequence[Request]) -> dict[tuple[str, type, str, str], list[int]]:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from threading import Thread, current_thread
@@ -117,11 +117,13 @@ class EmbeddingText:
         embedder: A name for `open_embedder`.
         text: The text.
         width: Width of the vectors that it is compared with, if known.
+        conversations: As in `Prompt`.
     """
 
     embedder: str
     text: str
     width: int | None = None
+    conversations: tuple[str, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

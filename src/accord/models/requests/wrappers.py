@@ -30,9 +30,12 @@ def decode_reply(stored: str) -> Reply:
     return Reply(**{**json.loads(stored), "usage": Usage()})
 
 
-def reply_row(key: str, model: str, reply: Reply) -> PaidRow:
-    """Return a reply as a row of the store."""
-    return {"kind": "reply", "key": key, "maker": model, "content": json.dumps(asdict(reply))}
+def reply_row(key: str, model: str, reply: Reply, conversations: Sequence[str] | None) -> PaidRow:
+    """Return a reply as a row of the store; `conversations` is that of its `Prompt`."""
+    sources = None if conversations is None else list(conversations)
+    return {
+        "kind": "reply", "key": key, "maker": model, "content": json.dumps(asdict(reply)), "conversations": sources,
+    }  # fmt: skip
 
 
 class ReplyExchange(Exchange[Request, Reply]):
@@ -70,7 +73,7 @@ class ReplyExchange(Exchange[Request, Reply]):
 
     def encode(self, key: str, request: Request, answer: Reply) -> PaidRow:
         """Return the reply as JSON."""
-        return reply_row(key, self.model, answer)
+        return reply_row(key, self.model, answer, request.content.conversations)
 
     def decode(self, request: Request, stored: str) -> Reply:
         """Return the reply, which costs nothing this time."""

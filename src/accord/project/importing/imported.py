@@ -112,6 +112,12 @@ def imported_text(result: Mapping[str, Any]) -> str:
     found = result["annotations"]
     if found["new"] or found["known"]:
         lines.append(f"{count_of(found['new'], 'annotation')} imported, {found['known']} already there")
+    erased = sum(result[kind].get("erased", 0) for kind in Imported._KINDS)
+    if erased:
+        lines.append(
+            f"{count_of(erased, 'row')} left out: {'it names' if erased == 1 else 'they name'} conversations or "
+            "annotators that were erased (--with-erased imports them again)"
+        )
     others = result["other_questions"]
     counts = [
         f"{name} ({count}, not in the rubric)" if name in others else f"{name} ({count})"

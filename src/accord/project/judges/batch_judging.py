@@ -181,7 +181,9 @@ def _store_results(
     """
     keys = set(run["settings"]["keys"])
     results = wait(endpoint.results(state, keys))
-    add_paid_rows(store, [reply_row(key, model.name, reply) for key, reply in results.replies.items()])
+    sources = _sources(run["settings"])
+    rows = [reply_row(key, model.name, reply, sources.get(key)) for key, reply in results.replies.items()]
+    add_paid_rows(store, rows)
     if results.unreadable and state.status != "failed" and len(store.replies(keys)) < len(keys):
         hint = "the same command downloads it again; `accord judge` without --batch sends its prompts again instead"
         return replace(state, says=f"{results.unreadable}; {hint}"), None
@@ -190,6 +192,15 @@ def _store_results(
     store.finish_run(run["id"], "done", {**state.to_json(), "for_good": for_good})
     silent = len(keys) - len(results.replies) - len(results.failed)
     return state, Counter(results.failed.values()) + Counter({results.no_line: silent})
+
+
+def _sources(settings: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the conversations of each key of a batch; a batch of an earlier version names none."""
+    sources: dict[str, list[str]] = {}
+    for name, keys in settings.get("conversations", {}).items():
+        for key in keys:
+            sources.setdefault(key, []).append(name)
+    return sources
 
 
 def _batch_runs(store: Store, model: BatchChat) -> list[dict[str, Any]]:
@@ -217,7 +228,7 @@ async def _submit(
             budget.reserve(model.name, estimated_usage(prompt))
         for keys, lines in batch_files(new, model.name):
             try:
-                states.append(await _start(store, model, endpoint, keys, lines))
+                states.append(await _start(store, model, endpoint, keys, lines, _named(new, keys)))
             except AccordError as error:
                 for prompt in new.values() if is_unsent(error) and not states else ():
                     budget.settle(model.name, estimated_usage(prompt), None)
@@ -225,9 +236,26 @@ async def _submit(
     return states, len(new)
 
 
-async def _start(store: Store, model: BatchChat, endpoint: BatchEndpoint, keys: list[str], lines: bytes) -> Batch:
+def _named(prompts: Mapping[str, Prompt], keys: Sequence[str]) -> dict[str, list[str]]:
+    """Return the keys of the prompts about each conversation; erasing a conversation removes its keys from the run."""
+    named: dict[str, list[str]] = {}
+    for key in keys:
+        for name in prompts[key].conversations or ():
+            named.setdefault(name, []).append(key)
+    return named
+
+
+async def _start(
+    store: Store,
+    model: BatchChat,
+    endpoint: BatchEndpoint,
+    keys: list[str],
+    lines: bytes,
+    conversations: dict[str, list[str]],
+) -> Batch:
     """Upload and start one batch, recorded as a run that stays open while an answer may still be found."""
-    settings = {"batch": "", "submitted": "", "endpoint": model.endpoint, "model": model.name, "keys": keys}
+    settings = {"batch": "", "submitted": "", "endpoint": model.endpoint, "model": model.name, "keys": keys,
+                "conversations": conversations}  # fmt: skip
     run = store.start_run(BATCHES, settings)
     try:
         file = await endpoint.upload(lines)

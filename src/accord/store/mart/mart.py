@@ -35,6 +35,7 @@ from accord.edges import (
     unreadable_parquet,
 )
 from accord.store.engine import StoreError
+from accord.store.mart.erased_list import ERASED_NAMES, ErasedList
 from accord.store.mart.files import (
     DAMAGED,
     FORMAT,
@@ -65,7 +66,7 @@ MOST_LOG_ROWS = 20_000
 """Rows from which a log becomes a part."""
 MOST_LOOSE_ROWS = 50_000
 """Rows in parts outside the compacted one from which they are compacted."""
-_MOST_TRIES, _ABANDONED_SECONDS = 5, 3600.0
+_MOST_TRIES, ABANDONED_SECONDS = 5, 3600.0
 """Tries of a query during compaction, and seconds after which an unfinished file is removed."""
 _LOCK = "compacting.lock"
 T = TypeVar("T")
@@ -114,6 +115,7 @@ class Mart:
         self._damaged: dict[tuple[str, int], str] = {}
         self._unread: list[str] = []
         self._fresh: tuple[MartState, pl.DataFrame] | None = None
+        self.erased = ErasedList(self.folder)
         self._lock = Lock()
 
     # --- writing ------------------------------------------------------------------------------------------------
@@ -152,9 +154,10 @@ class Mart:
         import polars as pl
 
         name = name or secrets.token_hex(12)
-        unfinished = self.folder / f"{name}.{secrets.token_hex(4)}.partial"
-        with self._store_errors():
+        unfinished = self.folder / f"{name}.{secrets.token_hex(4)}.{os.getpid()}.partial"
+        with self.store_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
+            rows = self.erased.without(rows)
             count = int(rows.select(pl.len()).collect().item())
             metadata = {"format": FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
             try:
@@ -168,7 +171,7 @@ class Mart:
                 raise
 
     @contextmanager
-    def _store_errors(self) -> Iterator[None]:
+    def store_errors(self) -> Iterator[None]:
         """Raise `StoreError` with the reason if the mart cannot be written."""
         try:
             yield
@@ -186,6 +189,7 @@ class Mart:
         """Return the current state."""
         parts, logs, faults = self._list_files()
         files = [(name, size) for name, (size, _) in sorted(parts.items())] + sorted(logs.items())
+        files += [(ERASED_NAMES, self.erased.generation)] if self.erased.generation else []
         return MartState(tuple(files), tuple(faults))
 
     def scan(self) -> tuple[pl.LazyFrame, MartState]:
@@ -246,7 +250,7 @@ class Mart:
             self.state()
             names = [*self._unread, *(key[0] for key, part in self._known.items() if self._fault(key, part))]
         for name in names:
-            with self._store_errors():
+            with self.store_errors():
                 (self.folder / name).rename(self.folder / f"{name}{DAMAGED}")
         return names
 
@@ -294,6 +298,8 @@ class Mart:
         logs: dict[str, int] = {}
         faults: list[str] = []
         self._unread = []
+        if self.erased.read():
+            self._logs = {}
         seen: dict[tuple[str, int, int], MartPart] = {}
         for entry in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
             is_log = entry.name.startswith("live-") and entry.suffix == ".jsonl"
@@ -337,6 +343,8 @@ class Mart:
                 if not line.endswith(b"\n"):
                     break  # incomplete
                 log.offset += len(line)
+                if not line.strip():
+                    continue  # an erased row
                 try:
                     log.rows.append(read_line(line))
                 except ValueError:
@@ -381,7 +389,7 @@ class Mart:
         Raises:
             StoreError: The mart cannot be written.
         """
-        with self._store_errors():
+        with self.store_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = self.folder / _LOCK
             if lock.exists():
@@ -401,7 +409,7 @@ class Mart:
             for name in replaced:
                 (self.folder / name).unlink(missing_ok=True)
             for left in self.folder.glob("*.partial"):
-                if left.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+                if left.stat().st_mtime < time.time() - ABANDONED_SECONDS:
                     left.unlink(missing_ok=True)
         return True
 
@@ -434,9 +442,10 @@ class MartWriter:
         Raises:
             StoreError: The rows cannot be written.
         """
+        rows = self.mart.erased.kept(rows)
         if not rows:
             return
-        with self._lock, self.mart._store_errors():
+        with self._lock, self.mart.store_errors():
             stream = self._stream or self._open()
             content = lines_of(rows)
             file, before = stream.fileno(), os.fstat(stream.fileno()).st_size

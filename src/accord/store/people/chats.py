@@ -20,6 +20,7 @@ from accord.store.group_commit import Conflict
 from accord.store.people.studies import Assignment, Item, Studies, assign
 from accord.store.rows import BATCH, batches, conversation_row, now
 from accord.store.schema import chat_messages, chats, conversations
+from accord.store.tombstones import of_conversation
 from accord.values import Conversation, Target, canonical_json
 
 ChatState = Literal["open", "ended", "dropped"]
@@ -267,6 +268,8 @@ class Chats:
                 raise Conflict("the assistant is still writing; wait, or stop it first")
             conversation = convert(chat)
             row = conversation_row(conversation, now())
+            if not self._store.without_erased(connection, [row], of_conversation):
+                raise Conflict("this conversation was erased; begin a new one")
             if not connection.execute(select(conversations.c.id).where(conversations.c.id == row["id"])).first():
                 connection.execute(insert(conversations).values(row))
             count = select(func.count()).where(chats.c.study == chat.study, chats.c.state == "ended")

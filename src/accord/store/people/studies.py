@@ -40,7 +40,9 @@ from accord.store.schema import (
     predictions,
     studies,
 )
-from accord.store.store import Store, check_target
+from accord.store.store import Store
+from accord.store.targets import check_target
+from accord.store.tombstones import of_annotation
 from accord.values import Annotation, Target, canonical_json, content_hash
 
 State = Literal["open", "done", "skipped"]
@@ -316,6 +318,8 @@ class Studies:
         """Insert an answer at the last place; return 0 if its ID exists."""
         last = select(func.coalesce(func.max(annotation_table.c.place), 0) + 1).where(annotation_table.c.kind == PERSON)
         row = {**annotation_row(answer, AnnotationKeys().of(answer), now()), "place": last.scalar_subquery()}
+        if not self._store.without_erased(connection, [row], of_annotation):
+            raise BadInput("this conversation, or your account, was erased; go back to the list of studies")
         return connection.execute(self._store._insert(annotation_table).values(row).on_conflict_do_nothing()).rowcount
 
     def answers_in(self, assignment: Assignment, history: bool = False) -> list[Annotation]:

@@ -140,7 +140,9 @@ def rewrite(
     for start in range(0, len(reasons), REASONS):
         batch, before = reasons[start : start + REASONS], written.assertions
         parts = {**summary_parts(batch, [each.text for each in before], side), "most": size}
-        entries = yield from ask_for_list(guidance.prompt("rewrite", form, parts=parts), form)
+        names = [each.conversation for each in (*batch, *(reason for a in before for reason in a.reasons))]
+        prompt = guidance.prompt("rewrite", form, parts=parts, conversations=names)
+        entries = yield from ask_for_list(prompt, form)
         if isinstance(entries, Failure):
             written.failures.append(entries)
             continue

@@ -1,0 +1,159 @@
+"""`accord store erase`, `expire` and `person`: personal data of a project."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from accord.cli.app import command
+from accord.cli.commands.store import store
+from accord.cli.options import ResultOptions
+from accord.cli.outputs import CHECKED_BY_COMMAND
+from accord.cli.terminal import note
+from accord.edges import BadInput, count_of
+
+if TYPE_CHECKING:
+    from accord.project import Erasure
+
+Plan = Annotated[bool, typer.Option("--plan", help="Count what would be erased, by place; change nothing.")]
+
+
+@command("erase", store)
+def erase(
+    options: ResultOptions,
+    conversation: Annotated[
+        list[str] | None, typer.Option("--conversation", metavar="ID", help="A conversation; repeatable.")
+    ] = None,
+    user: Annotated[
+        list[str] | None,
+        typer.Option("--user", metavar="ID", help="All conversations of the person whom their metadata name."),
+    ] = None,
+    annotator: Annotated[
+        list[str] | None,
+        typer.Option("--annotator", metavar="NAME", help="An annotator's account, ratings and chats; repeatable."),
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--before", metavar="DATE", help="Conversations whose last message is older.")
+    ] = None,
+    keep_scores: Annotated[
+        bool, typer.Option("--keep-scores", help="Keep scores under a pseudonym, without texts.")
+    ] = False,
+    keep_labels: Annotated[
+        bool, typer.Option("--keep-labels", help="Keep an annotator's labels under a pseudonym, without comments.")
+    ] = False,
+    plan: Plan = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask no question.")] = False,
+    resumes: Annotated[bool, typer.Option("--resume", help="Continue erasures that were interrupted.")] = False,
+) -> None:
+    """Erase conversations or people everywhere in the project: store, scores, cached replies, evaluators, reports.
+
+    The receipt has counts and hashes, and lists your own files that still mention what was erased. Erased conversations
+    are not imported again unless you ask for it (accord import --with-erased).
+    """
+    from accord.project import ErasureOptions, Selection, plan_erasure, read_time
+    from accord.project import erase as erase_in
+    from accord.project import resume as resume_in
+
+    time = None if before is None else read_time(before)
+    selection = Selection(tuple(conversation or ()), tuple(user or ()), tuple(annotator or ()), time)
+    kept = ErasureOptions(keep_scores, keep_labels)
+    with options.open() as project:
+        if resumes:
+            done = resume_in(project)
+            options.show({"erasures": [each.to_json() for each in done]}, lambda _: _resumed_text(done))
+            return
+        found = plan_erasure(project, selection, kept)
+        if plan or found.is_empty:
+            options.show({"plan": True, **found.to_json()}, lambda _: _text(found, "would be erased"))
+            return
+        if not yes:
+            _confirm(found)
+        for each in resume_in(project):
+            note(f"an earlier erasure was interrupted and is complete now: {each.id}")
+        receipt = erase_in(project, selection, kept)
+        options.show(receipt.to_json(), lambda _: _text(receipt, "erased"))
+
+
+def _confirm(found: Erasure) -> None:
+    """Ask before something is erased.
+
+    Raises:
+        BadInput: There is no terminal to ask on.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadInput(
+            "erasing asks before it begins, and there is no terminal here; to erase without a question: --yes"
+        )
+    note(_text(found, "will be erased"))
+    typer.confirm("Erase them? This cannot be undone.", abort=True, err=True)
+
+
+def _resumed_text(done: list[Erasure]) -> str:
+    return "\n\n".join(_text(each, "erased") for each in done) or "no erasure was interrupted"
+
+
+def _text(found: Erasure, verb: str) -> str:
+    """Return the counts by place, the files that changed, and what is left to the user."""
+    counts = [count_of(found.conversations, "conversation")] if found.conversations or not found.annotators else []
+    counts += [count_of(found.annotators, "annotator")] if found.annotators else []
+    lines = [f"{' and '.join(counts)} {verb}"]
+    lines += [f"  {table}: {count_of(count, 'row')}" for table, count in found.rows.items()]
+    lines += [f"  scores of the board: {count_of(found.scores, 'row')}"] if found.scores else []
+    own = {"yours": [], "unreadable": []}  # type: dict[str, list[str]]
+    for each in found.files:
+        if each.kind in own:
+            own[each.kind].append(str(each.path))
+        else:
+            rows = f", {count_of(each.rows, 'row')}" if each.rows else ""
+            lines.append(f"  {_KINDS[each.kind]}: {each.path}{rows}")
+    lines += [f"your own file still mentions it; remove it there: {path}" for path in own["yours"]]
+    lines += [f"could not be searched; look into it yourself: {path}" for path in own["unreadable"]]
+    lines += [
+        f"a provider holds requests about it; delete the batch and its files there: {each}" for each in found.batches
+    ]
+    lines += [f"evaluators/{folder} learned from it: {fit}" for folder, fit in found.refit.items()]
+    if found.id:
+        lines.append(f"receipt {found.id}, names {found.hash}")
+    return "\n".join(lines)
+
+
+_KINDS = {
+    "evaluator": "evaluator that held a text", "scores": "file of scores", "mart": "scores of another board",
+    "report": "report", "judgements": "recorded judgments", "waiting answers": "answers that wait for the store",
+    "upload": "uploaded file", "store": "copy of a store",
+}  # fmt: skip
+
+
+@command("expire", store)
+def expire(options: ResultOptions, plan: Plan = False) -> None:
+    """Erase what is older than `privacy: retention:` in accord.yaml allows; for cron. `accord serve` does so daily."""
+    from accord.project import expire as expire_in
+
+    with options.open() as project:
+        found = expire_in(project, plan)
+    options.show({"plan": plan, **found.to_json()}, lambda _: _text(found, "would be erased" if plan else "erased"))
+
+
+@command("person", store)
+def person(
+    options: ResultOptions,
+    name: Annotated[str, typer.Argument(help="An annotator, or a user whom metadata of conversations name.")],
+    export: Annotated[
+        Path, typer.Option("--export", metavar="FOLDER", help="New folder for the data."), CHECKED_BY_COMMAND
+    ],
+) -> None:
+    """Write all data of one person to a folder: account, ratings, chats, conversations and their scores."""
+    from accord.project import export_person
+
+    with options.open() as project:
+        counts = export_person(project, name, export)
+    options.show({"folder": str(export), "rows": counts}, _person_text)
+
+
+def _person_text(result: Mapping[str, Any]) -> str:
+    rows = ", ".join(f"{count} in {file}.jsonl" for file, count in result["rows"].items())
+    return f"{result['folder']}: {rows}"

@@ -1,0 +1,289 @@
+"""Traces of erased conversations and annotators in the files of a project's folder.
+
+| file | effect |
+|---|---|
+| evaluator that holds a text | removed; `refit-needed.json` names the command |
+| file or folder of scores, rows of `follow`, exported annotations | rows removed, or kept under a pseudonym |
+| report with a text or ID | replaced by a page that says so |
+| other report | marked as outdated |
+| recorded judgements of an import, answers that wait for the store, uploaded files | rows or file removed |
+| other store, such as a backup | erased like the store |
+| other file that mentions it, such as an imported log | listed: it is the user's own |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from accord.edges import MB, BadInput, one_line, regular_size, write_atomically
+from accord.learning import CARD, REFIT_NEEDED
+from accord.models import recorded_item
+from accord.project.importing.judged_answers import JUDGEMENTS_FOLDER
+from accord.scoring import ErasedNames, erase_in_parts, erase_in_table, is_own_table, is_parts_folder
+from accord.store import ErasedText, is_store_file, mart_folder, spool_folders, store_file
+from accord.values import Conversation, Sample
+
+if TYPE_CHECKING:
+    from accord.project.workspace import Workspace
+
+Kind = Literal[
+    "evaluator", "scores", "mart", "report", "judgements", "waiting answers", "upload", "store", "yours", "unreadable"
+]
+UPLOADS = "uploads"
+_SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+_LARGEST = 512 * MB
+"""Largest file that is searched for mentions; larger ones of the user's own are listed as not searched."""
+_TITLES = ("<title>Accord report", "<title>Accord: issues", "<title>Accord check")
+_STALE = "accord-outdated"
+_ENDINGS = ("-wal", "-shm", "-journal")
+
+
+class FileTrace(NamedTuple):
+    """A file that holds something erased, and what is done about it."""
+
+    path: Path
+    kind: Kind
+    rows: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {"path": str(self.path), "kind": self.kind, "rows": self.rows}
+
+
+@dataclass
+class ErasedContent:
+    """What to look for in files.
+
+    Attributes:
+        text: IDs, telling words and quotes of the conversations, and the names of annotators.
+        names: Names in rows.
+        conversations: The conversations that the store still holds.
+        outdated: True if the conversations had ratings, so that every report is outdated.
+    """
+
+    text: ErasedText
+    names: ErasedNames
+    conversations: list[Conversation] = field(default_factory=list)
+    outdated: bool = False
+
+    @property
+    def items(self) -> set[str]:
+        """IDs of the conversations' items in recorded judgements."""
+        found = set(self.names.conversations)
+        for each in self.conversations:
+            samples = [Sample(each), *(Sample(each, turn) for turn in range(len(each.turns)))]
+            found.update(map(recorded_item, samples))
+        return found
+
+
+def erase_in_files(project: Workspace, content: ErasedContent, writes: bool = True) -> list[FileTrace]:
+    """Remove traces from the files of the project's folder and of its waiting answers, and return them.
+
+    Without `writes`, they are only found.
+
+    Raises:
+        OSError: A file cannot be written; files before it were changed.
+    """
+    search = _Search(content, writes)
+    found = [trace for folder in spool_folders(project.config.store) for trace in search.waiting(folder)]
+    own = store_file(project.config.store)
+    mart = mart_folder(project.config.store, project.config.mart, project.config.folder)
+    kept = {path.resolve() for path in (own, mart) if path is not None}
+    return found + list(search.folder(project.config.folder.resolve(), kept))
+
+
+class _Search:
+    def __init__(self, content: ErasedContent, writes: bool) -> None:
+        self.content, self.writes, self._items = content, writes, content.items
+
+    def folder(self, folder: Path, kept: set[Path]) -> Iterator[FileTrace]:
+        """Yield the traces below a folder, except in `kept` files and folders."""
+        if (folder / CARD).is_file():
+            yield from self._evaluator(folder)
+            return
+        if folder.name.endswith(".scores") and any(folder.glob("part-*.parquet")):
+            yield FileTrace(folder, "mart")
+            return
+        if is_parts_folder(folder):
+            yield from self._rows(folder, "scores", self._in_parts)
+            return
+        for path in sorted(folder.iterdir()):
+            if path.is_symlink() or path.resolve() in kept or path.name in _SKIPPED:
+                continue
+            if path.is_dir():
+                yield from self.folder(path, kept)
+            elif path.is_file() and not any(
+                path.name.endswith(end) and path.with_name(path.name.removesuffix(end)).is_file() for end in _ENDINGS
+            ):
+                yield from self._file(path)
+
+    def _file(self, path: Path) -> Iterator[FileTrace]:
+        try:
+            size = regular_size(path)
+            with path.open("rb") as stream:
+                start = stream.read(4096)
+        except (BadInput, OSError):
+            yield FileTrace(path, "unreadable")
+            return
+        if start.startswith(b"SQLite format 3"):
+            if is_store_file(path):
+                yield FileTrace(path, "store")
+        elif path.parent.name == JUDGEMENTS_FOLDER and path.suffix == ".jsonl":
+            yield from self._rows(path, "judgements", self._in_judgements)
+        elif path.parent.name == UPLOADS:
+            yield from self._upload(path, size)
+        elif path.suffix in {".jsonl", ".csv", ".parquet"} and is_own_table(path):
+            yield from self._rows(path, "scores", self._in_table)
+        elif path.suffix == ".html" and any(title.encode() in start for title in _TITLES):
+            yield from self._report(path)
+        elif size > _LARGEST or self._is_mentioned(path):
+            yield FileTrace(path, "unreadable" if size > _LARGEST else "yours")
+
+    # --- one kind each --------------------------------------------------------------------------------------------
+
+    def _rows(self, path: Path, kind: Kind, erase: Callable[[Path], int]) -> Iterator[FileTrace]:
+        try:
+            if count := erase(path):
+                yield FileTrace(path, kind, count)
+        except BadInput:
+            yield FileTrace(path, "unreadable")
+
+    def _in_table(self, path: Path) -> int:
+        return erase_in_table(path, self.content.names, self.writes)
+
+    def _in_parts(self, folder: Path) -> int:
+        return erase_in_parts(folder, self.content.names, self.writes)
+
+    def _in_judgements(self, path: Path) -> int:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if not self._is_of_item(line)]
+        if len(kept) < len(lines) and self.writes:
+            write_atomically(path, "".join(kept))
+        return len(lines) - len(kept)
+
+    def _is_of_item(self, line: str) -> bool:
+        with suppress(ValueError):
+            row = json.loads(line)
+            return isinstance(row, dict) and row.get("item_id") in self._items
+        return False
+
+    def waiting(self, folder: Path) -> Iterator[FileTrace]:
+        """Yield the files of paid answers in a spool folder that have rows about an erased conversation."""
+        for path in sorted([*folder.glob("*.jsonl"), *folder.glob("*.refused")]) if folder.is_dir() else ():
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+            kept = [line for line in lines if not self._is_waiting(line)]
+            if len(kept) == len(lines):
+                continue
+            if self.writes and kept:
+                write_atomically(path, "".join(kept))
+            elif self.writes:
+                path.unlink(missing_ok=True)
+            yield FileTrace(path, "waiting answers", len(lines) - len(kept))
+
+    def _is_waiting(self, line: str) -> bool:
+        """Return True for an answer about an erased conversation, or one whose conversations are unknown."""
+        try:
+            row = json.loads(line)
+        except ValueError:
+            return self.content.text.mentions(line)
+        if not isinstance(row, dict) or not self.content.names.conversations:
+            return False
+        if row.get("kind") == "answer":
+            return row.get("conversation") in self.content.names.conversations
+        sources = row.get("conversations")
+        return sources is None or not self.content.names.conversations.keys().isdisjoint(sources)
+
+    def _upload(self, path: Path, size: int) -> Iterator[FileTrace]:
+        if size > _LARGEST or self._is_mentioned(path):
+            if self.writes:
+                path.unlink(missing_ok=True)
+            yield FileTrace(path, "upload")
+
+    def _evaluator(self, folder: Path) -> Iterator[FileTrace]:
+        """Remove an evaluator whose files hold a text; one that learned numbers only is found by its training set."""
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink()]
+        texts = [path for path in files if path.suffix in {".json", ".yaml", ".jsonl", ".md", ".txt"}]
+        if self.content.names.annotators and (count := sum(self._rename(path) for path in texts)):
+            yield FileTrace(folder, "evaluator", count)
+        if not self.content.names.conversations or not any(self._is_mentioned(path) for path in texts):
+            return
+        name = folder.name
+        with suppress(ValueError, OSError, AttributeError):
+            name = str(json.loads((folder / CARD).read_text(encoding="utf-8")).get("name") or name)
+        if self.writes:
+            note = {"refit": f"accord fit {name}", "why": "it held texts of erased conversations"}
+            write_atomically(folder / REFIT_NEEDED, json.dumps(note, indent=1) + "\n")
+            for path in sorted(files, key=lambda path: path.name != CARD):  # the card first: the rest is no evaluator
+                path.unlink(missing_ok=True)
+        yield FileTrace(folder, "evaluator")
+
+    def _rename(self, path: Path) -> bool:
+        """Replace names of annotators in a JSON file, and return True if it has one."""
+        if path.suffix != ".json":
+            return False
+        content = json.loads(path.read_text(encoding="utf-8"))
+        renamed = self.content.names.renamed(content)
+        if renamed != content and self.writes:
+            write_atomically(path, json.dumps(renamed, indent=1) + "\n")
+        return bool(renamed != content)
+
+    def _report(self, path: Path) -> Iterator[FileTrace]:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        is_mentioned = self.content.text.mentions(text)
+        if not is_mentioned and (not self.content.outdated or _STALE in text):
+            return
+        if self.writes:
+            title = text.partition("<title>")[2].partition("</title>")[0]
+            write_atomically(path, _removed_page(title) if is_mentioned else _marked(text), "xmlcharrefreplace")
+        yield FileTrace(path, "report")
+
+    def _is_mentioned(self, path: Path) -> bool:
+        """Return True if a file mentions something erased, in plain text or as JSON."""
+        if path.suffix == ".parquet":
+            return _has_name(path, self.content.text.ids)
+        with path.open("rb") as stream:
+            return any(self.content.text.mentions(line.decode("utf-8", "replace")) for line in stream)
+
+
+def _has_name(path: Path, names: set[str]) -> bool:
+    """Return True if a text column of a Parquet file has a name as a cell."""
+    import polars as pl
+
+    try:
+        scan = pl.scan_parquet(path, glob=False)
+        columns = [name for name, kind in scan.collect_schema().items() if kind == pl.String]
+        tests = [pl.col(name).is_in(sorted(names)).any() for name in columns]
+        return bool(tests) and any(scan.select(tests).collect().row(0))
+    except Exception:  # a damaged file of the user
+        return False
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
+<body><h1>This page was removed</h1>
+<p>It held texts of conversations that were erased. Write it again with the command that wrote it, for example:
+<code>accord report</code></p></body></html>
+"""
+_MARK = (
+    f'<p class="{_STALE}" role="note" style="margin:0;padding:.75rem 1rem;border-bottom:2px solid">'
+    "<strong>Outdated:</strong> conversations behind these figures were erased. Write this page again: "
+    "<code>accord report</code></p>"
+)
+
+
+def _removed_page(title: str) -> str:
+    return _PAGE.format(title=escape(one_line(title.partition(":")[0], 60) or "Accord report"))
+
+
+def _marked(text: str) -> str:
+    start = text.find("<body")
+    end = text.find(">", start) + 1 if start >= 0 else 0
+    return text[:end] + _MARK + text[end:]

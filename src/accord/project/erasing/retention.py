@@ -1,0 +1,81 @@
+"""Retention: conversations and replies that are erased after the times of `privacy.retention`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import UTC, datetime
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Self
+
+from accord.edges import AccordError, BadInput, count_of
+from accord.project.erasing.erase import Erasure, erase, plan_erasure
+from accord.project.erasing.selection import Selection
+from accord.store import expire_replies
+
+if TYPE_CHECKING:
+    from accord.project.workspace import Workspace
+
+DAY_SECONDS = 24 * 3600.0
+
+
+def expire(project: Workspace, plan: bool = False, now: datetime | None = None) -> Erasure:
+    """Erase what is older than `privacy.retention` allows; with `plan`, only count it.
+
+    Raises:
+        BadInput: The settings name no time.
+        StoreError: The store or the scores cannot be written; the next call continues.
+    """
+    periods, time = project.config.privacy.retention, now or datetime.now(UTC)
+    if not periods.has_period:
+        raise BadInput(
+            "nothing expires: accord.yaml names no time. For example: privacy: {retention: {conversations: 90 days, "
+            "replies: 30 days}}"
+        )
+    receipt = Erasure()
+    if periods.conversations is not None or periods.rated is not None:
+        kept = None if periods.conversations is None else time - periods.conversations
+        rated = kept if periods.rated is None else time - periods.rated
+        selection = Selection(before=kept, rated_before=rated)
+        receipt = (plan_erasure if plan else erase)(project, selection)
+    if periods.replies is not None:
+        count = expire_replies(project.store, time - periods.replies, plan)
+        rows = {**receipt.rows, "cache": receipt.rows.get("cache", 0) + count}
+        receipt = replace(receipt, rows={table: rows for table, rows in rows.items() if rows})
+    return receipt
+
+
+class DailyExpiry:
+    """A thread that calls `expire` at once and then once a day; a context manager that stops it.
+
+    Args:
+        open_project: Opens the project with connections of its own.
+        log: Called with a sentence after each call that erased something or failed.
+    """
+
+    def __init__(
+        self, open_project: Callable[[], AbstractContextManager[Workspace]], log: Callable[[str], None]
+    ) -> None:
+        self._open, self._log, self._ended = open_project, log, Event()
+        self._thread = Thread(target=self._run, name="accord-retention", daemon=True)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                with self._open() as project:
+                    receipt = expire(project)
+                if not receipt.is_empty or receipt.rows.get("cache"):
+                    rows = count_of(receipt.rows.get("cache", 0), "cached row")
+                    self._log(f"retention: {count_of(receipt.conversations, 'conversation')} and {rows} erased")
+            except (AccordError, OSError) as error:
+                self._log(f"retention: {error}; tried again tomorrow, or now with: accord store expire")
+            if self._ended.wait(DAY_SECONDS):
+                return
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()

@@ -1,0 +1,335 @@
+"""Erasing of conversations and annotators in a store: tombstones first, then all rows in one transaction.
+
+1. `Erasures.bury` adds tombstones: from then on, no process adds rows of what is being erased.
+2. The caller removes traces in files (`accord.project.erasing`), which it finds by the rows.
+3. `Erasures.erase` deletes the rows in one transaction, and removes mentions from results of runs and settings.
+4. `vacuum` overwrites the freed space. The run of the erasure is then finished.
+
+A killed erasure is continued from the run that step 1 recorded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Table, and_, delete, func, or_, select, tuple_, update
+
+from accord.store.derived_tables import COMPUTED
+from accord.store.engine import database_errors, lock_writing, read_json
+from accord.store.erased_text import ErasedText
+from accord.store.import_parts import lock_imports
+from accord.store.rows import BATCH, batches, now
+from accord.store.schema import (
+    UNKNOWN_CONVERSATION,
+    alarms,
+    annotation_table,
+    assignments,
+    cache,
+    cache_conversations,
+    chat_messages,
+    chats,
+    confirmations,
+    conversations,
+    days,
+    erased,
+    items,
+    predictions,
+    runs,
+    sessions,
+    studies,
+    users,
+)
+from accord.store.store import Store
+from accord.store.tombstones import CONVERSATION, ErasedKind, name_hash, tombstone_key
+from accord.values import canonical_json
+
+ERASURE = "erase"
+"""Command of the runs that record erasures."""
+Counts = dict[str, int]
+"""Numbers of rows by table."""
+_JSON_COLUMNS: Sequence[tuple[Table, str, Sequence[str]]] = (
+    (runs, "id", ("settings", "results")),
+    (alarms, "key", ("content",)),
+    (studies, "name", ("content",)),
+)
+"""Tables whose JSON may mention a conversation, with their key and these columns."""
+
+
+class Erasures:
+    """Tombstones and deletions of one store; methods raise `StoreError` and leave the store unchanged then."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # --- tombstones ---------------------------------------------------------------------------------------------
+
+    def bury(self, names: Mapping[str, str | None], kind: ErasedKind = CONVERSATION) -> None:
+        """Add tombstones by name, with the digest of each conversation's texts if it is known."""
+        store = self._store
+        rows = [
+            {"key": tombstone_key(kind, name), "kind": kind, "time": now(), "digest": digest}
+            for name, digest in names.items()
+        ]
+        for batch in batches(rows, BATCH):
+            with database_errors(store.url), store._engine.begin() as connection:
+                insert = store._insert(erased)
+                change = {"digest": func.coalesce(insert.excluded.digest, erased.c.digest)}
+                connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=change), batch)
+
+    def digests(self) -> dict[str, str]:
+        """Return the time of each erasure by the digest of the conversation's texts."""
+        query = select(erased.c.digest, erased.c.time).where(erased.c.digest.is_not(None))
+        return {digest: time for digest, time in self._store._stream(query)}
+
+    def hashes(self) -> list[str]:
+        """Return the hash of every erased conversation (`accord.store.tombstones`)."""
+        keys = self._store._stream(select(erased.c.key).where(erased.c.kind == CONVERSATION))
+        return [key.rpartition(" ")[2] for (key,) in keys]
+
+    def among(self, names: Iterable[str]) -> set[str]:
+        """Return the names of conversations that were erased."""
+        keys = {tombstone_key(CONVERSATION, name): name for name in names}
+        query = select(erased.c.key)
+        pages = (self._store._stream(query.where(erased.c.key.in_(batch))) for batch in batches(sorted(keys), BATCH))
+        return {keys[key] for rows in pages for (key,) in rows}
+
+    # --- conversations ------------------------------------------------------------------------------------------
+
+    def count(self, ids: Collection[str]) -> Counts:
+        """Return the numbers of rows that `erase` deletes, by table, without changing anything."""
+        counts: Counter[str] = Counter()
+        for batch in batches(sorted(ids), BATCH):
+            for table, condition in _conditions(batch):
+                counts[table.name] += self._store._one(select(func.count()).select_from(table).where(condition)) or 0
+        return _positive(counts)
+
+    def erase(self, found: ErasedText, ids: Collection[str], keeps_scores: bool = False) -> Counts:
+        """Delete all rows about conversations, and mentions of them in other rows, in one transaction.
+
+        Args:
+            found: What else to look for in results of runs, alarms and settings of studies.
+            ids: The conversations; they have tombstones.
+            keeps_scores: True leaves their part in the statistics of days.
+
+        Returns:
+            The numbers of deleted or changed rows by table.
+        """
+        counts: Counter[str] = Counter()
+        with self._transaction() as connection:
+            for batch in batches(sorted(ids), BATCH):
+                for table, condition in _conditions(batch):
+                    counts[table.name] += connection.execute(delete(table).where(condition)).rowcount
+            named = cache_conversations.c
+            known = select(cache.c.key).where(cache.c.kind == named.kind, cache.c.key == named.key)
+            connection.execute(delete(cache_conversations).where(~known.exists()))
+            for table, key, columns in _JSON_COLUMNS:
+                counts[table.name] += _scrub_json(connection, table, key, columns, found)
+            counts[days.name] += _scrub_days(connection, ids, keeps_scores)
+        return _positive(counts)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Yield a transaction that no other one writes beside, and in which SQLite overwrites deleted rows."""
+        with database_errors(self._store.url), self._store._engine.begin() as connection:
+            if connection.dialect.name == "sqlite":
+                connection.exec_driver_sql("PRAGMA secure_delete=ON")
+            lock_imports(connection)
+            lock_writing(connection, is_erasure=True)
+            yield connection
+
+    # --- annotators ---------------------------------------------------------------------------------------------
+
+    def chats_by(self, name: str) -> list[str]:
+        """Return the conversations that an annotator's chats with an assistant became."""
+        query = select(items.c.conversation).join(assignments, assignments.c.item == items.c.key)
+        query = query.join(chats, chats.c.assignment == assignments.c.id).where(chats.c.person == name)
+        return sorted({conversation for (conversation,) in self._store._stream(query)})
+
+    def count_annotator(self, name: str) -> Counts:
+        """Return the numbers of an annotator's rows by table."""
+        counts = {
+            table.name: self._store._one(select(func.count()).select_from(table).where(condition)) or 0
+            for table, condition in _annotator_rows(name)
+        }
+        return _positive(counts)
+
+    def person(self, name: str) -> dict[str, list[dict[str, Any]]]:
+        """Return an annotator's account, assignments, predictions and chats with their messages, as rows."""
+        account = select(users.c.name, users.c.role, users.c.added).where(users.c.name == name)
+        own = {"account": account, "assignments": select(assignments).where(assignments.c.person == name),
+               "predictions": select(predictions).where(predictions.c.person == name),
+               "chats": select(chats).where(chats.c.person == name)}  # fmt: skip
+        found = {file: [dict(row._mapping) for row in self._store._stream(query)] for file, query in own.items()}
+        for chat in found["chats"]:
+            query = select(chat_messages).where(chat_messages.c.chat == chat["id"]).order_by(chat_messages.c.place)
+            chat["messages"] = [dict(row._mapping) for row in self._store._stream(query)]
+        return found
+
+    def erase_annotator(self, name: str, pseudonym: str | None = None) -> Counts:
+        """Delete an annotator's account, labels, chats and assignments in one transaction.
+
+        With a `pseudonym`, labels, assignments and predictions stay under it, without comments, quotes and chats.
+        """
+        counts: Counter[str] = Counter()
+        with self._transaction() as connection:
+            for table, condition in _annotator_rows(name):
+                if pseudonym is None or table not in _RENAMED:
+                    counts[table.name] += connection.execute(delete(table).where(condition)).rowcount
+                    continue
+                if table is annotation_table:
+                    _remove_comments(connection, condition)
+                change = update(table).where(condition).values({_RENAMED[table]: pseudonym})
+                counts[table.name] += connection.execute(change).rowcount
+            counts[cache.name] += connection.execute(delete(cache).where(cache.c.kind == COMPUTED)).rowcount
+            for table, key, columns in _JSON_COLUMNS:
+                counts[table.name] += _rename_json(connection, table, key, columns, name, pseudonym)
+        return _positive(counts)
+
+
+_RENAMED = {annotation_table: "by", assignments: "person", predictions: "person", items: "person"}
+"""Tables whose rows stay under a pseudonym, with the column of the name."""
+
+
+def _positive(counts: Mapping[str, int]) -> Counts:
+    return {name: count for name, count in counts.items() if count}
+
+
+# --- conversations in other rows --------------------------------------------------------------------------------------
+
+
+def _conditions(ids: Sequence[str]) -> Iterator[tuple[Table, Any]]:
+    """Yield the tables with rows about some conversations, dependent ones first, and the condition for the rows."""
+    table = annotation_table.c
+    is_annotation = or_(table.conversation.in_(ids), table.against.in_(ids))
+    item_keys = select(items.c.key).where(or_(items.c.conversation.in_(ids), items.c.against.in_(ids)))
+    assignment_ids = select(assignments.c.id).where(assignments.c.item.in_(item_keys))
+    chat_ids = select(chats.c.id).where(chats.c.assignment.in_(assignment_ids))
+    sources = cache_conversations.c
+    named = select(sources.kind, sources.key).where(sources.conversation.in_([*ids, UNKNOWN_CONVERSATION]))
+    is_cached = tuple_(cache.c.kind, cache.c.key).in_(named)
+    confirmed = confirmations.c
+    yield confirmations, or_(
+        and_(confirmed.table_name == conversations.name, confirmed.key.in_(ids)),
+        and_(
+            confirmed.table_name == annotation_table.name, confirmed.key.in_(select(table.key).where(is_annotation))
+        ),
+    )  # fmt: skip
+    yield cache, or_(cache.c.kind == COMPUTED, is_cached)
+    yield chat_messages, chat_messages.c.chat.in_(chat_ids)
+    yield chats, chats.c.id.in_(chat_ids)
+    yield predictions, predictions.c.item.in_(item_keys)
+    yield assignments, assignments.c.item.in_(item_keys)
+    yield items, items.c.key.in_(item_keys)
+    yield annotation_table, is_annotation
+    yield conversations, conversations.c.id.in_(ids)
+
+
+def _scrub_json(connection: Connection, table: Table, key: str, columns: Sequence[str], found: ErasedText) -> int:
+    """Remove mentions from JSON columns, except in the run of the erasure itself; return the number of changed rows."""
+    changed = 0
+    query = select(table.c[key], *(table.c[name] for name in columns))
+    if table is runs:
+        query = query.where(or_(runs.c.command != ERASURE, runs.c.status != "running"))
+    for name, *contents in connection.execute(query).all():
+        values: dict[str, str] = {}
+        for column, content in zip(columns, contents, strict=True):
+            if content is not None and (scrubbed := _scrubbed(table, column, content, found)) != content:
+                values[column] = scrubbed
+        if values:
+            connection.execute(update(table).where(table.c[key] == name).values(**values))
+            changed += 1
+    return changed
+
+
+def _scrubbed(table: Table, column: str, content: str, found: ErasedText) -> str:
+    value = read_json(content)
+    if table is runs and column == "settings" and isinstance(value, dict) and "conversations" in value:
+        value = _without_requests(value, found)
+    scrubbed = found.scrub(value)
+    return content if scrubbed == value and value == read_json(content) else canonical_json(scrubbed)
+
+
+def _without_requests(settings: dict[str, Any], found: ErasedText) -> dict[str, Any]:
+    """Remove the keys of requests about a conversation from a batch file, so that their replies are not stored."""
+    named = settings["conversations"]
+    gone = {key for name, keys in named.items() if name in found.ids for key in keys}
+    return {**settings, "keys": [key for key in settings.get("keys", ()) if key not in gone]} if gone else settings
+
+
+def _scrub_days(connection: Connection, ids: Collection[str], keeps_scores: bool) -> int:
+    """Remove conversations from the samples of day statistics; return the number of changed rows."""
+    hashes, changed = {str(name_hash(name)) for name in ids}, 0
+    for key, content in connection.execute(select(days.c.key, days.c.content)).all():
+        sketch = read_json(content)
+        uncertain = [reply for reply in sketch.get("uncertain") or () if len(reply) < 2 or reply[1] not in ids]
+        sample = sketch.get("sample") or {}
+        kept = sample if keeps_scores else {each: row for each, row in sample.items() if each not in hashes}
+        if len(kept) < len(sample) or len(uncertain) < len(sketch.get("uncertain") or ()):
+            new = canonical_json({**sketch, "uncertain": uncertain, "sample": kept})
+            connection.execute(update(days).where(days.c.key == key).values(content=new))
+            changed += 1
+    return changed
+
+
+# --- annotators in other rows -----------------------------------------------------------------------------------------
+
+
+def _annotator_rows(name: str) -> Iterator[tuple[Table, Any]]:
+    """Yield the tables with rows of an annotator, dependent ones first, and the condition for the rows."""
+    own_chats = select(chats.c.id).where(chats.c.person == name)
+    own_keys = select(annotation_table.c.key).where(annotation_table.c.by == name, annotation_table.c.kind == "person")
+    is_label = confirmations.c.table_name == annotation_table.name
+    yield confirmations, and_(is_label, confirmations.c.key.in_(own_keys))
+    yield chat_messages, chat_messages.c.chat.in_(own_chats)
+    yield chats, chats.c.person == name
+    yield predictions, predictions.c.person == name
+    yield assignments, assignments.c.person == name
+    yield items, items.c.person == name
+    yield annotation_table, and_(annotation_table.c.by == name, annotation_table.c.kind == "person")
+    yield sessions, sessions.c.person == name
+    yield users, users.c.name == name
+
+
+def _remove_comments(connection: Connection, condition: Any) -> None:
+    """Remove what an annotator wrote in words: comments, quotes and answers in free text."""
+    table = annotation_table.c
+    for key, content in connection.execute(select(table.key, table.content).where(condition)).all():
+        details = read_json(content) if content else {}
+        kept = {each: value for each, value in details.items() if each not in {"comment", "quote", "span"}}
+        if kept != details:
+            new = canonical_json(kept) if kept else None
+            connection.execute(update(annotation_table).where(table.key == key).values(content=new))
+
+
+def _rename_json(
+    connection: Connection, table: Table, key: str, columns: Sequence[str], name: str, pseudonym: str | None
+) -> int:
+    """Replace a name in JSON columns, or remove entries that have it; return the number of changed rows."""
+    changed = 0
+    for row_key, *contents in connection.execute(select(table.c[key], *(table.c[each] for each in columns))).all():
+        values: dict[str, str] = {}
+        for column, content in zip(columns, contents, strict=True):
+            if content is not None and name in content:
+                new = canonical_json(_renamed(read_json(content), name, pseudonym))
+                values |= {column: new} if new != content else {}
+        if values:
+            connection.execute(update(table).where(table.c[key] == row_key).values(**values))
+            changed += 1
+    return changed
+
+
+def _renamed(value: Any, name: str, pseudonym: str | None) -> Any:
+    if isinstance(value, dict):
+        entries = ((pseudonym if key == name else key, inner) for key, inner in value.items())
+        return {key: _renamed(inner, name, pseudonym) for key, inner in entries if key is not None}
+    if isinstance(value, list):
+        rows = value if pseudonym is not None else [inner for inner in value if not _has_name(inner, name)]
+        return [_renamed(inner, name, pseudonym) for inner in rows]
+    return (pseudonym or "(erased)") if value == name else value
+
+
+def _has_name(value: Any, name: str) -> bool:
+    return value == name or (isinstance(value, dict) and name in value.values())

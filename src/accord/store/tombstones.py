@@ -1,0 +1,78 @@
+"""Tombstones: hashes of erased conversations and annotators, by which no process stores them again.
+
+A writer looks for tombstones in the transaction that adds rows. On PostgreSQL it also holds a shared lock, and an
+erasure waits for all such locks after its tombstones are visible: no row of an erased conversation is added later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Literal, TypeVar
+
+from sqlalchemy import Connection, delete, select
+
+from accord.store.engine import lock_writing
+from accord.store.rows import BATCH, batches
+from accord.store.schema import erased
+
+R = TypeVar("R", bound=Mapping[str, Any])
+ErasedKind = Literal["conversation", "annotator"]
+CONVERSATION: ErasedKind = "conversation"
+ANNOTATOR: ErasedKind = "annotator"
+NamesOf = Callable[[Any], Iterable[tuple[ErasedKind, str | None]]]
+"""Return the conversations and annotators that a row names."""
+
+
+def name_hash(name: object) -> int:
+    """Return a uniform 64-bit hash of a name."""
+    return int.from_bytes(blake2b(str(name).encode("utf-8", "replace"), digest_size=8).digest(), "big")
+
+
+def tombstone_key(kind: ErasedKind, name: str) -> str:
+    """Return the key of a tombstone: its kind and the hash of its name, as hexadecimal digits."""
+    return f"{kind} {name_hash(name):016x}"
+
+
+def of_conversation(row: Mapping[str, Any]) -> list[tuple[ErasedKind, str | None]]:
+    """Return the name in a row of `conversations`."""
+    return [(CONVERSATION, row["id"])]
+
+
+def of_annotation(row: Mapping[str, Any]) -> list[tuple[ErasedKind, str | None]]:
+    """Return the conversations and the annotator in a row of `annotations`."""
+    return [(CONVERSATION, row["conversation"]), (CONVERSATION, row["against"]), (ANNOTATOR, row["by"])]
+
+
+def of_cached(row: Mapping[str, Any]) -> list[tuple[ErasedKind, str | None]]:
+    """Return the conversations that a row of the cache was made from."""
+    return [(CONVERSATION, name) for name in row.get("conversations") or ()]
+
+
+def without_erased(connection: Connection, rows: Sequence[R], names: NamesOf) -> list[R]:
+    """Return the rows that name nothing erased; until the transaction ends, no erasure begins to delete rows."""
+    lock_writing(connection)
+    if not rows or not has_tombstones(connection):
+        return list(rows)
+    keys = [[tombstone_key(kind, name) for kind, name in names(row) if name] for row in rows]
+    found = tombstones_among(connection, {key for each in keys for key in each})
+    return [row for row, each in zip(rows, keys, strict=True) if found.isdisjoint(each)] if found else list(rows)
+
+
+def has_tombstones(connection: Connection) -> bool:
+    """Return True if anything was erased."""
+    return connection.execute(select(erased.c.key).limit(1)).first() is not None
+
+
+def tombstones_among(connection: Connection, keys: Iterable[str]) -> set[str]:
+    """Return the keys that are tombstones."""
+    query = select(erased.c.key)
+    pages = (connection.execute(query.where(erased.c.key.in_(batch))) for batch in batches(sorted(keys), BATCH))
+    return {key for rows in pages for (key,) in rows}
+
+
+def remove_tombstones(connection: Connection, rows: Sequence[R], names: NamesOf) -> None:
+    """Remove the tombstones that rows name, so that they are stored again."""
+    keys = {tombstone_key(kind, name) for row in rows for kind, name in names(row) if name}
+    for batch in batches(sorted(keys), BATCH):
+        connection.execute(delete(erased).where(erased.c.key.in_(batch)))
