@@ -304,6 +304,7 @@ class LiveOptions(EvaluatorOptions):
         folder = self.evaluator or project.folder()
         if folder.is_dir():
             note(f"evaluator: {folder}")
+            project.warn_of_erased(folder)
         return folder
 
 

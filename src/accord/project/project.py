@@ -273,6 +273,7 @@ class Project(Workspace):
         config = self.config
         asking = scoring.ModelAccess(True, config.store, self._caps, config.budget.shared, config.folder)
         options = replace(options or scoring.ScoreOptions(), synthetic=self.config.synthetic)
+        self.warn_of_erased(evaluator or self.folder())
         scorer = scoring.BatchScorer(
             evaluator or self.folder(), perspective or scoring.Perspective(), options, asking, format, columns, roles
         )

@@ -227,12 +227,16 @@ class Workspace:
         Raises:
             BadInput: The folder holds none.
         """
+        place = Path(folder or self.folder())
+        self.warn_of_erased(place)
+        return learning.load_evaluator(place, self.config.folder)
+
+    def warn_of_erased(self, folder: str | Path) -> None:
+        """Log a warning if a fitted evaluator learned from conversations that were erased since."""
         from accord.project.erasing.erase import refit_note
 
-        place = Path(folder or self.folder())
-        if note := refit_note(self.store, place):
+        if note := refit_note(self.store, Path(folder)):
             logging.getLogger("accord").warning("%s", note)
-        return learning.load_evaluator(place, self.config.folder)
 
     # --- conversations and labels -------------------------------------------------------------------------------
 

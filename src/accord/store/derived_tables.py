@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, func, or_, select, update
 
-from accord.store.engine import StoreError, database_errors, read_json
+from accord.store.engine import StoreError, database_errors, lock_writing, read_json
 from accord.store.rows import BATCH, MODEL, AddedCounts, AnnotationKeys, annotation_from, annotation_row, batches, now
 from accord.store.schema import alarms, annotation_table, cache, days
 from accord.store.store import Store
+from accord.store.tombstones import without_erased_in_day
 from accord.values import (
     ISSUE,
     OVERALL,
@@ -230,8 +231,9 @@ class MonitoringTables:
         in the same transaction.
         """
         with database_errors(self._store.url), self._store._engine.begin() as connection:
+            lock_writing(connection)
             for row in sorted(rows, key=lambda row: str(row["key"])):
-                values = {**row, "content": canonical_json(row["content"])}
+                values = {**row, "content": canonical_json(without_erased_in_day(connection, row["content"]))}
                 insert = self._store._insert(days).values(**values)
                 connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=values))
             if position is not None:

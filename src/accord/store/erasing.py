@@ -246,7 +246,7 @@ def _scrub_json(connection: Connection, table: Table, key: str, columns: Sequenc
 
 def _scrubbed(table: Table, column: str, content: str, found: ErasedText) -> str:
     value = read_json(content)
-    if table is runs and column == "settings" and isinstance(value, dict) and "conversations" in value:
+    if table is runs and column == "settings" and isinstance(value, dict) and "keys" in value:
         value = _without_requests(value, found)
     scrubbed = found.scrub(value)
     return content if scrubbed == value and value == read_json(content) else canonical_json(scrubbed)
@@ -254,7 +254,7 @@ def _scrubbed(table: Table, column: str, content: str, found: ErasedText) -> str
 
 def _without_requests(settings: dict[str, Any], found: ErasedText) -> dict[str, Any]:
     """Remove the keys of requests about a conversation from a batch file, so that their replies are not stored."""
-    named = settings["conversations"]
+    named = settings.get("conversations", {})
     gone = {key for name, keys in named.items() if name in found.ids for key in keys}
     return {**settings, "keys": [key for key in settings.get("keys", ()) if key not in gone]} if gone else settings
 

@@ -71,6 +71,18 @@ def tombstones_among(connection: Connection, keys: Iterable[str]) -> set[str]:
     return {key for rows in pages for (key,) in rows}
 
 
+def without_erased_in_day(connection: Connection, sketch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the statistics of a day without erased conversations, which its process may still hold in memory."""
+    uncertain, sample = sketch.get("uncertain") or (), sketch.get("sample") or {}
+    if not (uncertain or sample) or not has_tombstones(connection):
+        return sketch
+    hashes = {name: f"{CONVERSATION} {int(name):016x}" for name in sample}
+    names = {reply[1]: tombstone_key(CONVERSATION, reply[1]) for reply in uncertain}
+    found = tombstones_among(connection, {*hashes.values(), *names.values()})
+    kept = [reply for reply in uncertain if names[reply[1]] not in found]
+    return {**sketch, "uncertain": kept, "sample": {k: row for k, row in sample.items() if hashes[k] not in found}}
+
+
 def remove_tombstones(connection: Connection, rows: Sequence[R], names: NamesOf) -> None:
     """Remove the tombstones that rows name, so that they are stored again."""
     keys = {tombstone_key(kind, name) for row in rows for kind, name in names(row) if name}

@@ -200,7 +200,7 @@ class _Job:
             content = self.content()
             found = erase_in_files(self.project, content)
             found = [*found, *self._erase_copies(found, content)]
-            self._delete(store, content.text)
+            self._rows = self._delete(store, content.text)
             found += [trace for trace in erase_in_files(self.project, content) if trace.kind not in _LISTED_ONCE]
             self.is_deleted = True
             settings = {**self._settings(), "rows": dict(self._rows), "conversations": len(self.ids),
@@ -252,12 +252,13 @@ class _Job:
         """Return the number of conversations with scores on the board."""
         return len(scored_names(self.project).keys() & set(self.ids)) if self.ids else 0
 
-    def _delete(self, store: Store, text: ErasedText) -> None:
-        erasures = Erasures(store)
+    def _delete(self, store: Store, text: ErasedText) -> Counter[str]:
+        erasures, rows = Erasures(store), Counter[str]()
         if self.ids:
-            self._rows.update(erasures.erase(text, self.ids, self.options.keep_scores))
+            rows.update(erasures.erase(text, self.ids, self.options.keep_scores))
         for name, pseudonym in self.people.items():
-            self._rows.update(erasures.erase_annotator(name, pseudonym if self.options.keep_labels else None))
+            rows.update(erasures.erase_annotator(name, pseudonym if self.options.keep_labels else None))
+        return rows
 
     def _erase_copies(self, found: Sequence[FileTrace], content: ErasedContent) -> list[FileTrace]:
         """Erase in the other stores of the folder, such as backups and folders of `accord run`, and in their scores."""

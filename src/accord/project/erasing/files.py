@@ -268,7 +268,7 @@ def _has_name(path: Path, names: set[str]) -> bool:
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
-<body><h1>This page was removed</h1>
+<body class="accord-outdated"><h1>This page was removed</h1>
 <p>It held texts of conversations that were erased. Write it again with the command that wrote it, for example:
 <code>accord report</code></p></body></html>
 """

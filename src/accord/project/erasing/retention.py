@@ -36,7 +36,7 @@ def expire(project: Workspace, plan: bool = False, now: datetime | None = None) 
     receipt = Erasure()
     if periods.conversations is not None or periods.rated is not None:
         kept = None if periods.conversations is None else time - periods.conversations
-        rated = kept if periods.rated is None else time - periods.rated
+        rated = None if periods.rated is None else time - periods.rated
         selection = Selection(before=kept, rated_before=rated)
         receipt = (plan_erasure if plan else erase)(project, selection)
     if periods.replies is not None:

@@ -24,7 +24,7 @@ class Selection:
         users: Values of the metadata entries `privacy.user`, which name the person who wrote a conversation.
         annotators: Names of annotators, whose ratings and account are erased.
         before: Time (UTC); conversations are erased whose last message, or import, is earlier.
-        rated_before: The same for conversations with ratings, if they are kept for another time.
+        rated_before: The same for conversations with ratings; by default `before`.
     """
 
     conversations: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ def _by_content(project: Workspace, selection: Selection) -> Iterator[str]:
     """Yield the IDs of conversations by a user, or older than a time."""
     users, unused = set(selection.users), set(selection.users)
     keys = project.config.privacy.user
-    rated = {name for name in _rated(project)} if selection.rated_before != selection.before else set()
+    rated = set(_rated(project)) if selection.rated_before is not None else set[str]()
     for conversation, added in project.store.conversations_added():
         by = users.intersection(_users(conversation.metadata, keys))
         unused -= by
