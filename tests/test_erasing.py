@@ -22,7 +22,7 @@ from serving import TOKEN, serving
 from throwaway_postgres import ThrowAwayPostgres
 
 from accord.edges import BadInput
-from accord.project import ErasureOptions, Project, Selection, erase, expire, plan_erasure
+from accord.project import Project, Selection, erase, expire, plan_erasure
 from accord.project.config import config_from
 from accord.project.erasing.inventory import FILE_PLACES, STORE_PLACES
 from accord.store import ErasedText, Erasures, Spool, Store, backup, restore
@@ -584,7 +584,7 @@ def test_erasing_in_postgresql_leaves_no_byte(tmp_path: Path, monkeypatch: pytes
         before = others(cluster.url)
         with Project(config_from(json.loads(Path("accord.yaml").read_text()))) as opened:
             assert plan_erasure(opened, Selection(conversations=(VICTIM,))).conversations == 1
-            erase(opened, Selection(conversations=(VICTIM,)), ErasureOptions())
+            erase(opened, Selection(conversations=(VICTIM,)))
         assert others(cluster.url) == before
         assert marks_in(project) == {}
         with closing(Store(cluster.url)) as store, store._engine.connect() as connection:

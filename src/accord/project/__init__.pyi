@@ -2,13 +2,12 @@ from .config import Config as Config, config_from as config_from, endpoint_of as
 from .config import json_schema as json_schema, load_config as load_config, load_project as load_project
 from .config import with_settings as with_settings
 from .config_sections import LiveConfig as LiveConfig, WatchConfig as WatchConfig
-from .erasing.erase import erase as erase, Erasure as Erasure
-from .erasing.erase import ErasureOptions as ErasureOptions, plan_erasure as plan_erasure, refit_note as refit_note
-from .erasing.erase import restore_scores as restore_scores
-from .erasing.erase import resume as resume
+from .erasing.erase import erase as erase, Erasure as Erasure, plan_erasure as plan_erasure
+from .erasing.erase import restore_scores as restore_scores, resume as resume
 from .erasing.person import export_person as export_person
+from .erasing.refit import refit_note as refit_note
 from .erasing.retention import DailyExpiry as DailyExpiry, expire as expire
-from .erasing.selection import read_time as read_time, Selection as Selection
+from .erasing.selection import Selection as Selection
 from .evaluators.comparing import by_groups as by_groups
 from .evaluators.diagnostics import Insights as Insights, synthetic_note as synthetic_note, SYSTEM as SYSTEM
 from .evaluators.evaluator_choice import fitted_evaluators as fitted_evaluators

@@ -233,7 +233,7 @@ class Workspace:
 
     def warn_of_erased(self, folder: str | Path) -> None:
         """Log a warning if a fitted evaluator learned from conversations that were erased since."""
-        from accord.project.erasing.erase import refit_note
+        from accord.project.erasing.refit import refit_note
 
         if note := refit_note(self.store, Path(folder)):
             logging.getLogger("accord").warning("%s", note)

@@ -1,7 +1,5 @@
 from .batch import BatchScorer as BatchScorer, ModelAccess as ModelAccess
-from .erased_rows import erase_in_parts as erase_in_parts, erase_in_table as erase_in_table
-from .erased_rows import ErasedNames as ErasedNames, is_own_table as is_own_table
-from .erased_rows import is_parts_folder as is_parts_folder
+from .erased_rows import erase_in_rows as erase_in_rows, ErasedNames as ErasedNames
 from .file import asked_in as asked_in, counted as counted, latest as latest, latest_drift as latest_drift
 from .file import latest_scored as latest_scored, latest_scores as latest_scores, score as score
 from .file import score_file as score_file, SCORING_COMMANDS as SCORING_COMMANDS

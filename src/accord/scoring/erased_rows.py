@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,14 +26,16 @@ _SHAPES = (
     {"conversation", "question", "by", "kind"},
 )
 """Columns of scores, of rows of live scoring, and of exported annotations."""
+_ENDINGS = {".jsonl", ".csv", ".parquet"}
 _NAMED = ("conversation", "against")
+_PEOPLE = ("annotator", "by")
 _TEXTS = ("attributions", "notes", "warning", "quote", "comment", "span")
 """Columns that may hold words of a conversation."""
 
 
 @dataclass(frozen=True)
 class ErasedNames:
-    """What to remove from rows.
+    """Names to remove from rows.
 
     Attributes:
         conversations: Pseudonym of each erased conversation whose rows stay without texts; None removes its rows.
@@ -54,7 +56,7 @@ class ErasedNames:
                 if pseudonym is None:
                     return None
                 new |= {column: pseudonym, **{text: None for text in _TEXTS if new.get(text) is not None}}
-        for column in ("annotator", "by"):
+        for column in _PEOPLE:
             if isinstance(name := new.get(column), str) and name in self.annotators:
                 new[column] = self.annotators[name]
         return new
@@ -70,13 +72,7 @@ class ErasedNames:
     def has(self, row: Mapping[str, Any]) -> bool:
         """Return True if a row has an erased name."""
         named = [row.get(column) in self.conversations for column in _NAMED]
-        return any(named) or any(row.get(column) in self.annotators for column in ("annotator", "by"))
-
-
-def is_own_table(path: Path) -> bool:
-    """Return True for a file of scores, of live rows, or of annotations that Accord wrote."""
-    columns = _columns(path)
-    return any(shape <= columns for shape in _SHAPES)
+        return any(named) or any(row.get(column) in self.annotators for column in _PEOPLE)
 
 
 def _columns(path: Path) -> set[str]:
@@ -92,18 +88,31 @@ def _columns(path: Path) -> set[str]:
             return set(next(csv.reader([line]), ()))
         row = json.loads(line) if path.suffix == ".jsonl" else None
         return set(row) if isinstance(row, dict) else set()
-    except unreadable_parquet(Exception):  # a file that cannot be read is none of Accord's
+    except unreadable_parquet(Exception):  # Accord did not write a file that cannot be read
         return set()
 
 
-def erase_in_table(path: Path, names: ErasedNames, writes: bool = True) -> int:
-    """Remove erased names from a file of rows, and return the number of changed rows; without `writes`, only count.
+def erase_in_rows(path: Path, names: ErasedNames, writes: bool = True) -> int | None:
+    """Remove erased names from a file or a folder of parts that Accord wrote, and return the number of changed rows.
 
-    Lines of JSON are overwritten in place if the row is removed, because a follower may be appending to the file.
+    None means that Accord did not write it. Lines of JSON are overwritten in place if the row is removed, because a
+    follower may be appending to the file.
+
+    Args:
+        path: The file or folder.
+        names: Names to remove.
+        writes: False only counts.
 
     Raises:
-        OSError: The file cannot be written; it is unchanged.
+        BadInput: A folder or one of its parts is damaged.
+        OSError: A file cannot be written; it is unchanged.
     """
+    if path.is_dir():
+        is_parts = (path / MANIFEST).is_file() and any(path.glob("part-*.parquet"))
+        return _erase_parts(path, names, writes) if is_parts else None
+    columns = _columns(path) if path.suffix in _ENDINGS else set()
+    if not any(shape <= columns for shape in _SHAPES):
+        return None
     erase = {".jsonl": _erase_lines, ".csv": _erase_csv, ".parquet": _erase_parquet}[path.suffix]
     return erase(path, names, writes)
 
@@ -183,22 +192,25 @@ def _without(frame: pl.DataFrame, names: ErasedNames) -> pl.DataFrame:
     """Return a table without erased names."""
     import polars as pl
 
-    gone = [form for name, pseudonym in names.conversations.items() if pseudonym is None for form in _forms(name)]
-    kept = {form: new for name, new in names.conversations.items() if new is not None for form in _forms(name)}
-    for column in _NAMED:
-        if column in frame.columns:
-            frame = frame.filter(~pl.col(column).is_in(gone).fill_null(False))
+    gone = _by_form({name: "" for name, pseudonym in names.conversations.items() if pseudonym is None})
+    for column in _present(frame, _NAMED):
+        frame = frame.filter(~pl.col(column).is_in(list(gone)).fill_null(False))
+    kept = _by_form({name: new for name, new in names.conversations.items() if new is not None})
     if kept and "conversation" in frame.columns:
         is_kept = pl.col("conversation").is_in(list(kept)).fill_null(False)
-        plain = [pl.when(~is_kept).then(pl.col(name)).alias(name) for name in _TEXTS if name in frame.columns]
+        plain = [pl.when(~is_kept).then(pl.col(name)).alias(name) for name in _present(frame, _TEXTS)]
         frame = frame.with_columns(*plain, pl.col("conversation").replace(kept))
-    people = {form: new for name, new in names.annotators.items() for form in _forms(name)}
-    renamed = [pl.col(name).replace(people) for name in ("annotator", "by") if people and name in frame.columns]
-    return frame.with_columns(*renamed)
+    people = _by_form(names.annotators)
+    return frame.with_columns(pl.col(name).replace(people) for name in _present(frame, _PEOPLE)) if people else frame
 
 
-def _forms(name: str) -> set[str]:
-    return {name, escape_formula(name)}
+def _present(frame: pl.DataFrame, columns: Sequence[str]) -> list[str]:
+    return [name for name in columns if name in frame.columns]
+
+
+def _by_form(names: Mapping[str, str]) -> dict[str, str]:
+    """Return pseudonyms by name, also as the name is escaped in files."""
+    return {form: new for name, new in names.items() for form in (name, escape_formula(name))}
 
 
 def _difference(before: pl.DataFrame, after: pl.DataFrame) -> int:
@@ -206,14 +218,10 @@ def _difference(before: pl.DataFrame, after: pl.DataFrame) -> int:
     return len(before) - len(after) or int(not before.equals(after))
 
 
-def erase_in_parts(folder: Path, names: ErasedNames, writes: bool = True) -> int:
-    """Remove erased names from a folder of score parts, and return the number of changed rows (see `erase_in_table`).
+def _erase_parts(folder: Path, names: ErasedNames, writes: bool) -> int:
+    """Remove erased names from a folder of score parts, and return the number of changed rows.
 
     Parts keep their names, so that a repeated run scores nothing again; the manifest lists the new counts.
-
-    Raises:
-        BadInput: The folder or a part is damaged.
-        OSError: A part cannot be written; it is unchanged.
     """
     import polars as pl
 
@@ -239,8 +247,3 @@ def erase_in_parts(folder: Path, names: ErasedNames, writes: bool = True) -> int
         of_all = {**asdict(counts), "mean": counts.mean}
         write_manifest(str(folder), {**manifest, **of_all, "parts": list(rows.values())})
     return count
-
-
-def is_parts_folder(folder: Path) -> bool:
-    """Return True for a folder of score parts."""
-    return (folder / MANIFEST).is_file() and any(folder.glob("part-*.parquet"))

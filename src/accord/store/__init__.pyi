@@ -1,17 +1,11 @@
-from .backup import (
-    backup as backup,
-    expire_replies as expire_replies,
-    prune as prune,
-    restore as restore,
-    vacuum as vacuum,
-)
+from .backup import backup as backup, prune as prune, restore as restore, vacuum as vacuum
 from .derived_tables import ComputedCache as ComputedCache, IssueAnnotations as IssueAnnotations
 from .derived_tables import MonitoringTables as MonitoringTables, VECTOR_DTYPE as VECTOR_DTYPE
 from .derived_tables import VectorCache as VectorCache
 from .engine import located_store as located_store, store_exists as store_exists, store_file as store_file
 from .engine import StoreError as StoreError
 from .erased_text import ErasedText as ErasedText
-from .erasing import ERASURE as ERASURE, Erasures as Erasures
+from .erasing import Erasures as Erasures
 from .group_commit import Conflict as Conflict
 from .imports import Imports as Imports, RemovedCounts as RemovedCounts
 from .integrity import check_store as check_store, is_store_file as is_store_file
@@ -38,5 +32,5 @@ from .rows import changed_conversation as changed_conversation, conversation_row
 from .rows import label_of as label_of, label_row as label_row, now as now, TableRow as TableRow
 from .schema import ADJUDICATED as ADJUDICATED
 from .store import ANNOTATION_BATCH as ANNOTATION_BATCH, Store as Store
-from .tombstones import ANNOTATOR as ANNOTATOR, name_hash as name_hash
+from .tombstones import name_hash as name_hash
 from .text_search import TextSearch as TextSearch, words_of as words_of

@@ -315,15 +315,6 @@ def prune(
     return counts
 
 
-def expire_replies(store: Store, before: datetime, dry_run: bool = False) -> int:
-    """Delete cached replies and vectors that were stored before a time, and return their number."""
-    time = before.isoformat(timespec="milliseconds")
-    count = _prune_table(store, cache, and_(cache.c.kind != COMPUTED, cache.c.added < time), dry_run)
-    if not dry_run:
-        _prune_sources(store)
-    return count
-
-
 def _prune_sources(store: Store) -> None:
     """Delete the conversations of cached rows that are gone."""
     named = cache_conversations.c

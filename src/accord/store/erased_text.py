@@ -3,7 +3,7 @@
 Results of runs, reports and evaluators may quote a conversation. A text mentions it if it has
 
 - its ID as a word;
-- a telling word of it: at least seven characters with a digit or an @, except dates and times;
+- a telling word of the conversation: seven or more characters with a digit or an @, except dates and times;
 - eight words in a row of a user's message (the whole message if it has five to seven), or twelve of another one.
 
 A name or another common word alone is not found.
@@ -33,7 +33,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[t ]?[\d:.+z-]*)?|[\d.,%]{1,12}", re.ASCI
 
 
 class ErasedText:
-    """What to look for: IDs, telling words and quotes of conversations.
+    """Search terms of erased conversations: IDs, telling words and quotes.
 
     >>> from accord.values import Turn
     >>> chat = Conversation("chat-1", (Turn("user", "My number is 0171-5550100, please call me back"),))

@@ -1,6 +1,6 @@
 """Erasing of conversations and annotators in a store: tombstones first, then all rows in one transaction.
 
-1. `Erasures.bury` adds tombstones: from then on, no process adds rows of what is being erased.
+1. `Erasures.bury` adds tombstones: from then on, no process adds rows with these names.
 2. The caller removes traces in files (`accord.project.erasing`), which it finds by the rows.
 3. `Erasures.erase` deletes the rows in one transaction, and removes mentions from results of runs and settings.
 4. `vacuum` overwrites the freed space. The run of the erasure is then finished.
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Table, and_, delete, func, or_, select, tuple_, update
@@ -46,8 +47,6 @@ from accord.store.store import Store
 from accord.store.tombstones import CONVERSATION, ErasedKind, name_hash, tombstone_key
 from accord.values import canonical_json
 
-ERASURE = "erase"
-"""Command of the runs that record erasures."""
 Counts = dict[str, int]
 """Numbers of rows by table."""
 _JSON_COLUMNS: Sequence[tuple[Table, str, Sequence[str]]] = (
@@ -59,7 +58,12 @@ _JSON_COLUMNS: Sequence[tuple[Table, str, Sequence[str]]] = (
 
 
 class Erasures:
-    """Tombstones and deletions of one store; methods raise `StoreError` and leave the store unchanged then."""
+    """Tombstones and deletions of one store; methods raise `StoreError` and leave the store unchanged then.
+
+    `command` is the command of the runs that record erasures.
+    """
+
+    command = "erase"
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -107,7 +111,7 @@ class Erasures:
         return _positive(counts)
 
     def erase(self, found: ErasedText, ids: Collection[str], keeps_scores: bool = False) -> Counts:
-        """Delete all rows about conversations, and mentions of them in other rows, in one transaction.
+        """Delete in one transaction all rows about conversations, and their mentions in other rows.
 
         Args:
             found: What else to look for in results of runs, alarms and settings of studies.
@@ -122,9 +126,7 @@ class Erasures:
             for batch in batches(sorted(ids), BATCH):
                 for table, condition in _conditions(batch):
                     counts[table.name] += connection.execute(delete(table).where(condition)).rowcount
-            named = cache_conversations.c
-            known = select(cache.c.key).where(cache.c.kind == named.kind, cache.c.key == named.key)
-            connection.execute(delete(cache_conversations).where(~known.exists()))
+            _delete_sources(connection)
             for table, key, columns in _JSON_COLUMNS:
                 counts[table.name] += _scrub_json(connection, table, key, columns, found)
             counts[days.name] += _scrub_days(connection, ids, keeps_scores)
@@ -132,13 +134,26 @@ class Erasures:
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        """Yield a transaction that no other one writes beside, and in which SQLite overwrites deleted rows."""
+        """Yield a transaction that excludes other writers; SQLite overwrites the rows that it deletes."""
         with database_errors(self._store.url), self._store._engine.begin() as connection:
             if connection.dialect.name == "sqlite":
                 connection.exec_driver_sql("PRAGMA secure_delete=ON")
             lock_imports(connection)
             lock_writing(connection, is_erasure=True)
             yield connection
+
+    def expire_replies(self, before: datetime, plan: bool = False) -> int:
+        """Delete cached replies and vectors that were stored before a time (UTC), and return their number.
+
+        With `plan`, they are only counted.
+        """
+        is_old = and_(cache.c.kind != COMPUTED, cache.c.added < before.isoformat(timespec="milliseconds"))
+        if plan:
+            return self._store._one(select(func.count()).select_from(cache).where(is_old)) or 0
+        with self._transaction() as connection:
+            count = connection.execute(delete(cache).where(is_old)).rowcount
+            _delete_sources(connection)
+        return count
 
     # --- annotators ---------------------------------------------------------------------------------------------
 
@@ -227,12 +242,19 @@ def _conditions(ids: Sequence[str]) -> Iterator[tuple[Table, Any]]:
     yield conversations, conversations.c.id.in_(ids)
 
 
+def _delete_sources(connection: Connection) -> None:
+    """Delete the conversations of cached rows that are gone."""
+    named = cache_conversations.c
+    known = select(cache.c.key).where(cache.c.kind == named.kind, cache.c.key == named.key)
+    connection.execute(delete(cache_conversations).where(~known.exists()))
+
+
 def _scrub_json(connection: Connection, table: Table, key: str, columns: Sequence[str], found: ErasedText) -> int:
     """Remove mentions from JSON columns, except in the run of the erasure itself; return the number of changed rows."""
     changed = 0
     query = select(table.c[key], *(table.c[name] for name in columns))
     if table is runs:
-        query = query.where(or_(runs.c.command != ERASURE, runs.c.status != "running"))
+        query = query.where(or_(runs.c.command != Erasures.command, runs.c.status != "running"))
     for name, *contents in connection.execute(query).all():
         values: dict[str, str] = {}
         for column, content in zip(columns, contents, strict=True):
@@ -294,7 +316,7 @@ def _annotator_rows(name: str) -> Iterator[tuple[Table, Any]]:
 
 
 def _remove_comments(connection: Connection, condition: Any) -> None:
-    """Remove what an annotator wrote in words: comments, quotes and answers in free text."""
+    """Remove comments, quotes and answers in free text of an annotator."""
     table = annotation_table.c
     for key, content in connection.execute(select(table.key, table.content).where(condition)).all():
         details = read_json(content) if content else {}

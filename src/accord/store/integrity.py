@@ -41,6 +41,7 @@ from accord.store.engine import (
     parsed_url,
     version_of,
 )
+from accord.store.erasing import Erasures
 from accord.store.foreign_objects import (
     RECREATE,
     ForeignObject,
@@ -179,7 +180,7 @@ class _Check:
         if not self.rows_only:
             self._check_indexes()
         if not (check.damage or self.rows_only):
-            is_open = and_(schema.runs.c.command == "erase", schema.runs.c.status == "running")
+            is_open = and_(schema.runs.c.command == Erasures.command, schema.runs.c.status == "running")
             check.interrupted = connection.execute(select(func.count()).where(is_open)).scalar() or 0
             check.damage += self._orphans()
             check.notes += self._labels_without_conversation()

@@ -106,8 +106,7 @@ def import_(
                 project.store, project.rubric, files, reading.format, named, reading.skip_bad_rows, progress.at,
                 columns, workers or default_workers(), replace, survey,
             )  # fmt: skip
-        if with_erased:
-            restore_scores(project)
+        restore_scores(project)
         registered = keep_judgements(done.judged, options.config_file, recorded)
         note_judgements(project.store, done.id, registered)
         models, message = ({}, ()) if registered is None else (registered.models, (registered.message,))

@@ -104,8 +104,7 @@ def serve(
         exposed, env_token = exposure(address.host, names, proxies), os.environ.get("ACCORD_TOKEN") or None
         missing_token = "live scoring needs a token there: set ACCORD_TOKEN" if exposed and not env_token else None
         url, notes = address.url(port), list[str]()
-        if project.config.privacy.retention.has_period:
-            stack.enter_context(DailyExpiry(options.open, note))
+        stack.enter_context(DailyExpiry(project.config, options.open, note))
         pages = _pages(project, options, url, [address.host, *names], exposed, stack, problem or missing_token, notes)
         token = checked_token(env_token, exposed if problem is None else "")
         if env_token is None and problem is None:

@@ -30,7 +30,7 @@ def erase(
     ] = None,
     user: Annotated[
         list[str] | None,
-        typer.Option("--user", metavar="ID", help="All conversations of the person whom their metadata name."),
+        typer.Option("--user", metavar="ID", help="All conversations of this user, by their metadata."),
     ] = None,
     annotator: Annotated[
         list[str] | None,
@@ -51,22 +51,27 @@ def erase(
 ) -> None:
     """Erase conversations or people everywhere in the project: store, scores, cached replies, evaluators, reports.
 
-    The receipt has counts and hashes, and lists your own files that still mention what was erased. Erased conversations
+    The receipt has counts and hashes, and lists your own files with mentions. Erased conversations
     are not imported again unless you ask for it (accord import --with-erased).
     """
-    from accord.project import ErasureOptions, Selection, plan_erasure, read_time
+    from accord.project import Selection, plan_erasure
     from accord.project import erase as erase_in
     from accord.project import resume as resume_in
 
-    time = None if before is None else read_time(before)
-    selection = Selection(tuple(conversation or ()), tuple(user or ()), tuple(annotator or ()), time)
-    kept = ErasureOptions(keep_scores, keep_labels)
+    selection = Selection(
+        conversations=tuple(conversation or ()),
+        users=tuple(user or ()),
+        annotators=tuple(annotator or ()),
+        before=None if before is None else Selection.read_time(before),
+        keep_scores=keep_scores,
+        keep_labels=keep_labels,
+    )
     with options.open() as project:
         if resumes:
             done = resume_in(project)
             options.show({"erasures": [each.to_json() for each in done]}, lambda _: _resumed_text(done))
             return
-        found = plan_erasure(project, selection, kept)
+        found = plan_erasure(project, selection)
         if plan or found.is_empty:
             options.show({"plan": True, **found.to_json()}, lambda _: _text(found, "would be erased"))
             return
@@ -74,7 +79,7 @@ def erase(
             _confirm(found)
         for each in resume_in(project):
             note(f"an earlier erasure was interrupted and is complete now: {each.id}")
-        receipt = erase_in(project, selection, kept)
+        receipt = erase_in(project, selection)
         options.show(receipt.to_json(), lambda _: _text(receipt, "erased"))
 
 
@@ -97,7 +102,7 @@ def _resumed_text(done: list[Erasure]) -> str:
 
 
 def _text(found: Erasure, verb: str) -> str:
-    """Return the counts by place, the files that changed, and what is left to the user."""
+    """Return the counts by place, the changed files, and the files left to the user."""
     counts = [count_of(found.conversations, "conversation")] if found.conversations or not found.annotators else []
     counts += [count_of(found.annotators, "annotator")] if found.annotators else []
     lines = [f"{' and '.join(counts)} {verb}"]
@@ -113,7 +118,7 @@ def _text(found: Erasure, verb: str) -> str:
     lines += [f"your own file still mentions it; remove it there: {path}" for path in own["yours"]]
     lines += [f"could not be searched; look into it yourself: {path}" for path in own["unreadable"]]
     lines += [
-        f"a provider holds requests about it; delete the batch and its files there: {each}" for each in found.batches
+        f"requests about it are in a batch at the provider; delete its files there: {each}" for each in found.batches
     ]
     lines += [f"evaluators/{folder} learned from it: {fit}" for folder, fit in found.refit.items()]
     if found.id:
@@ -130,7 +135,7 @@ _KINDS = {
 
 @command("expire", store)
 def expire(options: ResultOptions, plan: Plan = False) -> None:
-    """Erase what is older than `privacy: retention:` in accord.yaml allows; for cron. `accord serve` does so daily."""
+    """Erase data older than the periods of `privacy: retention:`; for cron. `accord serve` does so daily."""
     from accord.project import expire as expire_in
 
     with options.open() as project:
@@ -141,7 +146,7 @@ def expire(options: ResultOptions, plan: Plan = False) -> None:
 @command("person", store)
 def person(
     options: ResultOptions,
-    name: Annotated[str, typer.Argument(help="An annotator, or a user whom metadata of conversations name.")],
+    name: Annotated[str, typer.Argument(help="An annotator, or a user in the metadata of conversations.")],
     export: Annotated[
         Path, typer.Option("--export", metavar="FOLDER", help="New folder for the data."), CHECKED_BY_COMMAND
     ],

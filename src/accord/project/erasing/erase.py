@@ -14,15 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.edges import BadInput, count_of
+from accord.edges import BadInput
 from accord.evidence import Readable
 from accord.learning import digest_of
 from accord.project.erasing.files import ErasedContent, FileTrace, erase_in_files
+from accord.project.erasing.refit import learned_from
 from accord.project.erasing.selection import Selection, scored_names, selected_ids
 from accord.scoring import ErasedNames
 from accord.store import (
-    ANNOTATOR,
-    ERASURE,
     ErasedText,
     Erasures,
     Mart,
@@ -89,29 +88,16 @@ class Erasure(Readable):
         return {**vars(self), "files": [each.to_json() for each in self.files]}
 
 
-@dataclass(frozen=True)
-class ErasureOptions:
-    """Options of an erasure.
-
-    Attributes:
-        keep_scores: True keeps the scores of erased conversations under pseudonyms, without texts.
-        keep_labels: True keeps the labels of erased annotators under pseudonyms, without comments and quotes.
-    """
-
-    keep_scores: bool = False
-    keep_labels: bool = False
-
-
-def plan_erasure(project: Workspace, selection: Selection, options: ErasureOptions = ErasureOptions()) -> Erasure:
+def plan_erasure(project: Workspace, selection: Selection) -> Erasure:
     """Return what `erase` would erase, without changing anything; errors as in `erase`."""
-    job = _Job.of(project, selection, options)
+    job = _Job.of(project, selection)
     rows = Counter(Erasures(project.store).count(job.ids)) if job.ids else Counter[str]()
     for name in job.people:
         rows.update(Erasures(project.store).count_annotator(name))
     return replace(job.receipt(), rows=dict(rows), scores=job.count_scores(), files=job.files(writes=False))
 
 
-def erase(project: Workspace, selection: Selection, options: ErasureOptions = ErasureOptions()) -> Erasure:
+def erase(project: Workspace, selection: Selection) -> Erasure:
     """Erase conversations and annotators in the store, the scores and the files of a project, and return a receipt.
 
     Raises:
@@ -119,7 +105,7 @@ def erase(project: Workspace, selection: Selection, options: ErasureOptions = Er
         StoreError: The store or the scores cannot be written; `resume` continues.
         OSError: A file cannot be written; `resume` continues.
     """
-    job = _Job.of(project, selection, options)
+    job = _Job.of(project, selection)
     if not (job.ids or job.people):
         return job.receipt()
     job.begin()
@@ -128,13 +114,13 @@ def erase(project: Workspace, selection: Selection, options: ErasureOptions = Er
 
 def unfinished(store: Store) -> list[str]:
     """Return the runs of erasures that were interrupted, the oldest first."""
-    return [run["id"] for run in store.runs(ERASURE) if run["status"] == "running"]
+    return [run["id"] for run in store.runs(Erasures.command) if run["status"] == "running"]
 
 
 def resume(project: Workspace) -> list[Erasure]:
     """Continue interrupted erasures, and return their receipts; errors as in `erase`."""
     waiting = set(unfinished(project.store))
-    return [_Job.of_run(project, run).run() for run in project.store.runs(ERASURE) if run["id"] in waiting]
+    return [_Job.of_run(project, run).run() for run in project.store.runs(Erasures.command) if run["id"] in waiting]
 
 
 class _Job:
@@ -145,10 +131,11 @@ class _Job:
         project: Workspace,
         ids: Sequence[str],
         people: Mapping[str, str],
-        options: ErasureOptions,
         selection: Mapping[str, Any],
     ) -> None:
-        self.project, self.ids, self.people, self.options, self.selection = project, ids, people, options, selection
+        self.project, self.ids, self.people, self.selection = project, ids, people, selection
+        self.keeps_scores = bool(selection.get("keep_scores"))
+        self.keeps_labels = bool(selection.get("keep_labels"))
         self.id, self.is_deleted = "", False
         self._rows = Counter[str]()
         self._scores = 0
@@ -156,23 +143,21 @@ class _Job:
         self.hash = content_hash(sorted(f"{name_hash(name):016x}" for name in (*ids, *people)), length=16)
 
     @classmethod
-    def of(cls, project: Workspace, selection: Selection, options: ErasureOptions) -> _Job:
+    def of(cls, project: Workspace, selection: Selection) -> _Job:
         """Return a new erasure."""
-        if not (selection.conversations or selection.users or selection.annotators or selection.before
-                or selection.rated_before):  # fmt: skip
+        if selection.is_empty:
             raise BadInput("nothing is selected; name a conversation, a user, an annotator or a time")
         ids = set(selected_ids(project, selection))
-        if not options.keep_labels:
+        if not selection.keep_labels:
             ids.update(name for each in selection.annotators for name in Erasures(project.store).chats_by(each))
         people = {name: f"annotator-{name_hash(name):016x}"[:18] for name in selection.annotators}
-        return cls(project, sorted(ids), people, options, selection.to_json())
+        return cls(project, sorted(ids), people, selection.to_json())
 
     @classmethod
     def of_run(cls, project: Workspace, run: Mapping[str, Any]) -> _Job:
         """Return an interrupted erasure."""
         settings = run["settings"]
-        options = ErasureOptions(settings["keep_scores"], settings["keep_labels"])
-        job = cls(project, settings.get("ids", ()), settings.get("people", {}), options, settings["selection"])
+        job = cls(project, settings.get("ids", ()), settings.get("people", {}), settings["selection"])
         job.id, job.is_deleted, job.hash = run["id"], settings["deleted"], settings["hash"]
         job._rows.update(settings.get("rows", {}))
         return job
@@ -180,13 +165,10 @@ class _Job:
     def begin(self) -> None:
         """Record the erasure as a run, from which it is continued after an interruption."""
         names = {"ids": list(self.ids), "people": dict(self.people)}
-        self.id = self.project.store.start_run(ERASURE, {**self._settings(), **names})
+        self.id = self.project.store.start_run(Erasures.command, {**self._settings(), **names})
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "selection": dict(self.selection), "keep_scores": self.options.keep_scores,
-            "keep_labels": self.options.keep_labels, "hash": self.hash, "deleted": self.is_deleted,
-        }  # fmt: skip
+        return {"selection": dict(self.selection), "hash": self.hash, "deleted": self.is_deleted}
 
     def run(self) -> Erasure:
         """Run all steps that are left."""
@@ -195,7 +177,7 @@ class _Job:
         if not self.is_deleted:
             erasures = Erasures(store)
             erasures.bury({name: self._digest(name) for name in self.ids})
-            erasures.bury(dict.fromkeys(self.people), ANNOTATOR)
+            erasures.bury(dict.fromkeys(self.people), "annotator")
             self._scores = self._erase_scores(self.project.mart, store)
             content = self.content()
             found = erase_in_files(self.project, content)
@@ -214,11 +196,11 @@ class _Job:
     def receipt(self) -> Erasure:
         """Return the receipt before anything is erased."""
         if self.is_deleted:
-            run = next(run for run in self.project.store.runs(ERASURE) if run["id"] == self.id)
+            run = next(run for run in self.project.store.runs(Erasures.command) if run["id"] == self.id)
             counts = {name: run["settings"].get(name, 0) for name in ("conversations", "annotators")}
             return Erasure(selection=self.selection, hash=self.hash, **counts)
         digests = {digest for each in self.conversations if (digest := digest_of(each))}
-        refit = {folder: command for folder, command in _learned_from(self.project, digests)}
+        refit = {folder: command for folder, command in learned_from(self.project.evaluators_folder, digests)}
         return Erasure(
             selection=self.selection, conversations=len(self.ids), annotators=len(self.people), hash=self.hash,
             refit=refit, batches=self._batches(),
@@ -229,7 +211,7 @@ class _Job:
     def content(self) -> ErasedContent:
         """Return what to look for in files."""
         text = ErasedText(self.conversations, [*self.ids, *(n for n in self.people if len(n) >= SHORTEST_NAME)])
-        kept = self.options.keep_scores
+        kept = self.keeps_scores
         names = {name: f"erased-{name_hash(name):016x}" if kept else None for name in self.ids}
         rated = self.project.store.annotations({"person"}, conversations=self.ids) if self.ids else iter(())
         has_ratings = bool(self.people) or next(rated, None) is not None
@@ -244,7 +226,7 @@ class _Job:
         return None if each is None else f"{digest_of(each):016x}"
 
     def _erase_scores(self, mart: Mart, store: Store) -> int:
-        keys = [f"{name_hash(name):016x}" for name in self.ids] if self.options.keep_scores else []
+        keys = [f"{name_hash(name):016x}" for name in self.ids] if self.keeps_scores else []
         people = {f"{name_hash(name):016x}": pseudonym for name, pseudonym in self.people.items()}
         return erase_scores(mart, Erasures(store).hashes(), keys, people)
 
@@ -255,9 +237,9 @@ class _Job:
     def _delete(self, store: Store, text: ErasedText) -> Counter[str]:
         erasures, rows = Erasures(store), Counter[str]()
         if self.ids:
-            rows.update(erasures.erase(text, self.ids, self.options.keep_scores))
+            rows.update(erasures.erase(text, self.ids, self.keeps_scores))
         for name, pseudonym in self.people.items():
-            rows.update(erasures.erase_annotator(name, pseudonym if self.options.keep_labels else None))
+            rows.update(erasures.erase_annotator(name, pseudonym if self.keeps_labels else None))
         return rows
 
     def _erase_copies(self, found: Sequence[FileTrace], content: ErasedContent) -> list[FileTrace]:
@@ -278,7 +260,7 @@ class _Job:
         url = f"sqlite:///{path}"
         with closing(Store(url)) as copy:
             Erasures(copy).bury({name: self._digest(name) for name in self.ids})
-            Erasures(copy).bury(dict.fromkeys(self.people), ANNOTATOR)
+            Erasures(copy).bury(dict.fromkeys(self.people), "annotator")
             for each in copy.conversations(self.ids):  # a copy may hold an earlier text
                 text.add(each)
             self._delete(copy, text)
@@ -299,54 +281,7 @@ class _Job:
 _LISTED_ONCE = {"yours", "unreadable", "store", "mart"}
 
 
-# --- evaluators that learned from erased conversations ----------------------------------------------------------------
-
-
-def _learned_from(project: Workspace, digests: set[int]) -> list[tuple[str, str]]:
-    """Return the folders of evaluators that learned from conversations with these digests, each with its command."""
-    found = []
-    for path in sorted(project.evaluators_folder.iterdir()) if project.evaluators_folder.is_dir() else ():
-        if digests and (count := _count_learned(path, digests)):
-            found.append((path.name, f"accord fit {_name_of(path)}  # learned from {count_of(count, 'of them')}"))
-    return found
-
-
-def _count_learned(folder: Path, digests: set[int]) -> int:
-    from accord.learning import training_digests
-
-    try:
-        return len(digests.intersection(training_digests(folder)))
-    except (BadInput, FileNotFoundError):
-        return 0
-
-
-def _name_of(folder: Path) -> str:
-    from accord.learning import saved_as
-
-    try:
-        return str(saved_as(folder)["name"])
-    except BadInput:
-        return folder.name
-
-
-def erased_since_fit(store: Store, folder: Path) -> int:
-    """Return the number of erased conversations that an evaluator learned from, by its own list."""
-    digests = {int(digest, 16) for digest in Erasures(store).digests()}
-    return _count_learned(folder, digests) if digests else 0
-
-
 def restore_scores(project: Workspace) -> None:
-    """Let the board take scores of conversations again that are no longer erased."""
-    if project.mart.folder.is_dir():
+    """After an import that `restores_erased`, let the board take scores of its conversations again."""
+    if project.store.restores_erased and project.mart.folder.is_dir():
         erase_scores(project.mart, Erasures(project.store).hashes())
-
-
-def refit_note(store: Store, folder: Path) -> str:
-    """Return the sentence on an evaluator that learned from erased conversations; empty if it did not."""
-    count = erased_since_fit(store, folder)
-    if not count:
-        return ""
-    return (
-        f"{folder.name} learned from {count_of(count, 'conversation')} that {'was' if count == 1 else 'were'} erased "
-        f"since; fit it again: accord fit {_name_of(folder)}"
-    )

@@ -4,7 +4,7 @@
 |---|---|
 | evaluator that holds a text | removed; `refit-needed.json` names the command |
 | file or folder of scores, rows of `follow`, exported annotations | rows removed, or kept under a pseudonym |
-| report with a text or ID | replaced by a page that says so |
+| report with a text or ID | replaced by a notice |
 | other report | marked as outdated |
 | recorded judgements of an import, answers that wait for the store, uploaded files | rows or file removed |
 | other store, such as a backup | erased like the store |
@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
@@ -25,7 +25,7 @@ from accord.edges import MB, BadInput, one_line, regular_size, write_atomically
 from accord.learning import CARD, REFIT_NEEDED
 from accord.models import recorded_item
 from accord.project.importing.judged_answers import JUDGEMENTS_FOLDER
-from accord.scoring import ErasedNames, erase_in_parts, erase_in_table, is_own_table, is_parts_folder
+from accord.scoring import ErasedNames, erase_in_rows
 from accord.store import ErasedText, is_store_file, mart_folder, spool_folders, store_file
 from accord.values import Conversation, Sample
 
@@ -45,7 +45,7 @@ _ENDINGS = ("-wal", "-shm", "-journal")
 
 
 class FileTrace(NamedTuple):
-    """A file that holds something erased, and what is done about it."""
+    """A file with a trace of erased data, its kind and its number of rows."""
 
     path: Path
     kind: Kind
@@ -58,7 +58,7 @@ class FileTrace(NamedTuple):
 
 @dataclass
 class ErasedContent:
-    """What to look for in files.
+    """Search terms for files.
 
     Attributes:
         text: IDs, telling words and quotes of the conversations, and the names of annotators.
@@ -110,8 +110,8 @@ class _Search:
         if folder.name.endswith(".scores") and any(folder.glob("part-*.parquet")):
             yield FileTrace(folder, "mart")
             return
-        if is_parts_folder(folder):
-            yield from self._rows(folder, "scores", self._in_parts)
+        if (own := self._in_rows(folder)) is not None:
+            yield from own
             return
         for path in sorted(folder.iterdir()):
             if path.is_symlink() or path.resolve() in kept or path.name in _SKIPPED:
@@ -135,11 +135,11 @@ class _Search:
             if is_store_file(path):
                 yield FileTrace(path, "store")
         elif path.parent.name == JUDGEMENTS_FOLDER and path.suffix == ".jsonl":
-            yield from self._rows(path, "judgements", self._in_judgements)
+            yield from self._in_judgements(path)
         elif path.parent.name == UPLOADS:
             yield from self._upload(path, size)
-        elif path.suffix in {".jsonl", ".csv", ".parquet"} and is_own_table(path):
-            yield from self._rows(path, "scores", self._in_table)
+        elif (own := self._in_rows(path)) is not None:
+            yield from own
         elif path.suffix == ".html" and any(title.encode() in start for title in _TITLES):
             yield from self._report(path)
         elif size > _LARGEST or self._is_mentioned(path):
@@ -147,25 +147,21 @@ class _Search:
 
     # --- one kind each --------------------------------------------------------------------------------------------
 
-    def _rows(self, path: Path, kind: Kind, erase: Callable[[Path], int]) -> Iterator[FileTrace]:
+    def _in_rows(self, path: Path) -> list[FileTrace] | None:
+        """Return the traces in a file or folder of scores or annotations; None if it is no such file."""
         try:
-            if count := erase(path):
-                yield FileTrace(path, kind, count)
+            count = erase_in_rows(path, self.content.names, self.writes)
         except BadInput:
-            yield FileTrace(path, "unreadable")
+            return [FileTrace(path, "unreadable")]
+        return count if count is None else [FileTrace(path, "scores", count)] if count else []
 
-    def _in_table(self, path: Path) -> int:
-        return erase_in_table(path, self.content.names, self.writes)
-
-    def _in_parts(self, folder: Path) -> int:
-        return erase_in_parts(folder, self.content.names, self.writes)
-
-    def _in_judgements(self, path: Path) -> int:
+    def _in_judgements(self, path: Path) -> Iterator[FileTrace]:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         kept = [line for line in lines if not self._is_of_item(line)]
         if len(kept) < len(lines) and self.writes:
             write_atomically(path, "".join(kept))
-        return len(lines) - len(kept)
+        if len(kept) < len(lines):
+            yield FileTrace(path, "judgements", len(lines) - len(kept))
 
     def _is_of_item(self, line: str) -> bool:
         with suppress(ValueError):

@@ -10,7 +10,7 @@ class DataPlace(NamedTuple):
 
     Attributes:
         place: Table of the store, file or folder.
-        holds: What it can hold.
+        holds: Personal data in it.
         purpose: Use of the data.
         erased: Effect of `accord store erase`.
         kept: Time for which it stays without an erasure.
@@ -126,7 +126,7 @@ FILE_PLACES = (
         "other stores: backups, folders of accord run",
         "everything a store holds",
         "backup, trial runs",
-        "erased below the project's folder; `accord store restore` erases again what was erased since",
+        "erased below the project's folder; `accord store restore` repeats later erasures",
         _UNTIL_ERASED,
     ),
     DataPlace(

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Self
 from accord.edges import AccordError, BadInput, count_of
 from accord.project.erasing.erase import Erasure, erase, plan_erasure
 from accord.project.erasing.selection import Selection
-from accord.store import expire_replies
+from accord.store import Erasures
 
 if TYPE_CHECKING:
+    from accord.project.config import Config
     from accord.project.workspace import Workspace
 
 DAY_SECONDS = 24 * 3600.0
 
 
 def expire(project: Workspace, plan: bool = False, now: datetime | None = None) -> Erasure:
-    """Erase what is older than `privacy.retention` allows; with `plan`, only count it.
+    """Erase data older than the periods of `privacy.retention`; with `plan`, only count them.
 
     Raises:
         BadInput: The settings name no time.
@@ -40,7 +41,7 @@ def expire(project: Workspace, plan: bool = False, now: datetime | None = None) 
         selection = Selection(before=kept, rated_before=rated)
         receipt = (plan_erasure if plan else erase)(project, selection)
     if periods.replies is not None:
-        count = expire_replies(project.store, time - periods.replies, plan)
+        count = Erasures(project.store).expire_replies(time - periods.replies, plan)
         rows = {**receipt.rows, "cache": receipt.rows.get("cache", 0) + count}
         receipt = replace(receipt, rows={table: rows for table, rows in rows.items() if rows})
     return receipt
@@ -50,14 +51,18 @@ class DailyExpiry:
     """A thread that calls `expire` at once and then once a day; a context manager that stops it.
 
     Args:
+        config: Settings; without a period, nothing is started.
         open_project: Opens the project with connections of its own.
         log: Called with a sentence after each call that erased something or failed.
     """
 
     def __init__(
-        self, open_project: Callable[[], AbstractContextManager[Workspace]], log: Callable[[str], None]
+        self,
+        config: Config,
+        open_project: Callable[[], AbstractContextManager[Workspace]],
+        log: Callable[[str], None],
     ) -> None:
-        self._open, self._log, self._ended = open_project, log, Event()
+        self._config, self._open, self._log, self._ended = config, open_project, log, Event()
         self._thread = Thread(target=self._run, name="accord-retention", daemon=True)
 
     def _run(self) -> None:
@@ -74,7 +79,8 @@ class DailyExpiry:
                 return
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        if self._config.privacy.retention.has_period:
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:

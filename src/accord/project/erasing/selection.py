@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Selection:
-    """What to erase; conversations of all kinds of selection together.
+    """Selected conversations and annotators; conversations are the union of all criteria.
 
     Attributes:
         conversations: IDs.
@@ -25,6 +25,8 @@ class Selection:
         annotators: Names of annotators, whose ratings and account are erased.
         before: Time (UTC); conversations are erased whose last message, or import, is earlier.
         rated_before: The same for conversations with ratings; by default `before`.
+        keep_scores: True keeps scores of erased conversations under pseudonyms, without texts.
+        keep_labels: True keeps labels of erased annotators under pseudonyms, without comments and quotes.
     """
 
     conversations: tuple[str, ...] = ()
@@ -32,28 +34,37 @@ class Selection:
     annotators: tuple[str, ...] = ()
     before: datetime | None = None
     rated_before: datetime | None = None
+    keep_scores: bool = False
+    keep_labels: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is selected."""
+        return not (self.conversations or self.users or self.annotators or self.before or self.rated_before)
+
+    @staticmethod
+    def read_time(text: str) -> datetime:
+        """Return the time of `--before`: a day, or an ISO time, in UTC unless it has a zone.
+
+        Raises:
+            BadInput: The text is no time.
+
+        >>> Selection.read_time("2026-01-31").isoformat()
+        '2026-01-31T00:00:00+00:00'
+        """
+        try:
+            time = datetime.fromisoformat(text.strip())
+        except ValueError:
+            example = f"for example {date.today()}"
+            raise BadInput(f"--before is a day or an ISO time, got {text[:60]!r}; {example}") from None
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
     def to_json(self) -> dict[str, Any]:
         """Return the kinds of selection without names."""
         counts = {name: len(getattr(self, name)) for name in ("conversations", "users", "annotators")}
         times = {name: str(time) for name in ("before", "rated_before") if (time := getattr(self, name)) is not None}
-        return {name: count for name, count in counts.items() if count} | times
-
-
-def read_time(text: str) -> datetime:
-    """Return the time of `--before`: a day, or an ISO time, in UTC unless it has a zone.
-
-    Raises:
-        BadInput: The text is no time.
-
-    >>> read_time("2026-01-31").isoformat()
-    '2026-01-31T00:00:00+00:00'
-    """
-    try:
-        time = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise BadInput(f"--before is a day or an ISO time, got {text[:60]!r}; for example {date.today()}") from None
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+        kept = {name: True for name in ("keep_scores", "keep_labels") if getattr(self, name)}
+        return {name: count for name, count in counts.items() if count} | times | kept
 
 
 def conversation_time(conversation: Conversation) -> datetime | None:
@@ -93,7 +104,7 @@ def _accounts(project: Workspace) -> set[str]:
 
 
 def _known_ids(project: Workspace, ids: Collection[str]) -> set[str]:
-    """Return IDs after checking that the store, the answers of models or the scores have each of them."""
+    """Return the IDs; each must occur in the store, in answers of models or in scores."""
     known = {each.id for each in project.store.conversations(ids)}
     known |= {each.target.conversation for each in project.store.annotations(conversations=ids)}
     if unknown := set(ids) - known:

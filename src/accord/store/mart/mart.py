@@ -187,6 +187,8 @@ class Mart:
 
     def state(self) -> MartState:
         """Return the current state."""
+        if self.erased.read():
+            self._logs = {}
         parts, logs, faults = self._list_files()
         files = [(name, size) for name, (size, _) in sorted(parts.items())] + sorted(logs.items())
         files += [(ERASED_NAMES, self.erased.generation)] if self.erased.generation else []
@@ -298,8 +300,6 @@ class Mart:
         logs: dict[str, int] = {}
         faults: list[str] = []
         self._unread = []
-        if self.erased.read():
-            self._logs = {}
         seen: dict[tuple[str, int, int], MartPart] = {}
         for entry in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
             is_log = entry.name.startswith("live-") and entry.suffix == ".jsonl"
