@@ -35,7 +35,7 @@ from accord.models import (
     WRITER,
     ModelSettings,
 )
-from accord.project.config_sections import BudgetConfig, LiveConfig, StrictSettings, WatchConfig
+from accord.project.config_sections import BudgetConfig, LiveConfig, PrivacyConfig, StrictSettings, WatchConfig
 from accord.project.environment import fill_settings, is_from_env_file, load_env_file
 from accord.statistics import DRAWS, FOLDS
 from accord.store import located_store
@@ -132,6 +132,9 @@ class Config(StrictSettings):
         description="Metadata entries (or `system`) whose equal values are never divided by a split.",
     )
     budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on the spending of a run.")
+    privacy: PrivacyConfig = Field(
+        default_factory=PrivacyConfig, description="Redaction of personal data, before storing or before sending."
+    )
     monitoring: WatchConfig = Field(
         default_factory=WatchConfig, description="Alarms on live scores of `accord serve` and `accord follow`."
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from accord.edges import FROM_ENVIRONMENT, is_web_address
+from accord.redaction import KINDS, Redactor
 from accord.statistics import SURE
 
 
@@ -28,6 +31,34 @@ class BudgetConfig(StrictSettings):
         max_length=200,
         description="Name of a shared budget: all runs on the same store with this name share the caps.",
     )
+
+
+class PrivacyConfig(StrictSettings):
+    """Redaction of personal data in conversations."""
+
+    redact: tuple[str, ...] = Field(
+        default=(),
+        description=f"Kinds of personal data that become placeholders such as <EMAIL_1>: {', '.join(KINDS)}.",
+        json_schema_extra={"items": {"enum": list(KINDS)}},
+    )
+    when: Literal["import", "send"] = Field(
+        default="import",
+        description="`import` stores no original; `send` redacts only what is sent to a model on another machine.",
+    )
+    recognizers: tuple[str, ...] = Field(default=(), description="Recognizers of plug-ins, by name.")
+
+    @field_validator("redact")
+    @classmethod
+    def _are_kinds(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [kind for kind in kinds if kind not in KINDS]
+        if unknown:
+            raise ValueError(f"unknown kind {unknown[0]!r}; allowed: {', '.join(KINDS)}")
+        return kinds
+
+    def redactor(self, when: Literal["import", "send"]) -> Redactor | None:
+        """Return the redactor of imports or of requests; None if nothing is redacted then."""
+        redactor = Redactor(self.redact, self.recognizers)
+        return redactor if redactor and self.when == when else None
 
 
 class WatchConfig(StrictSettings):

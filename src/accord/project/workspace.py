@@ -48,6 +48,7 @@ class Workspace:
         self.question = self.rubric.main_question if question is None else self.rubric[question]
         self.store = Store(config.store, config.synthetic, self.rubric)
         self.store.other_scales = config.other_scales
+        self.store.redactor = config.privacy.redactor("import")
         for line in Spool(self.store).take_in():
             logging.getLogger("accord").warning("%s", one_line(line))
         self.given = given or {}

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Select, Table, and_, func, select, update
 
 from accord.edges import BadInput, redact_json
 from accord.formats import OtherScales, on_present_scale, on_scales
+from accord.redaction import Redactor
 from accord.store.engine import (
     CHECK,
     StoreError,
@@ -92,6 +93,8 @@ class Store:
     def __init__(self, url: str, synthetic: Synthetic = WITHOUT_SYNTHETIC, rubric: Rubric | None = None) -> None:
         self.url, self.synthetic, self.rubric = url, synthetic, rubric
         self.other_scales: OtherScales = "stop"
+        self.redactor: Redactor | None = None
+        """Redacts conversations before they are added; rows (`add_conversation_rows`) come redacted."""
         self._engine = open_engine(url)
         self._insert = insert_of(self._engine.dialect.name)
         self.replaces = ""
@@ -114,7 +117,9 @@ class Store:
             BadInput: The store holds one with other content, and there is no `on_changed` to call with its ID; the
                 others of its batch are added.
         """
-        return self.add_conversation_rows((conversation_row(conversation, now()) for conversation in new), on_changed)
+        redactor = self.redactor
+        kept = new if redactor is None else (each if each.is_synthetic else redactor.conversation(each) for each in new)
+        return self.add_conversation_rows((conversation_row(conversation, now()) for conversation in kept), on_changed)
 
     def add_conversation_rows(
         self, rows: Iterable[TableRow], on_changed: Callable[[str], None] | None = None, batch_size: int = BATCH
