@@ -97,13 +97,19 @@ def secret(rng: random.Random, language: str) -> str:
 
 def password(rng: random.Random, language: str) -> str:
     """Return a password that people type."""
-    return rng.choice(["Sommer", "hunter", "Dragon", "qwerty"]) + _digits(rng, rng.choice([2, 4])) + rng.choice(["", "!", "$x"])
+    return (
+        rng.choice(["Sommer", "hunter", "Dragon", "qwerty"])
+        + _digits(rng, rng.choice([2, 4]))
+        + rng.choice(["", "!", "$x"])
+    )
 
 
 def url(rng: random.Random, language: str) -> str:
     """Return a URL with a user and password, or a token."""
     word = "".join(rng.choice(string.ascii_lowercase + string.digits) for _ in range(14))
-    return rng.choice([f"https://admin:{word}@files.example.com/a", f"https://api.example.com/v1/orders?access_token={word}"])
+    return rng.choice(
+        [f"https://admin:{word}@files.example.com/a", f"https://api.example.com/v1/orders?access_token={word}"]
+    )
 
 
 def national_id(rng: random.Random, language: str) -> str:
@@ -126,7 +132,9 @@ def national_id(rng: random.Random, language: str) -> str:
     if language == "fr":
         body = f"{rng.choice('12')}{rng.randrange(40, 99)}{rng.randrange(1, 13):02d}{rng.randrange(10, 95)}{_digits(rng, 6)}"
         whole = f"{body}{97 - int(body) % 97:02d}"
-        return rng.choice([whole, f"{whole[0]} {whole[1:3]} {whole[3:5]} {whole[5:7]} {whole[7:10]} {whole[10:13]} {whole[13:]}"])
+        return rng.choice(
+            [whole, f"{whole[0]} {whole[1:3]} {whole[3:5]} {whole[5:7]} {whole[7:10]} {whole[10:13]} {whole[13:]}"]
+        )
     if language == "es":
         number = _digits(rng, 8)
         return f"{number}{rng.choice(['', '-'])}{'TRWAGMYFPDXBNJZSQVHLCKE'[int(number) % 23]}"
@@ -210,8 +218,19 @@ def trap(rng: random.Random, language: str) -> str:
     hexed = "".join(rng.choice("0123456789abcdef") for _ in range(40))
     year, month, date = rng.randrange(2015, 2030), rng.randrange(1, 13), rng.randrange(1, 29)
     isbn = f"978-{rng.randrange(10)}-{_digits(rng, 2)}-{_digits(rng, 6)}-{rng.randrange(10)}"
-    amount = rng.choice([f"{rng.randrange(1, 999)}.{_digits(rng, 3)},{_digits(rng, 2)} €", f"${rng.randrange(1, 99)},{_digits(rng, 3)}.{_digits(rng, 2)}", f"{rng.randrange(1, 9)} {_digits(rng, 3)} {_digits(rng, 3)} EUR"])
-    dates = [f"{year}-{month:02d}-{date:02d}", f"{date:02d}.{month:02d}.{year}", f"{date:02d}/{month:02d}/{year}", f"{date:02d}-{month:02d}-{year}"]
+    amount = rng.choice(
+        [
+            f"{rng.randrange(1, 999)}.{_digits(rng, 3)},{_digits(rng, 2)} €",
+            f"${rng.randrange(1, 99)},{_digits(rng, 3)}.{_digits(rng, 2)}",
+            f"{rng.randrange(1, 9)} {_digits(rng, 3)} {_digits(rng, 3)} EUR",
+        ]
+    )
+    dates = [
+        f"{year}-{month:02d}-{date:02d}",
+        f"{date:02d}.{month:02d}.{year}",
+        f"{date:02d}/{month:02d}/{year}",
+        f"{date:02d}-{month:02d}-{year}",
+    ]
     clock = f"{rng.randrange(24):02d}:{rng.randrange(60):02d}:{rng.randrange(60):02d}"
     text = rng.choice([
         order.format(_digits(rng, rng.choice([8, 10, 12]))), order.format(f"{_digits(rng, 3)}-{_digits(rng, 7)}-{_digits(rng, 7)}"),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from accord.edges import BadInput, UnknownName, one_line
 from accord.entry_points import reason_line
-from accord.redaction.patterns import RULES, hints_of, normalized
+from accord.redaction.patterns import HINTS, RULES, SearchedText, normalized
 from accord.values import (
     Annotation,
     Contract,
@@ -99,10 +99,6 @@ class Redactor:
         return content_hash([VERSION, sorted(self.kinds), list(self.names)], length=8).partition(":")[2]
 
     @cached_property
-    def _hints(self) -> list[tuple[str, re.Pattern[str]]]:
-        return hints_of(tuple(kind for kind in RULES if kind in self.kinds))
-
-    @cached_property
     def _recognizers(self) -> list[tuple[str, Recognizer]]:
         return [(name, recognizers.get(name)) for name in self.names]
 
@@ -117,8 +113,8 @@ class Redactor:
         """Return False if no rule can find anything in a text; recognizers may find something in every text."""
         if self.names:
             return True
-        plain = normalized(text)[0]
-        return any(hint.search(plain) is not None for _, hint in self._hints)
+        searched = SearchedText(normalized(text)[0])
+        return any(HINTS[kind](searched) for kind in self.kinds)
 
     def find(self, text: str) -> list[Span]:
         """Return the personal data in a text, in order; overlapping finds are one, of the longest find's kind.
@@ -127,10 +123,10 @@ class Redactor:
             BadInput: A recognizer fails, or returns something else than spans of the text.
         """
         plain, places = normalized(text)
-        found = []
-        for kind, hint in self._hints:
-            if hint.search(plain) is not None:
-                found += [Span(start, end, kind) for start, end in RULES[kind](plain)]
+        searched, found = SearchedText(plain), list[Span]()
+        for kind in RULES:
+            if kind in self.kinds and HINTS[kind](searched):
+                found += [Span(start, end, kind) for start, end in RULES[kind](searched)]
         if places is not None:
             found = [Span(places[start], places[end - 1] + 1, kind) for start, end, kind in found]
         for name, recognizer in self._recognizers:
