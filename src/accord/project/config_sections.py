@@ -56,9 +56,12 @@ class PrivacyConfig(StrictSettings):
         return kinds
 
     def redactor(self, when: Literal["import", "send"]) -> Redactor | None:
-        """Return the redactor of imports or of requests; None if nothing is redacted then."""
+        """Return the redactor of imports or of requests; None if nothing is redacted then.
+
+        Requests are redacted in both cases: a file that is scored may never have been imported.
+        """
         redactor = Redactor(self.redact, self.recognizers)
-        return redactor if redactor and self.when == when else None
+        return redactor if redactor and (when == "send" or self.when == when) else None
 
 
 class WatchConfig(StrictSettings):

@@ -145,7 +145,8 @@ class Workspace:
     def open_models(self, asks: bool, in_batches: bool = False) -> Models:
         """Open the models of all roles; `asks` allows requests, `in_batches` selects the batch mode."""
         settings, folder = self.model_settings, self.config.folder
-        opened = models.Models(settings, self.store, self.budget, asks, in_batches, self.given, folder)
+        redactor = self.config.privacy.redactor("send")
+        opened = models.Models(settings, self.store, self.budget, asks, in_batches, self.given, folder, redactor)
         self._open.append(opened)
         return opened
 

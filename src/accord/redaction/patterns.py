@@ -298,7 +298,7 @@ def ibans(searched: SearchedText) -> Spans:
     text = searched.text
     for head in searched.near_digits(_IBAN_HEAD, before=12):
         length, place = IBAN_LENGTHS.get(head.group(1).upper()), head.end()
-        characters = []
+        characters = list[str]()
         while length is not None and len(characters) < length - 4:
             following = _IBAN_NEXT.match(text, place)
             if following is None:
@@ -465,7 +465,7 @@ def national_ids(searched: SearchedText) -> Spans:
 # --- telephone numbers -----------------------------------------------------------------------------------------------
 
 _SEPARATED = r"(?:[ .\-/()]{0,3}\d)"
-_ABROAD = re.compile(rf"(?:(?<![\w+])(?:\+ ?|\(\+)|(?<![\w.\-/+,#])00)[1-9]{_SEPARATED}{{6,14}}(?!\d)", re.ASCII)
+_ABROAD = re.compile(rf"(?:(?<![\w+])(?:\+ ?|\(\+)|(?<![\w.\-/+,#])(?<!\d )00)[1-9]{_SEPARATED}{{6,14}}(?!\d)", re.ASCII)
 _CALLED = re.compile(
     r"phone|téléphone|whatsapp|電話|携帯|rufnummer|(?<![^\W\d_])(?:tel(?:\W|efon|éfono|efono)|tél|mobil|cell\b|cellulare|call"
     r"|fax|sms\b|handy|anruf|ruf(?:en|t)?\b|portable|appel|móvil|llám|chiam|komórk|dzwoń|zadzwo"
@@ -530,7 +530,7 @@ RULES: Mapping[str, Rule] = {
 
 _SECRET_HINTS = (
     "pass", "pwd", "key", "secret", "token", "bearer", "basic", "://", "authori", "kennwort", "contrase", "ordine",
-    "senha", "clave", "chiave", " api", "k-", "k_", "gh", "glpat-", "xox", "akia", "asia", "aroa", "aida", "aiza",
+    "senha", "clave", "chiave", " api", "k-", "k_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "akia", "asia", "aroa", "aida", "aiza",
     "ya29.", "hf_", "npm_", "pypi-", "dop_v1_", "sg.", "eyj",
 )  # fmt: skip
 _FOREIGN_HINTS = ("hasło", "パスワード", "schlüssel", "clé", "キー")

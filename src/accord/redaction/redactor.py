@@ -126,6 +126,8 @@ class Redactor:
         searched, found = SearchedText(plain), list[Span]()
         for kind in RULES:
             if kind in self.kinds and HINTS[kind](searched):
+                if kind == "phone" and found:  # a telephone number never goes on in a number with a checksum
+                    searched = SearchedText(_masked(plain, _merged(found)))
                 found += [Span(start, end, kind) for start, end in RULES[kind](searched)]
         if places is not None:
             found = [Span(places[start], places[end - 1] + 1, kind) for start, end, kind in found]
@@ -138,10 +140,19 @@ class Redactor:
         return self.begin().conversation(conversation)
 
 
+def _masked(text: str, spans: list[Span]) -> str:
+    """Return a text of the same length with empty lines in place of spans."""
+    pieces, place = list[str](), 0
+    for span in spans:
+        pieces += [text[place : span.start], "\n" * (span.end - span.start)]
+        place = span.end
+    return "".join([*pieces, text[place:]])
+
+
 def _recognized(name: str, recognizer: Recognizer, text: str) -> list[Span]:
     """Return the spans of a recognizer, or raise BadInput: a failure must not leave a text unredacted."""
     try:
-        found = [tuple(each) for each in recognizer(text)]
+        found: list[tuple[Any, ...]] = [tuple(each) for each in recognizer(text)]
     except Exception as error:
         raise BadInput(
             f"the recognizer {name!r} raised {reason_line(error)}; nothing was stored or sent. Correct it, or remove it "
@@ -324,7 +335,7 @@ class Redaction:
         candidates = turns if turn is None else turns[turn : turn + 1]
         quote, span = self._moved(annotation.quote, annotation.span, candidates)
         given = {name: getattr(annotation, name) for name in ("comment", "shown", "called")}
-        texts = {name: self.text(text) for name, text in given.items() if text}
+        texts: dict[str, Any] = {name: self.text(text) for name, text in given.items() if text}
         value = self.text(annotation.value) if isinstance(annotation.value, str) else annotation.value
         return replace(annotation, quote=quote, span=span, value=value, **texts)
 
