@@ -90,7 +90,9 @@ def _folded() -> dict[int, str]:
 
 @cache
 def _odd() -> re.Pattern[str]:
-    return re.compile(f"[{''.join(map(re.escape, map(chr, _folded())))}]|{_INVISIBLE.pattern}")
+    signs = "".join(re.escape(chr(code)) for code in _folded() if code < 0x10000)
+    # All further planes are one range: the search in a class with hundreds of them takes a hundred times as long.
+    return re.compile(f"[{signs}{_INVISIBLE.pattern[1:-1]}\U00010000-\U0001fbff]")
 
 
 def normalized(text: str) -> tuple[str, list[int] | None]:
