@@ -72,7 +72,9 @@ def test_planted_personal_data_are_found(language: str) -> None:
     for _ in range(200):
         case = planted(rng, language)
         found = ALL.find(case.text)
-        missed = [span for span in case.spans if not any(each.start <= span[0] and each.end >= span[1] for each in found)]
+        missed = [
+            span for span in case.spans if not any(each.start <= span[0] and each.end >= span[1] for each in found)
+        ]
         assert not missed, case.text
 
 
@@ -99,7 +101,9 @@ def test_redacting_twice_changes_nothing_and_restoring_returns_the_text(pieces: 
 
 
 def test_a_value_has_one_placeholder_in_all_parts_of_a_conversation() -> None:
-    call = {"function": {"name": "send", "arguments": json.dumps({"to": "ann@example.com", "password": "correcthorse"})}}
+    call = {
+        "function": {"name": "send", "arguments": json.dumps({"to": "ann@example.com", "password": "correcthorse"})}
+    }
     conversation = Conversation(
         "ann@example.com",
         (
@@ -159,7 +163,12 @@ def test_hostile_texts_are_read_in_linear_time(text: str) -> None:
 
 # --- imports --------------------------------------------------------------------------------------------------------
 
-CANARIES = {"email": "kanarie.vogel@birds.example", "phone": "+49 30 5550199", "card": "4111 1111 1111 1111", "secret": "sk-canary0123456789abcdef"}
+CANARIES = {
+    "email": "kanarie.vogel@birds.example",
+    "phone": "+49 30 5550199",
+    "card": "4111 1111 1111 1111",
+    "secret": "sk-canary0123456789abcdef",
+}
 
 
 def _row() -> dict[str, Any]:
@@ -199,7 +208,9 @@ def test_no_canary_is_stored_when_imports_are_redacted(tmp_path: Path) -> None:
 def test_quotes_of_an_imported_file_are_found_in_the_store(tmp_path: Path) -> None:
     source, notes = tmp_path / "chats.jsonl", tmp_path / "notes.jsonl"
     source.write_text(json.dumps(_row()) + "\n", encoding="utf-8")
-    note = Annotation(Target("c1", 1), "Q0", "ann", "person", 1, quote=f"are {CANARIES['email']}", comment=CANARIES["phone"])
+    note = Annotation(
+        Target("c1", 1), "Q0", "ann", "person", 1, quote=f"are {CANARIES['email']}", comment=CANARIES["phone"]
+    )
     notes.write_text(json.dumps(note.to_json()) + "\n", encoding="utf-8")
     with Project(Config(store=f"sqlite:///{tmp_path}/store.db", privacy={"redact": [*CANARIES]})) as project:
         project.import_([source, notes])
@@ -251,7 +262,9 @@ def test_a_model_on_another_machine_sees_placeholders_and_its_quotes_are_restore
     assert model.seen.count("nothing personal") == 1, "an unchanged prompt is paid once under all settings"
 
 
-@pytest.mark.parametrize(("endpoint", "is_redacted"), [("http://127.0.0.1:9/v1", False), ("http://localhost/v1", False), ("", True)])
+@pytest.mark.parametrize(
+    ("endpoint", "is_redacted"), [("http://127.0.0.1:9/v1", False), ("http://localhost/v1", False), ("", True)]
+)
 def test_only_requests_to_other_machines_are_redacted(tmp_path: Path, endpoint: str, is_redacted: bool) -> None:
     model = _Quoting()
     model.endpoint = endpoint
@@ -268,14 +281,20 @@ class _Judge:
         self.seen: list[str] = []
 
     def made_from(self, sample: Any, question: Any) -> dict[str, Any]:
-        return {"judge": self.name, "turns": [turn.content for turn in sample.conversation.turns], "question": question.key}
+        return {
+            "judge": self.name,
+            "turns": [turn.content for turn in sample.conversation.turns],
+            "question": question.key,
+        }
 
     def requests(self, sample: Any, questions: Any) -> list[Any]:
         return []
 
     async def answer(self, sample: Any, questions: Any) -> list[Answer]:
         self.seen += [turn.content for turn in sample.conversation.turns]
-        return [Answer(each.id, {str(o): 1 / len(each.scale.options) for o in each.scale.options}) for each in questions]
+        return [
+            Answer(each.id, {str(o): 1 / len(each.scale.options) for o in each.scale.options}) for each in questions
+        ]
 
     async def close(self) -> None:
         return None
@@ -313,7 +332,10 @@ def test_a_judge_sees_no_canary_while_the_store_keeps_it(tmp_path: Path) -> None
 def test_a_recognizer_that_fails_stops_the_import(result: Any, message: str) -> None:
     recognizers.register("wrong")(lambda text: [*result])
     try:
-        with pytest.raises(BadInput, match=message), Project(Config(store="sqlite:///:memory:", privacy={"recognizers": ["wrong"]})) as project:
+        with (
+            pytest.raises(BadInput, match=message),
+            Project(Config(store="sqlite:///:memory:", privacy={"recognizers": ["wrong"]})) as project,
+        ):
             project.import_([{"id": "c1", "messages": [{"role": "user", "content": "K-1234"}]}])
     finally:
         recognizers.forget("wrong")

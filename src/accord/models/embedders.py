@@ -320,8 +320,6 @@ class Remote(Embedder):
         return _unit(vector) if len(vector) == self._width and np.isfinite(vector).all() else "malformed"
 
 
-
-
 def _unit(vector: Any) -> Floats:
     array = np.asarray(vector, dtype=np.float32)
     length = float(np.linalg.norm(array))

@@ -133,7 +133,12 @@ def open_streaming(model: str, base_url: str | None, options: ClientOptions, str
     wire = open_wire(model, base_url, options)
     redactor = redactor_for(options.redactor, model, address_of(base_url))
     return StreamingClient(
-        wire if redactor is None else RedactedChat(wire, redactor), options.limit(wire.endpoint), options.budget, options.attempts, in_process(model), streams
+        wire if redactor is None else RedactedChat(wire, redactor),
+        options.limit(wire.endpoint),
+        options.budget,
+        options.attempts,
+        in_process(model),
+        streams,
     )
 
 

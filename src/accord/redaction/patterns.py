@@ -61,7 +61,7 @@ class SearchedText:
         return _BREAK.split(self.lowered[max(place - 40, 0) : place].rstrip("+( "))[-1]
 
     def near_digits(self, pattern: re.Pattern[str], least: int = 7, before: int = 6) -> Iterator[re.Match[str]]:
-        """Yield the matches of a pattern in or next to stretches of at least so many digits."""
+        """Yield the matches of a pattern in or next to stretches of digits, each of at least `least` characters."""
         for start, end in self.stretches:
             if end - start >= least:
                 yield from pattern.finditer(self.text, max(start - before, 0), min(end + 6, len(self.text)))
@@ -91,7 +91,7 @@ def _folded() -> dict[int, str]:
 @cache
 def _odd() -> re.Pattern[str]:
     signs = "".join(re.escape(chr(code)) for code in _folded() if code < 0x10000)
-    # All further planes are one range: the search in a class with hundreds of them takes a hundred times as long.
+    # One range covers all further planes. A class with hundreds of such characters is a hundred times as slow.
     return re.compile(f"[{signs}{_INVISIBLE.pattern[1:-1]}\U00010000-\U0001fbff]")
 
 
@@ -150,7 +150,7 @@ _SECRET_QUERY = re.compile(
 
 
 def urls(searched: SearchedText) -> Spans:
-    """Yield URLs with a user and password, or with a query parameter whose name says that it holds a secret."""
+    """Yield URLs with a user and password, or with a query parameter that is named like a secret."""
     text = searched.text
     for match in _URL.finditer(text) if "://" in text else ():
         rest = match.group().partition("://")[2]
@@ -467,7 +467,9 @@ def national_ids(searched: SearchedText) -> Spans:
 # --- telephone numbers -----------------------------------------------------------------------------------------------
 
 _SEPARATED = r"(?:[ .\-/()]{0,3}\d)"
-_ABROAD = re.compile(rf"(?:(?<![\w+])(?:\+ ?|\(\+)|(?<![\w.\-/+,#])(?<!\d )00)[1-9]{_SEPARATED}{{6,14}}(?!\d)", re.ASCII)
+_ABROAD = re.compile(
+    rf"(?:(?<![\w+])(?:\+ ?|\(\+)|(?<![\w.\-/+,#])(?<!\d )00)[1-9]{_SEPARATED}{{6,14}}(?!\d)", re.ASCII
+)
 _CALLED = re.compile(
     r"phone|téléphone|whatsapp|電話|携帯|rufnummer|(?<![^\W\d_])(?:tel(?:\W|efon|éfono|efono)|tél|mobil|cell\b|cellulare|call"
     r"|fax|sms\b|handy|anruf|ruf(?:en|t)?\b|portable|appel|móvil|llám|chiam|komórk|dzwoń|zadzwo"

@@ -241,10 +241,14 @@ class ChatSession:
                 elif monotonic() - saved_at > SAVE_SECONDS:
                     saved_at, about = monotonic(), dict(reply.about) if reply.about and not has_saved_about else None
                     has_saved_about = has_saved_about or about is not None  # documents are long: save them once
-                    if not await asyncio.to_thread(self.talks.write, talk.id, place, self._saved(talk, reply, False), _lease_end(), about):
+                    if not await asyncio.to_thread(
+                        self.talks.write, talk.id, place, self._saved(talk, reply, False), _lease_end(), about
+                    ):
                         reply.stopped_by = PERSON  # stopped by another process
             state, reason = _final_state(task, reply)
-            finish = partial(self.talks.finish, talk.id, place, self._saved(talk, reply, True), state, reason, reply.about)
+            finish = partial(
+                self.talks.finish, talk.id, place, self._saved(talk, reply, True), state, reason, reply.about
+            )
             await asyncio.to_thread(finish)
         except AccordError as error:
             _logger.error("a reply in study %s was not saved: %s", self.study.name, error)

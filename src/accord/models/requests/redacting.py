@@ -59,7 +59,7 @@ def redactor_for(redactor: Redactor | None, model: str, address: str) -> Redacto
 
 
 def sent_messages(messages: Sequence[ChatMessage], redaction: Redaction) -> tuple[ChatMessage, ...]:
-    """Return messages with placeholders that are the same in all of them."""
+    """Return messages with placeholders; equal values have the same one in all messages."""
     redaction.reserve(*(message.content for message in messages))
     return tuple(ChatMessage(message.role, redaction.text(message.content)) for message in messages)
 
