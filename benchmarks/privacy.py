@@ -2,8 +2,9 @@
 
     python benchmarks/privacy.py --data ../shared/data --json OUT [--only found,agreement] [--quick]
 
-`found` plants personal data and numbers that look like some in messages of six languages (`tests/planted_personal_data.py`)
-and counts what the rules find, next to libraries that are installed: a piece is found if a span of any kind covers it; a
+`found` plants personal data and numbers that look like some in messages of six languages
+(`tests/planted_personal_data.py`). It counts the finds of the rules, and of libraries that are installed: datafog,
+presidio-analyzer, phonenumbers. A piece is found if a span of any kind covers it; a
 find is right if it overlaps a piece of its kind. The templates are ours, so the figures compare approaches, and say
 nothing about the share that is found in real logs. `agreement` fits simple evaluators on real ratings, once as they are
 and once redacted.
@@ -26,6 +27,7 @@ from harness import Row, chosen, data_folder, finish, options, rows_of_part
 from planted_personal_data import LANGUAGES, planted
 
 from accord.project import Config, Project
+from accord.project.config_sections import PrivacyConfig
 from accord.redaction import KINDS, Redactor
 
 PARTS = ("found", "agreement")
@@ -64,10 +66,10 @@ def presidio() -> Finder:
     for name in ("presidio-analyzer", "tldextract"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
-    class Blank(SpacyNlpEngine):  # type: ignore[misc]
+    class Blank(SpacyNlpEngine):
         def __init__(self) -> None:
             super().__init__()
-            self.nlp = {name: spacy.blank("xx" if name == "ja" else name) for name in LANGUAGES}
+            self.nlp: Any = {name: spacy.blank("xx" if name == "ja" else name) for name in LANGUAGES}
 
         def load(self) -> None:
             return None
@@ -146,7 +148,7 @@ def agreement_rows(data: Path, limit: int | None) -> Iterator[Row]:
             with tempfile.TemporaryDirectory() as folder:
                 source = Path(folder) / "items.jsonl"
                 source.write_text("\n".join(lines) + "\n", encoding="utf-8")
-                config = Config(store="sqlite:///:memory:", metrics=["lexical"], privacy={"redact": redacted})
+                config = Config(store="sqlite:///:memory:", metrics=["lexical"], privacy=PrivacyConfig(redact=redacted))
                 with Project(config) as project:
                     project.import_([source])
                     changed = sum("_1>" in json.dumps(each.to_json()) for each in project.store.conversations())

@@ -43,7 +43,10 @@ def email(rng: random.Random, language: str) -> str:
 
 def phone(rng: random.Random, language: str) -> str:
     """Return a telephone number as people of the country write it, in national or international form."""
-    d = lambda count: _digits(rng, count)  # noqa: E731
+
+    def d(count: int) -> str:
+        return _digits(rng, count)
+
     first = rng.choice("23456789")
     forms: dict[str, list[str]] = {
         "en": [f"({first}{rng.choice('0123')}5) {rng.choice('2345')}{d(2)}-{d(4)}", f"{first}05-{rng.choice('2345')}55-0{d(3)}", f"+1 {first}12 5{d(2)} {d(4)}",
@@ -142,8 +145,8 @@ def national_id(rng: random.Random, language: str) -> str:
         letters = "".join(rng.choice(string.ascii_uppercase) for _ in range(6))
         return f"{letters}{_digits(rng, 2)}{rng.choice('ABCDEHLMPRST')}{rng.randrange(1, 31):02d}{rng.choice('ABCDEFGHL')}{_digits(rng, 3)}{rng.choice(string.ascii_uppercase)}"
     body = _digits(rng, 11)
-    rest = sum(int(body[10 - n]) * (n + 2 if n < 6 else n - 4) for n in range(11)) % 11
-    return f"{body[:4]} {body[4:8]} {body[8:]}{0 if rest <= 1 else 11 - rest}"
+    left = sum(int(body[10 - n]) * (n + 2 if n < 6 else n - 4) for n in range(11)) % 11
+    return f"{body[:4]} {body[4:8]} {body[8:]}{0 if left <= 1 else 11 - left}"
 
 
 MAKERS: dict[str, Callable[[random.Random, str], str]] = {

@@ -152,7 +152,7 @@ def test_baseline_is_a_second_column(architecture, tree, tmp_path, monkeypatch, 
     [
         ("duplicate-class-names", 10), ("wh-docstrings", 0), ("english-src", 15), ("english-docs", 10),
         ("english-tests", 20), ("isinstance-of-evaluator", 0), ("method-comparisons", 0), ("hidden-cycles", 0),
-        ("face-names", 1080),  # checks, cards, gaps and pages since 1,012: table_check 7, statistics 21, values 6, board 5, ...
+        ("face-names", 1090),  # checks, cards, gaps and pages since 1,012: table_check 7, statistics 21, values 6, board 5, ...
         ("face-names-unused", 30), ("modules-on-one-floor", 19), ("worst-branches", 15), ("branched-functions", 0),
     ],
 )  # fmt: skip

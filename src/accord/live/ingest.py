@@ -164,7 +164,7 @@ class Ingestor:
         return rows
 
     def redacted(self, batch: Sequence[Message]) -> list[Message]:
-        """Return messages with placeholders; a value keeps its placeholder as long as the conversation is remembered."""
+        """Return messages with placeholders; a value keeps its placeholder while the conversation is remembered."""
         if self._redactor is None:
             return list(batch)
         with self._lock:

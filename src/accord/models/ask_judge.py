@@ -223,7 +223,8 @@ async def judge_all(
     Questions that do not apply are not asked. Answers that the store holds or that another process is asking for are
     not requested again. Failures are returned but never stored, so that the next run asks again.
 
-    Conversations longer than `context` tokens are shown in part, and with placeholders by `redactor`. `failures` is filled with failed requests by key.
+    Conversations longer than `context` tokens are shown in part, and with placeholders by `redactor`. `failures` is
+    filled with failed requests by key.
 
     Raises:
         ModelError: No request can succeed; earlier answers are stored.

@@ -1,8 +1,8 @@
 """Rules that find personal data in a text: patterns, checksums and words of context, for each kind.
 
 A rule is a function of a `SearchedText` that yields spans. Every rule is linear in the length of the text: repetitions
-are bounded, and separators never match digits. Patterns run only near a sign, a word or a stretch of digits that a plain
-search has found, since most texts of a log have none. Validated numbers need no context; a telephone number in national
+are bounded, and separators never match digits. Patterns run only near a sign, a word or digits that a plain search has
+found, since most texts of a log have none. Validated numbers need no context; a telephone number in national
 form needs the shape of one country, or a word such as "call" before it.
 """
 
@@ -412,7 +412,8 @@ _NATIONAL: tuple[tuple[int, re.Pattern[str], Callable[[str], bool]], ...] = (
     (
         14,
         re.compile(
-            rf"{_BEFORE}[12][ ]?\d\d[ ]?(?:0[1-9]|1[0-2]|[2-9]\d)[ ]?(?:\d\d|2[AB])[ ]?\d{{3}}[ ]?\d{{3}}[ ]?\d\d{_AFTER}",
+            rf"{_BEFORE}[12][ ]?\d\d[ ]?(?:0[1-9]|1[0-2]|[2-9]\d)[ ]?(?:\d\d|2[AB])"
+            rf"[ ]?\d{{3}}[ ]?\d{{3}}[ ]?\d\d{_AFTER}",
             re.ASCII,
         ),
         french_nir,
@@ -450,7 +451,7 @@ _LETTERED = re.compile(r"\d\d(?: ?\d\d ?\d\d ?[A-D]|[A-Za-z]\d\d[A-Za-z]\d\d\d[A
 
 
 def national_ids(searched: SearchedText) -> Spans:
-    """Yield national identifiers of the US, Britain, Germany, France, Spain, Italy, Brazil, Switzerland, Poland, Japan."""
+    """Yield national identifiers of ten countries, with the name of the number where its check digit is weak."""
     text = searched.text
     for least, pattern, is_valid in _NATIONAL:
         for match in searched.near_digits(pattern, least):
@@ -534,7 +535,8 @@ RULES: Mapping[str, Rule] = {
 
 _SECRET_HINTS = (
     "pass", "pwd", "key", "secret", "token", "bearer", "basic", "://", "authori", "kennwort", "contrase", "ordine",
-    "senha", "clave", "chiave", " api", "k-", "k_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "akia", "asia", "aroa", "aida", "aiza",
+    "senha", "clave", "chiave", " api", "k-", "k_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
+    "github_pat_", "glpat-", "xox", "akia", "asia", "aroa", "aida", "aiza",
     "ya29.", "hf_", "npm_", "pypi-", "dop_v1_", "sg.", "eyj",
 )  # fmt: skip
 _FOREIGN_HINTS = ("hasło", "パスワード", "schlüssel", "clé", "キー")

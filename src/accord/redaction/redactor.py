@@ -7,7 +7,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, takewhile
 from typing import Any, NamedTuple, TypeVar
@@ -155,8 +155,8 @@ def _recognized(name: str, recognizer: Recognizer, text: str) -> list[Span]:
         found: list[tuple[Any, ...]] = [tuple(each) for each in recognizer(text)]
     except Exception as error:
         raise BadInput(
-            f"the recognizer {name!r} raised {reason_line(error)}; nothing was stored or sent. Correct it, or remove it "
-            "from privacy: recognizers:"
+            f"the recognizer {name!r} raised {reason_line(error)}; nothing was stored or sent. Correct it, or remove "
+            "it from privacy: recognizers:"
         ) from error
     for each in found:
         is_span = len(each) == 3 and all(type(place) is int for place in each[:2])
@@ -458,7 +458,7 @@ def _identity(kind: str, value: str) -> str:
 _AT = re.compile(r" ?[\[(] ?(?:at|ät|arroba|arobase|chiocciola) ?[\])] ?")
 
 
-# --- quotes of texts that are redacted already -------------------------------------------------------------------------
+# --- quotes of texts that are redacted already ------------------------------------------------------------------------
 
 
 def find_redacted_quote(quote: str, text: str) -> tuple[int, int] | None:

@@ -31,8 +31,8 @@ from accord.formats import (
 )
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
-from accord.scoring.pipeline import NO_REPLY, NOT_COUNTED, Perspective, ScoreOptions, Scorer, Scores, samples_of
 from accord.redaction import Redactor
+from accord.scoring.pipeline import NO_REPLY, NOT_COUNTED, Perspective, ScoreOptions, Scorer, Scores, samples_of
 from accord.store import SharedBudget, Store, StoreError
 from accord.values import (
     Conversation,

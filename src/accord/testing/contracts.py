@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import isgenerator
 from multiprocessing.reduction import ForkingPickler
