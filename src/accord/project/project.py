@@ -276,9 +276,8 @@ class Project(Workspace):
         from accord.project.label_scales import check_question
 
         config = self.config
-        asking = scoring.ModelAccess(
-            True, config.store, self._caps, config.budget.shared, config.folder, config.privacy.redactor("send")
-        )
+        asking = scoring.ModelAccess(True, config.store, self._caps, config.budget.shared, config.folder)
+        asking = replace(asking, redactor=config.privacy.redactor("send"))
         options = replace(options or scoring.ScoreOptions(), synthetic=self.config.synthetic)
         scorer = scoring.BatchScorer(
             evaluator or self.folder(), perspective or scoring.Perspective(), options, asking, format, columns, roles

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from accord.edges import BadInput, UnknownName, one_line
 from accord.entry_points import reason_line
-from accord.redaction.patterns import HINTS, RULES, SearchedText, normalized
+from accord.redaction.patterns import HINTS, RULES
+from accord.redaction.searched_text import SearchedText, normalized
 from accord.values import (
     Annotation,
     Contract,
@@ -138,6 +139,10 @@ class Redactor:
     def conversation(self, conversation: Conversation) -> Conversation:
         """Return a conversation with placeholders in every text but its id; itself if nothing is found."""
         return self.begin().conversation(conversation)
+
+    def imported(self, conversation: Conversation) -> Conversation:
+        """Return a conversation to store: redacted, or a synthetic one as it is."""
+        return conversation if conversation.is_synthetic else self.conversation(conversation)
 
 
 def _masked(text: str, spans: list[Span]) -> str:

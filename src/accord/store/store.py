@@ -93,12 +93,10 @@ class Store:
     def __init__(self, url: str, synthetic: Synthetic = WITHOUT_SYNTHETIC, rubric: Rubric | None = None) -> None:
         self.url, self.synthetic, self.rubric = url, synthetic, rubric
         self.other_scales: OtherScales = "stop"
-        self.redactor: Redactor | None = None
-        """Redacts conversations before they are added; rows (`add_conversation_rows`) come redacted."""
+        self.redactor: Redactor | None = None  # of new conversations; their rows come redacted
         self._engine = open_engine(url)
         self._insert = insert_of(self._engine.dialect.name)
-        self.replaces = ""
-        """URL of the store that does not exist and that this empty one in memory replaces."""
+        self.replaces = ""  # URL of the store that does not exist and that this empty one in memory replaces
         self.import_part: ImportPart | None = None
         """The file of an import that new rows belong to."""
 
@@ -117,9 +115,8 @@ class Store:
             BadInput: The store holds one with other content, and there is no `on_changed` to call with its ID; the
                 others of its batch are added.
         """
-        redactor = self.redactor
-        kept = new if redactor is None else (each if each.is_synthetic else redactor.conversation(each) for each in new)
-        return self.add_conversation_rows((conversation_row(conversation, now()) for conversation in kept), on_changed)
+        kept = map(self.redactor.imported, new) if self.redactor else new
+        return self.add_conversation_rows((conversation_row(each, now()) for each in kept), on_changed)
 
     def add_conversation_rows(
         self, rows: Iterable[TableRow], on_changed: Callable[[str], None] | None = None, batch_size: int = BATCH
