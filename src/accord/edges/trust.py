@@ -245,6 +245,15 @@ def origin_of(url: str) -> str:
     return f"{scheme}://{','.join(hosts)}"
 
 
+def is_local_address(url: str) -> bool:
+    """Return True if requests to an address stay on this machine.
+
+    >>> is_local_address("http://127.0.0.1:8000/v1"), is_local_address("https://api.example.org/v1")
+    (True, False)
+    """
+    return _is_local(origin_of(url))
+
+
 def _is_local(origin: str) -> bool:
     """Return True if an address stays on this machine: loopback, a socket in a folder, or a file."""
     return origin != UNREADABLE and all(map(_is_local_host, origin.partition("://")[2].split(",")))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -21,6 +23,7 @@ from accord.live.monitoring import MonitoringThread, ScoreMonitor
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.models import Models
 from accord.project import LiveConfig, WatchConfig
+from accord.redaction import Redaction, Redactor
 from accord.scoring import ConversationFacts, RowOrigin, input_of, milliseconds
 from accord.store import LIVE_ROWS, Mart, MartWriter, MonitoringTables, Store, StoreError
 from accord.values import POPULATION, Score, Signature, Unscored
@@ -124,6 +127,7 @@ class Ingestor:
             rows again, followed by new ones.
         settle: Writes the monitor's aggregates to the store, with the position in a log that they count up to.
         observe: Called with each message and its result before `take` returns; raises nothing.
+        redactor: Redacts messages before anything else reads them; None leaves them as they are.
     """
 
     def __init__(
@@ -133,7 +137,9 @@ class Ingestor:
         save: SaveRows | None = None,
         settle: Settle = lambda *_: None,
         observe: Observe = lambda results: None,
+        redactor: Redactor | None = None,
     ) -> None:
+        self._redactor, self._redactions = redactor, OrderedDict[str, Redaction]()
         self.scorer, self.monitor, self.save, self.settle, self.observe = scorer, monitor, save, settle, observe
         self.position: Callable[[str], str | None] = lambda key: None
         """Returns the JSON of the position that was settled last, by its key."""
@@ -144,6 +150,7 @@ class Ingestor:
 
     def take(self, batch: Sequence[Message]) -> list[LiveRow]:
         """Return a row per message, in order; `status` is `scored`, `unscored`, or `heard` if it is no reply."""
+        batch = self.redacted(batch)
         results = list(zip(batch, self.scorer.take(batch), strict=True))
         rows = [_row(message, result) for message, result in results]
         self.observe(results)
@@ -155,6 +162,23 @@ class Ingestor:
                         self.monitor.add(message.system, message.day, result.score, result.evidence, evaluator)
             self._save([row for row in rows if is_new_score(row)])
         return rows
+
+    def redacted(self, batch: Sequence[Message]) -> list[Message]:
+        """Return messages with placeholders; a value keeps its placeholder while the conversation is remembered."""
+        if self._redactor is None:
+            return list(batch)
+        with self._lock:
+            return [self._redacted(message) for message in batch]
+
+    def _redacted(self, message: Message) -> Message:
+        assert self._redactor is not None
+        redaction = self._redactions.pop(message.conversation, None) or self._redactor.begin()
+        self._redactions[message.conversation] = redaction
+        while len(self._redactions) > CONVERSATIONS:
+            self._redactions.popitem(last=False)
+        redaction.reserve(message.content, *(message.documents or ()))
+        documents = None if message.documents is None else tuple(map(redaction.text, message.documents))
+        return replace(message, content=redaction.text(message.content), documents=documents)
 
     def take_over(self, prepared: LiveScorer) -> None:
         """Switch to another evaluator; its scores are monitored separately."""
@@ -283,6 +307,7 @@ def open_ingestor(
     every: float = CHECK_SECONDS,
     follows: bool = False,
     check: Callable[[Evaluator], object] = lambda evaluator: None,
+    redactor: Redactor | None = None,
 ) -> Iterator[Ingestor]:
     """Open an ingestor for a fitted evaluator.
 
@@ -301,6 +326,7 @@ def open_ingestor(
         every: Seconds between checks for a new evaluator in the folder (`EvaluatorReloader`).
         follows: True if a `LogFollower` of a file settles the monitoring data, each time with its position.
         check: Called with each evaluator before it scores; raises `BadInput` to refuse it.
+        redactor: Redacts messages before they are scored and stored; None leaves them as they are.
 
     Raises:
         BadInput: The folder holds no evaluator, or it cannot score live.
@@ -318,7 +344,7 @@ def open_ingestor(
             observe = _mart_observer(scorer, stack.enter_context(mart.writer()), log)
         thread: MonitoringThread | None = None
         if store is None:
-            ingestor = Ingestor(scorer, None, save, observe=observe)
+            ingestor = Ingestor(scorer, None, save, observe=observe, redactor=redactor)
         else:
             signature = scorer.signature.with_part("learned", scorer.evaluator.digest())
             monitor = ScoreMonitor(str(signature.with_part("for", scorer.speaker or POPULATION)), scorer.columns)
@@ -328,7 +354,7 @@ def open_ingestor(
                     monitor, store, config.webhook, config.false_alarm_rate, training, log, flushes=not follows
                 )
             )
-            ingestor = Ingestor(scorer, monitor, save, partial(monitor.flush, store), observe)
+            ingestor = Ingestor(scorer, monitor, save, partial(monitor.flush, store), observe, redactor)
             ingestor.position = MonitoringTables(store).position
 
         def take_over(new_evaluator: Evaluator) -> None:

@@ -431,7 +431,7 @@ class LogFollower:
             has_more = file.read()
             while lines := file.lines(is_final=not has_more):
                 messages, _ = self._parse(file, [line for line in lines if line.start < position.offset])
-                self.ingestor.scorer.take([message for _, message in messages])
+                self.ingestor.scorer.take(self.ingestor.redacted([message for _, message in messages]))
             if not has_more:
                 break
         file.seek(position.offset)

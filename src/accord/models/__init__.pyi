@@ -46,6 +46,7 @@ from .requests.flow import Questions as Questions, Request as Request, SCORER as
 from .requests.flow import STORE as STORE, StoreRead as StoreRead, StoreWrite as StoreWrite, to_role as to_role
 from .requests.flow import together as together, USER as USER, wait as wait, without_requests as without_requests
 from .requests.flow import WRITER as WRITER
+from .requests.redacting import RedactedChat as RedactedChat, redactor_for as redactor_for
 from .requests.reply_parsing import check_answer as check_answer
 from .requests.request_ledger import RequestLedger as RequestLedger
 from .requests.streaming import ReplyStream as ReplyStream, stream_reply as stream_reply

@@ -16,8 +16,10 @@ from accord.models.model import Answer, Judge, NamedModel, Unanswered, in_reques
 from accord.models.requests.budget import Budget
 from accord.models.requests.exchange import Assumption, Exchange, Missing, Unit, answer_units
 from accord.models.requests.flow import NOT_APPLICABLE, NOT_YET
+from accord.models.requests.redacting import sent_sample
 from accord.models.requests.reply_parsing import check_answer, shorten
 from accord.models.requests.request_ledger import Lease, RequestLedger
+from accord.redaction import Redactor
 from accord.store import PaidRow, Store, batches
 from accord.values import Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
 
@@ -85,10 +87,11 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         context: int | None = None,
         budget: Budget | None = None,
         lease: Lease | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
-        """Conversations longer than `context` tokens are shown in part."""
+        """Conversations longer than `context` tokens are shown in part, and with placeholders by a `redactor`."""
         super().__init__(RequestLedger(store, store.answers, budget, lease or Lease()), judge.name)
-        self.judge = judge
+        self.judge, self.redactor = judge, redactor
         self.questions = questions_for(judge, rubric)
         self._room = None if context is None else room_for(judge, self.questions, context)
 
@@ -167,11 +170,12 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
     def _prepare(self, sample: Sample) -> tuple[Sample, dict[str, JudgeRequest], dict[str, str]]:
         """Return the shown sample, its requests by key, and the key of each question by id."""
         shown = sample if self._room is None else fit_to_context(sample, self._room)
+        sent = sent_sample(shown, self.redactor)
         requests: dict[str, JudgeRequest] = {}
         keys: dict[str, str] = {}
         for question in self.questions:
             if question.applies_to(shown.conversation):
-                request = JudgeRequest(shown, question, self.judge.made_from(shown, question))
+                request = JudgeRequest(sent, question, self.judge.made_from(sent, question))
                 keys[question.id] = key = self.key(request)
                 requests.setdefault(key, request)
         return shown, requests, keys
@@ -212,20 +216,22 @@ async def judge_all(
     budget: Budget | None = None,
     lease: Lease | None = None,
     failures: dict[str, Missing] | None = None,
+    redactor: Redactor | None = None,
 ) -> AsyncGenerator[Judged, None]:
     """Judge samples as they arrive, and store every answer immediately.
 
     Questions that do not apply are not asked. Answers that the store holds or that another process is asking for are
     not requested again. Failures are returned but never stored, so that the next run asks again.
 
-    Conversations longer than `context` tokens are shown in part. `failures` is filled with failed requests by key.
+    Conversations longer than `context` tokens are shown in part, and with placeholders by `redactor`. `failures` is
+    filled with failed requests by key.
 
     Raises:
         ModelError: No request can succeed; earlier answers are stored.
         BudgetReached: The next request could exceed the budget; requests in progress are finished and stored.
         StoreError: The store failed; `budget` is stopped and answers in progress are spooled.
     """
-    exchange = JudgeExchange(judge, rubric, store, context, budget, lease)
+    exchange = JudgeExchange(judge, rubric, store, context, budget, lease, redactor)
     exchange.failures = failures
     async with exchange.ledger.closing():
         units = exchange.units(samples, exchange.ledger.find)
@@ -241,6 +247,7 @@ def questions_for(judge: NamedModel, rubric: Rubric) -> tuple[Question, ...]:
 
 
 def judging_signature(judge: NamedModel, rubric: Rubric) -> Signature:
-    """Return the signature of a judge's answers: model, mode and instructions."""
+    """Return the signature of a judge's answers: model, mode, instructions, and redaction of its requests."""
     instructions = content_hash(rubric.instructions, length=6) if rubric.instructions else None
-    return Signature.of("judge", model=judge.name, via=judge.mode, instructions=instructions)
+    redacted = getattr(judge, "redacted", "") or None
+    return Signature.of("judge", model=judge.name, via=judge.mode, instructions=instructions, redacted=redacted)

@@ -21,6 +21,7 @@ from accord.models.requests.budget import Budget, Budgeted
 from accord.models.requests.client import Endpoint
 from accord.models.requests.exchange import Assumption, Exchange, Missing, Plan, answer_all
 from accord.models.requests.flow import EMBEDDER, NOT_ASKED, OUT_OF_BUDGET, gather_all, wait
+from accord.models.requests.redacting import current_redactor
 from accord.models.requests.reply_parsing import MALFORMED, read_usage, require_index, require_list, require_object
 from accord.models.requests.request_ledger import RequestLedger
 from accord.models.requests.wrappers import ATTEMPTS
@@ -264,10 +265,11 @@ class Remote(Embedder):
             ModelError: No request can succeed: wrong key, no such model.
         """
         self.prepare([text])
-        vector = self._known[_sent(text)]
+        sent = self._sent(text)
+        vector = self._known[sent]
         if isinstance(vector, str):
             if vector in PASSING:
-                del self._known[_sent(text)]
+                del self._known[sent]
             if vector == OUT_OF_BUDGET:
                 raise BudgetReached(self._budget_detail)
             raise Unmeasured(f"no embedding: {vector}")
@@ -275,7 +277,7 @@ class Remote(Embedder):
 
     def prepare(self, texts: Iterable[str]) -> None:
         """Embed the texts without a known vector, many per request; a failed request is repeated text by text."""
-        unique = dict.fromkeys(map(_sent, texts))
+        unique = dict.fromkeys(map(self._sent, texts))
         for text in unique.keys() & self._known.keys():
             self._known[text] = self._known.pop(text)  # moves them to the end, to be dropped last
         new = [text for text in unique if text not in self._known]
@@ -286,6 +288,11 @@ class Remote(Embedder):
         model = self._model if payer is None else Budgeted(self._model, payer)
         for part in wait(gather_all(self._request(part, model) for part in parts)) if parts else ():
             self._known.update(part)
+
+    def _sent(self, text: str) -> str:
+        """Return a text as it is sent: of limited length, and with placeholders to another machine."""
+        redactor = current_redactor(self._address)
+        return sendable((text if redactor is None else redactor.begin().text(text))[:LONGEST])
 
     def close(self) -> None:
         """Close connections."""
@@ -311,10 +318,6 @@ class Remote(Embedder):
         """Return the vector scaled to length 1, or `malformed` if it is not finite or of another width."""
         self._width = self._width or len(vector)
         return _unit(vector) if len(vector) == self._width and np.isfinite(vector).all() else "malformed"
-
-
-def _sent(text: str) -> str:
-    return sendable(text[:LONGEST])
 
 
 def _unit(vector: Any) -> Floats:

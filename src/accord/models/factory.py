@@ -25,8 +25,10 @@ from accord.models.model import EMBEDDED, GGUF, HF, MODES, ChatModel, Judge, Mod
 from accord.models.requests.batching import MOST_FILE_BYTES, BatchChat, BatchEndpoint
 from accord.models.requests.budget import Budget, Budgeted, Caps
 from accord.models.requests.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
+from accord.models.requests.redacting import RedactedChat, address_of, redactor_for
 from accord.models.requests.streaming import StreamingClient
 from accord.models.requests.wrappers import ATTEMPTS, Cached, Limit, Limited, Retrying
+from accord.redaction import Redactor
 from accord.store import Store
 from accord.values import MAX_JUDGE_OPTIONS, Question
 
@@ -69,6 +71,7 @@ class ClientOptions:
         timeout: Time limit of one attempt, in seconds.
         budget: Budget of all requests.
         limits: Limits by endpoint.
+        redactor: Redacts streamed chats with a model on another machine; other requests come redacted.
     """
 
     concurrency: int = 64
@@ -76,6 +79,7 @@ class ClientOptions:
     timeout: float = TIMEOUT_SECONDS
     budget: Budget = field(default_factory=lambda: Budget(Caps(), {}))
     limits: dict[str, Limit] = field(default_factory=dict)
+    redactor: Redactor | None = None
 
     def limit(self, endpoint: str) -> Limit:
         """Return the endpoint's limit; the key comes from the environment, so the endpoint alone identifies it."""
@@ -127,8 +131,14 @@ def open_uncached(
 def open_streaming(model: str, base_url: str | None, options: ClientOptions, streams: bool = True) -> StreamingClient:
     """Open a chat model that streams its replies, and stores none; see `open_judge` for its names."""
     wire = open_wire(model, base_url, options)
+    redactor = redactor_for(options.redactor, model, address_of(base_url))
     return StreamingClient(
-        wire, options.limit(wire.endpoint), options.budget, options.attempts, in_process(model), streams
+        wire if redactor is None else RedactedChat(wire, redactor),
+        options.limit(wire.endpoint),
+        options.budget,
+        options.attempts,
+        in_process(model),
+        streams,
     )
 
 

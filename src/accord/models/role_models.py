@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +28,9 @@ from accord.models.requests.batching import BatchChat, BatchEndpoint
 from accord.models.requests.budget import Budget
 from accord.models.requests.exchange import Exchange, Plan, count
 from accord.models.requests.flow import GIVEN, ModelInfo, Questions, Request
+from accord.models.requests.redacting import address_of, redactor_for
 from accord.models.requests.wrappers import ReplyExchange
+from accord.redaction import Redactor
 from accord.store import Store
 from accord.values import Rubric
 
@@ -40,6 +42,7 @@ class Shared:
     """Settings and state that all roles of a run share; relative paths of models start from `folder`.
 
     `failures` holds the failed requests of a run by their keys while they are recorded (`Models.recorded_failures`).
+    `redactor` redacts requests that leave this machine.
     """
 
     store: Store
@@ -49,6 +52,7 @@ class Shared:
     folder: Path = Path()
     batches: list[tuple[BatchChat, BatchEndpoint]] = field(default_factory=list)
     failures: dict[Any, Any] | None = None
+    redactor: Redactor | None = None
 
 
 class Role:
@@ -94,6 +98,18 @@ class Role:
     def context(self) -> int | None:
         """Maximum tokens per request: the setting, or the context length of a model in this process."""
         return self.settings.context or context_of(located_model(self.settings.model or "", self.shared.folder))
+
+    @cached_property
+    def redactor(self) -> Redactor | None:
+        """Redactor of its requests; None if they stay on this machine, or if nothing is redacted."""
+        settings = self.settings
+        if settings.mode == "recorded":
+            return None
+        if self.given is not None:
+            return redactor_for(self.shared.redactor, str(self.given.name), str(getattr(self.given, "endpoint", "")))
+        is_own = settings.mode is None or settings.mode in MODES
+        address = address_of(settings.base_url) if is_own else settings.base_url or ""  # a plug-in may send anywhere
+        return redactor_for(self.shared.redactor, settings.model or "", address)
 
     # --- judge
 
@@ -156,6 +172,7 @@ class Role:
                 self.context,
                 self.shared.budget,
                 failures=self.shared.failures,
+                redactor=self.redactor,
             )
             by_target: dict[Any, Judged] = {}
             async with aclosing(run) as answered:
@@ -181,7 +198,7 @@ class Role:
         return [judged[place] for place in range(len(requests))]
 
     def _exchange(self, judge: Judge, rubric: Rubric) -> JudgeExchange:
-        return self._own(JudgeExchange(judge, rubric, self.shared.store, self.context))
+        return self._own(JudgeExchange(judge, rubric, self.shared.store, self.context, redactor=self.redactor))
 
     def _own(self, exchange: E) -> E:
         """Return an exchange with the role's name, attempts and current record of failures."""
@@ -231,7 +248,14 @@ class Role:
         return self._own(exchange)
 
     def known(self, about: Any) -> ModelInfo:
-        """Return the name, mode, address and context of the role's model."""
+        """Return the name, mode, address, context and redaction of the role's model."""
+        known = self._known(about)
+        if self.redactor is None:
+            return known
+        signature = self.redactor.signature
+        return replace(known, where=f"{known.where} redacted:{signature}", redacted=signature)
+
+    def _known(self, about: Any) -> ModelInfo:
         settings = self.settings
         if self.given is not None:
             address = f"{self.given.name} {GIVEN}"

@@ -137,7 +137,7 @@ class Config(StrictSettings):
     )
     live: LiveConfig = Field(default_factory=LiveConfig, description="Limits of live scoring: work, memory, time.")
     privacy: PrivacyConfig = Field(
-        default_factory=PrivacyConfig, description="Personal data: whose conversations, and how long they are kept."
+        default_factory=PrivacyConfig, description="Personal data: redaction, erasing by user, and retention."
     )
     folds: int = Field(default=FOLDS, ge=2, description="Folds of the cross-validation, over groups.")
     seed: int = Field(default=0, description="Seed of folds, resampling and all other random choices.")

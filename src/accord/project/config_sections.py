@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from accord.edges import FROM_ENVIRONMENT, is_web_address
+from accord.redaction import KINDS, Redactor
 from accord.statistics import SURE
 
 USER_ENTRIES = ("user", "user_id", "userId", "user.id", "enduser.id", "customer", "customer_id", "session_user")
@@ -120,7 +121,7 @@ class RetentionConfig(StrictSettings):
 
 
 class PrivacyConfig(StrictSettings):
-    """Personal data: who wrote a conversation, and how long data are kept."""
+    """Personal data: redaction, who wrote a conversation, and how long data are kept."""
 
     user: list[str] = Field(
         default=list(USER_ENTRIES),
@@ -129,6 +130,32 @@ class PrivacyConfig(StrictSettings):
     retention: RetentionConfig = Field(
         default_factory=RetentionConfig, description="Times after which data are erased."
     )
+    redact: tuple[str, ...] = Field(
+        default=(),
+        description=f"Kinds of personal data that become placeholders such as <EMAIL_1>: {', '.join(KINDS)}.",
+        json_schema_extra={"items": {"enum": list(KINDS)}},
+    )
+    when: Literal["import", "send"] = Field(
+        default="import",
+        description="`import` stores no original; `send` redacts only what is sent to a model on another machine.",
+    )
+    recognizers: tuple[str, ...] = Field(default=(), description="Recognizers of plug-ins, by name.")
+
+    @field_validator("redact")
+    @classmethod
+    def _are_kinds(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [kind for kind in kinds if kind not in KINDS]
+        if unknown:
+            raise ValueError(f"unknown kind {unknown[0]!r}; allowed: {', '.join(KINDS)}")
+        return kinds
+
+    def redactor(self, when: Literal["import", "send"]) -> Redactor | None:
+        """Return the redactor of imports or of requests; None if nothing is redacted then.
+
+        Requests are redacted in both cases: a file that is scored may never have been imported.
+        """
+        redactor = Redactor(self.redact, self.recognizers)
+        return redactor if redactor and (when == "send" or self.when == when) else None
 
 
 class LiveConfig(StrictSettings):

@@ -272,6 +272,7 @@ class Project(Workspace):
 
         config = self.config
         asking = scoring.ModelAccess(True, config.store, self._caps, config.budget.shared, config.folder)
+        asking = replace(asking, redactor=config.privacy.redactor("send"))
         options = replace(options or scoring.ScoreOptions(), synthetic=self.config.synthetic)
         self.warn_of_erased(evaluator or self.folder())
         scorer = scoring.BatchScorer(

@@ -48,6 +48,7 @@ class Workspace:
         self.question = self.rubric.main_question if question is None else self.rubric[question]
         self.store = Store(config.store, config.synthetic, self.rubric)
         self.store.other_scales = config.other_scales
+        self.store.redactor = config.privacy.redactor("import")
         for line in Spool(self.store).take_in():
             logging.getLogger("accord").warning("%s", one_line(line))
         self.given = given or {}
@@ -144,7 +145,8 @@ class Workspace:
     def open_models(self, asks: bool, in_batches: bool = False) -> Models:
         """Open the models of all roles; `asks` allows requests, `in_batches` selects the batch mode."""
         settings, folder = self.model_settings, self.config.folder
-        opened = models.Models(settings, self.store, self.budget, asks, in_batches, self.given, folder)
+        redactor = self.config.privacy.redactor("send")
+        opened = models.Models(settings, self.store, self.budget, asks, in_batches, self.given, folder, redactor)
         self._open.append(opened)
         return opened
 

@@ -31,6 +31,7 @@ from accord.formats import (
 )
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
+from accord.redaction import Redactor
 from accord.scoring.pipeline import NO_REPLY, NOT_COUNTED, Perspective, ScoreOptions, Scorer, Scores, samples_of
 from accord.store import SharedBudget, Store, StoreError
 from accord.values import (
@@ -76,6 +77,7 @@ class ModelAccess:
         caps: Budget of this process, or of all processes that share it.
         shared: Name of a budget in the store that several processes share.
         folder: Folder for relative paths of models and for `prices.yaml`; by default the evaluator's project folder.
+        redactor: Redacts requests that leave this machine (`privacy:` of a project); None sends them as they are.
     """
 
     asks: bool = False
@@ -83,6 +85,7 @@ class ModelAccess:
     caps: Caps = Caps()
     shared: str | None = None
     folder: Path | None = None
+    redactor: Redactor | None = None
 
 
 class _OpenScorer(NamedTuple):
@@ -323,7 +326,7 @@ class BatchScorer:
         store = Store(access.store or "sqlite:///:memory:")
         account = None if access.shared is None else SharedBudget(store, access.shared)
         budget = Budget(access.caps, load_prices(self.project), account)
-        return Models(evaluator.models, store, budget, access.asks, folder=self.project)
+        return Models(evaluator.models, store, budget, access.asks, folder=self.project, redactor=access.redactor)
 
 
 def _packed(folder: Path) -> bytes | None:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Select, Table, and_, func, select
 
 from accord.edges import BadInput
 from accord.formats import OtherScales, on_present_scale, on_scales
+from accord.redaction import Redactor
 from accord.store.engine import (
     CHECK,
     StoreError,
@@ -101,10 +102,10 @@ class Store(RunRecords):
     def __init__(self, url: str, synthetic: Synthetic = WITHOUT_SYNTHETIC, rubric: Rubric | None = None) -> None:
         self.url, self.synthetic, self.rubric = url, synthetic, rubric
         self.other_scales: OtherScales = "stop"
+        self.redactor: Redactor | None = None  # of new conversations; their rows come redacted
         self._engine = open_engine(url)
         self._insert = insert_of(self._engine.dialect.name)
-        self.replaces = ""
-        """URL of the store that does not exist and that this empty one in memory replaces."""
+        self.replaces = ""  # URL of the store that does not exist and that this empty one in memory replaces
         self.import_part: ImportPart | None = None
         """The file of an import that new rows belong to."""
         self.restores_erased = False
@@ -125,7 +126,8 @@ class Store(RunRecords):
             BadInput: The store holds one with other content, and there is no `on_changed` to call with its ID; the
                 others of its batch are added.
         """
-        return self.add_conversation_rows((conversation_row(conversation, now()) for conversation in new), on_changed)
+        kept = map(self.redactor.imported, new) if self.redactor else new
+        return self.add_conversation_rows((conversation_row(each, now()) for each in kept), on_changed)
 
     def add_conversation_rows(
         self, rows: Iterable[TableRow], on_changed: Callable[[str], None] | None = None, batch_size: int = BATCH

@@ -24,14 +24,17 @@ from accord.models import (
     ChatMessage,
     ClientOptions,
     Prompt,
+    RedactedChat,
     Reply,
     StreamingClient,
     fence_for,
     located_model,
     open_streaming,
+    redactor_for,
     start,
     wait,
 )
+from accord.redaction import Redaction
 from accord.store import DIED, Assignment, Chat, ChatLimits, Chats, ChatTurn, Conflict
 from accord.studies.study_session import StudySession
 from accord.synth import DocumentIndex
@@ -40,6 +43,10 @@ from accord.values import Assistant, ChatSettings, Conversation, Document, Turn,
 LEASE_SECONDS = 15.0
 """Time after its last save during which a reply counts as in progress."""
 SAVE_SECONDS, POLL_SECONDS = 1.0, 0.05
+HELD_CHARACTERS = 100
+"""Characters at the end of an unfinished reply that are not saved while replies are redacted."""
+MOST_REDACTIONS = 1000
+"""Chats of this process whose values keep their placeholders; a value of an older chat gets a new one."""
 MAX_REPLY = 200_000
 """Maximum length of a reply in characters; longer ones are cut off."""
 MAX_DOCUMENT = 12_000
@@ -85,6 +92,7 @@ class ChatSession:
         self.limits = ChatLimits(self.settings.max_messages, self.settings.max_conversations)
         self._clients: dict[str, StreamingClient] = {}
         self._pending: dict[str, PendingReply] = {}
+        self._redactions: dict[str, Redaction] = {}
         self._lock = Lock()
         self._check_settings()
 
@@ -134,7 +142,9 @@ class ChatSession:
             raise BadInput("the message is empty; write a message")
         if len(text) > limit:
             raise BadInput(f"the message has {len(text):,} characters; allowed: {limit:,}. Shorten it.")
-        self._assistant(self.talk(id, person))
+        known = self.talk(id, person)
+        self._assistant(known)
+        text = self._redacted(known, text)
         talk, is_new = self.talks.say(id, person, message, text, after, self.limits, _lease_end())
         if is_new:
             self._begin_reply(talk)
@@ -193,6 +203,24 @@ class ChatSession:
             raise Conflict("the assistant of this chat is no longer configured; end the chat, or take another topic")
         return assistant
 
+    def _redacted(self, talk: Chat, text: str) -> str:
+        """Return a text of a chat with placeholders, if nothing is stored without; equal values get the same one."""
+        redactor = self.project.store.redactor
+        if redactor is None:
+            return text
+        with self._lock:
+            redaction = self._redactions.setdefault(talk.id, redactor.begin())
+            while len(self._redactions) > MOST_REDACTIONS:
+                del self._redactions[next(iter(self._redactions))]
+            redaction.reserve(text, *(message.content for message in talk.messages))
+            return redaction.text(text)
+
+    def _saved(self, talk: Chat, reply: PendingReply, is_over: bool) -> str:
+        """Return the text of a reply to save; the end of an unfinished one may be half of a value and waits."""
+        if self.project.store.redactor is None:
+            return reply.shown
+        return self._redacted(talk, reply.shown if is_over else reply.shown[:-HELD_CHARACTERS])
+
     # --- replies ------------------------------------------------------------------------------------------------
 
     def _begin_reply(self, talk: Chat) -> None:
@@ -213,10 +241,14 @@ class ChatSession:
                 elif monotonic() - saved_at > SAVE_SECONDS:
                     saved_at, about = monotonic(), dict(reply.about) if reply.about and not has_saved_about else None
                     has_saved_about = has_saved_about or about is not None  # documents are long: save them once
-                    if not await asyncio.to_thread(self.talks.write, talk.id, place, reply.shown, _lease_end(), about):
+                    if not await asyncio.to_thread(
+                        self.talks.write, talk.id, place, self._saved(talk, reply, False), _lease_end(), about
+                    ):
                         reply.stopped_by = PERSON  # stopped by another process
             state, reason = _final_state(task, reply)
-            finish = partial(self.talks.finish, talk.id, place, reply.shown, state, reason, reply.about)
+            finish = partial(
+                self.talks.finish, talk.id, place, self._saved(talk, reply, True), state, reason, reply.about
+            )
             await asyncio.to_thread(finish)
         except AccordError as error:
             _logger.error("a reply in study %s was not saved: %s", self.study.name, error)
@@ -254,15 +286,18 @@ class ChatSession:
 
     def _open_client(self, assistant: Assistant) -> StreamingClient:
         budget, role = self.project.budget, assistant.role
-        terms = ClientOptions(attempts=assistant.attempts, timeout=assistant.timeout, budget=budget)
+        redactor = self.project.config.privacy.redactor("send")
+        terms = ClientOptions(attempts=assistant.attempts, timeout=assistant.timeout, budget=budget, redactor=redactor)
         given = self.project.given.get(role or "")
         if given is not None:
-            return StreamingClient(given, terms.limit("given"), budget, assistant.attempts)
+            sends_to = redactor_for(redactor, str(given.name), str(getattr(given, "endpoint", "")))
+            chat = given if sends_to is None else RedactedChat(given, sends_to)
+            return StreamingClient(chat, terms.limit("given"), budget, assistant.attempts)
         model, base_url = assistant.model, assistant.base_url
         if role is not None:
             settings = self.project.config.models[role]
             model, base_url = settings.model, settings.base_url
-            terms = ClientOptions(settings.concurrency, settings.attempts, settings.timeout, budget)
+            terms = ClientOptions(settings.concurrency, settings.attempts, settings.timeout, budget, redactor=redactor)
         if not model:
             raise BadInput(f"role {role!r} has no model for a chat; set models.{role}.model")
         return open_streaming(located_model(model, self.project.config.folder), base_url, terms, assistant.stream)
@@ -294,7 +329,9 @@ class ChatSession:
             "answered_by": sorted(models), "began": talk.began, "ended": talk.messages[-1].time,
         }  # fmt: skip
         name = f"talk-{content_hash(talk.id, length=16).partition(':')[2]}"
-        return Conversation(name, turns, tuple(retrieved_documents(talk.messages)), metadata)
+        made = Conversation(name, turns, tuple(retrieved_documents(talk.messages)), metadata)
+        redactor = self.project.store.redactor
+        return made if redactor is None else redactor.conversation(made)
 
     def close(self) -> None:
         """Stop all replies, save their text so far, and close connections."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from accord.edges import NotFitted, UnknownName, escape_formula
+from accord.edges import BadInput, NotFitted, UnknownName, escape_formula
 from accord.evidence import (
     EvidenceTable,
     LearnedEvidence,
@@ -30,6 +30,7 @@ from accord.formats import BAD_ROW, SCORED, UNSCORED, Format, Record, admitted, 
 from accord.learning import Head
 from accord.methods import TOP, AssertionBudget, Policy, Pool
 from accord.models import Judge, Models, check_answer, memory_models, questions_for, run
+from accord.redaction import Recognizer, Redactor, recognizers
 from accord.scoring import BatchScorer
 from accord.testing.synthetic_ratings import Planted, planted
 from accord.values import Conversation, Document, Question, Rubric, Sample, Score, Turn, Unscored, load_rubric
@@ -83,6 +84,41 @@ def _are_numbers(values: Sequence[Any], conversation: Conversation) -> None:
     is_number = isinstance(value, int | float | np.number | np.bool_) and math.isfinite(value)
     assert value is None or is_number, f"{conversation.id}: {value!r} is not a finite number or None"
     assert value == again, f"{conversation.id}: two calls return different values"
+
+
+def check_recognizer(recognizer: Recognizer) -> None:
+    """Check that a recognizer of personal data returns spans of every text, and the same ones twice.
+
+    Raises:
+        AssertionError: A check fails; the message names the text.
+
+    >>> import re
+    >>> def customers(text):
+    ...     "Customer numbers, such as K-1234."
+    ...     return [(match.start(), match.end(), "customer") for match in re.finditer("K-[0-9]{4}", text)]
+    >>> check_recognizer(customers)
+    """
+    assert recognizer.__doc__, "a recognizer needs a docstring"
+    recognizers.register(_CHECKED)(recognizer)
+    try:
+        for text in (
+            "",
+            "K-1234 called +49 30 1234567.",
+            "電話は０９０です \u200b\ud800",
+            "1" * 1000,
+            "<EMAIL_1> a@b.example",
+        ):
+            shown = text[:40].encode("ascii", "backslashreplace").decode()
+            try:
+                found = [Redactor((), (_CHECKED,)).find(text) for _ in range(2)]
+            except BadInput as error:
+                raise AssertionError(f"{shown!r}: {error}") from error
+            assert found[0] == found[1], f"{shown!r}: two calls return different spans"
+    finally:
+        recognizers.forget(_CHECKED)
+
+
+_CHECKED = "checked"
 
 
 def check_turn_metric(metric: TurnMetric) -> None:

@@ -359,6 +359,7 @@ def _plugins() -> dict[str, dict[str, str]]:
     from accord.learning import PRESETS, heads
     from accord.methods import rivals, selection_policies, selectors
     from accord.models import judge_modes
+    from accord.redaction import recognizers
     from accord.values import load_rubric, shipped_rubrics
 
     return {
@@ -366,6 +367,7 @@ def _plugins() -> dict[str, dict[str, str]]:
         "metrics": {name: _first_line(plugin) for name, plugin in [*metrics, *turn_metrics]},
         "sources": {name: _first_line(plugin) for name, plugin in sources},
         "judges": {name: _first_line(plugin) for name, plugin in judge_modes},
+        "recognizers": {name: _first_line(plugin) for name, plugin in recognizers},
         "heads": {name: _first_line(plugin) for name, plugin in heads},
         "selection policies": {name: _first_line(plugin) for name, plugin in selection_policies},
         "selectors": {name: _first_line(plugin) for name, plugin in selectors},

@@ -211,6 +211,7 @@ def follow(
             watching=project.config.monitoring, log=note, models=project.models if live.ask else None,
             limits=project.config.live, mart=project.mart if live.watch else None, follows=log != Path("-"),
             check=lambda loaded: check_question(project.store, project.rubric, loaded),
+            redactor=project.config.privacy.redactor("import"),
         ) as ingestor,
     ):  # fmt: skip
         note(ingestor.scorer.plausibility_text, *ingestor.scorer.level_notes)

@@ -235,6 +235,7 @@ def open_service(
         limits=config.live,
         mart=project.mart if monitoring else None,
         check=lambda loaded: check_question(project.store, project.rubric, loaded),
+        redactor=config.privacy.redactor("import"),
     ) as ingestor:
         load_report = partial(report, project.store, before=lambda _: ingestor.settle())
         yield Service(ingestor, load_report if monitoring else None, log=log)

@@ -45,7 +45,9 @@ from accord.models.requests.flow import (
     gather_all,
     wait,
 )
+from accord.models.requests.redacting import address_of, redacted_by, redactor_for, restored, sent_requests
 from accord.models.role_models import Role, Shared
+from accord.redaction import Redactor
 from accord.store import Store
 
 T = TypeVar("T")
@@ -65,6 +67,7 @@ class Models(Shared):
         given: Models that the caller opened, by role: a `Judge`, a `ChatModel`, a `LikelihoodModel`; the caller
             closes them.
         folder: Folder that relative paths of models and recordings start from.
+        redactor: Redacts requests that leave this machine; None sends them as they are.
     """
 
     def __init__(
@@ -76,8 +79,9 @@ class Models(Shared):
         in_batches: bool = False,
         given: Mapping[str, Any] | None = None,
         folder: Path = Path(),
+        redactor: Redactor | None = None,
     ) -> None:
-        super().__init__(store, budget or Budget(Caps(), {}), asks, in_batches, folder)
+        super().__init__(store, budget or Budget(Caps(), {}), asks, in_batches, folder, redactor=redactor)
         self.settings = {**settings, **{role: ModelSettings() for role in given or {} if role not in settings}}
         self._given = given or {}
         self._roles: dict[str, Role] = {}
@@ -94,7 +98,7 @@ class Models(Shared):
 
     def replayed(self) -> Models:
         """Return models that send no request: answers come from the store and from the recorded failures."""
-        made = Models(self.settings, self.store, self.budget, asks=False, given=self._given, folder=self.folder)
+        made = Models(self.settings, self.store, self.budget, False, False, self._given, self.folder, self.redactor)
         made.failures = self.failures
         return made
 
@@ -158,8 +162,11 @@ class Models(Shared):
         if kind is EmbeddingText:
             return await self._vectors([request.content for request in requests])
         if kind in (Prompt, LikelihoodRequest):
-            exchange = self.role(requests[0].role).exchange(kind)
-            return await answer_all(exchange, requests, step) if self.asks else stored_answers(exchange, requests)
+            role = self.role(requests[0].role)
+            sent, redactions = sent_requests(requests, role.redactor)
+            exchange = role.exchange(kind)
+            answers = await answer_all(exchange, sent, step) if self.asks else stored_answers(exchange, sent)
+            return list(map(restored, answers, redactions))
         return [self._without_asking(request) for request in requests]
 
     def price(self, requests: Sequence[Request], plan: Plan) -> list[Any]:
@@ -173,7 +180,8 @@ class Models(Shared):
             elif kind is EmbeddingText:
                 new = self._price_vectors([request.content for request in same], plan)
             elif kind in (Prompt, LikelihoodRequest):
-                new = price(self.role(role).exchange(kind), same, plan)
+                sent, redactions = sent_requests(same, self.role(role).redactor)
+                new = list(map(restored, price(self.role(role).exchange(kind), sent, plan), redactions))
             else:
                 new = [None if kind is StoreWrite else self._without_asking(request) for request in same]
             answers.update(zip(places, new, strict=True))
@@ -187,9 +195,15 @@ class Models(Shared):
             self._remote[name] = open_remote(name, self.budget)
         return self._remote[name]
 
+    def _sent_texts(self, requests: Sequence[EmbeddingText]) -> list[str]:
+        """Return the texts of requests, with placeholders if the embedder is on another machine."""
+        texts, is_sent = [request.text for request in requests], is_remote(requests[0].embedder)
+        redactor = redactor_for(self.redactor, "", address_of(None)) if is_sent else None
+        return texts if redactor is None else [redactor.begin().text(text) for text in texts]
+
     async def _vectors(self, requests: Sequence[EmbeddingText]) -> Sequence[Any]:
         """Return the vectors of texts of one embedder."""
-        name, texts = requests[0].embedder, [request.text for request in requests]
+        name, texts = requests[0].embedder, self._sent_texts(requests)
         embedder = self._embedder(name)
         if self.asks or not is_remote(name):
             return await embed_all(texts, embedder, self.store, self.budget, _sources(requests))
@@ -204,7 +218,7 @@ class Models(Shared):
 
         An embedder in this process returns its vectors, or stand-ins if it is not installed.
         """
-        name, texts = requests[0].embedder, [request.text for request in requests]
+        name, texts = requests[0].embedder, self._sent_texts(requests)
         width = next((request.width for request in requests if request.width), None)
         if not is_remote(name):
             embedder = self._embedder(name)
@@ -256,9 +270,9 @@ def _role_of(role: str, settings: Mapping[str, ModelSettings]) -> str:
 # --- drivers --------------------------------------------------------------------------------------------------------
 
 
-def _drive(flow: Flow[T], answer: Callable[[Sequence[Request]], list[Any]], budget: Budget) -> T:
+def _drive(flow: Flow[T], answer: Callable[[Sequence[Request]], list[Any]], models: Models) -> T:
     try:
-        with paid_from(budget):
+        with paid_from(models.budget), redacted_by(models.redactor):
             requests = next(flow)
             while True:
                 requests = flow.send(answer(requests))
@@ -285,7 +299,7 @@ def run(flow: Flow[T], models: Models, step: OnAnswer = lambda purpose: None) ->
     >>> len(run(source.measure([Sample(Conversation("c1", ()))]), memory_models()))
     1
     """
-    return _drive(flow, lambda requests: wait(models.answer(requests, step)), models.budget)
+    return _drive(flow, lambda requests: wait(models.answer(requests, step)), models)
 
 
 def plan_range(make: Callable[[], Flow[Any]], models: Models, seen: set[int] | None = None) -> Plan:
@@ -307,7 +321,7 @@ def plan(flow: Flow[Any], models: Models, assume: Assumption = "stand_in", seen:
     """Plan a flow: run it with stored answers and assumed replies, without asking a model."""
     result = Plan(assume=assume, seen=set() if seen is None else seen)
     try:
-        _drive(flow, lambda requests: models.price(requests, result), models.budget)
+        _drive(flow, lambda requests: models.price(requests, result), models)
     except BadInput:
         # A flow may be unable to continue with assumed replies: return the counts so far.
         if not result.requests:

@@ -93,12 +93,14 @@ class ModelInfo:
         mode: Way to obtain a distribution; empty if it gives none.
         where: Name and endpoint; the same name at another endpoint is another model.
         context: Maximum tokens per request, if known.
+        redacted: Signature of the redaction of its requests (`Redactor.signature`); empty without one.
     """
 
     name: str
     mode: str = ""
     where: str = ""
     context: int | None = None
+    redacted: str = ""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from accord.project.importing.imported import Imported
 from accord.project.importing.raters import RaterNames
 from accord.project.importing.rubric_inference import infer_rubric
 from accord.project.importing.worker import BATCH_ROWS, ImportBatch, ImportJob, ImportOptions, import_batches
+from accord.redaction import find_redacted_quote
 from accord.store import (
     ANNOTATION_BATCH,
     AnnotationKeys,
@@ -127,10 +128,12 @@ def import_files(
                 else:
                     job = ImportJob(
                         path, rubric, format, roles[path].columns(kind.columns), options, skip_bad_rows,
-                        kind.content == "answers", roles[path],
+                        kind.content == "answers", roles[path], store.redactor,
                     )  # fmt: skip
                     importer.add_conversations(job, workers, on_progress)
             importer.resolve_judged(options.main or rubric.main_question)
+            if store.redactor is not None:  # an error may quote the row
+                result.bad_rows[:] = [store.redactor.begin().text(row) for row in result.bad_rows]
             recording.results.update(result.to_json())
         result.id = recording.id
     return result
@@ -289,10 +292,21 @@ class _Importer:
                     if annotation.value is not None:
                         self.result.counts.count(annotation.question, self.rubric)
                         self.result.counts.annotators[annotation.by] += 1
-                yield annotation
+                yield self._redacted(annotation)
 
         added = self.store.add_annotations(counted(), self._reporter(path))
         self.result.annotations = self.result.annotations.plus(added)
+
+    def _redacted(self, annotation: Annotation) -> Annotation:
+        """Return an annotation of a stored conversation with placeholders, and its quote as in the stored turn."""
+        if self.store.redactor is None:
+            return annotation
+        redacted = self.store.redactor.begin().annotation(annotation, ())
+        if redacted.quote == annotation.quote or redacted.target.turn is None:
+            return redacted
+        stored = next(iter(self.store.conversations([redacted.target.conversation])), None)
+        turns = () if stored is None else stored.turns[redacted.target.turn : redacted.target.turn + 1]
+        return next((_with_quote_at(redacted, turn) for turn in turns), redacted)
 
     def _with_name(self, annotation: Annotation) -> Annotation:
         """Return a person's annotation with the kept spelling of the name."""
@@ -453,7 +467,19 @@ def _with_quote_located(answer: Annotation, turns: Sequence[Turn]) -> Annotation
     """Move an answer about a whole conversation to the first turn that contains its quote."""
     for number, turn in enumerate(turns) if answer.quote and answer.target.turn is None else ():
         start = turn.content.find(answer.quote)
-        span = find_quote(answer.quote, turn.content) if start < 0 else (start, start + len(answer.quote))
-        if span is not None:
+        if start >= 0:
+            span = start, start + len(answer.quote)
             return replace(answer, target=Target(answer.target.conversation, number), span=span)
+        found = _with_quote_at(answer, turn)
+        if found.span is not None:
+            return replace(found, target=Target(answer.target.conversation, number))
     return answer
+
+
+def _with_quote_at(answer: Annotation, turn: Turn) -> Annotation:
+    """Return an annotation with the span of its quote in a turn, and with the numbers of the turn's placeholders."""
+    span = find_redacted_quote(answer.quote, turn.content)
+    if span is None:
+        return replace(answer, span=None)
+    is_same = find_quote(answer.quote, turn.content) is not None
+    return replace(answer, span=span, quote=answer.quote if is_same else turn.content[slice(*span)])

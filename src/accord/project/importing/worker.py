@@ -37,6 +37,7 @@ from accord.formats import (
     with_roles,
 )
 from accord.project.importing.rater_columns import NamedColumns
+from accord.redaction import Redactor
 from accord.runtime import (
     WorkerLost,
     WorkerThreads,
@@ -157,6 +158,7 @@ class ImportJob:
         skips: Skip bad rows instead of stopping at the first.
         has_answers: The file holds answers on conversations of another file.
         roles: Roles of the file's columns.
+        redactor: Redacts conversations and annotations; None stores them as they are.
     """
 
     path: Source
@@ -167,6 +169,7 @@ class ImportJob:
     skips: bool = False
     has_answers: bool = False
     roles: FileRoles = FileRoles()
+    redactor: Redactor | None = None
 
 
 @dataclass
@@ -261,15 +264,16 @@ def _fill(batch: ImportBatch, records: Iterator[Record], job: ImportJob) -> bool
                 batch.bad.append(error)
                 continue
             batch.counts.count_roles(conversation, unmapped if roles else None)
-            row = conversation_row(conversation, added)
+            stored = _redacted(record, job.redactor)
+            row = conversation_row(stored.conversation, added)
             batch.conversations.append(row)
             if not row["turns"]:
                 batch.without_text.add(conversation.id)
                 if job.has_answers and (record.labels or record.annotations):
                     batch.referenced.add(conversation.id)
-            batch.answers += record.annotations
-            if record.assessments:
-                batch.assessed.append(record)
+            batch.answers += stored.annotations
+            if stored.assessments:
+                batch.assessed.append(stored)
             for label in job.options.selected(_labels_of(record, job, batch, valid)):
                 batch.lines[label.target.conversation] = record.line
                 batch.labels.append(label_row(label, keys, added, batch.counts.wording(label, job.rubric)))
@@ -279,6 +283,21 @@ def _fill(batch: ImportBatch, records: Iterator[Record], job: ImportJob) -> bool
     except BadInput as error:
         batch.failure = error
     return True
+
+
+def _redacted(record: Record, redactor: Redactor | None) -> Record:
+    """Return a record with placeholders in its conversation and annotations; labels are read from the original."""
+    if redactor is None:
+        return record
+    redaction, turns = redactor.begin(), record.conversation.turns
+    conversation = redaction.conversation(record.conversation)
+    if conversation is record.conversation and not (record.annotations or record.assessments):
+        return record
+    return replace(
+        record, conversation=conversation,
+        annotations=tuple(redaction.annotation(each, turns) for each in record.annotations),
+        assessments=tuple(redaction.assessment(each, turns) for each in record.assessments),
+    )  # fmt: skip
 
 
 def _misspelled_role(record: Record, job: ImportJob) -> BadInput | None:

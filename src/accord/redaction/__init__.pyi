@@ -1,0 +1,2 @@
+from .redactor import find_redacted_quote as find_redacted_quote, KINDS as KINDS, Recognizer as Recognizer
+from .redactor import recognizers as recognizers, Redaction as Redaction, Redactor as Redactor

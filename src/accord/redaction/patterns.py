@@ -1,0 +1,469 @@
+"""Rules that find personal data in a text: patterns, checksums and words of context, for each kind.
+
+A rule is a function of a `SearchedText` that yields spans. Every rule is linear in the length of the text: repetitions
+are bounded, and separators never match digits. Patterns run only near a sign, a word or digits that a plain search has
+found, since most texts of a log have none. Validated numbers need no context; a telephone number in national
+form needs the shape of one country, or a word such as "call" before it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from accord.redaction.searched_text import SearchedText
+
+Spans = Iterator[tuple[int, int]]
+Rule = Callable[[SearchedText], Spans]
+
+# --- e-mail addresses and URLs ---------------------------------------------------------------------------------------
+
+_LETTERS = "A-Za-z0-9\u00c0-\u04ff"
+_LOCAL = re.compile(rf"[{_LETTERS}](?:[{_LETTERS}._%+'-]{{0,63}})$")
+_LABEL = rf"[{_LETTERS}](?:[{_LETTERS}-]{{0,61}}[{_LETTERS}])?"
+_DOMAIN = re.compile(rf"(?:{_LABEL}\.){{1,6}}[A-Za-z\u00c0-\u04ff]{{2,24}}(?![{_LETTERS}])")
+_SPELLED = re.compile(
+    rf"(?<![{_LETTERS}._%+-])[{_LETTERS}._%+-]{{1,64}} ?[\[(] ?(?:at|ät|arroba|arobase|chiocciola) ?[\])] ?"
+    rf"[{_LETTERS}-]{{1,63}}(?: ?(?:\.|[\[(] ?(?:dot|punkt|point|punto) ?[\])]) ?[{_LETTERS}-]{{1,63}}){{1,4}}",
+    re.IGNORECASE,
+)
+
+
+def _may_be_spelled(searched: SearchedText) -> bool:
+    return searched.has("at)", "at]", "ät)", "ät]", "at )", "at ]", "arroba", "arobase", "chiocciola")
+
+
+def emails(searched: SearchedText) -> Spans:
+    """Yield e-mail addresses, also those written with `(at)`."""
+    text = searched.text
+    at = text.find("@")
+    while at >= 0:
+        local, domain = _LOCAL.search(text[max(at - 64, 0) : at]), _DOMAIN.match(text[at + 1 : at + 256])
+        if local is not None and domain is not None and local.group() != "git":
+            yield at - len(local.group()), at + 1 + domain.end()
+        at = text.find("@", at + 1)
+    if _may_be_spelled(searched):
+        yield from (match.span() for match in _SPELLED.finditer(text))
+
+
+_URL = re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{1,20}://[^\s<>\"'`]{1,2000}", re.IGNORECASE)
+_USER = re.compile(r"[^/\s@:]{0,200}:[^/\s@]{1,300}@")
+_SECRET_QUERY = re.compile(
+    r"[?&#;][^=&#;\s]{0,40}(?:key|token|secret|passw|pwd|signature|\bsig\b|auth|credential|session)[^=&#;\s]{0,20}=[^&#\s]",
+    re.IGNORECASE,
+)
+
+
+def urls(searched: SearchedText) -> Spans:
+    """Yield URLs with a user and password, or with a query parameter that is named like a secret."""
+    text = searched.text
+    for match in _URL.finditer(text) if "://" in text else ():
+        rest = match.group().partition("://")[2]
+        if _USER.match(rest) or _SECRET_QUERY.search(rest):
+            yield match.start(), match.start() + len(match.group().rstrip(".,;:!?)]}"))
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9_-])(?:"
+    r"(?:sk|pk|rk)[-_](?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{16,200}|gh[pousr]_[A-Za-z0-9]{30,255}|github_pat_\w{20,255}"
+    r"|glpat-[\w-]{16,64}|xox[abeoprs]-[\w-]{10,250}|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}|AIza[\w-]{30,45}"
+    r"|ya29\.[\w-]{20,500}|hf_[A-Za-z0-9]{30,60}|npm_[A-Za-z0-9]{36}|pypi-[\w-]{50,250}|dop_v1_[0-9a-f]{64}"
+    r"|SG\.[\w-]{16,32}\.[\w-]{16,64}|eyJ[\w-]{8,4000}\.eyJ[\w-]{8,8000}\.[\w-]{4,2000})(?![A-Za-z0-9_])",
+    re.ASCII,
+)
+_BEARER = re.compile(r"\b(?:Bearer|Basic|Token)\s{1,3}([\w.~+/=-]{12,4000})", re.ASCII | re.IGNORECASE)
+_NAMES = (
+    "password", "passwd", "passphrase", "passwort", "passcode", "pwd", "kennwort", "mot de passe", "contraseña",
+    "contrasena", "parola d'ordine", "hasło", "senha", "パスワード", "api key", "api-key", "api_key", "apikey",
+    "api-schlüssel", "clé api", "clé d'api", "clave api", "clave de api", "chiave api", "apiキー", "secret", "token",
+    "private key", "private_key", "private-key", "secretkey", "secret_key", "secret key", "secret-key",
+)  # fmt: skip
+"""Words before a secret, in lower case."""
+_NAMED = re.compile(
+    r"[\"'`*]{0,3}(?:\s{0,2}(?:[:=：]|=>|\b(?:is|ist|lautet|war|est|es|è|to|auf)\b|は|を)\s{0,2})"
+    r"[\"'`*“„「]{0,3}(?P<value>[^\s\"'`,;<>”」、。]{5,200})",
+    re.IGNORECASE,
+)
+_WORD_ONLY = re.compile(r"[^\W\d_]+(?:[-/'][^\W\d_]+)*")
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = "-----END "
+
+
+_TOKEN_STARTS = (
+    "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox",
+    "akia", "asia", "aroa", "aida", "aiza", "ya29.", "hf_", "npm_", "pypi-", "dop_v1_", "sg.", "eyj",
+)  # fmt: skip
+_SCHEMES = ("bearer", "basic", "token")
+
+
+def secrets(searched: SearchedText) -> Spans:
+    """Yield API keys, tokens, private keys, passwords of URLs, and values that are named as a password or key.
+
+    A named value needs a digit or a symbol: "my password is wrong" is no secret.
+    """
+    text = searched.text
+    if searched.has(*_TOKEN_STARTS):
+        yield from (match.span() for match in _TOKEN.finditer(text))
+    if searched.has(*_SCHEMES):
+        yield from (match.span(1) for match in _BEARER.finditer(text) if re.search(r"\d", match.group(1)))
+    for name in _NAMES:
+        yield from _named_secrets(searched, name)
+    yield from _private_keys(text)
+    for match in _URL.finditer(text) if "://" in text else ():
+        place = match.group().index("://") + 3
+        if (user := _USER.match(match.group()[place:])) is not None:
+            yield match.start() + place, match.start() + place + user.end() - 1
+
+
+def _named_secrets(searched: SearchedText, name: str) -> Spans:
+    for place in searched.places((name,)):
+        match = _NAMED.match(searched.text, place + len(name))
+        if match is not None:
+            start, value = match.start("value"), match.group("value").rstrip(".?)]}*:")
+            if len(value) >= 5 and not _WORD_ONLY.fullmatch(value):
+                yield start, start + len(value)
+
+
+def _private_keys(text: str) -> Spans:
+    key = _PRIVATE_KEY.search(text) if "PRIVATE KEY" in text else None
+    while key is not None:
+        end = text.find(_KEY_END, key.end())
+        close = text.find("-----", end + len(_KEY_END)) + 5 if end >= 0 else 0
+        stop = close if close >= 5 else len(text)
+        yield key.start(), stop
+        key = _PRIVATE_KEY.search(text, stop)
+
+
+# --- numbers with checksums ------------------------------------------------------------------------------------------
+
+_CARD_RUN = re.compile(r"(?<![\w.,+-])\d(?:[ -]?\d){12,}(?![\w]|[.,]\d)", re.ASCII)
+_GROUP = re.compile(r"\d+")
+_ISSUER = re.compile(
+    r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|3(?:0|6|8)\d{12}|35\d{14}"
+    r"|6(?:011|4[4-9]|5|2)\d{12,17}|(?:50|5[6-9]|6[0-9])\d{11,17}"
+)
+
+
+def luhn(digits: str) -> bool:
+    """Return True if the last digit is the check digit of Luhn's formula."""
+    total = 0
+    for place, digit in enumerate(reversed(digits)):
+        value = int(digit) * (1 + place % 2)
+        total += value - 9 if value > 9 else value
+    return total % 10 == 0
+
+
+def _digits(text: str) -> str:
+    return re.sub(r"\D", "", text)
+
+
+def cards(searched: SearchedText) -> Spans:
+    """Yield numbers of payment cards: prefix and length of an issuer, and Luhn's check digit; in any groups."""
+    text = searched.text
+    for run in searched.near_digits(_CARD_RUN, 13):
+        groups, first = [match.span() for match in _GROUP.finditer(text, *run.span())], 0
+        while first < len(groups):
+            last = _card_end(text, groups, first)
+            if last is not None:
+                yield groups[first][0], groups[last][1]
+            first = first + 1 if last is None else last + 1
+
+
+def _card_end(text: str, groups: list[tuple[int, int]], first: int) -> int | None:
+    """Return the last group of the card number that begins with a group; the longest one if there are several."""
+    digits, found = "", None
+    for place in range(first, len(groups)):
+        start, end = groups[place]
+        digits += text[start:end]
+        if len(digits) > 19 or (end - start in (1, 2, 3, 7) and place == first):
+            break  # no card number is written with so short a first group, many order numbers are
+        if _ISSUER.fullmatch(digits) and len(set(digits)) > 1 and luhn(digits):
+            found = place
+    return found
+
+
+IBAN_LENGTHS: Mapping[str, int] = {
+    "AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BR": 29, "BY": 28,
+    "CH": 21, "CR": 22, "CY": 28, "CZ": 24, "DE": 22, "DK": 18, "DO": 28, "EE": 20, "EG": 29, "ES": 24, "FI": 18,
+    "FO": 18, "FR": 27, "GB": 22, "GE": 22, "GI": 23, "GL": 18, "GR": 27, "GT": 28, "HR": 21, "HU": 28, "IE": 22,
+    "IL": 23, "IQ": 23, "IS": 26, "IT": 27, "JO": 30, "KW": 30, "KZ": 20, "LB": 28, "LC": 32, "LI": 21, "LT": 20,
+    "LU": 20, "LV": 21, "LY": 25, "MC": 27, "MD": 24, "ME": 22, "MK": 19, "MR": 27, "MT": 31, "MU": 30, "NL": 18,
+    "NO": 15, "PK": 24, "PL": 28, "PS": 29, "PT": 25, "QA": 29, "RO": 24, "RS": 22, "SA": 24, "SC": 31, "SE": 24,
+    "SI": 19, "SK": 24, "SM": 27, "ST": 25, "SV": 28, "TL": 23, "TN": 24, "TR": 26, "UA": 29, "VA": 22, "VG": 24,
+    "XK": 20,
+}  # fmt: skip
+"""Length of an IBAN by country, of ISO 13616."""
+_IBAN_HEAD = re.compile(r"(?<![A-Za-z0-9])([A-Za-z]{2})[ -]?(\d{2})")
+_WORD = re.compile(r"\w", re.ASCII)
+_IBAN_NEXT = re.compile(r"[ -]?([A-Za-z0-9])")
+
+
+def ibans(searched: SearchedText) -> Spans:
+    """Yield IBANs: country, length and check digits of ISO 7064."""
+    text = searched.text
+    for head in searched.near_digits(_IBAN_HEAD, before=12):
+        length, place = IBAN_LENGTHS.get(head.group(1).upper()), head.end()
+        characters = list[str]()
+        while length is not None and len(characters) < length - 4:
+            following = _IBAN_NEXT.match(text, place)
+            if following is None:
+                break
+            characters.append(following.group(1))
+            place = following.end()
+        if length is None or len(characters) != length - 4 or _WORD.match(text, place):
+            continue
+        moved = "".join(characters) + head.group(1) + head.group(2)
+        if int("".join(str(int(character, 36)) for character in moved)) % 97 == 1:
+            yield head.start(), place
+
+
+# --- addresses of machines -------------------------------------------------------------------------------------------
+
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+_IPV4 = re.compile(rf"(?<![\w.-])(?:{_OCTET}\.){{3}}{_OCTET}(?![\w-]|\.\d)", re.ASCII)
+_IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{3,39}(?:\.\d{1,3}){0,3}(?![\w:])", re.ASCII)
+_DOTTED, _COLONS = re.compile(r"\d\.\d{1,3}\.\d", re.ASCII), re.compile(r":[0-9A-Fa-f]{0,4}:")
+_VERSION = re.compile(
+    r"(?:\bv(?:er(?:si(?:on|ón|one|ja|ji|ão))?)?|バージョン|\bbuild|\brelease|\bfirmware"
+    r"|\bsection|\babschnitt|\bkapitel|\bchapter|\bsección|\bsezione|[A-Za-z]/)[\s.:=はの]{0,3}$",
+    re.IGNORECASE,
+)
+
+
+def ips(searched: SearchedText) -> Spans:
+    """Yield IP addresses of both versions, except loopback and unspecified ones, and numbers of versions."""
+    text = searched.text
+    for match in _IPV4.finditer(text) if _DOTTED.search(text) else ():
+        if not _VERSION.search(text[max(match.start() - 16, 0) : match.start()]) and _is_host(match.group()):
+            yield match.span()
+    for match in _IPV6.finditer(text) if _COLONS.search(text) else ():
+        if re.search(r"\d", match.group()) and _is_host(match.group()):
+            yield match.span()
+
+
+def _is_host(text: str) -> bool:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_unspecified)
+
+
+# --- national identifiers --------------------------------------------------------------------------------------------
+
+
+def german_tax_id(digits: str) -> bool:
+    """Return True if 11 digits are a German tax ID: one digit occurs two or three times, and a check digit."""
+    counts = sorted(digits[:10].count(digit) for digit in set(digits[:10]))
+    if digits[0] == "0" or counts[-1] not in (2, 3) or (len(counts) > 1 and counts[-2] > 1):
+        return False
+    product = 10
+    for digit in digits[:10]:
+        total = (int(digit) + product) % 10 or 10
+        product = total * 2 % 11
+    return (11 - product) % 10 == int(digits[10])
+
+
+def french_nir(digits: str) -> bool:
+    """Return True if 15 characters are a French social security number with its key."""
+    body = digits[:13].upper().replace("2A", "19").replace("2B", "18")
+    return body.isdigit() and 97 - int(body) % 97 == int(digits[13:])
+
+
+def spanish_id(letters: str) -> bool:
+    """Return True if the last letter of a DNI or NIE is its check letter."""
+    number = letters[:-1].upper().replace("X", "0").replace("Y", "1").replace("Z", "2")
+    return "TRWAGMYFPDXBNJZSQVHLCKE"[int(number) % 23] == letters[-1].upper()
+
+
+def pesel(digits: str) -> bool:
+    """Return True if 11 digits are a Polish PESEL: a date and a check digit."""
+    month, day = int(digits[2:4]) % 20, int(digits[4:6])
+    weighted = sum(int(digit) * weight for digit, weight in zip(digits, (1, 3, 7, 9) * 3, strict=False))
+    return 1 <= month <= 12 and 1 <= day <= 31 and (weighted - int(digits[10]) * 7 + int(digits[10])) % 10 == 0
+
+
+def japanese_number(digits: str) -> bool:
+    """Return True if the last of 12 digits is the check digit of My Number."""
+    total = sum(int(digits[10 - n]) * (n + 2 if n < 6 else n - 4) for n in range(11))
+    rest = total % 11
+    return int(digits[11]) == (0 if rest <= 1 else 11 - rest)
+
+
+def cpf(digits: str) -> bool:
+    """Return True if the last two of 11 digits are the check digits of a Brazilian CPF."""
+    for length in (9, 10):
+        total = sum(int(digit) * (length + 1 - place) for place, digit in enumerate(digits[:length]))
+        if total * 10 % 11 % 10 != int(digits[length]):
+            return False
+    return len(set(digits)) > 1
+
+
+def ahv(digits: str) -> bool:
+    """Return True if the last of 13 digits is the check digit of a Swiss AHV number, as of EAN-13."""
+    return sum(int(digit) * (1 + 2 * (place % 2)) for place, digit in enumerate(digits)) % 10 == 0
+
+
+def _always(_: str) -> bool:
+    return True
+
+
+_BEFORE, _AFTER = r"(?<![\w.,+-])", r"(?![\w]|[.,-]\d)"
+_NATIONAL: tuple[tuple[int, re.Pattern[str], Callable[[str], bool]], ...] = (
+    (9, re.compile(rf"{_BEFORE}(?!000|666|9)\d{{3}}-(?!00)\d\d-(?!0000)\d{{4}}{_AFTER}", re.ASCII), _always),
+    (11, re.compile(rf"{_BEFORE}[1-9]\d[ ]?\d{{3}}[ ]?\d{{3}}[ ]?\d{{3}}{_AFTER}", re.ASCII), german_tax_id),
+    (
+        14,
+        re.compile(
+            rf"{_BEFORE}[12][ ]?\d\d[ ]?(?:0[1-9]|1[0-2]|[2-9]\d)[ ]?(?:\d\d|2[AB])"
+            rf"[ ]?\d{{3}}[ ]?\d{{3}}[ ]?\d\d{_AFTER}",
+            re.ASCII,
+        ),
+        french_nir,
+    ),
+    (
+        7,
+        re.compile(rf"{_BEFORE}(?:\d{{8}}|[XYZ][ -]?\d{{7}})[ -]?[A-HJ-NP-TV-Z]{_AFTER}", re.IGNORECASE | re.ASCII),
+        spanish_id,
+    ),
+    (11, re.compile(rf"{_BEFORE}\d{{3}}\.\d{{3}}\.\d{{3}}-\d\d{_AFTER}", re.ASCII), cpf),
+    (13, re.compile(rf"{_BEFORE}756\.?\d{{4}}\.?\d{{4}}\.?\d\d{_AFTER}", re.ASCII), ahv),
+)
+"""Least digits, pattern and check of a number: US, Germany, France, Spain, Brazil, Switzerland."""
+_LETTERED_IDS = (
+    re.compile(
+        rf"{_BEFORE}(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d\d ?\d\d ?\d\d ?[A-D]{_AFTER}",
+        re.ASCII,
+    ),
+    re.compile(rf"{_BEFORE}[A-Z]{{6}}\d\d[A-EHLMPRST]\d\d[A-Z]\d{{3}}[A-Z]{_AFTER}", re.IGNORECASE | re.ASCII),
+)
+"""British national insurance numbers and Italian tax codes."""
+_NAMED_IDS: tuple[tuple[re.Pattern[str], re.Pattern[str], Callable[[str], bool]], ...] = (
+    (re.compile(r"\bssn|social security"), re.compile(r"(?<!\d)\d{3}[ -]?\d\d[ -]?\d{4}(?!\d)"), _always),
+    (re.compile("pesel"), re.compile(r"(?<!\d)\d{11}(?!\d)"), pesel),
+    (
+        re.compile(r"my ?number|マイナンバー|個人番号"),
+        re.compile(r"(?<!\d)\d{4}[ -]?\d{4}[ -]?\d{4}(?!\d)"),
+        japanese_number,
+    ),
+)
+"""Numbers whose check digit alone says too little: they need the name of the number before them."""
+
+
+_LETTERED = re.compile(r"\d\d(?: ?\d\d ?\d\d ?[A-D]|[A-Za-z]\d\d[A-Za-z]\d\d\d[A-Za-z])", re.ASCII)
+
+
+def national_ids(searched: SearchedText) -> Spans:
+    """Yield national identifiers of ten countries, with the name of the number where its check digit is weak."""
+    text = searched.text
+    for least, pattern, is_valid in _NATIONAL:
+        for match in searched.near_digits(pattern, least):
+            if is_valid(re.sub(r"[\W_]", "", match.group())):
+                yield match.span()
+    if _LETTERED.search(text):
+        yield from (match.span() for pattern in _LETTERED_IDS for match in pattern.finditer(text))
+    for name, pattern, is_valid in _NAMED_IDS:
+        for match in searched.near_digits(pattern, 9) if name.search(searched.lowered) else ():
+            if is_valid(_digits(match.group())) and name.search(searched.words_before(match.start())):
+                yield match.span()
+
+
+# --- telephone numbers -----------------------------------------------------------------------------------------------
+
+_SEPARATED = r"(?:[ .\-/()]{0,3}\d)"
+_ABROAD = re.compile(
+    rf"(?:(?<![\w+])(?:\+ ?|\(\+)|(?<![\w.\-/+,#])(?<!\d )00)[1-9]{_SEPARATED}{{6,14}}(?!\d)", re.ASCII
+)
+_CALLED = re.compile(
+    r"phone|téléphone|whatsapp|電話|携帯|rufnummer|(?<![^\W\d_])(?:tel(?:\W|efon|éfono|efono)|tél|mobil|cell\b|cellulare|call"
+    r"|fax|sms\b|handy|anruf|ruf(?:en|t)?\b|portable|appel|móvil|llám|chiam|komórk|dzwoń|zadzwo"
+    r"|(?:my|meine|mon|mi|mio) n(?:umber|ummer|uméro|úmero|umero))"
+)
+_LOCAL_NUMBER = re.compile(rf"(?<!\d)\d{_SEPARATED}{{6,14}}(?!\d)", re.ASCII)
+_EDGE, _END = r"(?<![\w.\-/+,#])(?<!\d:)", r"(?![\w]|[\-/:.,]\d)"
+_NATIONAL_FORM = re.compile(
+    rf"{_EDGE}(?:"
+    r"(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4}"  # North America
+    r"|0[1-9](?:[ .-]\d\d){4}|0[67]\d{8,9}"  # France; mobile numbers of France and Britain
+    r"|01[5-7]\d{8,9}|0[789]0\d{8}"  # mobile numbers of Germany and Japan
+    r"|\(0[1-9]\d{0,4}\)[ -]?\d{3,8}(?:[ -]\d{2,5}){0,2}"
+    r"|0[1-9]\d{0,4}(?: ?[/-] ?| )\d{3,8}(?:[ -]\d{2,5}){0,2}"  # area code and number: Germany, Britain, Italy, Japan
+    r"|[6789]\d\d(?:[ -]\d{3}){2}|[6789]\d\d(?:[ -]\d\d){3}|9\d \d{3} \d\d \d\d"  # Spain
+    r"|3\d\d[ .-]\d{3}[ .-]?\d{3,4}|3\d\d[ .-]\d{6,7}"  # mobile numbers of Italy
+    rf"){_END}",
+    re.ASCII,
+)
+_OTHER_NUMBER = re.compile(
+    r"order|ticket|invoice|bestell|auftrag|rechnung|kunden|artikel|commande|facture|pedido|factura|ordine|fattura|注文|伝票"
+    r"|請求|zamówieni|faktur|\bref(?:\.|\b|eren|éren)|isbn|serial|sku|tracking|sendung|suivi|seguimiento|spedizione"
+    r"|\bcase|\bid\b|#"
+)
+_AMOUNT = re.compile(r"\s?(?:[€$£¥%円]|EUR\b|USD\b|GBP\b|JPY\b|zł|k[mg]\b|[KMGT]i?B\b|bytes\b|euro)", re.IGNORECASE)
+
+
+def phones(searched: SearchedText) -> Spans:
+    """Yield telephone numbers: international ones, national ones after a word such as "call", and national shapes."""
+    text = searched.text
+    for match in searched.near_digits(_ABROAD):
+        digits = _digits(match.group()).removeprefix("00")
+        if 8 <= len(digits) <= 15 and ("+" in match.group() or not _has_other_name(searched, match)):
+            yield match.span()
+    for match in searched.near_digits(_LOCAL_NUMBER):
+        if not _DATE.match(match.group()) and _CALLED.search(searched.words_before(match.start())):
+            yield match.span()
+    for match in searched.near_digits(_NATIONAL_FORM):
+        digits = _digits(match.group())
+        if not 9 <= len(digits) <= 12 or _AMOUNT.match(text, match.end()):
+            continue
+        if not _has_other_name(searched, match):
+            yield match.span()
+
+
+def _has_other_name(searched: SearchedText, match: re.Match[str]) -> bool:
+    """Return True if the words before a number say that it is another one, such as that of an order."""
+    return _OTHER_NUMBER.search(searched.words_before(match.start())) is not None
+
+
+_DATE = re.compile(r"(?:19|20)\d\d[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.](?:19|20)\d\d(?!\d)")
+
+
+# --- all kinds ------------------------------------------------------------------------------------------------------
+
+RULES: Mapping[str, Rule] = {
+    "url": urls, "secret": secrets, "iban": ibans, "card": cards, "email": emails, "national_id": national_ids,
+    "phone": phones, "ip": ips,
+}  # fmt: skip
+"""Rule of each kind; in a tie of two spans the earlier kind names the placeholder."""
+
+
+_SECRET_HINTS = (
+    "pass", "pwd", "key", "secret", "token", "bearer", "basic", "://", "authori", "kennwort", "contrase", "ordine",
+    "senha", "clave", "chiave", " api", "k-", "k_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
+    "github_pat_", "glpat-", "xox", "akia", "asia", "aroa", "aida", "aiza",
+    "ya29.", "hf_", "npm_", "pypi-", "dop_v1_", "sg.", "eyj",
+)  # fmt: skip
+_FOREIGN_HINTS = ("hasło", "パスワード", "schlüssel", "clé", "キー")
+
+
+def _may_hold_secret(searched: SearchedText) -> bool:
+    return searched.has(*_SECRET_HINTS) or (not searched.text.isascii() and searched.has(*_FOREIGN_HINTS))
+
+
+def _may_hold_ip(searched: SearchedText) -> bool:
+    return _DOTTED.search(searched.text) is not None or _COLONS.search(searched.text) is not None
+
+
+HINTS: Mapping[str, Callable[[SearchedText], bool]] = {
+    "url": lambda searched: "://" in searched.text,
+    "secret": _may_hold_secret,
+    "iban": lambda searched: searched.has_digits,
+    "card": lambda searched: searched.has_digits,
+    "email": lambda searched: "@" in searched.text or _may_be_spelled(searched),
+    "national_id": lambda searched: searched.has_digits or _LETTERED.search(searched.text) is not None,
+    "phone": lambda searched: searched.has_digits,
+    "ip": _may_hold_ip,
+}
+"""Functions that return True for every text in which the rule of a kind finds something; much faster than the rule."""

@@ -1,0 +1,480 @@
+"""Redaction of conversations: personal data become placeholders such as `<EMAIL_1>`, equal values the same one."""
+
+from __future__ import annotations
+
+import bisect
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import chain, takewhile
+from typing import Any, NamedTuple, TypeVar
+
+from accord.edges import BadInput, UnknownName, one_line
+from accord.entry_points import reason_line
+from accord.redaction.patterns import HINTS, RULES
+from accord.redaction.searched_text import SearchedText, normalized
+from accord.values import (
+    Annotation,
+    Contract,
+    Conversation,
+    Document,
+    Issue,
+    IssueAnnotation,
+    PlainTurns,
+    Registry,
+    Turn,
+    content_hash,
+    find_quote,
+)
+
+VERSION = 1
+"""Version of the rules, part of `Redactor.signature`: change it with every rule that finds more or less."""
+KINDS = tuple(RULES)
+"""Kinds of personal data that Accord's own rules find."""
+Recognizer = Callable[[str], Iterable[tuple[int, int, str]]]
+
+recognizers: Registry[Recognizer] = Registry(
+    "recognizer",
+    contract=Contract.function(
+        1, "a function of a text that returns spans: (start, end, kind)", "check_recognizer"
+    ),
+)  # fmt: skip
+"""Functions of a text that find further personal data, such as customer numbers."""
+
+_PLACEHOLDER = re.compile(r"<([A-Z][A-Z_]{0,30})_(\d{1,5})>")
+"""Placeholder; neither part is long enough to hide a number that a rule would find."""
+_KIND = re.compile(r"[a-z][a-z_]{0,30}", re.ASCII)
+_SECRET_KEY = re.compile(
+    r"(?:.*[_-])?(?:password|passwd|pwd|passphrase|secret|api_?key|(?:access|refresh|auth|id|bearer)_?token"
+    r"|client_?secret|private_?key|authorization)",
+    re.IGNORECASE,
+)
+_MOST_ROUNDS = 8
+"""A placeholder may uncover a number next to it, so a text is searched until nothing is found."""
+_LONGEST_KEY = 60
+_LEAST_NUMBER = 10**7
+"""Smallest number in metadata that is read as text: shorter ones are counts and years."""
+T = TypeVar("T")
+
+
+class Span(NamedTuple):
+    """A piece of personal data in a text: first character, last character + 1, and kind."""
+
+    start: int
+    end: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class Redactor:
+    """Settings of redaction; `begin` starts the redaction of one conversation.
+
+    Attributes:
+        kinds: Kinds of Accord's own rules, of `KINDS`.
+        names: Names of recognizers of plug-ins.
+
+    >>> redactor = Redactor(("email", "phone"))
+    >>> redaction = redactor.begin()
+    >>> redaction.text("Mail ann@example.com or call +49 30 1234567."), redaction.text("To ANN@example.com, please.")
+    ('Mail <EMAIL_1> or call <PHONE_1>.', 'To <EMAIL_1>, please.')
+    """
+
+    kinds: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for kind in self.kinds:
+            if kind not in RULES:
+                raise UnknownName("kind of personal data", kind, KINDS)
+
+    def __bool__(self) -> bool:
+        """Return True if anything is redacted."""
+        return bool(self.kinds or self.names)
+
+    @property
+    def signature(self) -> str:
+        """Kinds, recognizers and version of the rules, as a short digest for keys and signatures."""
+        return content_hash([VERSION, sorted(self.kinds), list(self.names)], length=8).partition(":")[2]
+
+    @cached_property
+    def _recognizers(self) -> list[tuple[str, Recognizer]]:
+        return [(name, recognizers.get(name)) for name in self.names]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"kinds": self.kinds, "names": self.names}
+
+    def begin(self) -> Redaction:
+        """Return a redaction without any value yet."""
+        return Redaction(self)
+
+    def may_change(self, text: str) -> bool:
+        """Return False if no rule can find anything in a text; recognizers may find something in every text."""
+        if self.names:
+            return True
+        searched = SearchedText(normalized(text)[0])
+        return any(HINTS[kind](searched) for kind in self.kinds)
+
+    def find(self, text: str) -> list[Span]:
+        """Return the personal data in a text, in order; overlapping finds are one, of the longest find's kind.
+
+        Raises:
+            BadInput: A recognizer fails, or returns something else than spans of the text.
+        """
+        plain, places = normalized(text)
+        searched, found = SearchedText(plain), list[Span]()
+        for kind in RULES:
+            if kind in self.kinds and HINTS[kind](searched):
+                if kind == "phone" and found:  # a telephone number never goes on in a number with a checksum
+                    searched = SearchedText(_masked(plain, _merged(found)))
+                found += [Span(start, end, kind) for start, end in RULES[kind](searched)]
+        if places is not None:
+            found = [Span(places[start], places[end - 1] + 1, kind) for start, end, kind in found]
+        for name, recognizer in self._recognizers:
+            found += _recognized(name, recognizer, text)
+        return _without_placeholders(_merged(found), text) if found else found
+
+    def conversation(self, conversation: Conversation) -> Conversation:
+        """Return a conversation with placeholders in every text but its id; itself if nothing is found."""
+        return self.begin().conversation(conversation)
+
+    def imported(self, conversation: Conversation) -> Conversation:
+        """Return a conversation to store: redacted, or a synthetic one as it is."""
+        return conversation if conversation.is_synthetic else self.conversation(conversation)
+
+
+def _masked(text: str, spans: list[Span]) -> str:
+    """Return a text of the same length with empty lines in place of spans."""
+    pieces, place = list[str](), 0
+    for span in spans:
+        pieces += [text[place : span.start], "\n" * (span.end - span.start)]
+        place = span.end
+    return "".join([*pieces, text[place:]])
+
+
+def _recognized(name: str, recognizer: Recognizer, text: str) -> list[Span]:
+    """Return the spans of a recognizer, or raise BadInput: a failure must not leave a text unredacted."""
+    try:
+        found: list[tuple[Any, ...]] = [tuple(each) for each in recognizer(text)]
+    except Exception as error:
+        raise BadInput(
+            f"the recognizer {name!r} raised {reason_line(error)}; nothing was stored or sent. Correct it, or remove "
+            "it from privacy: recognizers:"
+        ) from error
+    for each in found:
+        is_span = len(each) == 3 and all(type(place) is int for place in each[:2])
+        if not is_span or not 0 <= each[0] < each[1] <= len(text) or not isinstance(each[2], str):
+            raise BadInput(
+                f"the recognizer {name!r} returned {one_line(repr(each), 60)}; allowed: (start, end, kind) with "
+                f"0 <= start < end <= {len(text)}, the length of the text. Check it with "
+                "accord.testing.check_recognizer"
+            )
+        if not _KIND.fullmatch(each[2]):
+            raise BadInput(
+                f"the recognizer {name!r} returned the kind {one_line(repr(each[2]), 60)}; allowed: lower-case letters "
+                "and underscores, such as customer_number"
+            )
+    return [Span(*each) for each in found]
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    """Return the union of overlapping spans, in order; the longest one gives the kind."""
+    merged: list[Span] = []
+    longest = 0
+    for span in sorted(spans, key=lambda each: (each.start, -each.end)):
+        length = span.end - span.start
+        if merged and span.start < merged[-1].end:
+            kind = span.kind if length > longest else merged[-1].kind
+            merged[-1] = Span(merged[-1].start, max(merged[-1].end, span.end), kind)
+            longest = max(longest, length)
+        else:
+            merged.append(span)
+            longest = length
+    return merged
+
+
+def _begins_before(end: int, place: tuple[int, int]) -> bool:
+    return place[0] < end
+
+
+def _without_placeholders(spans: list[Span], text: str) -> list[Span]:
+    """Return spans without the parts that are placeholders already, and without single signs left between them."""
+    taken = [match.span() for match in _PLACEHOLDER.finditer(text)] if "<" in text else []
+    ends, kept = [end for _, end in taken], list[Span]()
+    for span in spans:
+        start, inside = span.start, taken[bisect.bisect_right(ends, span.start) :]
+        for first, last in takewhile(partial(_begins_before, span.end), inside):
+            kept.append(Span(start, first, span.kind))
+            start = last
+        kept.append(Span(start, span.end, span.kind))
+    whole = set(spans)
+    return [span for span in kept if span in whole or re.search(r"\w", text[span.start : max(span.start, span.end)])]
+
+
+# --- one conversation -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Redaction:
+    """Placeholders of one conversation, in the order in which their values occur.
+
+    Attributes:
+        redactor: The settings.
+        values: First spelling of the value of each placeholder.
+    """
+
+    redactor: Redactor
+    values: dict[str, str] = field(default_factory=dict)
+    _names: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
+    _counts: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def reserve(self, *texts: str) -> None:
+        """Keep the numbers of placeholders in these texts free, which are no placeholders of this redaction."""
+        for text in texts:
+            for match in _PLACEHOLDER.finditer(text) if "<" in text else ():
+                if match.group() not in self.values:
+                    kind = match.group(1)
+                    self._counts[kind] = max(self._counts.get(kind, 0), int(match.group(2)))
+
+    def text(self, text: str) -> str:
+        """Return a text with placeholders; redacting the result again changes nothing."""
+        return self.mapped(text).text
+
+    def mapped(self, text: str) -> Redacted:
+        """Return a text with placeholders, and the places that they replace."""
+        result = Redacted(text, ())
+        for _ in range(_MOST_ROUNDS):
+            spans = self.redactor.find(result.text)
+            if not spans:
+                break
+            result = result.replaced([(span, self._placeholder(span, result.text)) for span in spans])
+        return result
+
+    def restore(self, text: str) -> str:
+        """Return a text with the values in place of this redaction's placeholders."""
+        if not self.values or "<" not in text:
+            return text
+        return _PLACEHOLDER.sub(lambda match: self.values.get(match.group(), match.group()), text)
+
+    def _placeholder(self, span: Span, text: str) -> str:
+        value = text[span.start : span.end]
+        key = span.kind, _identity(span.kind, value)
+        if key not in self._names:
+            kind = span.kind.upper()
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._names[key] = name = f"<{kind}_{self._counts[kind]}>"
+            self.values[name] = value
+        return self._names[key]
+
+    # --- values and conversations
+
+    def value(self, value: Any, key: str = "") -> Any:
+        """Return a JSON value with placeholders in its texts, keys and long numbers.
+
+        A text that is a JSON object or array stays one. `key` is the name of the value, which may tell its kind.
+        """
+        if isinstance(value, str):
+            return self._named_text(value, key)
+        if isinstance(value, Mapping):
+            return {self.text(str(name)): self.value(inner, str(name)) for name, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(inner, key) for inner in value]
+        if type(value) is int and abs(value) >= _LEAST_NUMBER:
+            changed = self._named_text(str(value), key)
+            return value if changed == str(value) else changed
+        return value
+
+    def _named_text(self, text: str, key: str) -> str:
+        if text[:1] in ("{", "["):
+            try:
+                inner = json.loads(text)
+            except (ValueError, RecursionError):
+                pass
+            else:
+                changed = self.value(inner, key)
+                return text if changed == inner else json.dumps(changed, ensure_ascii=False)
+        if "secret" in self.redactor.kinds and _SECRET_KEY.fullmatch(key[:_LONGEST_KEY]) and len(text.strip()) >= 4:
+            return text if _PLACEHOLDER.search(text) else self._placeholder(Span(0, len(text), "secret"), text)
+        prefix = f"{key[:_LONGEST_KEY].replace('_', ' ')}: " if key else ""
+        if prefix and self.redactor.may_change(prefix + text):
+            size = len(prefix)
+            found = [each for each in self.redactor.find(prefix + text) if each.end > size]
+            spans = [Span(max(start - size, 0), end - size, kind) for start, end, kind in found]
+            text = Redacted(text, ()).replaced([(span, self._placeholder(span, text)) for span in spans]).text
+        return self.text(text)
+
+    def conversation(self, conversation: Conversation) -> Conversation:
+        """Return a conversation with placeholders in every text but its id; itself if nothing is found."""
+        if not self.redactor.may_change("\n".join(_texts(conversation))):
+            return conversation
+        self.reserve(*_texts(conversation))
+        turns: Sequence[Turn] = conversation.turns
+        if isinstance(turns, PlainTurns):
+            turns = PlainTurns([{**message, "content": self.text(message["content"])} for message in turns.messages])
+        else:
+            turns = tuple(self.turn(turn) for turn in turns)
+        documents = tuple(self.document(document) for document in conversation.documents)
+        metadata = self.value(conversation.metadata)
+        return replace(conversation, turns=turns, documents=documents, metadata=metadata)
+
+    def turn(self, turn: Turn) -> Turn:
+        """Return a turn with placeholders in its text, name, time and other fields; its role stays."""
+        name, time = (None if each is None else self.text(each) for each in (turn.name, turn.time))
+        return Turn(turn.role, self.text(turn.content), name, time, self.value(turn.extra))
+
+    def document(self, document: Document) -> Document:
+        """Return a document with placeholders."""
+        name, title = (None if each is None else self.text(each) for each in (document.id, document.title))
+        return Document(self.text(document.text), name, title)
+
+    # --- annotations
+
+    def annotation(self, annotation: Annotation, turns: Sequence[Turn]) -> Annotation:
+        """Return an annotation with placeholders in its texts, and its quote as in the redacted turn.
+
+        `turns` are the turns of the conversation before its redaction; empty if they are unknown.
+        """
+        turn = annotation.target.turn
+        candidates = turns if turn is None else turns[turn : turn + 1]
+        quote, span = self._moved(annotation.quote, annotation.span, candidates)
+        given = {name: getattr(annotation, name) for name in ("comment", "shown", "called")}
+        texts: dict[str, Any] = {name: self.text(text) for name, text in given.items() if text}
+        value = self.text(annotation.value) if isinstance(annotation.value, str) else annotation.value
+        return replace(annotation, quote=quote, span=span, value=value, **texts)
+
+    def assessment(self, assessment: IssueAnnotation, turns: Sequence[Turn]) -> IssueAnnotation:
+        """Return an assessment of a turn with placeholders; see `annotation`."""
+        turn = assessment.target.turn or 0
+
+        def redacted(issue: Issue) -> Issue:
+            quote, span = self._moved(issue.quote, issue.span, turns[turn : turn + 1])
+            return replace(issue, comment=self.text(issue.comment), quote=quote, span=span)
+
+        losses = tuple(map(self.text, assessment.losses))
+        issues = tuple(map(redacted, assessment.issues))
+        return replace(assessment, issues=issues, comment=self.text(assessment.comment), losses=losses)
+
+    def _moved(
+        self, quote: str, span: tuple[int, int] | None, turns: Iterable[Turn]
+    ) -> tuple[str, tuple[int, int] | None]:
+        """Return a quote and its span as they are in the redacted turn; a placeholder is quoted whole."""
+        for turn in turns if quote or span else ():
+            place = span if span is not None else find_quote(quote, turn.content)
+            if place is not None:
+                mapped = self.mapped(turn.content)
+                start, end = mapped.moved(*place)
+                return (mapped.text[start:end] if quote else quote), (None if span is None else (start, end))
+        changed = self.text(quote)
+        return changed, span if changed == quote else None
+
+
+class Redacted(NamedTuple):
+    """A redacted text.
+
+    Attributes:
+        text: The text with placeholders.
+        changes: Replaced parts, in order: start and end in the original, start and end in the text.
+    """
+
+    text: str
+    changes: tuple[tuple[int, int, int, int], ...]
+
+    def replaced(self, pairs: Sequence[tuple[Span, str]]) -> Redacted:
+        """Return the text with further spans replaced; spans never cut a placeholder."""
+        pieces, place, moved = [], 0, []
+        length = 0
+        for span, name in pairs:
+            pieces += [self.text[place : span.start], name]
+            length += span.start - place + len(name)
+            moved.append((span.start, span.end, length - len(name), length))
+            place = span.end
+        text = "".join([*pieces, self.text[place:]])
+        new = Redacted(text, tuple(moved))
+        first = [(a, b, *new.moved(c, d)) for a, b, c, d in self.changes]
+        last = [(*self.origin(a, b), c, d) for a, b, c, d in moved]
+        return Redacted(text, tuple(sorted([*first, *last])))
+
+    def moved(self, start: int, end: int) -> tuple[int, int]:
+        """Return a span of the original as a span of the text; it covers whole placeholders."""
+        return self._shifted(start, False), self._shifted(end, True)
+
+    def _shifted(self, place: int, is_end: bool) -> int:
+        shift = 0
+        for first, last, new_first, new_last in self.changes:
+            if place <= first:
+                break
+            if place < last:
+                return new_last if is_end else new_first
+            shift = new_last - last
+        return place + shift
+
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """Return a span of the text outside placeholders as a span of the original."""
+        back = Redacted("", tuple((c, d, a, b) for a, b, c, d in self.changes))
+        return back.moved(start, end)
+
+
+def _texts(conversation: Conversation) -> Iterator[str]:
+    turns = conversation.turns
+    if isinstance(turns, PlainTurns):
+        yield from (message["content"] for message in turns.messages)
+    else:
+        for turn in turns:
+            yield turn.content
+            yield from (each for each in (turn.name, turn.time) if each)
+            yield from _named(turn.extra) if turn.extra else ()
+    for document in conversation.documents:
+        yield from (each for each in (document.text, document.id, document.title) if each)
+    yield from _named(conversation.metadata)
+
+
+def _named(value: Any, key: str = "") -> Iterator[str]:
+    """Yield the texts and long numbers of a JSON value, each after its key."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _named(inner, str(name)[:_LONGEST_KEY].replace("_", " ")) if inner is not None else (str(name),)
+    elif isinstance(value, list | tuple):
+        yield from chain.from_iterable(_named(inner, key) for inner in value)
+    elif isinstance(value, str) or (type(value) is int and abs(value) >= _LEAST_NUMBER):
+        yield f"{key}: {value}"
+    elif key:
+        yield key
+
+
+def _identity(kind: str, value: str) -> str:
+    """Return the same text for all spellings of a value."""
+    plain = normalized(value)[0]
+    if kind == "email":
+        return re.sub(r" ?[\[(] ?(?:dot|punkt|point|punto) ?[\])] ?", ".", _AT.sub("@", plain.casefold()))
+    if kind == "phone":
+        return re.sub(r"\D", "", plain)[-9:]  # with and without the prefix of the country
+    if kind in ("card", "iban", "national_id"):
+        return re.sub(r"[\W_]", "", plain).upper()
+    if kind == "ip":
+        try:
+            return str(ipaddress.ip_address(plain))
+        except ValueError:
+            return plain
+    return plain if kind in ("secret", "url") else " ".join(plain.casefold().split())
+
+
+_AT = re.compile(r" ?[\[(] ?(?:at|ät|arroba|arobase|chiocciola) ?[\])] ?")
+
+
+# --- quotes of texts that are redacted already ------------------------------------------------------------------------
+
+
+def find_redacted_quote(quote: str, text: str) -> tuple[int, int] | None:
+    """Return the span of a redacted quote in a redacted text whose placeholders may have other numbers.
+
+    >>> find_redacted_quote("mail <EMAIL_1> now", "Please mail <EMAIL_3> now.")
+    (7, 25)
+    """
+    found = find_quote(quote, text)
+    if found is not None or "<" not in quote:
+        return found
+    pattern = re.sub(r"<([A-Z0-9_]+)_\d+>", r"<\1_\\d+>", re.escape(quote.strip()).replace(r"\ ", r"\s+"))
+    match = re.search(pattern, text, re.IGNORECASE)
+    return None if match is None else match.span()
