@@ -44,7 +44,8 @@ def card_markdown(card: AgreementCard) -> str:
     lines = [
         f"# Agreement card: {plain_markdown(card.project)}", "",
         f"**{plain_markdown(card.title)}.** {plain_markdown(card.sentence)}", "",
-        f"Question **{plain_markdown(asked.name)}** ({plain_markdown(asked.text)}), scale {plain_markdown(asked.scale)}.",
+        f"Question **{plain_markdown(asked.name)}** ({plain_markdown(asked.text)}), "
+        f"scale {plain_markdown(asked.scale)}.",
         "", "## Agreement", "",
         *_table(
             ["question", "ratings", "error", "within one point", f"{first.statistic} pooled", "r within annotators",
