@@ -8,7 +8,7 @@ from typing import Any
 
 from accord.edges import BadInput
 from accord.formats import MemoryTable, read
-from accord.hosts.scores import HostScorer, require
+from accord.hosts.scores import HostScorer, reason_text, require
 from accord.values import Conversation, ScoreRow, Target
 
 entities = require("mlflow", "3.17", "mlflow", "mlflow.entities")
@@ -53,9 +53,7 @@ def feedback_of(host: HostScorer, row: ScoreRow, name: str | None) -> Any:
     shared = {"name": name or host.name, "source": source, "metadata": {"accord.signature": row["signature"]}}
     if row["value"] is None:
         return entities.Feedback(error=entities.AssessmentError("UNSCORED", row["unscored"]), **shared)
-    warning = f"; {row['warning']}" if row["warning"] else ""
-    rationale = f"80% interval {row['low']:g} to {row['high']:g} on the scale {host.question.scale.range}{warning}"
-    return entities.Feedback(value=row["value"], rationale=rationale, **shared)
+    return entities.Feedback(value=row["value"], rationale=reason_text(row), **shared)
 
 
 def is_human(assessment: Any, name: str) -> bool:

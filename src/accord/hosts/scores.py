@@ -6,7 +6,7 @@ there is none. The numbers are those of `accord score --turns last`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -207,8 +207,26 @@ def open_scorer(evaluator: Openable | None = None) -> HostScorer:
     return open_scorer(Project(load_project(file)))
 
 
-def number_or_raise(row: ScoreRow, error: Callable[[str], Exception]) -> float:
-    """Return the value of a score, or raise an error of the host with the reason of a missing one."""
+def exchange(given: Any, output: Any) -> list[Any]:
+    """Return the messages of an input and an output: texts, messages, or mappings with `messages`.
+
+    >>> exchange("Where is it?", "It arrives on Monday.")
+    [{'role': 'user', 'content': 'Where is it?'}, {'role': 'assistant', 'content': 'It arrives on Monday.'}]
+    """
+    return [*_messages(given, "user"), *_messages(output, "assistant")]
+
+
+def _messages(given: Any, role: str) -> list[Any]:
+    if given is None or isinstance(given, str):
+        return [{"role": role, "content": given}] if given else []
+    if isinstance(given, Mapping):
+        return list(given["messages"]) if "messages" in given else [given]
+    return list(given)
+
+
+def reason_text(row: ScoreRow) -> str:
+    """Return a score with its interval and warning, or the reason of a missing one, as a sentence."""
     if row["value"] is None:
-        raise error(f"no score: {row['unscored']}")
-    return row["value"]
+        return f"no score: {row['unscored']}"
+    warning = f"; {row['warning']}" if row["warning"] else ""
+    return f"{row['value']:.3f}, 80% interval {row['low']:g} to {row['high']:g}{warning}"
