@@ -171,7 +171,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     learned(chats[:10], ["words"]).save(folder / "evaluators" / "default")
     rows: list[Any] = [
         {"id": chat.id, "messages": [{"role": turn.role, "content": turn.content} for turn in chat.turns]}
-        for chat in chats[10:16]
+        for chat in chats[10:22]
+        if chat.turns[-1].role == "assistant"
     ]
     rows.append(
         {"id": "wordless", "messages": [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": ""}]}
@@ -330,7 +331,8 @@ def chat_of(name: str) -> Any:
         ("Hi.", "Hello.", ["user", "assistant"]),
         ([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi."}], {"role": "assistant", "content": "Hello."}, ["system", "user", "assistant"]),
         (None, {"messages": [{"role": "user", "content": "Hi."}]}, ["user"]),
-        ({"messages": [{"role": "user", "content": "Hi."}]}, "", ["user"]),
+        ({"messages": [{"role": "user", "content": "Hi."}]}, "", ["user", "assistant"]),
+        ("Hi.", None, ["user", "assistant"]),
     ],
 )  # fmt: skip
 def test_inputs_and_outputs_become_messages(given: Any, output: Any, roles: list[str]) -> None:

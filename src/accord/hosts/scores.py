@@ -213,12 +213,13 @@ def exchange(given: Any, output: Any) -> list[Any]:
     >>> exchange("Where is it?", "It arrives on Monday.")
     [{'role': 'user', 'content': 'Where is it?'}, {'role': 'assistant', 'content': 'It arrives on Monday.'}]
     """
-    return [*_messages(given, "user"), *_messages(output, "assistant")]
+    return [*([] if given is None else _messages(given, "user")), *_messages(output or "", "assistant")]
 
 
 def _messages(given: Any, role: str) -> list[Any]:
-    if given is None or isinstance(given, str):
-        return [{"role": role, "content": given}] if given else []
+    """Return messages; an empty text is one too, since without it an empty reply would leave the user's message last."""
+    if isinstance(given, str):
+        return [{"role": role, "content": given}]
     if isinstance(given, Mapping):
         return list(given["messages"]) if "messages" in given else [given]
     return list(given)
