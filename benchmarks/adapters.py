@@ -46,7 +46,7 @@ class Host:
     Attributes:
         package: Distribution of the tool; None for a tool without one.
         files: Our files, from the root of the repository.
-        example: What a user writes; None is the example of docs/hosts.md under the heading `heading`.
+        example: Code or settings of a user; None is the example of docs/hosts.md under the heading `heading`.
         heading: Heading of the example in docs/hosts.md.
         command: Command that runs it in the folder of a project; None runs the example as Python.
         runs: False for an example that calls our module alone, since the tool itself is in another language.
@@ -90,7 +90,7 @@ ADAPTERS = {
 
 
 def example_of(host: Host) -> str:
-    """Return what a user writes."""
+    """Return the code or the settings of a user."""
     if host.example is not None:
         return host.example
     section = (ROOT / "docs" / "hosts.md").read_text(encoding="utf-8").partition(f"\n## {host.heading}\n")[2]

@@ -206,7 +206,7 @@ def _close(key: str) -> None:
 
 
 def _pooled(given: Any) -> list[Any] | None:
-    """Return what an assertion got in all runs of its test; None before the last run."""
+    """Return the input of an assertion from all runs of its test; None before the last run."""
     trial = PRESENT.get()
     return [given] if trial is None else trial.pooled(given)
 
@@ -330,7 +330,7 @@ def _counted(rows: Sequence[ScoreRow]) -> str:
 def _finish(
     words: tuple[str, str], found: Estimate, limit: float, bound: Bound, shown: Sequence[_Scored], advice: str
 ) -> None:
-    """Note what was measured for the summary and the JUnit file, and raise an error if the limit is not reached."""
+    """Add the value to the summary and the JUnit file, and raise an error if the limit is not reached."""
     __tracebackhide__ = True
     if bound not in ("lower", "estimate"):
         raise BadInput(f"bound={bound!r}: give 'lower' or 'estimate'")

@@ -29,7 +29,7 @@ class AccordMetric(_BaseConversationalMetric):  # type: ignore[misc]
         self.threshold, self._host = threshold, open_scorer(evaluator)
 
     @property
-    def __name__(self) -> str:  # type: ignore[override]
+    def __name__(self) -> str:
         return f"Accord {self._host.name}"
 
     def measure(self, test_case: Any, *_: Any, **__: Any) -> float | None:

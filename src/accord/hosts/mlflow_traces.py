@@ -73,7 +73,7 @@ def is_same(known: Any, new: Any) -> bool:
 
 
 def content_of(feedback: Any) -> tuple[Any, ...]:
-    """Return what a reader of feedback sees."""
+    """Return the visible content of feedback."""
     error = feedback.feedback.error
     reason = None if error is None else error.error_message
     return feedback.feedback.value, reason, feedback.rationale, (feedback.metadata or {}).get("accord.signature")

@@ -45,7 +45,7 @@ class Trial:
         runs: Number of runs.
         run: Number of the present run, from 1.
         calls: Number of assertions in this run so far.
-        pools: What each assertion got in each run, by its place in the test.
+        pools: Input of each assertion in each run, by its place in the test.
     """
 
     item: pytest.Item
@@ -55,7 +55,7 @@ class Trial:
     pools: dict[int, list[Any]] = field(default_factory=dict)
 
     def pooled(self, given: Any) -> list[Any] | None:
-        """Add what an assertion got; return that of all runs once there is one of each, else None."""
+        """Add the input of an assertion; return the inputs of all runs once they are complete, else None."""
         pool = self.pools.setdefault(self.calls, [])
         self.calls += 1
         pool.append(given)
@@ -105,7 +105,7 @@ def _runs(runs: Any = 1) -> int:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Show what the assertions measured, also those of other processes, which report it as properties."""
+    """Show the values of all assertions; other processes report them as properties."""
     lines = [
         f"{report.nodeid}: {name.removeprefix(PREFIX)}: {value}"
         for outcome in ("passed", "failed")

@@ -217,7 +217,7 @@ def exchange(given: Any, output: Any) -> list[Any]:
 
 
 def _messages(given: Any, role: str) -> list[Any]:
-    """Return messages; an empty text is one too, since without it an empty reply would leave the user's message last."""
+    """Return messages; an empty text is one too, so that an empty reply does not leave the user's message last."""
     if isinstance(given, str):
         return [{"role": role, "content": given}]
     if isinstance(given, Mapping):
