@@ -7,41 +7,23 @@ the runs of a conversation stay together in every interval.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from accord.edges import BadInput, BadRow, count_of, one_line
-from accord.formats import read, read_labels, sniff, source_of
-from accord.hosts.pytest_plugin import PREFIX, PRESENT
+from accord.edges import BadInput, count_of
+from accord.hosts.assertion_input import Scored, labeled, scored_conversations
 from accord.hosts.scores import HostScorer, Openable, open_scorer
+from accord.hosts.trials import PREFIX, PRESENT
 from accord.statistics import CONFIDENCE, LOWER_IS_BETTER, STATISTICS, Clusters, Paired, bootstrap, clustered_mean
-from accord.values import Conversation, Estimate, Label, Rubric, Sample, ScoreRow, Target, Unscored
+from accord.values import Estimate, ScoreRow
 
 Bound = Literal["lower", "estimate"]
 METRICS = tuple(name for name in STATISTICS if name not in LOWER_IS_BETTER | {"coverage", "width"})
-_SHOWN, _WORDS = 5, 60
+_SHOWN = 5
 _scorers: dict[str, HostScorer] = {}
-
-
-@dataclass(frozen=True)
-class _Scored:
-    """A score with the conversation's first words, and a rating for comparison if there is one."""
-
-    row: ScoreRow
-    words: str = ""
-    rating: float | None = None
-
-    def __str__(self) -> str:
-        value, low, high = self.row["value"], self.row["low"], self.row["high"]
-        score = (
-            f"no score: {self.row['unscored']}" if value is None else f"{value:.2f} (80% interval {low:g} to {high:g})"
-        )
-        people = "" if self.rating is None else f", people {self.rating:g}"
-        return f"  {one_line(self.row['conversation'], _WORDS)}: {score}{people}: {self.words}"
 
 
 def assert_score(
@@ -70,7 +52,7 @@ def assert_score(
     _check("mean_at_least", mean_at_least, *scorer.ends)
     if (given := _pooled(conversations)) is None:
         return
-    scored = _present([each for part in given for each in _scored(scorer, part)], max_unscored)
+    scored = _present([each for part in given for each in scored_conversations(scorer, part)], max_unscored)
     rows = [each.row for each in scored]
     found = clustered_mean([row["value"] or 0.0 for row in rows], [row["conversation"] for row in rows]).interval()
     lowest = _first(scored, lambda each: each.row["value"] or 0.0)
@@ -112,7 +94,7 @@ def assert_agreement(
     scorer = _scorer(evaluator)
     if (given := _pooled((conversations_or_labels, labels))) is None:
         return
-    pairs = [pair for part in given for pair in _labeled(scorer, *part)]
+    pairs = [pair for part in given for pair in labeled(scorer, *part)]
     present = _present(pairs, max_unscored)
     tested = [each for each in present if include_training or not each.row["in_training"]]
     if not tested:
@@ -121,13 +103,8 @@ def assert_agreement(
             f"the evaluator learned from all {count_of(count, 'rated conversation')}, so that its scores show no "
             "agreement. Give conversations that it has not seen, or count these: include_training=True"
         )
-    options = np.array(scorer.question.scale.numbers, dtype=float)
-    ratings = np.array([each.rating for each in tested])
-    answer = np.abs(ratings[:, None] - options).argmin(axis=1)
-    shares = np.array([list((each.row["distribution"] or {}).values()) for each in tested])
-    paired = Paired(options, answer, shares, np.array([each.row["value"] for each in tested], dtype=float))
     clusters = Clusters([each.row["conversation"] for each in tested])
-    found = bootstrap(clusters, STATISTICS[metric], [paired])
+    found = bootstrap(clusters, STATISTICS[metric], [_paired(scorer, tested)])
     far = _first(tested, lambda each: -abs((each.row["value"] or 0.0) - (each.rating or 0.0)))
     chats = count_of(len(clusters), "conversation")
     counted = f"{count_of(len(tested), 'rating')} of {chats}; farthest from people:"
@@ -160,7 +137,8 @@ def assert_not_worse(
     if (given := _pooled((new, old))) is None:
         return
     sides = [
-        _present([each for part in given for each in _scored(scorer, part[side])], max_unscored) for side in (0, 1)
+        _present([each for part in given for each in scored_conversations(scorer, part[side])], max_unscored)
+        for side in (0, 1)
     ]
     means = [_means(side) for side in sides]
     both = sorted(means[0].keys() & means[1].keys())
@@ -179,6 +157,15 @@ def assert_not_worse(
         f"{count_of(len(both), 'paired conversation')}{unpaired}; most lost:",
     )
     _finish(words, found, 0.0 - margin, "lower", worst, "compare these with the old version, or give a larger margin")
+
+
+def _paired(scorer: HostScorer, scored: Sequence[Scored]) -> Paired:
+    """Return the scores paired with their ratings."""
+    options = np.array(scorer.question.scale.numbers, dtype=float)
+    ratings = np.array([each.rating for each in scored])
+    answer = np.abs(ratings[:, None] - options).argmin(axis=1)
+    shares = np.array([list((each.row["distribution"] or {}).values()) for each in scored])
+    return Paired(options, answer, shares, np.array([each.row["value"] for each in scored], dtype=float))
 
 
 # --- input ------------------------------------------------------------------------------------------------------------
@@ -216,73 +203,7 @@ def _check(name: str, value: float, low: float, high: float) -> None:
         raise BadInput(f"{name}={value!r}: give a number from {low:g} to {high:g}")
 
 
-def _samples(scorer: HostScorer, given: Any) -> list[tuple[Sample | Unscored, Sequence[Label]]]:
-    """Return the conversations of an argument with the labels in their rows."""
-    if not isinstance(given, list | tuple):
-        return _samples_of_table(scorer, given)
-    rows = [{"messages": each} if isinstance(each, list | tuple) else each for each in given]
-    return [(scorer.sample(row, f"row-{place}"), ()) for place, row in enumerate(rows, 1)]
-
-
-def _samples_of_table(scorer: HostScorer, given: Any) -> list[tuple[Sample | Unscored, Sequence[Label]]]:
-    bad: list[BadInput] = []
-    records = list(read(source_of(given), on_bad_row=bad.append))
-    found: list[tuple[Sample | Unscored, Sequence[Label]]] = [
-        (scorer.sample(record.conversation, record.conversation.id), record.labels) for record in records
-    ]
-    for error in bad:
-        name = f"row-{error.line}" if isinstance(error, BadRow) else "row"
-        found.append((scorer.unscored(Target(name), str(error)), ()))
-    return found
-
-
-def _scored(scorer: HostScorer, given: Any) -> list[_Scored]:
-    samples = [sample for sample, _ in _samples(scorer, given)]
-    return [_Scored(row, _first_words(sample)) for row, sample in zip(scorer.rows(samples), samples, strict=True)]
-
-
-def _first_words(sample: Sample | Unscored) -> str:
-    turns: Iterable[Any] = sample.conversation.turns if isinstance(sample, Sample) else ()
-    text = next((turn.content for turn in turns if turn.role == "user"), "")
-    return one_line(text[:_WORDS]) + ("…" if len(text) > _WORDS else "")
-
-
-def _labeled(scorer: HostScorer, given: Any, labels: Any) -> list[_Scored]:
-    """Return a score with each rating of the conversations."""
-    question, project = scorer.question, scorer.project
-    rubric = Rubric(name=question.id, main=question.id, questions=(question,)) if project is None else project.rubric
-    is_table = not isinstance(given, list | tuple) or all(isinstance(each, Mapping) for each in given)
-    rated: list[Label] = []
-    chats: dict[str, Conversation] = {}
-    if labels is None and is_table and sniff(source_of(given)).content == "labels":
-        rated = list(read_labels(source_of(given), rubric))
-        if project is None:
-            raise BadInput("labels alone need the project with their conversations; name the project as evaluator")
-        chats = {each.id: each for each in project.store.conversations({label.target.conversation for label in rated})}
-    else:
-        for sample, own in _samples(scorer, given):
-            rated += own
-            if isinstance(sample, Sample):
-                chats[sample.conversation.id] = sample.conversation
-        if labels is not None:
-            rated += read_labels(source_of(labels), rubric)
-        elif not rated and project is not None:
-            rated += [label for label in project.rated(question.id) if label.target.conversation in chats]
-    usable = [each for each in rated if each.question == question.id and each.value is not None]
-    known = [each for each in usable if each.target.conversation in chats]
-    if not known:
-        raise BadInput(
-            f"no labels on {question.id!r} for {count_of(len(chats), 'conversation')} ({len(usable)} labels in all). "
-            "Give a table of them: labels='labels.csv', with the columns conversation, annotator, question and value"
-        )
-    targets = list(dict.fromkeys(label.target for label in known))
-    samples = [Sample(chats[target.conversation], target.turn) for target in targets]
-    rows = dict(zip(targets, scorer.rows(samples), strict=True))
-    words = {target: _first_words(sample) for target, sample in zip(targets, samples, strict=True)}
-    return [_Scored(rows[label.target], words[label.target], float(label.value or 0)) for label in known]
-
-
-def _present(scored: Sequence[_Scored], max_unscored: float) -> list[_Scored]:
+def _present(scored: Sequence[Scored], max_unscored: float) -> list[Scored]:
     """Return the conversations with a score.
 
     Raises:
@@ -303,7 +224,7 @@ def _present(scored: Sequence[_Scored], max_unscored: float) -> list[_Scored]:
     return present
 
 
-def _means(scored: Sequence[_Scored]) -> Mapping[str, float]:
+def _means(scored: Sequence[Scored]) -> Mapping[str, float]:
     """Return the mean score of each conversation over its runs."""
     values: dict[str, list[float]] = {}
     for each in scored:
@@ -314,9 +235,9 @@ def _means(scored: Sequence[_Scored]) -> Mapping[str, float]:
 # --- result -----------------------------------------------------------------------------------------------------------
 
 
-def _first(scored: Iterable[_Scored], key: Callable[[_Scored], float]) -> list[_Scored]:
+def _first(scored: Iterable[Scored], key: Callable[[Scored], float]) -> list[Scored]:
     """Return the scores that are shown, of distinct conversations, the smallest key first."""
-    found: dict[str, _Scored] = {}
+    found: dict[str, Scored] = {}
     for each in sorted(scored, key=key):
         found.setdefault(each.row["conversation"], each)
     return list(found.values())[:_SHOWN]
@@ -328,7 +249,7 @@ def _counted(rows: Sequence[ScoreRow]) -> str:
 
 
 def _finish(
-    words: tuple[str, str], found: Estimate, limit: float, bound: Bound, shown: Sequence[_Scored], advice: str
+    words: tuple[str, str], found: Estimate, limit: float, bound: Bound, shown: Sequence[Scored], advice: str
 ) -> None:
     """Add the value to the summary and the JUnit file, and raise an error if the limit is not reached."""
     __tracebackhide__ = True

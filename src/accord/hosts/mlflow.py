@@ -11,11 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pydantic import PrivateAttr
-
 from accord.edges import BadInput, count_of
 from accord.hosts.mlflow_traces import (
     SESSION,
+    AccordJudge,
     content_of,
     conversation_of,
     feedback_of,
@@ -31,7 +30,6 @@ from accord.project import Config, ObservedAnswers, Project, infer_rubric
 mlflow = require("mlflow", "3.17", "mlflow")
 judges = require("mlflow", "3.17", "mlflow", "mlflow.genai.judges")
 _AlignmentOptimizer: Any = judges.AlignmentOptimizer
-_Judge: Any = judges.Judge
 
 
 def trace_scorer(evaluator: Openable, name: str | None = None) -> Any:
@@ -130,40 +128,3 @@ class AccordOptimizer(_AlignmentOptimizer):  # type: ignore[misc]
             project.import_([chats, labels])
             evaluator = project.fit(out=self.folder or Path(temporary, "evaluator")).evaluator
         return AccordJudge(judge, HostScorer(evaluator))
-
-
-class AccordJudge(_Judge):  # type: ignore[misc]
-    """A judge of MLflow, of traces or of sessions, that scores with an evaluator."""
-
-    _host: HostScorer = PrivateAttr()
-    _instructions: str = PrivateAttr()
-    _is_session: bool = PrivateAttr()
-
-    def __init__(self, judge: Any, host: HostScorer) -> None:
-        super().__init__(name=judge.name)
-        self._host, self._instructions, self._is_session = host, judge.instructions, judge.is_session_level_scorer
-
-    @property
-    def is_session_level_scorer(self) -> bool:
-        """True for a judge of sessions."""
-        return self._is_session
-
-    @property
-    def instructions(self) -> str:
-        """Instructions of the judge that was aligned."""
-        return self._instructions
-
-    @property
-    def feedback_value_type(self) -> Any:
-        """Type of a value: a number on the scale."""
-        return float
-
-    def get_input_fields(self) -> list[Any]:
-        """Return the fields that the judge reads."""
-        name = "session" if self._is_session else "trace"
-        return [judges.base.JudgeField(name=name, description=f"The {name} to score")]
-
-    def __call__(self, *, trace: Any = None, session: Any = None, **_: Any) -> Any:
-        """Return the score of a trace or of a session."""
-        given = session if self._is_session else [trace]
-        return feedback_of(self._host, score_of(self._host, given), self.name)

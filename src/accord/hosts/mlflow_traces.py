@@ -1,4 +1,4 @@
-"""Traces of MLflow as conversations, and scores as its assessments: helpers of `accord.hosts.mlflow`."""
+"""Traces of MLflow as conversations, and scores as its assessments: parts of `accord.hosts.mlflow`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import PrivateAttr
+
 from accord.edges import BadInput
 from accord.formats import MemoryTable, read
 from accord.hosts.scores import HostScorer, reason_text, require
 from accord.values import Conversation, ScoreRow, Target
 
 entities = require("mlflow", "3.17", "mlflow", "mlflow.entities")
+judges = require("mlflow", "3.17", "mlflow", "mlflow.genai.judges")
+_Judge: Any = judges.Judge
 SESSION = "mlflow.trace.session"
 """Metadata entry of traces and assessments with the id of their session."""
 
@@ -77,3 +81,40 @@ def content_of(feedback: Any) -> tuple[Any, ...]:
     error = feedback.feedback.error
     reason = None if error is None else error.error_message
     return feedback.feedback.value, reason, feedback.rationale, (feedback.metadata or {}).get("accord.signature")
+
+
+class AccordJudge(_Judge):  # type: ignore[misc]
+    """A judge of MLflow, of traces or of sessions, that scores with an evaluator."""
+
+    _host: HostScorer = PrivateAttr()
+    _instructions: str = PrivateAttr()
+    _is_session: bool = PrivateAttr()
+
+    def __init__(self, judge: Any, host: HostScorer) -> None:
+        super().__init__(name=judge.name)
+        self._host, self._instructions, self._is_session = host, judge.instructions, judge.is_session_level_scorer
+
+    @property
+    def is_session_level_scorer(self) -> bool:
+        """True for a judge of sessions."""
+        return self._is_session
+
+    @property
+    def instructions(self) -> str:
+        """Instructions of the judge that was aligned."""
+        return self._instructions
+
+    @property
+    def feedback_value_type(self) -> Any:
+        """Type of a value: a number on the scale."""
+        return float
+
+    def get_input_fields(self) -> list[Any]:
+        """Return the fields that the judge reads."""
+        name = "session" if self._is_session else "trace"
+        return [judges.base.JudgeField(name=name, description=f"The {name} to score")]
+
+    def __call__(self, *, trace: Any = None, session: Any = None, **_: Any) -> Any:
+        """Return the score of a trace or of a session."""
+        given = session if self._is_session else [trace]
+        return feedback_of(self._host, score_of(self._host, given), self.name)

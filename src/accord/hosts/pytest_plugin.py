@@ -9,13 +9,13 @@ def test_replies_are_good(accord_project):
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from accord.hosts.trials import PREFIX, PRESENT, Trial
 
 if TYPE_CHECKING:
     from accord.hosts.assertions import assert_agreement, assert_not_worse, assert_score
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["assert_agreement", "assert_not_worse", "assert_score"]
 
-PREFIX = "accord "
-"""Beginning of the names of properties in JUnit files, which the summary shows."""
-
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
@@ -34,36 +31,6 @@ def __getattr__(name: str) -> Any:
     from accord.hosts import assertions
 
     return getattr(assertions, name)
-
-
-@dataclass
-class Trial:
-    """A test that runs, with what its assertions got in earlier runs.
-
-    Attributes:
-        item: The test.
-        runs: Number of runs.
-        run: Number of the present run, from 1.
-        calls: Number of assertions in this run so far.
-        pools: Input of each assertion in each run, by its place in the test.
-    """
-
-    item: pytest.Item
-    runs: int
-    run: int = 1
-    calls: int = 0
-    pools: dict[int, list[Any]] = field(default_factory=dict)
-
-    def pooled(self, given: Any) -> list[Any] | None:
-        """Add the input of an assertion; return the inputs of all runs once they are complete, else None."""
-        pool = self.pools.setdefault(self.calls, [])
-        self.calls += 1
-        pool.append(given)
-        return pool if len(pool) == self.runs else None
-
-
-PRESENT: ContextVar[Trial | None] = ContextVar("accord_trial", default=None)
-"""The test that runs."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

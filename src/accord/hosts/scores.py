@@ -190,10 +190,10 @@ def open_scorer(evaluator: Openable | None = None) -> HostScorer:
     """
     if isinstance(evaluator, HostScorer):
         return evaluator
-    if isinstance(evaluator, Evaluator):
-        return HostScorer(evaluator)
     if isinstance(evaluator, Project):
         return HostScorer(evaluator.load(), evaluator.models, evaluator)
+    if evaluator is not None and not isinstance(evaluator, str | Path):
+        return HostScorer(evaluator)
     folder = Path() if evaluator is None else Path(evaluator)
     if (folder / CARD).is_file():
         return HostScorer(load_evaluator(folder))
