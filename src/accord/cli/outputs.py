@@ -102,6 +102,7 @@ ISSUES_PAGE = Output(page_titled("Accord: issues"))
 AGREEMENT_CARD = Output(
     lambda path: '"accord_version"' in _beginning(path)[:4096] and '"agreement"' in _beginning(path)
 )
+GATE_FILE = Output(lambda path: path.is_file() and "accord gate" in _beginning(path)[:4096])
 CHECK = Output(lambda path: page_titled("Accord check")(path) or _is_check(path))
 EVALUATOR = folder_with(_EVALUATOR)
 METRIC = folder_with(_METRIC)

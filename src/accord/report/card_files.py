@@ -42,9 +42,10 @@ def card_markdown(card: AgreementCard) -> str:
     """Return a card as Markdown; texts of users are escaped."""
     asked, first, labels, test = card.question, card.agreement[0], card.labels, card.test
     lines = [
-        f"# Agreement card: {_plain(card.project)}", "",
-        f"**{_plain(card.title)}.** {_plain(card.sentence)}", "",
-        f"Question **{_plain(asked.name)}** ({_plain(asked.text)}), scale {_plain(asked.scale)}.",
+        f"# Agreement card: {plain_markdown(card.project)}", "",
+        f"**{plain_markdown(card.title)}.** {plain_markdown(card.sentence)}", "",
+        f"Question **{plain_markdown(asked.name)}** ({plain_markdown(asked.text)}), "
+        f"scale {plain_markdown(asked.scale)}.",
         "", "## Agreement", "",
         *_table(
             ["question", "ratings", "error", "within one point", f"{first.statistic} pooled", "r within annotators",
@@ -83,7 +84,7 @@ def card_markdown(card: AgreementCard) -> str:
         )]  # fmt: skip
     lines += ["", "## Provenance", "", *_table(["", ""], _provenance(card))]
     if card.limits:
-        lines += ["", "## Limits", "", *(f"- {_plain(each)}" for each in card.limits)]
+        lines += ["", "## Limits", "", *(f"- {plain_markdown(each)}" for each in card.limits)]
     used = (
         f" These ratings were used {count_of(test.uses, 'time')}, first on {test.first_used}." if test.uses > 1 else ""
     )
@@ -141,11 +142,11 @@ def _provenance(card: AgreementCard) -> list[list[str]]:
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [header, ["---"] * len(header), *rows]
-    cells = [row if place == 1 else [*map(_plain, row)] for place, row in enumerate(lines)]
+    cells = [row if place == 1 else [*map(plain_markdown, row)] for place, row in enumerate(lines)]
     return [f"| {' | '.join(row)} |" for row in cells]
 
 
-def _plain(text: str) -> str:
+def plain_markdown(text: str) -> str:
     """Return text without a meaning in Markdown or HTML, on one line."""
     return _SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
 

@@ -10,7 +10,7 @@ import typer
 
 from accord.cli.app import command, command_group
 from accord.cli.options import InTraining, StatisticsOptions
-from accord.cli.outputs import ISSUES_PAGE, QUEUE, REPORT
+from accord.cli.outputs import GATE_FILE, ISSUES_PAGE, QUEUE, REPORT
 from accord.cli.terminal import StageProgress, figure_text, note, table
 from accord.cli.texts import comparison_text, groups_text, verdict_text
 from accord.edges import BadInput, GateFailed
@@ -249,18 +249,25 @@ def gate(
             "--require-refit", help="Fail if the evaluator in use learned from conversations that were erased since."
         ),
     ] = False,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="JUnit file of the conditions, for CI systems."), GATE_FILE
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", help="Markdown of the conditions, for a job page."), GATE_FILE
+    ] = None,
 ) -> None:
     """Fail (exit 3) if the latest comparison, the latest scores or an agreement card do not meet the given conditions.
 
     Agreement and mean pass if the lower bound of their 95% interval over conversations reaches the minimum. Scores of
     conversations that the evaluator learned from do not count, unless --include-training is given.
     """
-    from accord.report import gate_checks
+    from accord.report import gate_checks, gate_files
 
     with options.open() as project:
         checks = gate_checks(
             project, min_agreement, min_mean, max_unscored, min_within, include_training, card, require_refit
         )
+    gate_files.write_gate(checks, junit, markdown)
     options.show({"checks": [each.to_json() for each in checks]}, lambda _: "\n".join(map(str, checks)))
     failed = sum(not each.passed for each in checks)
     if failed:

@@ -1,0 +1,5 @@
+"""Evaluators inside other tools: one module per tool, each of which uses that tool's public API alone.
+
+Import the module of a tool, such as `accord.hosts.mlflow`; the package itself has no names. Nothing else in Accord
+imports it.
+"""

@@ -1,0 +1,48 @@
+"""DeepEval: a metric of conversational test cases.
+
+from accord.hosts.deepeval import AccordMetric
+evaluate([test_case], [AccordMetric("evaluators/default", threshold=0.7)])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accord.hosts.scores import Openable, open_scorer, reason_text, require
+
+_BaseConversationalMetric: Any = require("deepeval", "4.3", "deepeval", "deepeval.metrics").BaseConversationalMetric
+
+
+class AccordMetric(_BaseConversationalMetric):  # type: ignore[misc]
+    """Score of a conversation as a share of the scale, from 0 to 1; `score_breakdown` has it in units of the scale.
+
+    A conversation without a score has `score` None and the reason in `error`, and does not succeed.
+
+    Args:
+        evaluator: Evaluator or project.
+        threshold: Smallest share that succeeds; 0 to 1.
+    """
+
+    async_mode = False
+
+    def __init__(self, evaluator: Openable, threshold: float = 0.5) -> None:
+        self.threshold, self._host = threshold, open_scorer(evaluator)
+
+    @property
+    def __name__(self) -> str:
+        return f"Accord {self._host.name}"
+
+    def measure(self, test_case: Any, *_: Any, **__: Any) -> float | None:
+        """Score a `ConversationalTestCase`; documents are the retrieval contexts of its turns."""
+        documents = [str(text) for turn in test_case.turns for text in turn.retrieval_context or ()]
+        messages = [{"role": turn.role, "content": turn.content} for turn in test_case.turns]
+        row = self._host.one(messages, documents=documents) if documents else self._host.one(messages)
+        self.score, self.reason = self._host.share(row), reason_text(row)
+        self.score_breakdown = {self._host.name: row["value"]}
+        self.error = None if row["value"] is not None else row["unscored"]
+        self.success = self.score is not None and self.score >= self.threshold
+        return self.score
+
+    async def a_measure(self, test_case: Any, *_: Any, **__: Any) -> float | None:
+        """Score a test case as `measure` does."""
+        return self.measure(test_case)

@@ -1,0 +1,32 @@
+"""Inspect: a scorer of tasks.
+
+from accord.hosts.inspect import accord_scorer
+Task(dataset=dataset, solver=generate(), scorer=accord_scorer("evaluators/default"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from accord.hosts.scores import Openable, open_scorer, reason_text, require
+
+scorers = require("inspect-ai", "0.3.285", "inspect", "inspect_ai.scorer")
+
+
+def _accord_scorer(evaluator: Openable) -> Callable[..., Any]:
+    """Score the messages of a sample in units of the scale; a sample without a score is unscored, with the reason."""
+    host = open_scorer(evaluator)
+
+    async def score(state: Any, target: Any) -> Any:
+        row = host.one([{"role": each.role, "content": each.text} for each in state.messages], str(state.sample_id))
+        about = {"signature": row["signature"], "low": row["low"], "high": row["high"]}
+        if row["value"] is None:
+            return scorers.Score.unscored(explanation=reason_text(row), metadata=about)
+        return scorers.Score(value=row["value"], explanation=reason_text(row), metadata=about)
+
+    return score
+
+
+accord_scorer = scorers.scorer(metrics=[scorers.mean(), scorers.stderr()], name="accord_scorer")(_accord_scorer)
+"""Scorer of an evaluator or a project, with the mean and its standard error."""

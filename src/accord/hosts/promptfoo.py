@@ -1,0 +1,64 @@
+"""promptfoo: `get_assert` for assertions of type `python`.
+
+assert:
+  - type: python
+    value: file://accord_assert.py   # from accord.hosts.promptfoo import get_assert
+    config: { evaluator: evaluators/default, at_least: 3 }
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from accord.edges import BadInput, Unmeasured
+from accord.hosts.scores import HostScorer, exchange, open_scorer, reason_text
+
+_opened = lru_cache(maxsize=8)(open_scorer)
+
+
+def get_assert(output: str, context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the score of an output as a share of the scale, from 0 to 1, and whether it is high enough.
+
+    promptfoo has no missing scores: an error is an assertion that failed, with its reason.
+
+    Args:
+        output: The reply, or JSON messages of a whole conversation.
+        context: Context of promptfoo. `prompt` is a text or JSON messages; `config` has `evaluator`, by default the
+            nearest project, and `at_least` in units of the scale; without it every score passes.
+
+    Raises:
+        Unmeasured: There is no score.
+        BadInput: `at_least` is not on the scale.
+    """
+    config = context.get("config") or {}
+    host = _opened(config.get("evaluator"))
+    at_least = _limit(host, config.get("at_least"))
+    row = host.one(exchange(_decoded(context.get("prompt")), _decoded(output)))
+    value = row["value"]
+    if value is None:
+        raise Unmeasured(reason_text(row))
+    return {"pass": value >= at_least, "score": host.share(row), "reason": f"{host.name}: {reason_text(row)}"}
+
+
+def _limit(host: HostScorer, given: Any) -> float:
+    low, high = host.ends
+    if given is None:
+        return low
+    if isinstance(given, bool) or not isinstance(given, int | float) or not low <= given <= high:
+        raise BadInput(f"at_least: {given!r}: give a number from {low:g} to {high:g}")
+    return float(given)
+
+
+def _decoded(text: Any) -> Any:
+    """Return JSON messages as such, and any other text unchanged."""
+    if not isinstance(text, str) or text.lstrip()[:1] not in ("[", "{"):
+        return text
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    is_messages = isinstance(found, list) and all(isinstance(each, dict) and "role" in each for each in found)
+    return found if is_messages else text
