@@ -10,7 +10,7 @@ import gc
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -30,6 +30,7 @@ from accord.live.messages import HistoryDeduplicator, LogOnce, Message
 from accord.live.monitoring import MonitoringReport, report
 from accord.live.scorer import LiveScorer
 from accord.live.service import schemas
+from accord.live.service.decision_requests import Dialect, EvaluatorAnswers, Unprocessable, parse_decision
 from accord.live.service.fair_queue import MAX_CONCURRENT_CHUNKS, MAX_WAITING, FairQueue, QueueFull, ScoringTimeout
 from accord.live.service.middleware import MAX_BODY_BYTES, REQUEST_SECONDS, App, TokenGuard
 from accord.live.service.otlp import LOGS, TRACES, Signal, parse_export
@@ -50,6 +51,7 @@ REPORT_SECONDS = 5.0
 """Time for which a monitoring report is cached."""
 RETRY_HEADERS = {"Retry-After": "1"}
 EXPORT_PATHS = frozenset({"/v1/traces", "/v1/logs"})
+OPENAI_PATH = "/v1/decisions"
 HistoryStates = Mapping[str, tuple[Any, Any]]
 """State of each conversation before and after an export."""
 P = ParamSpec("P")
@@ -88,6 +90,7 @@ class Service:
         self.history = HistoryDeduplicator(scorer.conversations, scorer.memory, self._skip_span)
         self._history_lock = Lock()
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="parsing")
+        self._answers: EvaluatorAnswers | None = None
 
     async def parse(
         self, body: bytes, content_type: str, conversation: str | None = None
@@ -135,6 +138,35 @@ class Service:
     async def _enqueue(self, messages: Sequence[Message], client: str) -> list[LiveRow]:
         self.queue.check_room(len(messages))
         return await self.queue.score(messages, client) if messages else []
+
+    async def decide(self, body: bytes, content_type: str, dialect: Dialect, client: str = "") -> dict[str, Any]:
+        """Return the body of the answer to a request of decision models.
+
+        The conversation is scored as by `POST /v1/scores`.
+
+        Raises:
+            BadInput: The request is invalid, or the evaluator cannot answer it.
+            QueueFull: Too many messages are waiting.
+            ScoringTimeout: Not every message was scored in time.
+        """
+        async with _delay_rejection() if len(body) >= LARGE_BODY_BYTES else nullcontext():
+            self.queue.check_room(2 if len(body) >= LARGE_BODY_BYTES else 1)
+            request = await self.run_in_parser(parse_decision, body, content_type, dialect)
+        answers = await self.run_in_parser(self._current_answers)
+        questions = answers.check(request)
+        if any(not isinstance(entry, Message) for entry in request.messages):
+            raise Unprocessable(refusal_of([entry for entry in request.messages if not isinstance(entry, Message)]))
+        rows = await self.score(request.messages, client)
+        if any(row.get("taken") is False for row in rows):
+            raise ScoringTimeout(f"not all was scored within {self.queue.seconds:g} seconds; send it again")
+        return answers.body(request, questions, rows)
+
+    def _current_answers(self) -> EvaluatorAnswers:
+        """Return the answers of the evaluator in use, made once per evaluator in the parser thread."""
+        scorer = self.ingestor.scorer
+        if self._answers is None or self._answers.evaluator is not scorer.evaluator:
+            self._answers = EvaluatorAnswers(scorer.evaluator, scorer.speaker is None, scorer.limits.good)
+        return self._answers
 
     def _skip_span(self, reason: str) -> None:
         self.metrics.skipped_spans.labels(reason).inc()
@@ -267,10 +299,10 @@ def _without_gc(function: Callable[[], T]) -> T:
     try:
         return function()
     except BadInput as error:
-        reason = str(error)
+        reason, kind = str(error), type(error) if isinstance(error, Unprocessable) else BadInput
     finally:
         gc.enable()
-    raise BadInput(reason)  # a new exception: the traceback of the first one holds the whole request
+    raise kind(reason)  # a new exception: the traceback of the first one holds the whole request
 
 
 def _cached(load: Callable[[], MonitoringReport]) -> Callable[[], MonitoringReport]:
@@ -326,6 +358,7 @@ def _routes(service: Service) -> FastAPI:
     )  # fmt: skip
     _add_error_handlers(app)
     _add_scores(app, service)
+    _add_decisions(app, service)
     _add_exports(app, service)
     _add_reports(app, service)
     return app
@@ -337,15 +370,16 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(QueueFull)
     async def queue_full(request: Request, error: QueueFull) -> Response:
         status = 429 if request.url.path in EXPORT_PATHS else 503  # exporters slow down at 429, clients retry at 503
-        return JSONResponse({"error": "too many messages wait; send this again in a second"}, status, RETRY_HEADERS)
+        return _error(request, "too many messages wait; send this again in a second", status, RETRY_HEADERS)
 
     @app.exception_handler(ScoringTimeout)
     async def timeout(request: Request, error: ScoringTimeout) -> Response:
-        return JSONResponse({"error": str(error)}, 503, RETRY_HEADERS)
+        return _error(request, str(error), 503, RETRY_HEADERS)
 
     @app.exception_handler(AccordError)
     async def invalid(request: Request, error: AccordError) -> Response:
-        return JSONResponse({"error": str(error)}, 400 if isinstance(error, BadInput) else 500)
+        status = 400 if isinstance(error, BadInput) else 500
+        return _error(request, str(error), error.status if isinstance(error, Unprocessable) else status)
 
     @app.exception_handler(OSError)
     async def storage(request: Request, error: OSError) -> Response:
@@ -358,6 +392,13 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def not_found(request: Request, error: HTTPException) -> Response:
         return JSONResponse({"error": f"{error.detail}; see /docs"}, error.status_code)
+
+
+def _error(request: Request, reason: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error; OpenAI's clients show the reason only in OpenAI's form."""
+    openai = {"message": reason, "type": "invalid_request_error", "param": None, "code": None}
+    body = openai if request.url.path == OPENAI_PATH else reason
+    return JSONResponse({"error": body}, status, headers)
 
 
 def _add_scores(app: FastAPI, service: Service) -> None:
@@ -376,6 +417,22 @@ def _add_scores(app: FastAPI, service: Service) -> None:
                 else JSONResponse({"scores": rows})
             )
         return JSONResponse(rows[0], 422 if rows[0]["status"] == "refused" else 200)
+
+
+def _add_decisions(app: FastAPI, service: Service) -> None:
+    async def decide(request: Request, dialect: Dialect) -> Response:
+        content_type = request.headers.get("content-type", "")
+        return JSONResponse(await service.decide(await request.body(), content_type, dialect, _client(request)))
+
+    @app.post("/v1/systemone", summary="Questions to the evaluator (System One)", openapi_extra=schemas.systemone())
+    async def systemone(request: Request) -> Response:
+        """Answers questions of the rubric about a conversation, for clients of decision models."""
+        return await decide(request, "systemone")
+
+    @app.post(OPENAI_PATH, summary="Questions to the evaluator (OpenAI)", openapi_extra=schemas.decisions())
+    async def decisions(request: Request) -> Response:
+        """Answers questions of the rubric about a conversation, for clients of OpenAI's decisions endpoint."""
+        return await decide(request, "decisions")
 
 
 def _check_conversation(header: str | None, parsed: Sequence[Message | LiveRow]) -> None:
