@@ -283,6 +283,7 @@ def open_ingestor(
     every: float = CHECK_SECONDS,
     follows: bool = False,
     check: Callable[[Evaluator], object] = lambda evaluator: None,
+    observers: Sequence[Callable[[LiveScorer], Observe]] = (),
 ) -> Iterator[Ingestor]:
     """Open an ingestor for a fitted evaluator.
 
@@ -301,6 +302,7 @@ def open_ingestor(
         every: Seconds between checks for a new evaluator in the folder (`EvaluatorReloader`).
         follows: True if a `LogFollower` of a file settles the monitoring data, each time with its position.
         check: Called with each evaluator before it scores; raises `BadInput` to refuse it.
+        observers: Functions that return an `Observe` for the scorer, such as a sender of events.
 
     Raises:
         BadInput: The folder holds no evaluator, or it cannot score live.
@@ -313,9 +315,14 @@ def open_ingestor(
     scorer = LiveScorer(loaded, annotator, conversations, seconds, models=models, limits=limits)
     with ExitStack() as stack:
         save = None if out is None else stack.enter_context(RowLog(out)).write
-        observe: Observe = lambda results: None  # noqa: E731
+        observes = [start(scorer) for start in observers]
         if mart is not None:
-            observe = _mart_observer(scorer, stack.enter_context(mart.writer()), log)
+            observes.append(_mart_observer(scorer, stack.enter_context(mart.writer()), log))
+
+        def observe(results: Sequence[tuple[Message, IngestResult]]) -> None:
+            for each in observes:
+                each(results)
+
         thread: MonitoringThread | None = None
         if store is None:
             ingestor = Ingestor(scorer, None, save, observe=observe)

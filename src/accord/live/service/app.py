@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -25,15 +27,15 @@ from starlette.exceptions import HTTPException
 from accord.edges import AccordError, BadInput
 from accord.formats import Fields
 from accord.learning import load_evaluator
-from accord.live.ingest import Ingestor, LiveRow, open_ingestor, refused_row
-from accord.live.messages import HistoryDeduplicator, LogOnce, Message
+from accord.live.ingest import Ingestor, LiveRow, Observe, open_ingestor, refused_row
+from accord.live.messages import TRACEPARENT, HistoryDeduplicator, LogOnce, Message
 from accord.live.monitoring import MonitoringReport, report
 from accord.live.scorer import LiveScorer
 from accord.live.service import schemas
 from accord.live.service.decision_requests import Dialect, EvaluatorAnswers, Unprocessable, parse_decision
 from accord.live.service.fair_queue import MAX_CONCURRENT_CHUNKS, MAX_WAITING, FairQueue, QueueFull, ScoringTimeout
 from accord.live.service.middleware import MAX_BODY_BYTES, REQUEST_SECONDS, App, TokenGuard
-from accord.live.service.otlp import LOGS, TRACES, Signal, parse_export
+from accord.live.service.otlp import LOGS, TRACES, Signal, parse_export, traceparents
 from accord.live.service.prometheus import RequestCounter, ServiceMetrics
 from accord.live.service.request_bodies import parse_messages, refusal_of
 from accord.live.service.schemas import JSON, PROTOBUF, media_type
@@ -66,6 +68,7 @@ class Service:
         load_report: Returns the monitoring report; `None` if monitoring is off.
         max_waiting: Maximum number of waiting messages.
         log: Called once for each reason why spans contain no messages.
+        keeps_spans: True to note the span of each reply of an export, for events about its score.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Service:
         load_report: Callable[[], MonitoringReport] | None = None,
         max_waiting: int = MAX_WAITING,
         log: Callable[[str], None] = lambda text: None,
+        keeps_spans: bool = False,
     ) -> None:
         scorer = ingestor.scorer
         self.ingestor = ingestor
@@ -86,6 +90,7 @@ class Service:
             scorer.work,
         )
         self.metrics = ServiceMetrics(scorer, lambda: self.queue.waiting)
+        self.keeps_spans = keeps_spans
         self._log_once = LogOnce(log)
         self.history = HistoryDeduplicator(scorer.conversations, scorer.memory, self._skip_span)
         self._history_lock = Lock()
@@ -139,8 +144,10 @@ class Service:
         self.queue.check_room(len(messages))
         return await self.queue.score(messages, client) if messages else []
 
-    async def decide(self, body: bytes, content_type: str, dialect: Dialect, client: str = "") -> dict[str, Any]:
-        """Return the body of the answer to a request of decision models.
+    async def decide(
+        self, body: bytes, content_type: str, dialect: Dialect, client: str = "", span: str | None = None
+    ) -> dict[str, Any]:
+        """Return the body of the answer to a request of decision models, sent within a `span` (a `traceparent`).
 
         The conversation is scored as by `POST /v1/scores`.
 
@@ -156,7 +163,7 @@ class Service:
         questions = answers.check(request)
         if any(not isinstance(entry, Message) for entry in request.messages):
             raise Unprocessable(refusal_of([entry for entry in request.messages if not isinstance(entry, Message)]))
-        rows = await self.score(request.messages, client)
+        rows = await self.score(_within(span, request.messages), client)
         if any(row.get("taken") is False for row in rows):
             raise ScoringTimeout(f"not all was scored within {self.queue.seconds:g} seconds; send it again")
         return answers.body(request, questions, rows)
@@ -215,6 +222,11 @@ class Service:
         with self._history_lock:
             before = {name: self.history.state(name) for name in groups}
             messages, errors = self.history.new_messages(groups, SOURCE)
+            if self.keeps_spans and messages:
+                spans = {name: traceparents(group, name) for name, group in groups.items()}
+                messages = [
+                    replace(each, traceparent=spans.get(each.conversation, {}).get(each.content)) for each in messages
+                ]
             states = {name: (state, self.history.state(name)) for name, state in before.items()}
             try:
                 self.queue.check_room(len(messages))
@@ -247,6 +259,7 @@ def open_service(
     monitoring: bool = True,
     ask: bool = False,
     log: Callable[[str], None] = lambda text: None,
+    observers: Sequence[Callable[[LiveScorer], Observe]] = (),
 ) -> Iterator[Service]:
     """Open a service for an evaluator of a project.
 
@@ -267,9 +280,10 @@ def open_service(
         limits=config.live,
         mart=project.mart if monitoring else None,
         check=lambda loaded: check_question(project.store, project.rubric, loaded),
+        observers=observers,
     ) as ingestor:
         load_report = partial(report, project.store, before=lambda _: ingestor.settle())
-        yield Service(ingestor, load_report if monitoring else None, log=log)
+        yield Service(ingestor, load_report if monitoring else None, log=log, keeps_spans=bool(observers))
 
 
 def scoring_problem(project: Project, evaluator: Path, ask: bool = False) -> str | None:
@@ -408,7 +422,7 @@ def _add_scores(app: FastAPI, service: Service) -> None:
         header, content_type = request.headers.get(CONVERSATION_HEADER), request.headers.get("content-type", "")
         parsed, is_batch = await service.parse(await request.body(), content_type, header)
         _check_conversation(header, parsed)
-        rows = await service.score(parsed, _client(request))
+        rows = await service.score(_within(_span(request), parsed), _client(request))
         if is_batch:
             is_refused = bool(rows) and all(row["status"] == "refused" for row in rows)
             return (
@@ -422,7 +436,8 @@ def _add_scores(app: FastAPI, service: Service) -> None:
 def _add_decisions(app: FastAPI, service: Service) -> None:
     async def decide(request: Request, dialect: Dialect) -> Response:
         content_type = request.headers.get("content-type", "")
-        return JSONResponse(await service.decide(await request.body(), content_type, dialect, _client(request)))
+        found = await service.decide(await request.body(), content_type, dialect, _client(request), _span(request))
+        return JSONResponse(found)
 
     @app.post("/v1/systemone", summary="Questions to the evaluator (System One)", openapi_extra=schemas.systemone())
     async def systemone(request: Request) -> Response:
@@ -502,6 +517,22 @@ def _add_reports(app: FastAPI, service: Service) -> None:
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     async def docs() -> str:
         return schemas.api_page(app.openapi())
+
+
+def _span(request: Request) -> str | None:
+    """Return the trace context of a request, by the header `traceparent`; None without a valid one."""
+    header = request.headers.get("traceparent", "")
+    return header if re.fullmatch(TRACEPARENT, header) else None
+
+
+def _within(span: str | None, parsed: Sequence[Message | LiveRow]) -> Sequence[Message | LiveRow]:
+    """Return messages with the span of their request, unless they name their own."""
+    if span is None:
+        return parsed
+    return [
+        replace(each, traceparent=span) if isinstance(each, Message) and each.traceparent is None else each
+        for each in parsed
+    ]
 
 
 def _client(request: Request) -> str:

@@ -1,0 +1,1 @@
+"""Adapters of hosts: one module for each, with the packages of that host as an extra."""
