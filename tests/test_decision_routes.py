@@ -19,10 +19,12 @@ from typing import Any
 import pytest
 from waiting import PATIENCE
 
-from accord import Evaluator, LiveScorer, Score
+from accord import Conversation, Evaluator, LiveScorer, Score, Turn
 from accord.decisions.selective import sure_enough
 from accord.models import ChatMessage, ClientOptions, Prompt, open_uncached, wait
+from accord.models.prompts import material_of
 from accord.project import LiveConfig
+from accord.values import Sample
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 from decision_service import CHAT, LEVELS, TOKEN, fitted_project, served
@@ -291,7 +293,8 @@ def test_uncertain_conversation_is_a_refusal_where_calls_are_promised(evaluator:
 def test_accords_own_judge_reads_the_answers(port: int, evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The modes `decisions` and `systemone` ask the service as they ask any decision model."""
     monkeypatch.setenv("OPENAI_API_KEY", TOKEN)
-    transcript = f"User: {CHAT[0]['content']}\nAssistant: {CHAT[1]['content']}"
+    chat = Conversation("c", tuple(Turn(each["role"], each["content"]) for each in CHAT))
+    transcript = material_of(Sample(chat), "Rate it.")
     for mode in ("decisions", "systemone"):
         model = open_uncached(
             "accord", f"http://127.0.0.1:{port}/v1", ClientOptions(attempts=1), mode, evaluator.question

@@ -36,6 +36,8 @@ _KINDS: Mapping[Dialect, Mapping[str, Kind]] = {
 }
 _FIELD = re.compile(r"\n(inputs|outputs|expectations|conversation): ")
 """Beginning of a field in the texts that MLflow sends to `/v1/decisions`."""
+_TURN = re.compile(r"^\[(?P<place>\d+)\] (?P<role>user|assistant|system|developer|tool|function):\n", re.MULTILINE)
+"""Beginning of a turn in the inputs of Accord's judges (`accord.models.prompts`)."""
 _YES_NO = ({"no", "false"}, {"yes", "true"})
 """Words for the options 0 and 1 in addition to their meanings."""
 
@@ -175,7 +177,8 @@ def _options_in(value: Fields, kind: Kind, dialect: Dialect, where: str) -> list
 def _parse_state(state: Any, name: str) -> list[Message | LiveRow]:
     """Return the messages of a conversation: a text, or JSON that `POST /v1/scores` reads as one.
 
-    A text is the JSON of messages, a transcript with speakers (`User: ...`), or else one reply of the assistant.
+    A text is the JSON of messages, the input of one of Accord's judges, a transcript with speakers (`User: ...`), or
+    else one reply of the assistant.
 
     Raises:
         Unprocessable: The state is no conversation.
@@ -202,10 +205,29 @@ def _text_state(text: str) -> Any:
         return _json_state(
             {name: _decoded(value.strip()) for name, value in zip(parts[1::2], parts[2::2], strict=True)}
         )
+    if judged := _accord_transcript(text):
+        return judged
     row = {"transcript": text}
     messages = parse_conversation(row) or []
     is_transcript = bool(messages) and all(isinstance(each, Message) for each in messages)
     return row if is_transcript else [{"role": "assistant", "content": text}]
+
+
+def _accord_transcript(text: str) -> list[dict[str, str]]:
+    """Return the messages in the input of one of Accord's judges, between two lines of its fence; empty for others."""
+    begin = _TURN.search(text)
+    if begin is None or begin["place"] != "0":
+        return []
+    fence = text[: begin.start()].rstrip("\n").rpartition("\n")[2]
+    body = text[begin.start() :].partition(f"\n{fence}")[0] if fence else text[begin.start() :]
+    turns = list(_TURN.finditer(body))
+    if [turn["place"] for turn in turns] != [str(place) for place in range(len(turns))]:
+        return []
+    ends = [*(turn.start() for turn in turns[1:]), len(body)]
+    return [
+        {"role": turn["role"], "content": body[turn.end() : end].strip("\n")}
+        for turn, end in zip(turns, ends, strict=True)
+    ]
 
 
 def _json_state(state: Any) -> Any:
