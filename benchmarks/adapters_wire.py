@@ -48,7 +48,8 @@ def _user_lines(text: str) -> int:
 
 def systemone(port: int) -> Row:
     """Ask by the client of System One."""
-    from decision_service import CHAT, LEVELS, TOKEN
+    from decision_service import CHAT, LEVELS
+    from serving import TOKEN
     from typesafe_sdk import Score, TypeSafeClient
 
     user = "client = TypeSafeClient(base_url=URL, api_key=TOKEN, model='accord')\nclient.system_one(chat, questions)"
@@ -63,8 +64,9 @@ def systemone(port: int) -> Row:
 
 def decisions(port: int) -> Row:
     """Ask by OpenAI's client."""
-    from decision_service import CHAT, TOKEN
+    from decision_service import CHAT
     from openai import OpenAI
+    from serving import TOKEN
 
     user = "client = OpenAI(base_url=URL, api_key=TOKEN)\nclient.decisions.create(model='accord', input=chat, ...)"
     question: Any = {"type": "predicate", "name": "short", "instructions": "Is the reply short?"}

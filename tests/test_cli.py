@@ -123,7 +123,7 @@ def test_demo_with_a_scripted_judge_needs_no_key(monkeypatch: pytest.MonkeyPatch
     text = results[0].stdout
     assert "The judge is scripted: a reply loses points" in text and "judge-expected" in text
     assert "the judge is scripted, not a model" in results[0].stderr
-    assert "plan of the judge: 1,350 questions in 150 requests" in results[0].stderr
+    assert "plan of the judge: 1258 questions in 150 requests" in results[0].stderr
     assert "OPENAI_API_KEY" not in os.environ
     first, second = (Path(f"judged-{place}/scores.jsonl").read_text() for place in range(2))
     assert first == second and "scripted" in html.unescape(Path("judged-0/report.html").read_text())
