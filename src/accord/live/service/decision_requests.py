@@ -154,24 +154,28 @@ def _options_in(value: Fields, kind: Kind, dialect: Dialect, where: str) -> list
     Raises:
         Unprocessable: There are no options, or one is no text.
     """
+    is_choice = kind == "choice"
     if dialect == "systemone":
-        field_name, found = "criteria", value.get("criteria")
-        if kind == "choice":
-            options = list(found.items()) if isinstance(found, dict) else []
-        else:
-            options = [(level, None) for level in found] if isinstance(found, list) else []
+        name, options = "criteria", _criteria(value.get("criteria"), is_choice)
     else:
-        field_name, key = ("levels", "label") if kind == "score" else ("choices", "value")
-        found = value.get(field_name)
+        name, key = ("choices", "value") if is_choice else ("levels", "label")
+        found = value.get(name)
         rows = [row if isinstance(row, dict) else {} for row in found] if isinstance(found, list) else []
         options = [(row.get(key), row.get("description")) for row in rows]
     if not options:
-        raise Unprocessable(f"{where} needs {field_name}, its options")
-    allowed: tuple[type, ...] = (str, bool) if kind == "choice" and dialect == "decisions" else (str,)
-    wrong = next((label for label, _ in options if not isinstance(label, allowed)), None)
-    if wrong is not None or any(label is None for label, _ in options):
-        raise Unprocessable(f"an option of {where} is a text; got {_shorten(wrong)}")
+        raise Unprocessable(f"{where} needs {name}, its options")
+    allowed = str | bool if is_choice and dialect == "decisions" else str
+    wrong = [label for label, _ in options if not isinstance(label, allowed)]
+    if wrong:
+        raise Unprocessable(f"an option of {where} is a text; got {_shorten(wrong[0])}")
     return options
+
+
+def _criteria(value: Any, is_choice: bool) -> list[tuple[Any, Any]]:
+    """Return the options of System One: labels with descriptions of a choice, levels of a score; empty for others."""
+    if is_choice:
+        return list(value.items()) if isinstance(value, dict) else []
+    return [(level, None) for level in value] if isinstance(value, list) else []
 
 
 def _parse_state(state: Any, name: str) -> list[Message | LiveRow]:
