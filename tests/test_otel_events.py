@@ -45,7 +45,7 @@ def environment(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def replay(project: Project, url: str | None, requests: list[tuple[str, object, dict[str, str]]]) -> list[str]:
-    """Serve the project with events, send requests, and return what was reported."""
+    """Serve the project with events, send requests, and return the reports."""
     said: list[str] = []
     with open_events(url, said.append) as events:
         assert events is not None, said

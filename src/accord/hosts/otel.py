@@ -64,7 +64,7 @@ class _ReportingExporter:
             self._log("evaluation events do not reach the OpenTelemetry collector; scoring goes on without them")
 
     def force_flush(self, timeout_millis: int = 10_000) -> bool:
-        """Send what the exporter holds."""
+        """Send pending records."""
         return bool(self._exporter.force_flush(timeout_millis))
 
     def shutdown(self) -> None:

@@ -27,7 +27,7 @@ MAX_QUESTIONS = 400
 MAX_SHOWN = 200
 """Maximum characters of a client's text in an error."""
 ANY_MODEL = "accord"
-"""Name that stands for the evaluator in use, whichever it is."""
+"""Name of the evaluator in use."""
 Dialect = Literal["systemone", "decisions"]
 Kind = Literal["predicate", "score", "choice"]
 _KINDS: Mapping[Dialect, Mapping[str, Kind]] = {
@@ -179,7 +179,7 @@ def _criteria(value: Any, is_choice: bool) -> list[tuple[Any, Any]]:
 
 
 def _parse_state(state: Any, name: str) -> list[Message | LiveRow]:
-    """Return the messages of a conversation: a text, or JSON that `POST /v1/scores` reads as one.
+    """Return the messages of a conversation in a text, or in JSON of a form that `POST /v1/scores` takes.
 
     A text is the JSON of messages, the input of one of Accord's judges, a transcript with speakers (`User: ...`), or
     else one reply of the assistant.
