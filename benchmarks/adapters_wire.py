@@ -8,12 +8,12 @@ Columns: `version` of the client's package, `lines` of code of the adapter witho
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -24,7 +24,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from architecture import code_lines, read_files
+from harness import chosen, finish, options
 
+HOSTS = ("systemone", "decisions", "otel")
 REPEATS = 200
 Row = dict[str, Any]
 
@@ -94,20 +96,34 @@ def otel(row: Any) -> Row:
             "user_lines": _user_lines(user), "round_trip": spent}  # fmt: skip
 
 
-def main() -> None:
-    """Print a row of JSON per host."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure the hosts whose clients are installed."""
+    global REPEATS
+    parser = options("adapters_wire", "The evaluator as a decision model, and scores as events.", HOSTS)
+    given = parser.parse_args(arguments)
+    wanted = chosen(parser, given.only, HOSTS)
+    REPEATS = 5 if given.quick else given.limit or REPEATS
     from decision_service import CHAT, fitted_project, served
 
+    rows, before = list[Row](), Path.cwd()
+    packages = {"systemone": "typesafe_sdk", "decisions": "openai", "otel": "opentelemetry.sdk._logs"}
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        with fitted_project(Path(folder)) as project:
-            evaluator = project.load()
-            row = project.score([{"id": "q", "messages": CHAT}]).scores[0]
-            with served(evaluator) as port:
-                rows = [systemone(port), decisions(port)]
-            rows.append(otel(row))
-    for each in rows:
-        print(json.dumps(each))
+        try:
+            with fitted_project(Path(folder)) as project, served(project.load()) as port:
+                score = project.score([{"id": "q", "messages": CHAT}]).scores[0]
+                calls = {"systemone": lambda: systemone(port), "decisions": lambda: decisions(port)}
+                calls["otel"] = lambda: otel(score)
+                for name in wanted:
+                    try:
+                        import_module(packages[name])
+                    except ImportError:
+                        rows.append({"host": name, "missing": f"needs {packages[name]}"})
+                        continue
+                    rows.append(calls[name]())
+        finally:
+            os.chdir(before)
+    finish("adapters_wire", rows, ["host", "version", "lines", "user_lines", "round_trip", "missing"], given.json)
 
 
 if __name__ == "__main__":
