@@ -117,6 +117,23 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> No
 
 
 @pytest.mark.slow
+def test_demo_with_a_scripted_judge_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    results = [invoke("demo", "--judge", "scripted", "--out", f"judged-{place}") for place in range(2)]
+    text = results[0].stdout
+    assert "The judge is scripted: a reply loses points" in text and "judge-expected" in text
+    assert "the judge is scripted, not a model" in results[0].stderr
+    assert "plan of the judge: 1258 questions in 150 requests" in results[0].stderr
+    assert "OPENAI_API_KEY" not in os.environ
+    first, second = (Path(f"judged-{place}/scores.jsonl").read_text() for place in range(2))
+    assert first == second and "scripted" in html.unescape(Path("judged-0/report.html").read_text())
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-own")
+    assert "unknown judge of the demo 'gpt'. Available: scripted" in refused("demo", "--judge", "gpt", "--out", "other")
+    assert "leave out one" in refused("demo", "--judge", "scripted", "--with-models", "--out", "other")
+    assert os.environ["OPENAI_API_KEY"] == "sk-own"
+
+
+@pytest.mark.slow
 def test_demo_and_real_data_are_one_command(data: Path) -> None:
     result = invoke("demo")
     first, *rest = result.stdout.split("\n\n")

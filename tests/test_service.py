@@ -465,7 +465,7 @@ def test_token_is_required_and_long_where_other_machines_reach_the_service() -> 
 
 def test_pages_describe_what_is_there_and_need_nobody_else(client: Client) -> None:
     _, openapi, _ = client.ask("GET", "/v1/openapi.json")
-    paths = ("scores", "traces", "logs", "watch", "schema", "evaluator")
+    paths = ("scores", "systemone", "decisions", "traces", "logs", "watch", "schema", "evaluator")
     assert {"/metrics", "/healthz", *(f"/v1/{path}" for path in paths)} == set(openapi["paths"])
     status, page, headers = client.ask("GET", "/docs")
     assert status == 200 and headers["content-type"].startswith("text/html")

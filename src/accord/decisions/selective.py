@@ -134,6 +134,33 @@ class Selection:
         found = sure_enough(evaluator.held_out, promised)
         return None if found is None else cls(promised, found.lowest, found.passed, found.curve, leaves_open=False)
 
+    @classmethod
+    def measured(cls, evaluator: Evaluator, good: float | None = None, for_anyone: bool = True) -> Selection | None:
+        """Return the agreement of an evaluator's calls, whether or not it keeps a promise; arguments as of `of`.
+
+        Returns:
+            None without held-out predictions.
+
+        Raises:
+            BadInput: `good` is not inside the scale.
+        """
+        found = None if evaluator.held_out is None else sure_enough(evaluator.held_out, AGREE, good, for_anyone)
+        return None if found is None else cls(AGREE, found.lowest, found.passed, found.curve, leaves_open=False)
+
+    def agreement(self, options: Sequence[float], probabilities: Sequence[float]) -> float:
+        """Return how often calls as sure as this one agree with people, at least: a lower confidence bound, 0 to 1.
+
+        The bound is that of the held-out ratings whose call was at least as sure as the least sure one of the share of
+        the curve that this call belongs to. It is 0 if no held-out call was as unsure.
+
+        Args:
+            options: (K,) rising values of the scale.
+            probabilities: (K,) probability of each option, summing to 1.
+        """
+        probability = float(good_share(np.array(options), np.array([probabilities]), self.good)[0])
+        sure = max(probability, 1 - probability)
+        return next((float(each.at_least) for each in self.curve if each.threshold <= sure), 0.0)
+
     def call(self, score: Score | Unscored) -> Score | Unscored:
         """Return the score with its call; an uncertain one without a value if the selection leaves it open."""
         if isinstance(score, Unscored):

@@ -308,6 +308,7 @@ def open_ingestor(
     follows: bool = False,
     check: Callable[[Evaluator], object] = lambda evaluator: None,
     redactor: Redactor | None = None,
+    observers: Sequence[Callable[[LiveScorer], Observe]] = (),
 ) -> Iterator[Ingestor]:
     """Open an ingestor for a fitted evaluator.
 
@@ -327,6 +328,7 @@ def open_ingestor(
         follows: True if a `LogFollower` of a file settles the monitoring data, each time with its position.
         check: Called with each evaluator before it scores; raises `BadInput` to refuse it.
         redactor: Redacts messages before they are scored and stored; None leaves them as they are.
+        observers: Functions that return an `Observe` for the scorer, such as a sender of events.
 
     Raises:
         BadInput: The folder holds no evaluator, or it cannot score live.
@@ -339,9 +341,14 @@ def open_ingestor(
     scorer = LiveScorer(loaded, annotator, conversations, seconds, models=models, limits=limits)
     with ExitStack() as stack:
         save = None if out is None else stack.enter_context(RowLog(out)).write
-        observe: Observe = lambda results: None  # noqa: E731
+        observes = [start(scorer) for start in observers]
         if mart is not None:
-            observe = _mart_observer(scorer, stack.enter_context(mart.writer()), log)
+            observes.append(_mart_observer(scorer, stack.enter_context(mart.writer()), log))
+
+        def observe(results: Sequence[tuple[Message, IngestResult]]) -> None:
+            for each in observes:
+                each(results)
+
         thread: MonitoringThread | None = None
         if store is None:
             ingestor = Ingestor(scorer, None, save, observe=observe, redactor=redactor)

@@ -43,6 +43,8 @@ MAX_TURNS = 1_000_000
 SYNTHETIC_REASON = "synthetic conversations are not scored live"
 MAX_CHARACTERS = 1_000_000
 """Maximum characters of a message, and of all its documents."""
+TRACEPARENT = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
+"""Form of the HTTP header `traceparent`."""
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 
 
@@ -68,6 +70,8 @@ class Message:
     """Name or version of the assistant; monitored separately."""
     time: datetime | None = None
     """Time of the message; null is now."""
+    traceparent: Annotated[str, Field(pattern=TRACEPARENT)] | None = None
+    """W3C trace context of the span that produced the message; events about its score belong to that span."""
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:

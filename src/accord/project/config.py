@@ -251,6 +251,10 @@ def _check_roles(config: Config, where: str) -> None:
             raise BadInput(f"{where}: sources: rubric: judges: {UnknownName('judge', role, judges)}; add it to models:")
 
 
+_COLLECTORS = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Variables that name a collector of OpenTelemetry."""
+
+
 def load_config(path: str | Path | None = None) -> Config:
     """Read `accord.yaml`: the given file, or the one in the working folder or the nearest folder above it.
 
@@ -286,6 +290,9 @@ def _addresses(config: Config) -> Iterator[str]:
     yield from (each.base_url for each in config.models.values() if each.base_url)
     if config.monitoring.webhook is not None:
         yield config.monitoring.webhook
+    if config.monitoring.otel is not None:
+        yield config.monitoring.otel
+    yield from (os.environ[name] for name in _COLLECTORS if is_from_env_file(name))
     for study in config.studies.values():
         if isinstance(study, StudySettings) and study.chat is not None:
             yield from (each.base_url for each in study.chat.assistants.values() if each.base_url)

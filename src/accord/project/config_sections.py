@@ -89,11 +89,18 @@ class WatchConfig(StrictSettings):
         default=SURE, gt=0, lt=1, description="Probability of a false alarm per assistant version and day."
     )
 
-    @field_validator("webhook")
+    otel: str | None = Field(
+        default=None,
+        json_schema_extra=FROM_ENVIRONMENT,
+        description="Address of an OpenTelemetry collector that receives each score as a log record (OTLP over HTTP), "
+        "such as http://localhost:4318/v1/logs. Default: the variables OTEL_EXPORTER_OTLP_*, or no records.",
+    )
+
+    @field_validator("webhook", "otel")
     @classmethod
     def _is_an_address(cls, url: str | None) -> str | None:
         if url is not None and not is_web_address(url):
-            raise ValueError("a webhook is a URL that begins with http:// or https://")  # it may hold a secret
+            raise ValueError("an address is a URL that begins with http:// or https://")  # it may hold a secret
         return url
 
 

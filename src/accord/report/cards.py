@@ -71,7 +71,7 @@ def card_of(project: Project, name: str | None = None, options: CardOptions | No
             found = fitted.held_out
         test = _test(project.store, found, bool(options.held_out))
         card = _card(project, evaluator, found, test, options, fitted)
-        record.results.update({"ratings": test["digest"], "card": card.digest})
+        record.results.update({"ratings": test["digest"], "card": card.digest, "evaluator": evaluator.digest()})
     return card
 
 

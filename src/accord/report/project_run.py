@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accord.edges import BadInput, dump_yaml, load_yaml, read_json_file, strip_url_secrets
+from accord.edges import BadInput, count_of, dump_yaml, load_yaml, read_json_file, strip_url_secrets
 from accord.models import JUDGE, ModelSettings
 from accord.project import (
     EVALUATORS,
@@ -187,7 +187,7 @@ def run_project(
         imported.judged.judges |= Counter({name: len(each.answers) for name, each in project.recordings.items()})
         for sentence in _import_notes(project, survey):
             note(sentence)
-        _judge(project, on_stage)
+        _judge(project, on_stage, note)
         agreement = _recorded_agreement(project, on_stage, note)
         compared, name = _compare(project, options.evaluator, on_stage, note)
         saved = out / EVALUATORS / name
@@ -242,13 +242,19 @@ def _with_edited_rubric(
     return config.model_copy(update={"rubric": str(path)}), replace(options, infers=False)
 
 
-def _judge(project: Project, on_stage: Callable[[str], None]) -> None:
-    """Ask the configured models that the default evaluator uses, unless all are recorded."""
+def _judge(project: Project, on_stage: Callable[[str], None], note: Callable[[str], None]) -> None:
+    """Plan and ask the configured models that the default evaluator uses, unless all are recorded."""
     models = project.config.models
     asked = [role for role in project.evaluator(project.config.evaluator).roles if role in models]
     if any(models[role].mode != "recorded" for role in asked):
+        selection = JudgeSelection(everything=True)
+        plan = project.plan_judge(selection=selection)
+        note(
+            f"plan of the judge: {count_of(plan.questions, 'question')} in {count_of(plan.requests, 'request')}; "
+            f"{plan.answered:,} are answered already"
+        )
         on_stage("judging")
-        project.judge(selection=JudgeSelection(everything=True))
+        project.judge(selection=selection)
 
 
 def _recorded_agreement(

@@ -65,7 +65,7 @@ def init(
             )
         result = _written({"accord.yaml": template, "rubric.yaml": dump_rubric(load_rubric(rubric))}, prompts)
         command, said = _next_here()
-        show({**result, "said": said, "next": command}, as_json, _text)
+        show({**result, "said": said + _judge_note(result), "next": command}, as_json, _text)
         return
     paths = list(dict.fromkeys([*labels_from, *(conversations or ())]))
     labels, raters, judges = answers.named_columns
@@ -100,9 +100,19 @@ def init(
     command, needed = _next(found, paths, columns, answers)
     more = {
         "main": made.rubric.main, "questions": asked, "raters": found.people, "judges": dict(found.judges),
-        "rated_by": found.who_rated, "said": said + needed, "next": command,
+        "rated_by": found.who_rated, "said": said + needed + _judge_note(result), "next": command,
     }  # fmt: skip
     show({**result, **more}, as_json, _text)
+
+
+def _judge_note(result: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a sentence on the judge of a new project file."""
+    if "accord.yaml" not in result["written"]:
+        return []
+    return [
+        "to add a judge, set models.judge in accord.yaml; start with a decision model (mode: decisions or systemone), "
+        "whose API gives a probability per option. Without a key: accord demo --judge scripted"
+    ]
 
 
 def _scale_text(question: Question) -> str:

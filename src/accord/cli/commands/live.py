@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,8 @@ from accord.cli.terminal import Progress, figure_text, note, say, table
 from accord.edges import BadInput, GateFailed, UnknownName, count_of
 
 if TYPE_CHECKING:
-    from accord.live import App, DayRow, MonitoringReport
+    from accord.hosts.otel import Observe
+    from accord.live import App, DayRow, LiveScorer, MonitoringReport
     from accord.project import Project
 
 REPORT = "report.html"
@@ -116,7 +117,16 @@ def serve(
         else:
             service = stack.enter_context(
                 open_service(
-                    project, folder, live.annotator, out, conversations, minutes * 60, live.watch, live.ask, note
+                    project,
+                    folder,
+                    live.annotator,
+                    out,
+                    conversations,
+                    minutes * 60,
+                    live.watch,
+                    live.ask,
+                    note,
+                    _observers(project, stack),
                 )
             )
             scores = make_app(service, token, body, loopback_only=loopback_only)
@@ -129,6 +139,14 @@ def serve(
 
         run_server(combine_apps(scores, pages), address.host, port, proxies, on_listen)
     note("stopped; answers are kept" if project.config.studies else "stopped")
+
+
+def _observers(project: Project, stack: ExitStack) -> list[Callable[[LiveScorer], Observe]]:
+    """Open the events of live scores if the project or the environment names an OpenTelemetry collector."""
+    from accord.hosts.otel import live_observer, open_events
+
+    events = stack.enter_context(open_events(project.config.monitoring.otel, note))
+    return [] if events is None else [live_observer(events, project.store)]
 
 
 def _pages(
@@ -206,12 +224,14 @@ def follow(
         options.open(creates=True) as project,
         RowLog(out) as rows,
         Progress("lines read") as progress,
+        ExitStack() as stack,
         open_ingestor(
             live.folder(project), live.annotator, store=project.store if live.watch else None,
             watching=project.config.monitoring, log=note, models=project.models if live.ask else None,
             limits=project.config.live, mart=project.mart if live.watch else None, follows=log != Path("-"),
             check=lambda loaded: check_question(project.store, project.rubric, loaded),
             redactor=project.config.privacy.redactor("import"),
+            observers=_observers(project, stack),
         ) as ingestor,
     ):  # fmt: skip
         note(ingestor.scorer.plausibility_text, *ingestor.scorer.level_notes)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,12 +25,14 @@ from accord.cli.options import (
 from accord.cli.outputs import RUN
 from accord.cli.terminal import figure_text, note, show, stage, table
 from accord.cli.texts import comparison_text, fitted_text, training_text, verdict_text
-from accord.edges import BadInput
+from accord.edges import BadInput, UnknownName
 
 if TYPE_CHECKING:
     from accord.project import Config
     from accord.report import RunOptions
 
+SCRIPTED = "scripted"
+"""Judge of the demo."""
 Out = Annotated[
     Path, typer.Option("--out", "-o", help="Folder for the store, the evaluator, the scores, the report."), RUN
 ]
@@ -183,9 +187,20 @@ def demo(
             help="Measure also with the two small models that `accord models pull` fetches: many minutes of CPU.",
         ),
     ] = False,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge",
+            help="`scripted`: ask a decision model that runs in this process and answers by a rule; needs no key.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Try everything on 150 written conversations: evidence, learning, validation, scores, a report."""
+    if judge not in (None, SCRIPTED):
+        raise UnknownName("judge of the demo", judge, [SCRIPTED])
+    if judge is not None and with_models:
+        raise BadInput("--judge and --with-models each take their own evidence; leave out one of them")
     from accord.embedded import is_ready
     from accord.learning import EvaluatorSettings
     from accord.models import ModelSettings
@@ -203,4 +218,37 @@ def demo(
         update = {"metrics": ["lexical", "embedding"], "models": {"likelihood": likelihood}}
         config = config.model_copy(update=update)
     options = RunOptions(infers=False, evaluator=config.evaluator, about=ABOUT)
-    _run(config, sources(), out, "auto", {}, False, as_json, options)
+    if judge is None:
+        _run(config, sources(), out, "auto", {}, False, as_json, options)
+        return
+    _run_with_judge(config, out, as_json, options)
+
+
+@contextmanager
+def _any_key() -> Iterator[None]:
+    """Set a key that means nothing, so that the user's own key stays out of the requests to the scripted judge."""
+    before = os.environ.get("OPENAI_API_KEY")
+    os.environ["OPENAI_API_KEY"] = "no-key-needed"
+    try:
+        yield
+    finally:
+        os.environ.pop("OPENAI_API_KEY")
+        if before is not None:
+            os.environ["OPENAI_API_KEY"] = before
+
+
+def _run_with_judge(config: Config, out: Path, as_json: bool, options: RunOptions) -> None:
+    """Run the demo with a scripted decision model, which is compared with the evaluators."""
+    from accord.models import ModelSettings
+    from accord.sample import sources
+    from accord.testing.scripted_judge import RULE, scripted_judge
+
+    note(
+        f"the judge is scripted, not a model: {RULE}. It runs in this process and ends with it; its answers stay in "
+        "the store. For a real one, set models.judge in accord.yaml"
+    )
+    with scripted_judge() as server, _any_key():
+        settings = ModelSettings(mode="decisions", model=SCRIPTED, base_url=server.url)
+        config = config.model_copy(update={"models": {"judge": settings}})
+        about = f"{options.about} The judge is scripted: {RULE}."
+        _run(config, sources(), out, "auto", {}, False, as_json, replace(options, about=about))

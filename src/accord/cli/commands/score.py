@@ -30,6 +30,7 @@ from accord.edges import MB, BadInput, count_of, one_line, read_text
 
 if TYPE_CHECKING:
     from accord.decisions import Costs
+    from accord.project import Project
     from accord.scoring import ScoreOptions
 
 
@@ -144,6 +145,7 @@ def score(
                 on_scored=progress.at, on_total=progress.expect if sys.stderr.isatty() else None,
                 format=reading.format, columns=names, roles=roles,
             )  # fmt: skip
+            _send_events(project, evaluator, done.run)
         else:
 
             def on_progress(rows: int, expected: int) -> None:
@@ -160,6 +162,15 @@ def score(
         _end_of_file(done.to_json(), project_options)
     else:
         _end_of_parts(parts.to_json(), project_options)
+
+
+def _send_events(project: Project, evaluator: Path, run: str) -> None:
+    """Send the scores of a run as events if the project or the environment names an OpenTelemetry collector."""
+    from accord.hosts.otel import emit_run, open_events
+
+    with open_events(project.config.monitoring.otel, note) as events:
+        if events is not None:
+            emit_run(events, project, project.load(evaluator), run)
 
 
 def _costs(given: str | None) -> Costs | None:

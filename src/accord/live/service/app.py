@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -25,14 +27,15 @@ from starlette.exceptions import HTTPException
 from accord.edges import AccordError, BadInput
 from accord.formats import Fields
 from accord.learning import load_evaluator
-from accord.live.ingest import Ingestor, LiveRow, open_ingestor, refused_row
-from accord.live.messages import HistoryDeduplicator, LogOnce, Message
+from accord.live.ingest import Ingestor, LiveRow, Observe, open_ingestor, refused_row
+from accord.live.messages import TRACEPARENT, HistoryDeduplicator, LogOnce, Message
 from accord.live.monitoring import MonitoringReport, report
 from accord.live.scorer import LiveScorer
 from accord.live.service import schemas
+from accord.live.service.decision_requests import Dialect, EvaluatorAnswers, Unprocessable, parse_decision
 from accord.live.service.fair_queue import MAX_CONCURRENT_CHUNKS, MAX_WAITING, FairQueue, QueueFull, ScoringTimeout
 from accord.live.service.middleware import MAX_BODY_BYTES, REQUEST_SECONDS, App, TokenGuard
-from accord.live.service.otlp import LOGS, TRACES, Signal, parse_export
+from accord.live.service.otlp import LOGS, TRACES, Signal, parse_export, traceparents
 from accord.live.service.prometheus import RequestCounter, ServiceMetrics
 from accord.live.service.request_bodies import parse_messages, refusal_of
 from accord.live.service.schemas import JSON, PROTOBUF, media_type
@@ -50,6 +53,7 @@ REPORT_SECONDS = 5.0
 """Time for which a monitoring report is cached."""
 RETRY_HEADERS = {"Retry-After": "1"}
 EXPORT_PATHS = frozenset({"/v1/traces", "/v1/logs"})
+OPENAI_PATH = "/v1/decisions"
 HistoryStates = Mapping[str, tuple[Any, Any]]
 """State of each conversation before and after an export."""
 P = ParamSpec("P")
@@ -64,6 +68,7 @@ class Service:
         load_report: Returns the monitoring report; `None` if monitoring is off.
         max_waiting: Maximum number of waiting messages.
         log: Called once for each reason why spans contain no messages.
+        keeps_spans: True to note the span of each reply of an export, for events about its score.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class Service:
         load_report: Callable[[], MonitoringReport] | None = None,
         max_waiting: int = MAX_WAITING,
         log: Callable[[str], None] = lambda text: None,
+        keeps_spans: bool = False,
     ) -> None:
         scorer = ingestor.scorer
         self.ingestor = ingestor
@@ -84,10 +90,12 @@ class Service:
             scorer.work,
         )
         self.metrics = ServiceMetrics(scorer, lambda: self.queue.waiting)
+        self.keeps_spans = keeps_spans
         self._log_once = LogOnce(log)
         self.history = HistoryDeduplicator(scorer.conversations, scorer.memory, self._skip_span)
         self._history_lock = Lock()
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="parsing")
+        self._answers: EvaluatorAnswers | None = None
 
     async def parse(
         self, body: bytes, content_type: str, conversation: str | None = None
@@ -136,6 +144,37 @@ class Service:
         self.queue.check_room(len(messages))
         return await self.queue.score(messages, client) if messages else []
 
+    async def decide(
+        self, body: bytes, content_type: str, dialect: Dialect, client: str = "", span: str | None = None
+    ) -> dict[str, Any]:
+        """Return the body of the answer to a request of decision models, sent within a `span` (a `traceparent`).
+
+        The conversation is scored as by `POST /v1/scores`.
+
+        Raises:
+            BadInput: The request is invalid, or the evaluator cannot answer it.
+            QueueFull: Too many messages are waiting.
+            ScoringTimeout: Not every message was scored in time.
+        """
+        async with _delay_rejection() if len(body) >= LARGE_BODY_BYTES else nullcontext():
+            self.queue.check_room(2 if len(body) >= LARGE_BODY_BYTES else 1)
+            request = await self.run_in_parser(parse_decision, body, content_type, dialect)
+        answers = await self.run_in_parser(self._current_answers)
+        questions = answers.check(request)
+        if any(not isinstance(entry, Message) for entry in request.messages):
+            raise Unprocessable(refusal_of([entry for entry in request.messages if not isinstance(entry, Message)]))
+        rows = await self.score(_within(span, request.messages), client)
+        if any(row.get("taken") is False for row in rows):
+            raise ScoringTimeout(f"not all was scored within {self.queue.seconds:g} seconds; send it again")
+        return answers.body(request, questions, rows)
+
+    def _current_answers(self) -> EvaluatorAnswers:
+        """Return the answers of the evaluator in use, made once per evaluator in the parser thread."""
+        scorer = self.ingestor.scorer
+        if self._answers is None or self._answers.evaluator is not scorer.evaluator:
+            self._answers = EvaluatorAnswers(scorer.evaluator, scorer.speaker is None, scorer.limits.good)
+        return self._answers
+
     def _skip_span(self, reason: str) -> None:
         self.metrics.skipped_spans.labels(reason).inc()
         self._log_once(reason)
@@ -183,6 +222,11 @@ class Service:
         with self._history_lock:
             before = {name: self.history.state(name) for name in groups}
             messages, errors = self.history.new_messages(groups, SOURCE)
+            if self.keeps_spans and messages:
+                spans = {name: traceparents(group, name) for name, group in groups.items()}
+                messages = [
+                    replace(each, traceparent=spans.get(each.conversation, {}).get(each.content)) for each in messages
+                ]
             states = {name: (state, self.history.state(name)) for name, state in before.items()}
             try:
                 self.queue.check_room(len(messages))
@@ -215,6 +259,7 @@ def open_service(
     monitoring: bool = True,
     ask: bool = False,
     log: Callable[[str], None] = lambda text: None,
+    observers: Sequence[Callable[[LiveScorer], Observe]] = (),
 ) -> Iterator[Service]:
     """Open a service for an evaluator of a project.
 
@@ -236,9 +281,10 @@ def open_service(
         mart=project.mart if monitoring else None,
         check=lambda loaded: check_question(project.store, project.rubric, loaded),
         redactor=config.privacy.redactor("import"),
+        observers=observers,
     ) as ingestor:
         load_report = partial(report, project.store, before=lambda _: ingestor.settle())
-        yield Service(ingestor, load_report if monitoring else None, log=log)
+        yield Service(ingestor, load_report if monitoring else None, log=log, keeps_spans=bool(observers))
 
 
 def scoring_problem(project: Project, evaluator: Path, ask: bool = False) -> str | None:
@@ -268,10 +314,10 @@ def _without_gc(function: Callable[[], T]) -> T:
     try:
         return function()
     except BadInput as error:
-        reason = str(error)
+        reason, kind = str(error), type(error) if isinstance(error, Unprocessable) else BadInput
     finally:
         gc.enable()
-    raise BadInput(reason)  # a new exception: the traceback of the first one holds the whole request
+    raise kind(reason)  # a new exception: the traceback of the first one holds the whole request
 
 
 def _cached(load: Callable[[], MonitoringReport]) -> Callable[[], MonitoringReport]:
@@ -327,6 +373,7 @@ def _routes(service: Service) -> FastAPI:
     )  # fmt: skip
     _add_error_handlers(app)
     _add_scores(app, service)
+    _add_decisions(app, service)
     _add_exports(app, service)
     _add_reports(app, service)
     return app
@@ -338,15 +385,16 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(QueueFull)
     async def queue_full(request: Request, error: QueueFull) -> Response:
         status = 429 if request.url.path in EXPORT_PATHS else 503  # exporters slow down at 429, clients retry at 503
-        return JSONResponse({"error": "too many messages wait; send this again in a second"}, status, RETRY_HEADERS)
+        return _error(request, "too many messages wait; send this again in a second", status, RETRY_HEADERS)
 
     @app.exception_handler(ScoringTimeout)
     async def timeout(request: Request, error: ScoringTimeout) -> Response:
-        return JSONResponse({"error": str(error)}, 503, RETRY_HEADERS)
+        return _error(request, str(error), 503, RETRY_HEADERS)
 
     @app.exception_handler(AccordError)
     async def invalid(request: Request, error: AccordError) -> Response:
-        return JSONResponse({"error": str(error)}, 400 if isinstance(error, BadInput) else 500)
+        status = 400 if isinstance(error, BadInput) else 500
+        return _error(request, str(error), error.status if isinstance(error, Unprocessable) else status)
 
     @app.exception_handler(OSError)
     async def storage(request: Request, error: OSError) -> Response:
@@ -361,6 +409,13 @@ def _add_error_handlers(app: FastAPI) -> None:
         return JSONResponse({"error": f"{error.detail}; see /docs"}, error.status_code)
 
 
+def _error(request: Request, reason: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error; OpenAI's clients show the reason only in OpenAI's form."""
+    openai = {"message": reason, "type": "invalid_request_error", "param": None, "code": None}
+    body = openai if request.url.path == OPENAI_PATH else reason
+    return JSONResponse({"error": body}, status, headers)
+
+
 def _add_scores(app: FastAPI, service: Service) -> None:
     @app.post("/v1/scores", summary="Score a message, a batch or a conversation", openapi_extra=schemas.scores())
     async def scores(request: Request) -> Response:
@@ -368,7 +423,7 @@ def _add_scores(app: FastAPI, service: Service) -> None:
         header, content_type = request.headers.get(CONVERSATION_HEADER), request.headers.get("content-type", "")
         parsed, is_batch = await service.parse(await request.body(), content_type, header)
         _check_conversation(header, parsed)
-        rows = await service.score(parsed, _client(request))
+        rows = await service.score(_within(_span(request), parsed), _client(request))
         if is_batch:
             is_refused = bool(rows) and all(row["status"] == "refused" for row in rows)
             return (
@@ -377,6 +432,23 @@ def _add_scores(app: FastAPI, service: Service) -> None:
                 else JSONResponse({"scores": rows})
             )
         return JSONResponse(rows[0], 422 if rows[0]["status"] == "refused" else 200)
+
+
+def _add_decisions(app: FastAPI, service: Service) -> None:
+    async def decide(request: Request, dialect: Dialect) -> Response:
+        content_type = request.headers.get("content-type", "")
+        found = await service.decide(await request.body(), content_type, dialect, _client(request), _span(request))
+        return JSONResponse(found)
+
+    @app.post("/v1/systemone", summary="Questions to the evaluator (System One)", openapi_extra=schemas.systemone())
+    async def systemone(request: Request) -> Response:
+        """Answers questions of the rubric about a conversation, for clients of decision models."""
+        return await decide(request, "systemone")
+
+    @app.post(OPENAI_PATH, summary="Questions to the evaluator (OpenAI)", openapi_extra=schemas.decisions())
+    async def decisions(request: Request) -> Response:
+        """Answers questions of the rubric about a conversation, for clients of OpenAI's decisions endpoint."""
+        return await decide(request, "decisions")
 
 
 def _check_conversation(header: str | None, parsed: Sequence[Message | LiveRow]) -> None:
@@ -446,6 +518,22 @@ def _add_reports(app: FastAPI, service: Service) -> None:
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     async def docs() -> str:
         return schemas.api_page(app.openapi())
+
+
+def _span(request: Request) -> str | None:
+    """Return the trace context of a request, by the header `traceparent`; None without a valid one."""
+    header = request.headers.get("traceparent", "")
+    return header if re.fullmatch(TRACEPARENT, header) else None
+
+
+def _within(span: str | None, parsed: Sequence[Message | LiveRow]) -> Sequence[Message | LiveRow]:
+    """Return messages with the span of their request, unless they name their own."""
+    if span is None:
+        return parsed
+    return [
+        replace(each, traceparent=span) if isinstance(each, Message) and each.traceparent is None else each
+        for each in parsed
+    ]
 
 
 def _client(request: Request) -> str:

@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import Any
 
 from accord.edges import BadInput, MissingExtra
-from accord.formats import decoded_json, has_no_content
+from accord.formats import Fields, decoded_json, formats, has_no_content
+from accord.live.messages import TRACEPARENT
 from accord.live.service.schemas import JSON, PROTOBUF, media_type
 
 
@@ -127,6 +128,30 @@ def _span(span: Any) -> dict[str, Any]:
             for event in span.events
         ],
     }
+
+
+def traceparents(spans: Iterable[Fields], name: str) -> dict[str, str]:
+    """Return the trace context of the span that produced each reply, by the text of the reply.
+
+    Args:
+        spans: Spans, or log records with the span to which they belong, of one conversation.
+        name: Id of the conversation.
+    """
+    reader, found = formats.get("otel"), dict[str, str]()
+    listed = list(spans)
+    parents = {span.get("parentSpanId") for span in listed}
+    for span in sorted(listed, key=lambda span: span.get("spanId") in parents):  # model calls before their agents
+        trace, own = str(span.get("traceId") or ""), str(span.get("spanId") or "")
+        if not re.fullmatch(TRACEPARENT, header := f"00-{trace.lower()}-{own.lower()}-01"):
+            continue
+        try:
+            record = reader.convert([span], name)
+        except (BadInput, KeyError, TypeError, AttributeError, ValueError, RecursionError):
+            continue  # reported by the reader of the whole conversation
+        replies = [] if record is None else [turn for turn in record.conversation.turns if turn.role == "assistant"]
+        if replies:
+            found.setdefault(replies[-1].content, header)
+    return found
 
 
 def _attributes(entries: Iterable[Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from accord.edges import MAX_FIELDS, BadInput, count_of
+from accord.edges import MAX_FIELDS, BadInput, count_of, sendable
 from accord.formats import Fields, detect, formats
 from accord.live.ingest import LiveRow, refused_row
 from accord.live.messages import ALIASES, Message, as_messages, message_from
@@ -41,7 +41,7 @@ def parse_messages(
     Raises:
         BadInput: The body is not a message, a batch or a conversation.
     """
-    content = _parse_json(body, content_type)
+    content = parse_json(body, content_type)
     if (row := _conversation_in(content)) is not None:
         return _parse_conversation(row, None if conversation is None else unquote(conversation)), True
     content = {"messages": content} if isinstance(content, list) else content
@@ -68,8 +68,13 @@ def _check_size(messages: Sequence[Any]) -> None:
         raise BadInput(f"a batch of {len(messages)} messages; at most {MAX_BATCH} are allowed per request")
 
 
-def _parse_json(body: bytes, content_type: str) -> Any:
+def parse_json(body: bytes, content_type: str, is_strict: bool = False) -> Any:
     """Return the JSON of a request.
+
+    Args:
+        body: Body of the request.
+        content_type: Its content type.
+        is_strict: True to reject NaN, infinite numbers, and objects with a key twice.
 
     Raises:
         BadInput: The body is not JSON, or its content type is another one: a web page may send other types to any
@@ -78,10 +83,37 @@ def _parse_json(body: bytes, content_type: str) -> Any:
     if media_type(content_type) != JSON:
         raise BadInput(f"content type {content_type!r}; send application/json")
     try:
-        return json.loads(body)
+        return json.loads(body, parse_constant=_reject, object_pairs_hook=_distinct) if is_strict else json.loads(body)
     except (ValueError, RecursionError) as error:
         at = f" at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
         raise BadInput(f"the body is no JSON{at}; send one message, or {{'messages': [...]}}") from None
+
+
+def _reject(name: str) -> Any:
+    raise BadInput(f"the body has the number {name}; send finite numbers")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON.
+
+    Raises:
+        BadInput: A key occurs twice; another reader could see the other value.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = Counter(name for name, _ in pairs)
+        raise BadInput(f"the body has the key {sendable(names.most_common(1)[0][0])[:200]!r} twice in one object")
+    return found
+
+
+def parse_conversation(content: Any) -> list[Message | LiveRow] | None:
+    """Return the messages of a whole conversation, with a refused row if they are invalid; None for other JSON.
+
+    Raises:
+        BadInput: The conversation has too many messages.
+    """
+    row = _conversation_in(content)
+    return None if row is None else _parse_conversation(row, None)
 
 
 def _parse_message(row: Any) -> Message | LiveRow:

@@ -141,6 +141,44 @@ def scores() -> dict[str, Any]:
     }
 
 
+def systemone() -> dict[str, Any]:
+    """Return the OpenAPI description of `POST /v1/systemone`."""
+    levels = ["1: Bad", "2", "3", "4: Good"]
+    question = {"type": "score", "instructions": "How good was it?", "criteria": levels}
+    state = [{"role": "user", "content": "Can I return it?"}, {"role": "assistant", "content": "Yes, within 45 days."}]
+    return _decision("state", {"model": "accord", "state": state, "questions": {"overall": question}}, "object")
+
+
+def decisions() -> dict[str, Any]:
+    """Return the OpenAPI description of `POST /v1/decisions`."""
+    levels = [{"label": "1"}, {"label": "2"}, {"label": "3"}, {"label": "4"}]
+    question = {"type": "score", "name": "overall", "instructions": "How good was it?", "levels": levels}
+    return _decision("input", {"model": "accord", "input": "Yes, within 45 days.", "questions": [question]}, "array")
+
+
+def _decision(state: str, example: Mapping[str, Any], questions: str) -> dict[str, Any]:
+    """Return the OpenAPI description of a route of decision models."""
+    schema = {
+        "type": "object", "required": ["model", state, "questions"],
+        "properties": {
+            "model": {"type": "string", "description": "Name of the evaluator, or `accord`."},
+            state: {"type": ["string", "array", "object"], "description": "The conversation: a text or messages."},
+            "questions": {"type": questions, "description": "Questions that the evaluator predicts, on their scales."},
+        },
+    }  # fmt: skip
+    return {
+        "requestBody": {"required": True, "content": {JSON: {"schema": schema, "example": example}}},
+        "responses": {
+            "200": _response("Answers with a probability per option.", {"type": "object"}),
+            "400": _response("The body is not JSON.", _ERROR),
+            "401": _response("The token is missing or wrong.", _ERROR),
+            "404": _response("The model is not the evaluator in use.", _ERROR),
+            "422": _response("An unknown question, other options, or a conversation without a score.", _ERROR),
+            "503": _response("Too many messages wait, or a timeout; send it again after `Retry-After`.", _ERROR),
+        },
+    }
+
+
 def traces() -> dict[str, Any]:
     """Return the OpenAPI description of `POST /v1/traces`."""
     kinds = {JSON: {"schema": {"type": "object"}}, PROTOBUF: {}}

@@ -1,0 +1,266 @@
+"""Scores as OpenTelemetry log records `gen_ai.evaluation.result`, sent to a collector by OTLP over HTTP.
+
+The records hold the score, its reason, and identifiers; never a text of a conversation. They are sent in the background
+and dropped if no collector takes them, so that scoring neither fails nor waits. The attributes are those of the GenAI
+conventions (github.com/open-telemetry/semantic-conventions-genai, status: development); others begin with `accord.`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from accord.edges import MissingExtra, check_address
+from accord.store import Store, scores_of_run
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+    from accord.learning import Evaluator
+    from accord.live import LiveScorer
+    from accord.project import Project
+    from accord.values import ScoreRow, Signature
+
+EVENT = "gen_ai.evaluation.result"
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Variables of OpenTelemetry that name a collector."""
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+CLOSE_SECONDS = 5.0
+"""Time for records that are not sent yet when scoring ends."""
+UNSCORED = "unscored"
+"""Value of `error.type` for a missing score."""
+_LOGGERS = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+Log = Callable[[str], None]
+Observe = Callable[[Sequence[tuple[Any, Any]]], None]
+"""Function that gets each live message with its result (`accord.live.ingest.Observe`)."""
+
+
+class _ReportingExporter:
+    """Exporter of another one's records that reports the first failure.
+
+    The reason is not part of the report: it may hold an address with a secret.
+    """
+
+    def __init__(self, exporter: Any, log: Log) -> None:
+        self._exporter, self._log, self._is_reported = exporter, log, False
+
+    def export(self, batch: Sequence[Any]) -> Any:
+        """Send records, and return the result of the exporter."""
+        result = self._exporter.export(batch)
+        if result.name != "SUCCESS":
+            self.report()
+        return result
+
+    def report(self) -> None:
+        """Report that records are lost, once."""
+        if not self._is_reported:
+            self._is_reported = True
+            self._log("evaluation events do not reach the OpenTelemetry collector; scoring goes on without them")
+
+    def force_flush(self, timeout_millis: int = 10_000) -> bool:
+        """Send pending records."""
+        return bool(self._exporter.force_flush(timeout_millis))
+
+    def shutdown(self) -> None:
+        """Stop the exporter, also between two attempts."""
+        self._exporter.shutdown()
+
+
+class EvaluationEvents:
+    """Sends log records in the background.
+
+    Args:
+        url: Address for log records, such as `http://localhost:4318/v1/logs`; None takes OpenTelemetry's variables.
+        log: Called once if records do not reach the collector.
+
+    Raises:
+        MissingExtra: The packages of `accord[otel]` are not installed.
+        NotSent: A project names the address, and the user has not confirmed it.
+    """
+
+    def __init__(self, url: str | None = None, log: Log = lambda text: None) -> None:
+        try:
+            from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+            from opentelemetry.sdk._logs import LoggerProvider
+            from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+            from opentelemetry.sdk.resources import Resource
+        except ImportError:
+            raise MissingExtra("OpenTelemetry events", "otel") from None
+        for address in [url] if url is not None else filter(None, map(os.environ.get, ENDPOINTS)):
+            check_address(address)
+        for name in _LOGGERS:
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # their messages may hold an address with a secret
+        names = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+        resource = Resource.create({} if names else {"service.name": "accord"})
+        self._provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
+        self._exporter = _ReportingExporter(OTLPLogExporter(endpoint=url), log)
+        self._provider.add_log_record_processor(BatchLogRecordProcessor(self._exporter))  # type: ignore[arg-type]
+        self._logger = self._provider.get_logger("accord")
+
+    def emit(
+        self,
+        row: ScoreRow,
+        question: str,
+        evaluator: Mapping[str, str],
+        response: str | None = None,
+        context: Context | None = None,
+    ) -> None:
+        """Queue the record of a score; if the queue is full, the oldest record is dropped.
+
+        Args:
+            row: The score.
+            question: Id of the question that it answers.
+            evaluator: Attributes of `identity`.
+            response: Id of the scored message.
+            context: Context of the span that produced it.
+        """
+        from opentelemetry._logs import LogRecord, SeverityNumber
+
+        body = attributes_of(row, question, evaluator, response)
+        number = SeverityNumber.INFO
+        self._logger.emit(LogRecord(context=context, severity_number=number, attributes=body, event_name=EVENT))
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Send the queued records, and give up after some seconds."""
+        thread = Thread(target=self._provider.shutdown, name="otel-close", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            self._exporter.report()
+            self._exporter.shutdown()  # ends the wait before another attempt
+
+
+def attributes_of(
+    row: ScoreRow, question: str, evaluator: Mapping[str, str], response: str | None = None
+) -> dict[str, Any]:
+    """Return the attributes of a record; of the notes of a score only the call, because others quote conversations."""
+    notes = row["notes"] or {}
+    found: dict[str, Any] = {
+        "gen_ai.evaluation.name": question,
+        "gen_ai.evaluation.score.value": row["value"],
+        "gen_ai.evaluation.score.label": notes.get("call"),
+        "gen_ai.evaluation.explanation": row["unscored"] or row["warning"],
+        "gen_ai.response.id": response,
+        "gen_ai.conversation.id": row["conversation"],
+        "error.type": None if row["unscored"] is None else UNSCORED,
+        "accord.turn": row["turn"],
+        "accord.score.low": row["low"],
+        "accord.score.high": row["high"],
+        **evaluator,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def identity(evaluator: Evaluator, store: Store) -> dict[str, str]:
+    """Return the attributes that identify an evaluator: its name, its version, and the digest of its latest card."""
+    version = evaluator.digest()
+    cards = [run["results"] or {} for run in store.runs("card") if run["status"] == "done"]
+    card = next((each["card"] for each in reversed(cards) if each.get("evaluator") == version), None)
+    found = {"accord.evaluator.id": evaluator.name, "accord.evaluator.version": version}
+    return found if card is None else {**found, "accord.card.digest": card}
+
+
+# --- sources of scores -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_events(url: str | None, log: Log) -> Iterator[EvaluationEvents | None]:
+    """Open the events of a project if its settings or OpenTelemetry's variables name a collector; else yield None.
+
+    Args:
+        url: The setting `monitoring.otel`; None without one.
+        log: Called with a sentence if the variables name a collector that cannot be used.
+
+    Raises:
+        MissingExtra: `url` is given, and the packages of `accord[otel]` are not installed.
+        NotSent: A project names the address, and the user has not confirmed it.
+    """
+    if not _is_on(url, log):
+        yield None
+        return
+    try:
+        events = EvaluationEvents(url, log)
+    except MissingExtra as error:
+        if url is not None:
+            raise
+        log(f"no evaluation events are sent: {error}")
+        yield None
+        return
+    try:
+        yield events
+    finally:
+        events.close()
+
+
+def _is_on(url: str | None, log: Log) -> bool:
+    """Return True if events are sent."""
+    variables = os.environ
+    if variables.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    if url is not None:
+        return True
+    if variables.get("OTEL_LOGS_EXPORTER", "otlp") != "otlp" or not any(map(variables.get, ENDPOINTS)):
+        return False
+    protocol = next(filter(None, map(variables.get, PROTOCOLS)), "http/protobuf")
+    if protocol != "http/protobuf":
+        log(f"no evaluation events are sent: OTLP over {protocol}; allowed: http/protobuf ({PROTOCOLS[0]})")
+        return False
+    return True
+
+
+def live_observer(events: EvaluationEvents, store: Store) -> Callable[[LiveScorer], Observe]:
+    """Return an observer of live scores for `open_ingestor`: a record for each new score."""
+
+    def start(scorer: LiveScorer) -> Observe:
+        known: dict[Signature, dict[str, str]] = {}  # by signature, since another evaluator may take over
+
+        def observe(results: Sequence[tuple[Any, Any]]) -> None:
+            for message, result in results:
+                score = result.score
+                if score is None or result.again:
+                    continue
+                if score.signature not in known:
+                    known[score.signature] = identity(scorer.evaluator, store)
+                row, question = score.to_json(), scorer.evaluator.question.id
+                events.emit(row, question, known[score.signature], message.id, parent(message.traceparent))
+
+        return observe
+
+    return start
+
+
+def emit_run(events: EvaluationEvents, project: Project, evaluator: Evaluator, run: str) -> int:
+    """Send the scores of a run of batch scoring, and return their number.
+
+    The trace is known if a conversation's id is the id of a trace, as in files of spans without another id.
+    """
+    about, count = identity(evaluator, project.store), 0
+    for row in scores_of_run(project.mart, run):
+        events.emit(row, evaluator.question.id, about, context=_trace(row["conversation"]))
+        count += 1
+    return count
+
+
+def parent(traceparent: str | None) -> Context | None:
+    """Return the context of a span by its W3C header; None without one, or if it is invalid."""
+    if traceparent is None:
+        return None
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    return TraceContextTextMapPropagator().extract({"traceparent": traceparent}) or None
+
+
+def _trace(conversation: str) -> Context | None:
+    """Return the context of a trace whose span is unknown."""
+    if not _TRACE_ID.fullmatch(conversation) or int(conversation, 16) == 0:
+        return None
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+    span = SpanContext(int(conversation, 16), 0, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+    return set_span_in_context(NonRecordingSpan(span))
