@@ -124,6 +124,7 @@ class Ingestor:
             rows again, followed by new ones.
         settle: Writes the monitor's aggregates to the store, with the position in a log that they count up to.
         observe: Called with each message and its result before `take` returns; raises nothing.
+        publish: Called with the rows of new replies after they were saved; waits for nothing, and raises nothing.
     """
 
     def __init__(
@@ -133,7 +134,9 @@ class Ingestor:
         save: SaveRows | None = None,
         settle: Settle = lambda *_: None,
         observe: Observe = lambda results: None,
+        publish: SaveRows = lambda rows: None,
     ) -> None:
+        self.publish = publish
         self.scorer, self.monitor, self.save, self.settle, self.observe = scorer, monitor, save, settle, observe
         self.position: Callable[[str], str | None] = lambda key: None
         """Returns the JSON of the position that was settled last, by its key."""
@@ -153,7 +156,9 @@ class Ingestor:
                     if result.score is not None and result.evidence is not None and not result.again:
                         evaluator = self._later.get(result.score.signature, self._first)
                         self.monitor.add(message.system, message.day, result.score, result.evidence, evaluator)
-            self._save([row for row in rows if is_new_score(row)])
+            new = [row for row in rows if is_new_score(row)]
+            self._save(new)
+        self.publish(new)
         return rows
 
     def take_over(self, prepared: LiveScorer) -> None:
@@ -283,6 +288,7 @@ def open_ingestor(
     every: float = CHECK_SECONDS,
     follows: bool = False,
     check: Callable[[Evaluator], object] = lambda evaluator: None,
+    publish: SaveRows = lambda rows: None,
 ) -> Iterator[Ingestor]:
     """Open an ingestor for a fitted evaluator.
 
@@ -301,6 +307,7 @@ def open_ingestor(
         every: Seconds between checks for a new evaluator in the folder (`EvaluatorReloader`).
         follows: True if a `LogFollower` of a file settles the monitoring data, each time with its position.
         check: Called with each evaluator before it scores; raises `BadInput` to refuse it.
+        publish: Called with the rows of new replies; see `Ingestor`.
 
     Raises:
         BadInput: The folder holds no evaluator, or it cannot score live.
@@ -318,7 +325,7 @@ def open_ingestor(
             observe = _mart_observer(scorer, stack.enter_context(mart.writer()), log)
         thread: MonitoringThread | None = None
         if store is None:
-            ingestor = Ingestor(scorer, None, save, observe=observe)
+            ingestor = Ingestor(scorer, None, save, observe=observe, publish=publish)
         else:
             signature = scorer.signature.with_part("learned", scorer.evaluator.digest())
             monitor = ScoreMonitor(str(signature.with_part("for", scorer.speaker or POPULATION)), scorer.columns)
@@ -328,7 +335,7 @@ def open_ingestor(
                     monitor, store, config.webhook, config.false_alarm_rate, training, log, flushes=not follows
                 )
             )
-            ingestor = Ingestor(scorer, monitor, save, partial(monitor.flush, store), observe)
+            ingestor = Ingestor(scorer, monitor, save, partial(monitor.flush, store), observe, publish)
             ingestor.position = MonitoringTables(store).position
 
         def take_over(new_evaluator: Evaluator) -> None:

@@ -81,6 +81,7 @@ def serve(
     examples/deploy.
     """
     from accord.edges import register_secret
+    from accord.hosts import push_live
     from accord.live import (
         check_installed,
         checked_proxies,
@@ -114,7 +115,16 @@ def serve(
         else:
             service = stack.enter_context(
                 open_service(
-                    project, folder, live.annotator, out, conversations, minutes * 60, live.watch, live.ask, note
+                    project,
+                    folder,
+                    live.annotator,
+                    out,
+                    conversations,
+                    minutes * 60,
+                    live.watch,
+                    live.ask,
+                    note,
+                    stack.enter_context(push_live.live_pushers(project, note)),
                 )
             )
             scores = make_app(service, token, body, loopback_only=loopback_only)
@@ -188,6 +198,7 @@ def follow(
     The log may be renamed and created again, or truncated, while the command runs. If lines may have been lost, the
     command prints a note and ends with exit code 5.
     """
+    from accord.hosts import push_live
     from accord.live import LogFollower, RowLog, open_ingestor
     from accord.project import check_question
 
@@ -204,11 +215,12 @@ def follow(
         options.open(creates=True) as project,
         RowLog(out) as rows,
         Progress("lines read") as progress,
+        push_live.live_pushers(project, note) as publish,
         open_ingestor(
             live.folder(project), live.annotator, store=project.store if live.watch else None,
             watching=project.config.monitoring, log=note, models=project.models if live.ask else None,
             limits=project.config.live, mart=project.mart if live.watch else None, follows=log != Path("-"),
-            check=lambda loaded: check_question(project.store, project.rubric, loaded),
+            check=lambda loaded: check_question(project.store, project.rubric, loaded), publish=publish,
         ) as ingestor,
     ):  # fmt: skip
         note(ingestor.scorer.plausibility_text, *ingestor.scorer.level_notes)

@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 from accord.edges import AccordError, BadInput
 from accord.formats import Fields
 from accord.learning import load_evaluator
-from accord.live.ingest import Ingestor, LiveRow, open_ingestor, refused_row
+from accord.live.ingest import Ingestor, LiveRow, SaveRows, open_ingestor, refused_row
 from accord.live.messages import HistoryDeduplicator, LogOnce, Message
 from accord.live.monitoring import MonitoringReport, report
 from accord.live.scorer import LiveScorer
@@ -215,6 +215,7 @@ def open_service(
     monitoring: bool = True,
     ask: bool = False,
     log: Callable[[str], None] = lambda text: None,
+    publish: SaveRows = lambda rows: None,
 ) -> Iterator[Service]:
     """Open a service for an evaluator of a project.
 
@@ -235,6 +236,7 @@ def open_service(
         limits=config.live,
         mart=project.mart if monitoring else None,
         check=lambda loaded: check_question(project.store, project.rubric, loaded),
+        publish=publish,
     ) as ingestor:
         load_report = partial(report, project.store, before=lambda _: ingestor.settle())
         yield Service(ingestor, load_report if monitoring else None, log=log)

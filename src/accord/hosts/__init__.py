@@ -1,0 +1,1 @@
+"""Evaluators inside other tools, and scores sent to them: one module per tool, imported by its name."""
