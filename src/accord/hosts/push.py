@@ -200,8 +200,8 @@ class HostSender:
         settings: Its address and credentials.
         stop: Ends waits before the next attempt.
         attempts: Attempts per request.
-        first_wait: Seconds before the second attempt, doubled before each further one; by default `FIRST_WAIT`. A longer
-            `Retry-After` of the host replaces them.
+        first_wait: Seconds before the second attempt, doubled before each further one; by default `FIRST_WAIT`. A
+            longer `Retry-After` of the host replaces them.
 
     Attributes:
         problem: Reason why the host is not asked any more; None while it answers.
