@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from host_servers import KEYS, HostServer
 from commands import accord, accord_json
+from host_servers import KEYS, HostServer
 from live_evaluator import predicted, replies
 from new_project import new_project
 from processes import Forked

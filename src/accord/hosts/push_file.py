@@ -255,9 +255,7 @@ def score_rows(scores: str) -> Iterator[Mapping[str, Any]]:
     if is_remote(scores) or Path(scores).is_dir():
         keys = sorted(parts.finished(scores))
         if not keys:
-            raise BadInput(
-                f"{display_path(scores)} has no parts of scores; name a folder of: accord score ... --out FOLDER/"
-            )
+            raise BadInput(f"{display_path(scores)} has no parts of scores; name a folder of parts of: accord score")
         for key in keys:
             yield from parts.part_rows(scores, key)
         return
