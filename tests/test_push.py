@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -18,13 +20,13 @@ from commands import accord, accord_json, read_rows, refused, write, write_rows
 from host_servers import CUT, KEYS, HostServer
 from waiting import until
 
-from accord import Score, Target, Unscored
+from accord import Question, Rubric, Scale, Score, Target, Unscored, read
 from accord.edges import BadInput
-from accord.formats import ScoreWriter
+from accord.formats import ScoreWriter, answer_to
 from accord.hosts.push import HostScore, HostSender, Place, host_named, host_score
 from accord.hosts.push_live import LivePusher
 from accord.project.config_sections import HostConfig
-from accord.values import Signature, score_from
+from accord.values import ScaleKind, Signature, dump_rubric, score_from
 
 SECRET_TEXT = "My card number is 4111"
 HOSTS = ("langfuse", "phoenix", "langsmith")
@@ -137,7 +139,7 @@ def test_score_is_about_the_session_trace_or_span_of_the_import(
     [row] = server.stored.values()
     assert row[field] == target and run["sent"] == 1 and not server.invalid
     text = json.dumps(row)
-    assert "95% band" in text and "calibration" in text and SECRET_TEXT not in text
+    assert ", band 1.6 to 3.1" in text and "calibration" in text and SECRET_TEXT not in text
     assert not {"distribution", "attributions", "notes"} & set(re_keys(row))
 
 
@@ -426,3 +428,85 @@ def test_full_queue_drops_scores_with_a_message_and_never_waits(
 def test_missing_key_is_an_error_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="push.langsmith has no api_key"):
         LivePusher("langsmith", HostConfig(), tmp_path, "helpful", print)
+
+
+# --- predictions for annotation tools -------------------------------------------------------------------------------
+
+SCALES: dict[str, tuple[str, list[Any]]] = {
+    "stars": ("ordinal", [1, 2, 3, 4, 5]), "from zero": ("ordinal", [0, 2, 4]), "halves": ("ordinal", [0.5, 1.5, 4.5]),
+    "real": ("real", []),
+}  # fmt: skip
+
+
+@pytest.fixture(params=SCALES)
+def rubric(request: pytest.FixtureRequest, folder: Path) -> Question:
+    """A project whose question has a scale, and two conversations."""
+    kind, options = SCALES[request.param]
+    scale = Scale(kind=ScaleKind(kind), low=0.0, high=5.0) if kind == "real" else Scale(options=tuple(options))
+    question = Question(id="helpful", text='Was it "helpful" & kind?', scale=scale)
+    write("rubric.yaml", dump_rubric(Rubric(name="r", questions=(question,), main="helpful")))
+    write("accord.yaml", "rubric: rubric.yaml\n")
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "<b>Hello</b>"}]
+    accord("import", write_rows("chats.jsonl", [{"id": name, "messages": messages} for name in ("c1", "c2")]))
+    return question
+
+
+def written(tool: str, code: int = 0) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The records of a file of predictions, and the counts."""
+    rows = [score("c1"), unscored("c2"), score("c2", turn=1), score("c3")]
+    file = write_scores("scores.jsonl", rows)
+    [counts] = accord_json("push", file, "--to", tool, "--out", "tasks.json", code=code)["hosts"]
+    return json.loads(Path("tasks.json").read_text()), counts
+
+
+@pytest.mark.parametrize("tool", ["label-studio", "argilla"])
+def test_predictions_of_a_tool_are_read_as_unanswered_conversations(rubric: Question, tool: str) -> None:
+    [record], counts = written(tool, code=5)
+    assert counts["sent"] == 1 and sum(counts["skipped"].values()) == 3 and "helpful" in counts["hint"]
+    found = next(read(Path("tasks.json")))
+    assert found.conversation.id == "c1" and [turn.content for turn in found.conversation.turns] == [
+        "Hi",
+        "<b>Hello</b>",
+    ]
+    assert not found.labels and not found.annotations
+    said = accord("import", "tasks.json", code=None)
+    assert "Traceback" not in said
+
+
+def test_label_studio_accepts_its_tasks(rubric: Question) -> None:
+    objects = pytest.importorskip("label_studio_sdk.label_interface", reason="label-studio-sdk is not installed")
+    from accord.hosts import label_studio
+
+    [task], _ = written("label-studio", code=5)
+    interface = objects.LabelInterface(label_studio.interface(rubric))
+    interface.validate()
+    [prediction] = task["predictions"]
+    assert interface.validate_prediction(prediction, return_errors=True) == []
+    # An annotator who accepts the prediction gives an answer that is on the scale.
+    write_rows("export.jsonl", [{**task, "annotations": [{**prediction, "completed_by": 7}]}])
+    found = next(read(Path("export.jsonl")))
+    [answer] = [*found.labels, *found.annotations]
+    assert rubric.scale.holds(answer_to(rubric, answer.value, "helpful")) and answer.annotator == "7"
+
+
+def test_argilla_accepts_its_records(rubric: Question) -> None:
+    argilla = pytest.importorskip("argilla", reason="argilla is not installed")
+    [record], counts = written("argilla", code=5)
+    read_back = argilla.Record.from_dict(record)
+    assert read_back.id == "c1" and read_back.suggestions["helpful"].value == record["suggestions"]["helpful"]["value"]
+    options = re.search(r"(?:values|labels)=(\[.*?\])", counts["hint"])
+    assert options is None or record["suggestions"]["helpful"]["value"] in ast.literal_eval(options[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--to", "label-studio"], "--out names the file"),
+        (["--to", "phoenix", "--out", "x.json"], "--out names the file"),
+        (["--to", "argilla", "--to", "phoenix", "--out", "x.json"], "leave out other hosts"),
+        (["--to", "argilla", "--plan", "--out", "x.json"], "leave out other hosts and --plan"),
+    ],
+)
+def test_options_that_do_not_suit_a_tool_are_refused(folder: Path, arguments: list[str], said: str) -> None:
+    write("accord.yaml", "push: {}\n")
+    assert said in refused("push", write_scores("scores.jsonl", [score("s1")]), *arguments)

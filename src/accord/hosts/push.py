@@ -127,7 +127,7 @@ def host_score(row: Mapping[str, Any], place: Place, name: str) -> HostScore | s
     """
     if row.get("unscored") or row.get("value") in (None, ""):
         return f"unscored: {row.get('unscored') or 'no value'}"
-    numbers = {key: _number(row.get(key)) for key in ("value", "band_low", "band_high", "low", "high")}
+    numbers = {key: number_of(row.get(key)) for key in ("value", "band_low", "band_high", "low", "high")}
     value = numbers.pop("value")
     if value is None:
         return "a value that is no finite number"
@@ -138,7 +138,7 @@ def host_score(row: Mapping[str, Any], place: Place, name: str) -> HostScore | s
     band = [numbers.get("band_low"), numbers.get("band_high")]
     text = f"Predicted rating {value:.4g}" + ("" if annotator == POPULATION else f" of {annotator}")
     if None not in band:
-        text += f", 95% band {band[0]:.4g} to {band[1]:.4g}"
+        text += f", band {band[0]:.4g} to {band[1]:.4g}"
     details = {
         **{key: number for key, number in numbers.items() if number is not None}, "annotator": annotator,
         **({} if turn is None else {"turn": turn}), "conversation": str(row["conversation"]), "evaluator": evaluator,
@@ -162,7 +162,8 @@ class Place(NamedTuple):
     project: str | None = None
 
 
-def _number(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
+    """Return a finite number, also from its text; None for anything else."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -325,7 +326,7 @@ def _exchange(method: str, url: str, content: bytes, headers: Mapping[str, str])
             return response.status, _json_of(response.read1, deadline), None
     except urllib.error.HTTPError as error:
         with error:
-            return error.code, None, _number(error.headers.get("Retry-After"))
+            return error.code, None, number_of(error.headers.get("Retry-After"))
     except (OSError, ValueError, HTTPException) as error:
         return 0, type(getattr(error, "reason", error)).__name__, None
 
