@@ -1,8 +1,8 @@
 """Scores for tracing platforms: one value about a session, a trace or a span, and the requests that send them.
 
 A host (`langfuse.py`, `phoenix.py`, `langsmith.py`) states paths, headers and bodies. This module sends them: it limits
-the rate, repeats what may succeed later, and finds the refused scores of a batch. All hosts accept a score again under
-the same id, so a repeated request changes nothing.
+the rate, repeats requests that failed for a while, and finds the refused scores of a batch. All hosts accept a score
+again under the same id, so a repeated request changes nothing.
 
 The public clients of the hosts are not used. They send in background threads, or trace themselves, and decide about
 retries; each needs one request with a body of ten fields.
@@ -47,7 +47,7 @@ class HostScore:
     """A score as a host stores it. It holds no text of the conversation.
 
     Attributes:
-        id: UUID of the object, the name, the annotator and the turn: a later score of them replaces this one.
+        id: UUID of the object, the name, the annotator and the turn; a later score with the same UUID replaces it.
         kind: Kind of the object.
         target: Id of the object at the host.
         name: Name of the score.
@@ -95,7 +95,7 @@ class Host(Protocol):
         ...
 
     def bodies(self, scores: Sequence[HostScore]) -> Sequence[Any]:
-        """Return the JSON body of a request; several are forms of it for servers of other versions."""
+        """Return the JSON body of a request; further bodies suit servers of other versions."""
         ...
 
     def is_accepted(self, status: int, reply: Any, count: int) -> bool:
@@ -273,7 +273,7 @@ class HostSender:
         return reason
 
     def _ask(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        """Return status and JSON of a reply, after repeating what may succeed later.
+        """Return status and JSON of a reply, after repeating failed attempts.
 
         Raises:
             _Unreachable: No attempt got a reply other than one to repeat, or access was denied.

@@ -1,8 +1,8 @@
 """Sending a file of scores to a host: rows, ids at the host, a ledger of sent scores, and counts.
 
-A ledger beside the scores (`SCORES.pushed-HOST.jsonl`) has a line per confirmed score: its id, the digest of what was
-sent, and its time. A run that was stopped or killed continues where it was; a deleted ledger sends all scores again,
-which changes nothing at the host.
+A ledger next to the scores (`SCORES.pushed-HOST.jsonl`) has a line per confirmed score, with its id and a digest. A run
+that was stopped or killed continues where it was; a deleted ledger sends all scores again, which changes nothing at the
+host.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ def _plain(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def ledger_path(scores: str, host: str) -> Path:
-    """Return the path of the ledger: beside the scores, or in the working folder for an object store."""
+    """Return the path of the ledger: next to the scores, or in the working folder for an object store."""
     name = scores.rstrip("/")
     path = Path(name.rsplit("/", 1)[-1] if is_remote(scores) else name)
     return path.with_name(f"{path.name}.pushed-{host}.jsonl")

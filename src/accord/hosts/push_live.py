@@ -1,8 +1,8 @@
-"""Sending live scores to hosts beside `accord serve` and `accord follow`.
+"""Sending live scores of `accord serve` and `accord follow` to hosts.
 
 Scoring hands its rows to a bounded queue and never waits. A thread per host writes them to a spool, sends them, and
 removes them from the spool when the host has confirmed them. While a host is down, scores wait in the spool, also over
-a restart of the process. Several processes may share a spool: a score that two of them send is one score at the host.
+a restart of the process. Several processes may share a spool: the host keeps one score if two of them send it.
 """
 
 from __future__ import annotations

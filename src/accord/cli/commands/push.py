@@ -29,7 +29,7 @@ def push(
     ] = None,
     ids: Annotated[
         Literal["session", "trace"] | None,
-        typer.Option("--ids", help="Kind of the conversations' ids, where no import recorded one."),
+        typer.Option("--ids", help="Kind of the conversations' ids, if no import recorded one."),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the scores; default: the question.")] = None,
     out: Annotated[
