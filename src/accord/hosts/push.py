@@ -23,7 +23,7 @@ from importlib import import_module
 from threading import Event, Lock
 from typing import Any, Literal, NamedTuple, Protocol
 
-from accord.edges import BadInput, check_address, register_secret
+from accord.edges import BadInput, check_address, register_secret, strip_url_secrets
 from accord.project import config_sections
 from accord.values import POPULATION, canonical_json, text_hash
 from accord.version import __version__
@@ -298,7 +298,8 @@ class HostSender:
             if after is not None:
                 with self._lock:  # the limit holds for all threads
                     self._resume_at = max(self._resume_at, time.monotonic() + min(after, LONGEST_WAIT))
-        raise _Unreachable(f"{self.name} at {self.url} did not take scores ({error or 'stopped'})")
+        where = strip_url_secrets(self.url)
+        raise _Unreachable(f"{self.name} at {where} did not take scores ({error or 'stopped'})")
 
     def _pause(self, seconds: float) -> None:
         with self._lock:
