@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 from commands import accord, accord_json
+from host_servers import KEYS, HostServer
 from live_evaluator import predicted, replies
 from new_project import new_project
 from processes import Forked
@@ -542,6 +543,26 @@ def test_command_follows_stops_and_continues(
     assert values == pytest.approx(expected(chats[:10], evaluator)) and len(kept(tmp_path)) == len(values)
     days = accord_json("watch", "--days", "366")["days"]
     assert sum(day["replies"] for day in days) == len(values) and {day["day"][:7] for day in days} == {"2026-03"}
+
+
+@pytest.mark.slow
+def test_command_scores_while_a_host_is_down_and_sends_the_scores_later(
+    chats: list[Conversation], follow: list[str], tmp_path: Path
+) -> None:
+    rows = messages(chats[:10])
+    with HostServer("phoenix", {chat.id for chat in chats[:10]}) as server:
+        pass  # the port is known, and nothing listens
+    with Path("accord.yaml").open("a") as stream:
+        stream.write(f"push: {{phoenix: {{url: '{server.url}', api_key: {KEYS['phoenix']}}}}}\n")
+    write(tmp_path / "log.jsonl", rows[:30])
+    assert "phoenix does not take scores" in accord(*follow, "--once")
+    assert kept(tmp_path) and not server.stored
+    write(tmp_path / "log.jsonl", rows[30:])
+    with server:
+        accord(*follow, "--once")
+    sent = {(row["session_id"], row["metadata"]["turn"]): row["result"]["score"] for row in server.stored.values()}
+    scored = {(row["conversation"], row["turn"]): row["value"] for row in kept(tmp_path) if row["value"] is not None}
+    assert sent == scored and not server.invalid and not list(tmp_path.glob("push-spool/phoenix/*"))
 
 
 @pytest.mark.parametrize("level", ["turn", "conversation"])

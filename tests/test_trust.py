@@ -99,7 +99,8 @@ def test_settings_of_connections_are_replaced_and_marked_in_the_schema(monkeypat
     marked = {name for name, about in schema["properties"].items() if about.get("x-environment")}
     marked |= {f"{kind}.{name}" for kind, about in schema["$defs"].items()
                for name, each in about.get("properties", {}).items() if each.get("x-environment")}  # fmt: skip
-    assert marked == {"store", "mart", "ModelSettings.base_url", "Assistant.base_url", "WatchConfig.webhook"}
+    hosts = {f"HostConfig.{name}" for name in ("url", "api_key", "public_key", "secret_key", "project")}
+    assert marked == {"store", "mart", "ModelSettings.base_url", "Assistant.base_url", "WatchConfig.webhook", *hosts}
 
 
 @pytest.mark.attack

@@ -38,7 +38,7 @@ PANELS = {
     "Learn": ("judge", "fit", "compare", "report", "card", "gate", "estimate", "gaps", "synth", "issues", "models",
               "finetune"),
     "Rate": ("serve", "users", "label", "validate"),
-    "Operate": ("score", "scores", "follow", "watch", "board", "store"),
+    "Operate": ("score", "scores", "push", "follow", "watch", "board", "store"),
     "Research": ("paper",),
 }  # fmt: skip
 """Commands by the heading under which `accord --help` lists them."""

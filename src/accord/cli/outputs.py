@@ -95,6 +95,7 @@ SCORES = Output(lambda path: (path / _PARTS).is_file() if path.is_dir() else _sc
 """Scores in a file, or in a folder of parts."""
 LIVE_ROWS = Output(rows_with("conversation", "status"))
 ANNOTATIONS = Output(rows_with("conversation", "question", "by", "kind"))
+PREDICTIONS = Output(lambda path: any(key in _beginning(path)[: 2**16] for key in ('"predictions"', '"suggestions"')))
 QUEUE = Output(_is_empty_queue)
 SYNTHETIC = Output(rows_with("id", "messages", "synthetic"))
 REPORT = Output(page_titled("Accord report"))

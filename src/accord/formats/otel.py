@@ -13,13 +13,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
 from accord.edges import parse_whole_number
 from accord.formats.openai_messages import checked_id, documents_from, turn_from_message
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
-from accord.formats.traces import Call, decoded, decoded_messages, loose_turns, merged_turns
+from accord.formats.traces import Call, decoded, decoded_messages, host_ids_of, loose_turns, merged_turns
 from accord.values import Conversation, Json, Turn
 
 NO_CALL, NO_MESSAGES = "no model call", "a model call without its messages"
@@ -44,6 +45,8 @@ _MODELS = ("gen_ai.request.model", "llm.model_name", "gen_ai.response.model", "a
 _CALLS = {"chat", "text_completion", "generate_content"}
 _DEEPEST = 12
 """Maximum number of dots in an attribute name that are followed."""
+_LAST_TIME = 10**19
+"""Nanoseconds of the year 2286; later times are invalid."""
 _EMPTY: tuple[Json, ...] = (None, "", "[]", "null", [], {})
 _PREFIXES = ("gen_ai.", "llm.", "ai.", "openinference.", "input.", "output.", "retrieval.")
 """Prefixes of the attributes that are read."""
@@ -375,11 +378,26 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record | None:
         return None
     # An agent's span repeats the messages of its model calls.
     parents = {_parent(span) for span, _, _ in called} - {None}
-    turns, _ = merged_turns([call for span, _, call in called if _id(span, "spanId", "span_id") not in parents])
+    spoken = [(span, call) for span, _, call in called if _id(span, "spanId", "span_id") not in parents]
+    turns, ends = merged_turns([call for _, call in spoken])
     documents = documents_from([document for _, attributes in spans for document in documents_in(attributes)])
     name = checked_id(_key(rows[0]) or default_id)
     metadata = _system_and_model((span, attributes) for span, attributes, _ in called)
+    metadata |= _host_ids(rows[0], [span for span, _ in spoken], ends)
     return Record(Conversation(name, turns, tuple(dict.fromkeys(documents)), metadata))
+
+
+def _host_ids(first: Fields, spans: Sequence[Fields], ends: Sequence[int]) -> dict[str, Any]:
+    """Return the ids of session, traces and spans as metadata."""
+    attributes = attributes_of(first)
+    session = next((str(attributes[key]) for key in _CONVERSATION_KEYS if attributes.get(key)), None)
+    traces, ids = (
+        [_id(span, "trace_id", "traceId") for span in spans],
+        [_id(span, "spanId", "span_id") for span in spans],
+    )
+    nanoseconds, text = _started(spans[0]) if spans else (0, "")
+    time = datetime.fromtimestamp(nanoseconds // 10**9, UTC).isoformat() if 0 < nanoseconds < _LAST_TIME else text
+    return host_ids_of(session, traces, ends, time or None, ids)
 
 
 _OUTER_KINDS = {"AGENT", "CHAIN"}

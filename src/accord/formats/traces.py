@@ -134,21 +134,59 @@ def _session(
     call: Callable[[Fields], Call],
     metadata: Mapping[str, Any],
     labels: Callable[[Fields, Target], Iterator[Label]],
+    host_ids: Callable[[Sequence[int]], Mapping[str, Any]] = lambda ends: {},
 ) -> Record:
-    """Merge the traces of a session, in order of time, into one conversation; raises `WrongShape` if all are empty."""
+    """Merge the traces of a session, in order of time, into one conversation; raises `WrongShape` if all are empty.
+
+    `host_ids` returns the ids of `host_ids_of`, from the turn to which each trace led.
+    """
     turns, ends = merged_turns(map(call, traces))
     if not turns:
         raise WrongShape("no trace of the session has an input or an output")
+    metadata = {**metadata, **host_ids(ends)}
     # A label on one trace among several is about the turn to which the trace led.
     targets = [Target(name, None if len(traces) == 1 else end) for end in ends]
     all_labels = tuple(label for trace, target in zip(traces, targets, strict=True) for label in labels(trace, target))
     return Record(Conversation(name, turns, (), metadata), all_labels)
 
 
+HOST_IDS = "host_ids"
+"""Key of the metadata with the ids that a conversation and its turns have on a tracing platform."""
+
+
+def host_ids_of(
+    session: Any, traces: Sequence[str | None], ends: Sequence[int], time: Any, spans: Sequence[str | None] = ()
+) -> dict[str, Any]:
+    """Return metadata with the ids of a conversation on a tracing platform, to which `accord push` sends scores.
+
+    Args:
+        session: Id of the session; None without one.
+        traces: Id of the trace of each call.
+        ends: Turn to which each call led.
+        time: Time of the first trace, ISO 8601.
+        spans: Id of the span of each call, if it is known.
+
+    >>> host_ids_of("s1", ["a", "b"], [1, 3], None)
+    {'host_ids': {'session': 's1', 'turns': {'1': ['a'], '3': ['b']}}}
+    >>> host_ids_of(None, ["a"], [1], "2026-11-28T12:00:00Z", ["f00d"])
+    {'host_ids': {'trace': 'a', 'time': '2026-11-28T12:00:00Z', 'turns': {'1': ['a', 'f00d']}}}
+    """
+    known = list(dict.fromkeys(trace for trace in traces if trace))
+    turns = {
+        str(end): [trace, *(filter(None, spans[place : place + 1]))]
+        for place, (trace, end) in enumerate(zip(traces, ends, strict=True))
+        if trace
+    }
+    ids = {"session": session or None, "trace": known[0] if len(known) == 1 else None, "time": _time(time) or None}
+    found = {name: value for name, value in ids.items() if value is not None} | ({"turns": turns} if turns else {})
+    return {HOST_IDS: found} if turns or session else {}
+
+
 # --- Langfuse ------------------------------------------------------------------------------------------------------
 
 _HUMAN = "ANNOTATION"
 _SESSION_KEYS = ("sessionId", "session_id", "traceId", "trace_id")
+_LANGFUSE_TIMES = ("timestamp", "startTime", "start_time")
 _TRACE_DETAILS = ("name", "userId", "tags", "version", "release")
 
 
@@ -193,7 +231,7 @@ def _langfuse_labels(trace: Fields, target: Target) -> Iterator[Label]:
 
 def _convert_langfuse(rows: Sequence[Fields], default_id: str) -> Record:
     """Convert the Langfuse traces (or observations) of a session, with the scores that people gave."""
-    ordered = sorted(rows, key=lambda row: str(_first(row, "timestamp", "startTime", "start_time") or ""))
+    ordered = sorted(rows, key=lambda row: str(_first(row, *_LANGFUSE_TIMES) or ""))
     # The spans of a trace repeat what its generations hold.
     traces = [row for row in ordered if row.get("type") == "GENERATION"] or ordered
     metadata: dict[str, Any] = {}
@@ -203,7 +241,20 @@ def _convert_langfuse(rows: Sequence[Fields], default_id: str) -> Record:
         score_ids = [score for score in _langfuse_scores(trace) if not isinstance(score, dict)]
         metadata |= {"score_ids": [*metadata.get("score_ids", []), *score_ids]} if score_ids else {}
     name = checked_id(_langfuse_key(traces[0]) or default_id)
-    return _session(traces, name, _langfuse_call, metadata, _langfuse_labels)
+    session = _first(traces[0], "sessionId", "session_id")
+    trace_ids = [_langfuse_trace(trace) for trace in traces]
+    time = _first(ordered[0], *_LANGFUSE_TIMES)
+
+    def host_ids(ends: Sequence[int]) -> dict[str, Any]:
+        return host_ids_of(None if session is None else str(session), trace_ids, ends, time)
+
+    return _session(traces, name, _langfuse_call, metadata, _langfuse_labels, host_ids)
+
+
+def _langfuse_trace(row: Fields) -> str | None:
+    """Return the id of a trace, or of the trace of an observation, which has a type."""
+    found = _first(row, "traceId", "trace_id") or (None if row.get("type") else row.get("id"))
+    return None if found is None else str(found)
 
 
 formats.register("langfuse")(Format(matches=_is_langfuse, convert=_convert_langfuse, key=_langfuse_key))
@@ -314,7 +365,13 @@ def _run_conversation(run: Fields, name: str) -> Conversation:
     metadata = dict(mapping_of(mapping_of(run.get("extra")).get("metadata")))
     thread = _first(metadata, *_THREAD_KEYS)
     details = {key: run[key] for key in ("name", "tags", "start_time", "session_name") if run.get(key)}
-    return Conversation(name, turns, (), {**metadata, **details, **({} if thread is None else {"thread": thread})})
+    trace, project = run.get("trace_id") or run.get("id"), run.get("session_id")
+    ids = host_ids_of(None, [str(trace) if trace else None], [len(turns) - 1], run.get("start_time"))
+    if ids and project:
+        ids[HOST_IDS]["project"] = str(project)
+    return Conversation(
+        name, turns, (), {**metadata, **details, **({} if thread is None else {"thread": thread}), **ids}
+    )
 
 
 def _feedback(row: Fields, name: str) -> Annotation:

@@ -100,7 +100,7 @@ class EvaluationEvents:
         resource = Resource.create({} if names else {"service.name": "accord"})
         self._provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
         self._exporter = _ReportingExporter(OTLPLogExporter(endpoint=url), log)
-        self._provider.add_log_record_processor(BatchLogRecordProcessor(self._exporter))  # type: ignore[arg-type]
+        self._provider.add_log_record_processor(BatchLogRecordProcessor(self._exporter))  # type: ignore[arg-type, unused-ignore]
         self._logger = self._provider.get_logger("accord")
 
     def emit(

@@ -128,6 +128,7 @@ class Ingestor:
         settle: Writes the monitor's aggregates to the store, with the position in a log that they count up to.
         observe: Called with each message and its result before `take` returns; raises nothing.
         redactor: Redacts messages before anything else reads them; None leaves them as they are.
+        publish: Called with the rows of new replies after they were saved; waits for nothing, and raises nothing.
     """
 
     def __init__(
@@ -138,8 +139,10 @@ class Ingestor:
         settle: Settle = lambda *_: None,
         observe: Observe = lambda results: None,
         redactor: Redactor | None = None,
+        publish: SaveRows = lambda rows: None,
     ) -> None:
         self._redactor, self._redactions = redactor, OrderedDict[str, Redaction]()
+        self.publish = publish
         self.scorer, self.monitor, self.save, self.settle, self.observe = scorer, monitor, save, settle, observe
         self.position: Callable[[str], str | None] = lambda key: None
         """Returns the JSON of the position that was settled last, by its key."""
@@ -160,7 +163,9 @@ class Ingestor:
                     if result.score is not None and result.evidence is not None and not result.again:
                         evaluator = self._later.get(result.score.signature, self._first)
                         self.monitor.add(message.system, message.day, result.score, result.evidence, evaluator)
-            self._save([row for row in rows if is_new_score(row)])
+            new = [row for row in rows if is_new_score(row)]
+            self._save(new)
+        self.publish(new)
         return rows
 
     def redacted(self, batch: Sequence[Message]) -> list[Message]:
@@ -309,6 +314,7 @@ def open_ingestor(
     check: Callable[[Evaluator], object] = lambda evaluator: None,
     redactor: Redactor | None = None,
     observers: Sequence[Callable[[LiveScorer], Observe]] = (),
+    publish: SaveRows = lambda rows: None,
 ) -> Iterator[Ingestor]:
     """Open an ingestor for a fitted evaluator.
 
@@ -329,6 +335,7 @@ def open_ingestor(
         check: Called with each evaluator before it scores; raises `BadInput` to refuse it.
         redactor: Redacts messages before they are scored and stored; None leaves them as they are.
         observers: Functions that return an `Observe` for the scorer, such as a sender of events.
+        publish: Called with the rows of new replies; see `Ingestor`.
 
     Raises:
         BadInput: The folder holds no evaluator, or it cannot score live.
@@ -351,7 +358,7 @@ def open_ingestor(
 
         thread: MonitoringThread | None = None
         if store is None:
-            ingestor = Ingestor(scorer, None, save, observe=observe, redactor=redactor)
+            ingestor = Ingestor(scorer, None, save, observe=observe, redactor=redactor, publish=publish)
         else:
             signature = scorer.signature.with_part("learned", scorer.evaluator.digest())
             monitor = ScoreMonitor(str(signature.with_part("for", scorer.speaker or POPULATION)), scorer.columns)
@@ -361,7 +368,7 @@ def open_ingestor(
                     monitor, store, config.webhook, config.false_alarm_rate, training, log, flushes=not follows
                 )
             )
-            ingestor = Ingestor(scorer, monitor, save, partial(monitor.flush, store), observe, redactor)
+            ingestor = Ingestor(scorer, monitor, save, partial(monitor.flush, store), observe, redactor, publish)
             ingestor.position = MonitoringTables(store).position
 
         def take_over(new_evaluator: Evaluator) -> None:

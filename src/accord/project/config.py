@@ -35,7 +35,15 @@ from accord.models import (
     WRITER,
     ModelSettings,
 )
-from accord.project.config_sections import BudgetConfig, LiveConfig, PrivacyConfig, StrictSettings, WatchConfig
+from accord.project.config_sections import (
+    HOSTS,
+    BudgetConfig,
+    LiveConfig,
+    PrivacyConfig,
+    PushConfig,
+    StrictSettings,
+    WatchConfig,
+)
 from accord.project.environment import fill_settings, is_from_env_file, load_env_file
 from accord.statistics import DRAWS, FOLDS
 from accord.store import located_store
@@ -139,6 +147,10 @@ class Config(StrictSettings):
     privacy: PrivacyConfig = Field(
         default_factory=PrivacyConfig, description="Personal data: redaction, erasing by user, and retention."
     )
+    push: PushConfig = Field(
+        default_factory=PushConfig,
+        description="Hosts that receive scores, by `accord push` and by `accord serve` and `accord follow`.",
+    )
     folds: int = Field(default=FOLDS, ge=2, description="Folds of the cross-validation, over groups.")
     seed: int = Field(default=0, description="Seed of folds, resampling and all other random choices.")
     draws: int = Field(default=DRAWS, ge=2, le=100_000, description="Bootstrap samples and permutations.")
@@ -188,7 +200,7 @@ class Config(StrictSettings):
 
     def shown(self) -> dict[str, Json]:
         """Return the settings as JSON without secrets: no passwords and no queries of URLs."""
-        secret = {"monitoring": {"webhook"}}  # its path may be a secret
+        secret: Any = {"monitoring": {"webhook"}, "push": True}  # a path may be a secret
         return _without_secrets(self.model_dump(mode="json", exclude=secret))  # type: ignore[no-any-return]
 
     @property
@@ -293,6 +305,7 @@ def _addresses(config: Config) -> Iterator[str]:
     if config.monitoring.otel is not None:
         yield config.monitoring.otel
     yield from (os.environ[name] for name in _COLLECTORS if is_from_env_file(name))
+    yield from (settings.url or HOSTS[name] for name, settings in config.push.hosts.items())
     for study in config.studies.values():
         if isinstance(study, StudySettings) and study.chat is not None:
             yield from (each.base_url for each in study.chat.assistants.values() if each.base_url)

@@ -1,4 +1,4 @@
-"""Sections of `accord.yaml` on spending, alarms, personal data and live scoring."""
+"""Sections of `accord.yaml` on spending, alarms, personal data, live scoring and hosts that receive scores."""
 
 from __future__ import annotations
 
@@ -204,3 +204,70 @@ class LiveConfig(StrictSettings):
     timeout_seconds: float = Field(
         default=30, gt=0, allow_inf_nan=False, description="Seconds until a request to the service times out."
     )
+
+
+HOSTS = {
+    "langfuse": "https://cloud.langfuse.com", "phoenix": "http://localhost:6006",
+    "langsmith": "https://api.smith.langchain.com",
+}  # fmt: skip
+"""Default addresses of the hosts that receive scores."""
+
+
+class HostConfig(StrictSettings):
+    """Address and credentials of a host that receives scores, and names of the scores there."""
+
+    url: str | None = Field(
+        default=None,
+        json_schema_extra=FROM_ENVIRONMENT,
+        description="Address of the host; default: its public service, for Phoenix http://localhost:6006.",
+    )
+    api_key: str | None = Field(
+        default=None,
+        json_schema_extra=FROM_ENVIRONMENT,
+        description="Key of Phoenix or LangSmith; keep it in an environment variable: ${VARIABLE}.",
+    )
+    public_key: str | None = Field(
+        default=None, json_schema_extra=FROM_ENVIRONMENT, description="Public key of Langfuse; may hold ${VARIABLE}."
+    )
+    secret_key: str | None = Field(
+        default=None,
+        json_schema_extra=FROM_ENVIRONMENT,
+        description="Secret key of Langfuse; keep it in an environment variable: ${VARIABLE}.",
+    )
+    project: str | None = Field(
+        default=None,
+        json_schema_extra=FROM_ENVIRONMENT,
+        description="Id of the LangSmith project of traces whose import did not record one.",
+    )
+    name: str | None = Field(
+        default=None, min_length=1, max_length=200, description="Name of the score; default: the id of the question."
+    )
+    ids: Literal["session", "trace"] | None = Field(
+        default=None,
+        description="Kind of the ids of conversations that were not imported from a trace; default: such scores are "
+        "not sent by `accord push`, and live ones are about sessions (in LangSmith, traces).",
+    )
+    live: bool = Field(default=True, description="Send scores of `accord serve` and `accord follow`.")
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, url: str | None) -> str | None:
+        if url is not None and not is_web_address(url):
+            raise ValueError("the address of a host begins with http:// or https://")  # it may hold a secret
+        return url
+
+
+class PushConfig(StrictSettings):
+    """Hosts that receive scores."""
+
+    langfuse: HostConfig | None = Field(default=None, description="Scores of traces and sessions in Langfuse.")
+    phoenix: HostConfig | None = Field(
+        default=None, description="Annotations of spans, traces and sessions in Phoenix."
+    )
+    langsmith: HostConfig | None = Field(default=None, description="Feedback on root runs in LangSmith.")
+
+    @property
+    def hosts(self) -> dict[str, HostConfig]:
+        """Settings of the configured hosts by name."""
+        given = {"langfuse": self.langfuse, "phoenix": self.phoenix, "langsmith": self.langsmith}
+        return {name: settings for name, settings in given.items() if settings is not None}

@@ -9,6 +9,7 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is that of doc
     agreement,
     card,
     score,
+    push,
     live,
     users,
     store,

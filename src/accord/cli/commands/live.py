@@ -82,6 +82,7 @@ def serve(
     examples/deploy.
     """
     from accord.edges import register_secret
+    from accord.hosts import push_live
     from accord.live import (
         check_installed,
         checked_proxies,
@@ -127,6 +128,7 @@ def serve(
                     live.ask,
                     note,
                     _observers(project, stack),
+                    stack.enter_context(push_live.live_pushers(project, note)),
                 )
             )
             scores = make_app(service, token, body, loopback_only=loopback_only)
@@ -208,6 +210,7 @@ def follow(
     The log may be renamed and created again, or truncated, while the command runs. If lines may have been lost, the
     command prints a note and ends with exit code 5.
     """
+    from accord.hosts import push_live
     from accord.live import LogFollower, RowLog, open_ingestor
     from accord.project import check_question
 
@@ -225,13 +228,14 @@ def follow(
         RowLog(out) as rows,
         Progress("lines read") as progress,
         ExitStack() as stack,
+        push_live.live_pushers(project, note) as publish,
         open_ingestor(
             live.folder(project), live.annotator, store=project.store if live.watch else None,
             watching=project.config.monitoring, log=note, models=project.models if live.ask else None,
             limits=project.config.live, mart=project.mart if live.watch else None, follows=log != Path("-"),
             check=lambda loaded: check_question(project.store, project.rubric, loaded),
             redactor=project.config.privacy.redactor("import"),
-            observers=_observers(project, stack),
+            observers=_observers(project, stack), publish=publish,
         ) as ingestor,
     ):  # fmt: skip
         note(ingestor.scorer.plausibility_text, *ingestor.scorer.level_notes)

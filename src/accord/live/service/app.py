@@ -27,7 +27,7 @@ from starlette.exceptions import HTTPException
 from accord.edges import AccordError, BadInput
 from accord.formats import Fields
 from accord.learning import load_evaluator
-from accord.live.ingest import Ingestor, LiveRow, Observe, open_ingestor, refused_row
+from accord.live.ingest import Ingestor, LiveRow, Observe, SaveRows, open_ingestor, refused_row
 from accord.live.messages import TRACEPARENT, HistoryDeduplicator, LogOnce, Message
 from accord.live.monitoring import MonitoringReport, report
 from accord.live.scorer import LiveScorer
@@ -260,6 +260,7 @@ def open_service(
     ask: bool = False,
     log: Callable[[str], None] = lambda text: None,
     observers: Sequence[Callable[[LiveScorer], Observe]] = (),
+    publish: SaveRows = lambda rows: None,
 ) -> Iterator[Service]:
     """Open a service for an evaluator of a project.
 
@@ -282,6 +283,7 @@ def open_service(
         check=lambda loaded: check_question(project.store, project.rubric, loaded),
         redactor=config.privacy.redactor("import"),
         observers=observers,
+        publish=publish,
     ) as ingestor:
         load_report = partial(report, project.store, before=lambda _: ingestor.settle())
         yield Service(ingestor, load_report if monitoring else None, log=log, keeps_spans=bool(observers))

@@ -1,0 +1,61 @@
+"""Langfuse: `POST /api/public/scores`, about a trace or a session.
+
+A score with an id that exists is updated if its timestamp is the same too. The timestamp is therefore that of the
+conversation, or that of the first attempt. A server before version 5 takes one score per request.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from accord.hosts.push import HostScore, Kind, missing_setting
+from accord.project import config_sections
+
+BATCH = 100
+KINDS: frozenset[Kind] = frozenset({"trace", "session"})
+_LONGEST_ID = 200
+"""Maximum length of a session's id, which is ASCII."""
+
+
+def headers(settings: config_sections.HostConfig) -> dict[str, str]:
+    """Return the header of basic authentication."""
+    if not settings.public_key or not settings.secret_key:
+        raise missing_setting("langfuse", "public_key", "secret_key")
+    pair = base64.b64encode(f"{settings.public_key}:{settings.secret_key}".encode()).decode()
+    return {"Authorization": f"Basic {pair}"}
+
+
+def path(kind: Kind) -> str:
+    """Return the path of scores, which is the same for all objects."""
+    return "api/public/scores"
+
+
+def bodies(scores: Sequence[HostScore]) -> Sequence[Any]:
+    """Return a list of scores; for one score also the form of servers before version 5."""
+    rows = [_row(score) for score in scores]
+    return [rows, rows[0]] if len(rows) == 1 else [rows]
+
+
+def _row(score: HostScore) -> dict[str, Any]:
+    row = {
+        "id": score.id, "traceId" if score.kind == "trace" else "sessionId": score.target, "name": score.name,
+        "value": score.value, "dataType": "NUMERIC", "comment": score.comment, "metadata": dict(score.details),
+    }  # fmt: skip
+    return row if score.time is None else {**row, "timestamp": score.time}
+
+
+def is_accepted(status: int, reply: Any, count: int) -> bool:
+    """Return True unless a part of the list was rejected (status 207)."""
+    return status != 207 or (isinstance(reply, dict) and reply.get("accepted") == count and not reply.get("rejected"))
+
+
+def problem(score: HostScore) -> str | None:
+    """Return a reason for ids of sessions that Langfuse drops."""
+    is_long = score.kind == "session" and (len(score.target) > _LONGEST_ID or not score.target.isascii())
+    return f"a session's id that is not ASCII or is longer than {_LONGEST_ID}" if is_long else None
+
+
+def update(score: HostScore) -> None:
+    """Return None, because POST updates."""
