@@ -111,6 +111,8 @@ def fill(folder: Path, inputs: Path, url: str, store: str) -> None:
     accord("gaps", code=None)
     Path("judgments").mkdir()
     write_rows("judgments/own.jsonl", [{"item_id": VICTIM, "value": 3}, {"item_id": "chat-1", "value": 3}])
+    Path("push-spool/langfuse").mkdir(parents=True)
+    write_rows("push-spool/langfuse/1.jsonl", [{"id": "s1", "conversation": VICTIM}, {"id": "s2", "conversation": "c"}])
     Path("uploads").mkdir()
     write_rows("uploads/chats.jsonl", [victim()])
     if store.startswith("sqlite"):
@@ -162,7 +164,7 @@ def others(url: str = "sqlite:///accord.db") -> dict[str, Any]:
 def test_the_project_has_the_canary_in_every_place(project: Path) -> None:
     found = {Path(path).relative_to(project).parts[0] for path in marks_in(project)}
     assert {"accord.db", "accord.db.scores", "evaluators", "scores.jsonl", "scores.csv", "scores.parquet", "parts",
-            "report.html", "annotations.jsonl", "judgments", "uploads", "copies"} <= found  # fmt: skip
+            "report.html", "annotations.jsonl", "judgments", "uploads", "copies", "push-spool"} <= found  # fmt: skip
     with closing(Store("sqlite:///accord.db")) as store:
         store.finish_run(store.start_run("gaps", {}), "done", {"examples": [{"conversation": VICTIM, "turn": 1}]})
         tables = {name for name, table in metadata.tables.items()

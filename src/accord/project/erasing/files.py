@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
@@ -33,9 +33,19 @@ if TYPE_CHECKING:
     from accord.project.workspace import Workspace
 
 Kind = Literal[
-    "evaluator", "scores", "mart", "report", "judgements", "waiting answers", "upload", "store", "yours", "unreadable"
+    "evaluator",
+    "scores",
+    "mart",
+    "report",
+    "judgements",
+    "waiting answers",
+    "waiting scores",
+    "upload",
+    "store",
+    "yours",
+    "unreadable",
 ]
-UPLOADS = "uploads"
+UPLOADS, PUSH_SPOOL = "uploads", "push-spool"
 _SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 _LARGEST = 512 * MB
 """Largest file that is searched for mentions; larger ones of the user's own are listed as not searched."""
@@ -135,9 +145,11 @@ class _Search:
             if is_store_file(path):
                 yield FileTrace(path, "store")
         elif path.parent.name == JUDGEMENTS_FOLDER and path.suffix == ".jsonl":
-            yield from self._in_judgements(path)
+            yield from self._lines(path, "judgements", self._is_of_item)
         elif path.parent.name == UPLOADS:
             yield from self._upload(path, size)
+        elif path.parent.parent.name == PUSH_SPOOL:
+            yield from self._lines(path, "waiting scores", self.content.text.mentions)
         elif (own := self._in_rows(path)) is not None:
             yield from own
         elif path.suffix == ".html" and any(title.encode() in start for title in _TITLES):
@@ -155,13 +167,17 @@ class _Search:
             return [FileTrace(path, "unreadable")]
         return count if count is None else [FileTrace(path, "scores", count)] if count else []
 
-    def _in_judgements(self, path: Path) -> Iterator[FileTrace]:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if not self._is_of_item(line)]
-        if len(kept) < len(lines) and self.writes:
+    def _lines(self, path: Path, kind: Kind, is_erased: Callable[[str], bool]) -> Iterator[FileTrace]:
+        """Remove lines of a file of Accord; a file without lines is removed."""
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        kept = [line for line in lines if not is_erased(line)]
+        if len(kept) == len(lines):
+            return
+        if self.writes and kept:
             write_atomically(path, "".join(kept))
-        if len(kept) < len(lines):
-            yield FileTrace(path, "judgements", len(lines) - len(kept))
+        elif self.writes:
+            path.unlink(missing_ok=True)
+        yield FileTrace(path, kind, len(lines) - len(kept))
 
     def _is_of_item(self, line: str) -> bool:
         with suppress(ValueError):
@@ -172,15 +188,7 @@ class _Search:
     def waiting(self, folder: Path) -> Iterator[FileTrace]:
         """Yield the files of paid answers in a spool folder that have rows about an erased conversation."""
         for path in sorted([*folder.glob("*.jsonl"), *folder.glob("*.refused")]) if folder.is_dir() else ():
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-            kept = [line for line in lines if not self._is_waiting(line)]
-            if len(kept) == len(lines):
-                continue
-            if self.writes and kept:
-                write_atomically(path, "".join(kept))
-            elif self.writes:
-                path.unlink(missing_ok=True)
-            yield FileTrace(path, "waiting answers", len(lines) - len(kept))
+            yield from self._lines(path, "waiting answers", self._is_waiting)
 
     def _is_waiting(self, line: str) -> bool:
         """Return True for an answer about an erased conversation, or one whose conversations are unknown."""

@@ -106,6 +106,20 @@ FILE_PLACES = (
         "an evaluator with a text is removed; one without is named with the command that fits it again",
         "until it is fitted again",
     ),
+    DataPlace(
+        "push-spool/",
+        "scores with IDs that a host has not confirmed",
+        "no score is lost",
+        "rows removed",
+        "until the host confirms them",
+    ),
+    DataPlace(
+        "hosts that received scores by accord push",
+        "scores, IDs at the host",
+        "use elsewhere",
+        "not reached: delete them at the host",
+        "by the host",
+    ),
     DataPlace("judgments/", "recorded answers by ID", "recorded judges", "rows removed", _UNTIL_ERASED),
     DataPlace("uploads/", "files sent to the first page", "import", "files that mention it removed", _UNTIL_ERASED),
     DataPlace(
