@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 from sqlalchemy import Connection, Table, and_, delete, func, or_, select, tuple_, update
 
 from accord.store.derived_tables import COMPUTED
@@ -155,6 +156,18 @@ class Erasures:
             _delete_sources(connection)
         return count
 
+    def facts(self, words: Collection[str] = ()) -> Iterator[ConversationFactsRow]:
+        """Yield the facts by which conversations are selected, of all that contain one of some words, or of all."""
+        query = select(conversations.c.content, conversations.c.added).order_by(conversations.c.id)
+        contents = [conversations.c.content.contains(canonical_json(word)[1:-1], autoescape=True) for word in words]
+        for content, added in self._store._stream(query.where(or_(*contents)) if contents else query):
+            try:
+                row = _DECODER.decode(content)
+            except (msgspec.MsgspecError, UnicodeError):  # texts that msgspec rejects, such as half a surrogate pair
+                row = msgspec.convert(read_json(content), _StoredFacts)
+            times = [turn.time for turn in row.turns if turn.time]
+            yield ConversationFactsRow(row.id, row.metadata, times, datetime.fromisoformat(added))
+
     # --- annotators ---------------------------------------------------------------------------------------------
 
     def chats_by(self, name: str) -> list[str]:
@@ -210,6 +223,28 @@ _RENAMED = {annotation_table: "by", assignments: "person", predictions: "person"
 
 def _positive(counts: Mapping[str, int]) -> Counts:
     return {name: count for name, count in counts.items() if count}
+
+
+class ConversationFactsRow(NamedTuple):
+    """ID, metadata and times of messages of a conversation, and the time (UTC) at which it was added."""
+
+    id: str
+    metadata: Mapping[str, Any]
+    times: Sequence[str]
+    added: datetime
+
+
+class _StoredTurn(msgspec.Struct):
+    time: str | None = None
+
+
+class _StoredFacts(msgspec.Struct):
+    id: str
+    turns: list[_StoredTurn]
+    metadata: dict[str, Any]
+
+
+_DECODER = msgspec.json.Decoder(_StoredFacts)
 
 
 # --- conversations in other rows --------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select, Table, and_, func, select
@@ -178,12 +177,6 @@ class Store(RunRecords):
         while page := list(self._stream(query.where(conversations.c.id > last))):
             yield from (name for (name,) in page)
             last = page[-1][0]
-
-    def conversations_added(self) -> Iterator[tuple[Conversation, datetime]]:
-        """Yield all conversations, synthetic ones too, with the time (UTC) at which each was added."""
-        query = select(conversations.c.content, conversations.c.added).order_by(conversations.c.id)
-        for content, added in self._stream(query):
-            yield Conversation.from_json(read_json(content)), datetime.fromisoformat(added)
 
     def count_conversations(self, synthetic: Synthetic = "with") -> int:
         """Return the number of conversations under a setting for synthetic ones; by default of all."""

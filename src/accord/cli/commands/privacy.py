@@ -127,10 +127,16 @@ def _text(found: Erasure, verb: str) -> str:
 
 
 _KINDS = {
-    "evaluator": "evaluator that held a text", "scores": "file of scores", "mart": "scores of another board",
-    "report": "report", "judgements": "recorded judgments", "waiting answers": "answers that wait for the store", "waiting scores": "scores that wait to be sent",
-    "upload": "uploaded file", "store": "copy of a store",
-}  # fmt: skip
+    "evaluator": "evaluator that held a text",
+    "scores": "file of scores",
+    "mart": "scores of another board",
+    "report": "report",
+    "judgements": "recorded judgments",
+    "waiting answers": "answers that wait for the store",
+    "waiting scores": "scores that wait to be sent",
+    "upload": "uploaded file",
+    "store": "copy of a store",
+}
 
 
 @command("expire", store)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.edges import BadInput, UnknownName
 from accord.scoring import ConversationFacts, milliseconds
+from accord.store import Erasures
 from accord.values import Conversation
 
 if TYPE_CHECKING:
@@ -67,10 +68,10 @@ class Selection:
         return {name: count for name, count in counts.items() if count} | times | kept
 
 
-def conversation_time(conversation: Conversation) -> datetime | None:
+def conversation_time(times: Iterable[str], metadata: Mapping[str, Any]) -> datetime | None:
     """Return the time of a conversation's last message, or of its metadata; None if it has none."""
-    times = [milliseconds(turn.time) for turn in conversation.turns if turn.time]
-    latest = max((time for time in times if time is not None), default=ConversationFacts.of(conversation).time)
+    started = ConversationFacts.of(Conversation("", (), metadata=metadata)).time
+    latest = max((time for each in times if (time := milliseconds(each)) is not None), default=started)
     return None if latest is None else datetime.fromtimestamp(latest / 1000, UTC)
 
 
@@ -134,12 +135,13 @@ def _by_content(project: Workspace, selection: Selection) -> Iterator[str]:
     users, unused = set(selection.users), set(selection.users)
     keys = project.config.privacy.user
     rated = set(_rated(project)) if selection.rated_before is not None else set[str]()
-    for conversation, added in project.store.conversations_added():
-        by = users.intersection(_users(conversation.metadata, keys))
+    words = users if selection.before is None and selection.rated_before is None else ()
+    for row in Erasures(project.store).facts(words):
+        by = users.intersection(_users(row.metadata, keys))
         unused -= by
-        before = selection.rated_before if conversation.id in rated else selection.before
-        if by or (before is not None and (conversation_time(conversation) or added) < before):
-            yield conversation.id
+        before = selection.rated_before if row.id in rated else selection.before
+        if by or (before is not None and (conversation_time(row.times, row.metadata) or row.added) < before):
+            yield row.id
     if unused:
         raise BadInput(
             f"no conversation by user {sorted(unused)[0]!r}; nothing was erased. Users are looked for in the metadata "
