@@ -89,12 +89,12 @@ class Erasures:
         keys = self._store._stream(select(erased.c.key).where(erased.c.kind == CONVERSATION))
         return [key.rpartition(" ")[2] for (key,) in keys]
 
-    def among(self, names: Iterable[str]) -> set[str]:
-        """Return the names of conversations that were erased."""
-        keys = {tombstone_key(CONVERSATION, name): name for name in names}
-        query = select(erased.c.key)
+    def among(self, names: Iterable[str], kind: ErasedKind = CONVERSATION) -> dict[str, str]:
+        """Return the time of the erasure (UTC) of each conversation or annotator that was erased, by name."""
+        keys = {tombstone_key(kind, name): name for name in names}
+        query = select(erased.c.key, erased.c.time)
         pages = (self._store._stream(query.where(erased.c.key.in_(batch))) for batch in batches(sorted(keys), BATCH))
-        return {keys[key] for rows in pages for (key,) in rows}
+        return {keys[key]: time for rows in pages for key, time in rows}
 
     # --- conversations ------------------------------------------------------------------------------------------
 
