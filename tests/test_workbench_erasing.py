@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 import json
 import re
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -17,12 +19,12 @@ from test_workbench_pages import EVIL, strange
 
 from accord import Conversation, Turn
 from accord.project import Project, Selection, config_from, erase
-from accord.store import Item
+from accord.testing import ChatServer
+from accord.testing.server import spoken
 from accord.values import Label, Target
 from accord.web import add_person
 
 GONE = "was erased on"
-CHAT = {"title": "Talk", "chat": {"assistants": {"one": {"model": "builtin:echo"}}, "topics": ["Parking"]}}
 
 
 def opened(folder: Path, **settings: Any) -> Project:
@@ -268,27 +270,48 @@ def test_open_page_of_an_erased_conversation_answers_with_a_sentence_and_a_way_b
     assert "Continue" in ann.get("/") and ann.get("/rate/look/next") and ann.status == 200, "the next item is there"
 
 
-def test_item_whose_conversation_is_gone_is_no_internal_error(bench: Workbench) -> None:
-    bench.studies.add_items([Item("look", 1, 99, "plain", Target("gone"), None, "ann")])
+def test_item_whose_conversation_goes_while_its_page_is_made_is_no_internal_error(
+    bench: Workbench, tmp_path: Path
+) -> None:
     ann = bench.browser("ann")
-    page = ann.get("/rate/look/next")
-    assert ann.status == 422 and "its conversation was erased" in page
+    where, fields = form_of(ann.get("/rate/look/next"))
+    with closing(sqlite3.connect(tmp_path / "accord.db")) as database, database:
+        database.execute("DELETE FROM conversations")
+    answer = {"study": "look", "assignment": where.rpartition("/")[2], "id": "z" * 20, "question": "Q0", "value": 1}
+    headers = {"Content_Type": "application/json", "X_Accord_Form": fields["form"]}
+    for status, said, _ in (ann.ask("GET", where), ann.post(where, **fields, **{"value.Q0": "1"}),
+                            ann.ask("POST", "/answers", json.dumps(answer), **headers)):  # fmt: skip
+        assert status == 422 and "its conversation was erased" in said
 
 
 def test_chats_of_an_erased_annotator_and_of_an_erased_conversation_end_with_a_sentence(
-    workbench: StartWorkbench, tmp_path: Path
+    workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = {**CHAT, "chat": {"assistants": {"one": {"model": "none:none"}}, "topics": [{"text": "Parking"}]}}
-    bench = workbench(["ann", "bob"], ["lea"], opened=opened(tmp_path, studies={"look": study}))
-    lea, browsers = bench.browser("lea"), {name: bench.browser(name) for name in ("ann", "bob")}
-    pages = {}
-    for name, browser in browsers.items():
-        status, _, pages[name] = browser.post("/talk/look", form=token(browser.get("/talk/look")))
-        assert status == 303 and browser.get(pages[name]) and browser.status == 200
-    finished(lea, send(lea, annotator="ann")[2])
-    assert browsers["ann"].ask("GET", pages["ann"])[0] == 401 and browsers["bob"].ask("GET", pages["bob"])[0] == 200
-    returning = Browser(bench.port, "http://x/healthz")
-    assert returning.post("/in", key=bench.keys["ann"])[0] in {401, 404, 422}, "the personal link ends, too"
+    monkeypatch.setenv("OPENAI_API_KEY", "no key is needed here")
+    with ChatServer(lambda request: spoken(["Hello ", "there."])) as model:
+        one = {"model": "m", "base_url": model.url, "attempts": 1}
+        study = {"chat": {"assistants": {"one": one}, "topics": ["Parking"]}}
+        bench = workbench(["ann", "bob"], ["lea"], opened=opened(tmp_path, studies={"look": study}))
+        lea, browsers, pages = bench.browser("lea"), {name: bench.browser(name) for name in ("ann", "bob")}, {}
+        for name, browser in browsers.items():
+            pages[name] = browser.post("/talk/look", form=token(browser.get("/talk/look")))[2]
+        bob, form = browsers["bob"], token(browsers["bob"].get(pages["bob"]))
+        said = {"do": "say", "message": "m" * 20, "text": "Hi", "after": "0"}
+        assert bob.post(pages["bob"], form=form, **said)[0] == 303
+        status, _, rating = bob.post(pages["bob"], form=form, do="end")
+        [conversation] = [each for each in bench.store.conversation_ids() if each.startswith("talk-")]
+        assert status == 303 and bob.get(rating) and bob.status == 200
+        finished(lea, send(lea, conversation=conversation)[2])
+        for address, sentence, sent in (
+            (pages["bob"], "is gone", said), (rating, "its conversation was erased", {"do": "finish"}),
+        ):  # fmt: skip
+            for status, page, _ in (bob.ask("GET", address), bob.post(address, form=form, **sent)):
+                assert status == 422 and sentence in page and 'href="/"' in page
+        finished(lea, send(lea, annotator="ann")[2])
+        assert browsers["ann"].ask("GET", pages["ann"])[0] == 401
+        assert browsers["ann"].post(pages["ann"], form=form, **said)[0] == 401
+        returning = Browser(bench.port, "http://x/healthz").post("/in", key=bench.keys["ann"])
+        assert returning[0] == 401 and "link" in returning[1], "the personal link ends, too"
 
 
 # --- interruptions ----------------------------------------------------------------------------------------------------
@@ -307,24 +330,27 @@ def test_recorded_erasure_is_continued_by_a_button_after_the_server_stopped(benc
     assert bench.store.count_conversations() == 11 and len(bench.store.runs("erase")) == 1
 
 
-def test_failed_erasure_names_the_reason_and_goes_on_later(bench: Workbench, tmp_path: Path) -> None:
-    lea, blocked = bench.browser("lea"), tmp_path / "uploads"
-    blocked.mkdir()
-    (blocked / "chats.jsonl").write_text('{"id": "gpt-9-0"}\n')
-    (tmp_path / "judgments").mkdir()
-    broken = tmp_path / "judgments" / "x.jsonl"
-    broken.write_bytes(b"\xff\n")
+def test_failed_erasure_names_the_reason_and_goes_on_later(bench: Workbench) -> None:
+    bench.project.mart.add([_score("gpt-9-0")])
+    damaged = bench.project.mart.folder / "live-1.jsonl"
+    damaged.symlink_to("/dev/null")
+    lea = bench.browser("lea")
     where = send(lea, conversation="gpt-9-0")[2]
-    receipt = finished(lea, where)
-    assert receipt["state"] in {"interrupted", "done"}
-    if receipt["state"] == "interrupted":
-        page = lea.get(where)
-        assert receipt["failed"] and receipt["failed"] in html.unescape(page) and "Continue the erasure" in page
-        assert str(tmp_path) not in page
-        broken.unlink()
-        send(lea, do="continue", id=receipt["id"])
-        assert finished(lea, where)["state"] == "done"
-    assert not (blocked / "chats.jsonl").exists()
+    receipt, page = finished(lea, where), lea.get(where)
+    assert receipt["state"] == "interrupted" and receipt["failed"] and "done=" not in where
+    assert receipt["failed"] in html.unescape(page) and "Continue the erasure" in page and "Traceback" not in page
+    assert str(bench.project.mart.folder.parent) not in page
+    damaged.unlink()
+    send(lea, do="continue", id=receipt["id"])
+    assert finished(lea, where)["state"] == "done" and bench.store.count_conversations() == 11
+
+
+def test_damaged_file_does_not_stop_an_erasure_and_is_listed(bench: Workbench, tmp_path: Path) -> None:
+    (tmp_path / "judgments").mkdir()
+    (tmp_path / "judgments" / "judge.jsonl").write_bytes(b'{"item_id": "gpt-9-0"}\n\xff\n')
+    lea = bench.browser("lea")
+    receipt = finished(lea, send(lea, conversation="gpt-9-0")[2])
+    assert receipt["state"] == "done" and receipt["places"]["unreadable"] == ["judgments/judge.jsonl"]
 
 
 # --- evaluators -------------------------------------------------------------------------------------------------------

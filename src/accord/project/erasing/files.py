@@ -151,7 +151,7 @@ class _Search:
         try:
             if count := erase(path):
                 yield FileTrace(path, kind, count)
-        except BadInput:
+        except (BadInput, UnicodeDecodeError):
             yield FileTrace(path, "unreadable")
 
     def _in_table(self, path: Path) -> int:

@@ -24,7 +24,7 @@ from accord.edges import BadInput, count_of, one_line_json, parse_whole_number, 
 from accord.learning import CARD
 from accord.live import Refused
 from accord.project import correct_issue, undo_correction
-from accord.store import scores_of_conversation
+from accord.store import Erasures, scores_of_conversation
 from accord.studies import (
     CitationFinder,
     ConversationPredictions,
@@ -122,8 +122,10 @@ class _ConversationPage:
         for name in dict.fromkeys((id, id.removesuffix(".json"))):
             if erased := self.context.erased(name):
                 return Refused(404, erased)
+            if _PSEUDONYM.fullmatch(name) and name.removeprefix("erased-") in Erasures(project.store).hashes():
+                return Refused(404, ONLY_SCORES)
             if scores_of_conversation(project.store, project.mart, name):
-                return Refused(404, ONLY_SCORES if _PSEUDONYM.fullmatch(name) else NOT_STORED)
+                return Refused(404, NOT_STORED)
         return HTTPException(404)
 
     async def correct(self, request: Request) -> Response:

@@ -130,7 +130,7 @@ def described_settings(config: Config) -> list[dict[str, str]]:
     privacy = config.privacy.model_dump(mode="json")
     kept = [f"{_KEPT[name]} {time}" for name, time in privacy["retention"].items() if time is not None]
     add("Kept for", ", ".join(kept) or "until erased", "privacy.retention")
-    add("Who wrote a conversation", ", ".join(privacy["user"]) or "unknown", "privacy.user")
+    add("Metadata that name a user", ", ".join(privacy["user"]) or "unknown", "privacy.user")
     add("Plug-ins", ", ".join(map(str, config.plugins)) or "none", "plugins")
     return rows
 
