@@ -202,8 +202,8 @@ class _ErasurePages:
             return Selection(conversations=(conversation,))
         if annotator == visitor.person.name:
             raise BadInput(
-                "your own account cannot be erased while you are signed in with it; another admin can erase it, or on "
-                f"the machine of the server: accord store erase --annotator {annotator}"
+                "your own account cannot be erased while you are signed in with it; ask another admin, or run on the "
+                f"machine of the server: accord store erase --annotator {annotator}"
             )
         role = next((each.role for each in self.context.studies.accounts.list_users() if each.name == annotator), None)
         check_may_manage(visitor, role or "annotator")
@@ -232,7 +232,7 @@ def erasure_row(run: Mapping[str, Any]) -> Row:
 
 
 def places_of(found: Mapping[str, Any], folder: Path) -> Row:
-    """Return the counts of an erasure by place, and what is left to the user, in words.
+    """Return the counts of an erasure by place, and the places left to the user, in words.
 
     Args:
         found: Erasure as JSON; empty for one that is not finished.
