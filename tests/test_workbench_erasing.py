@@ -7,6 +7,7 @@ import json
 import re
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -313,6 +314,33 @@ def test_chats_of_an_erased_annotator_and_of_an_erased_conversation_end_with_a_s
         assert browsers["ann"].post(pages["ann"], form=form, **said)[0] == 401
         returning = Browser(bench.port, "http://x/healthz").post("/in", key=bench.keys["ann"])
         assert returning[0] == 401 and "link" in returning[1], "the personal link ends, too"
+
+
+def test_no_link_of_a_page_leads_to_an_internal_error_after_several_erasures(bench: Workbench) -> None:
+    bench.project.mart.add([_score("gpt-9-0"), _score("gpt-9-1")])
+    look = bench.session()
+    for name, value in (("ann", 1), ("bob", 2)):
+        while (item := look.take(name)) is not None:
+            rate_all(look, item, value)
+    lea, ann = bench.browser("lea"), bench.browser("ann")
+    pages = ["/", "/lead/look", "/lead/look/items", "/lead/look/disagree", "/explore", "/board", "/board/list"]
+    links = {lea: set(pages), ann: {"/rate/look/done"}}
+    for browser, addresses in links.items():
+        for page in list(addresses):
+            addresses |= {html.unescape(link) for link in re.findall(r'href="(/[^"#]+)', browser.get(page))}
+    for place in range(3):
+        assert finished(lea, send(lea, conversation=f"gpt-9-{place}")[2])["state"] == "done"
+    assert len(bench.store.runs("erase")) == 3 and bench.store.count_conversations() == 9
+    answers = Counter[int]()
+    for browser, addresses in links.items():
+        for address in sorted(each for each in addresses if not each.startswith("/static")):
+            status, page, _ = browser.ask("GET", address)
+            answers[status] += 1
+            assert status in {200, 303, 404, 422} and "gpt-9-0" not in (page if "gpt-9-0" not in address else ""), (
+                address
+            )
+            assert ("box caution" in page and 'href="/"' in page) or status not in {404, 422}, address
+    assert answers[404] and answers[422] and answers[200] > 40
 
 
 # --- interruptions ----------------------------------------------------------------------------------------------------

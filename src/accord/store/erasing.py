@@ -246,7 +246,8 @@ def _scrub_json(connection: Connection, table: Table, key: str, columns: Sequenc
 
 def _scrubbed(table: Table, column: str, content: str, found: ErasedText) -> str:
     value = read_json(content)
-    if table is runs and column == "settings" and isinstance(value, dict) and "conversations" in value:
+    is_settings = table is runs and column == "settings" and isinstance(value, dict)
+    if is_settings and isinstance(value.get("conversations"), dict):  # a number in runs of other erasures
         value = _without_requests(value, found)
     scrubbed = found.scrub(value)
     return content if scrubbed == value and value == read_json(content) else canonical_json(scrubbed)
