@@ -401,8 +401,13 @@ def test_pages_ask_for_a_fit_until_it_is_promoted(fitted: Workbench) -> None:
     lea = fitted.browser("lea")
     note = "default learned from 1 conversation that was erased since"
     assert all(note not in lea.get(path) for path in ("/", "/evaluators", "/evaluators/report"))
+    ends = time.monotonic() + 60
+    while json.loads(lea.get("/evaluators/report.json"))["is_building"]:
+        assert time.monotonic() < ends
+        time.sleep(0.1)
     receipt = finished(lea, send(lea, conversation="gpt-9-3")[2])
     assert receipt["places"]["refit"] == ["default"]
+    assert json.loads(lea.get("/evaluators/report.json"))["is_building"], "a report that may quote it is made again"
     assert all(note in lea.get(path) for path in ("/", "/evaluators", "/evaluators/report"))
     [step] = [each for each in json.loads(lea.get("/index.json"))["next"] if "erased" in each["reason"]]
     assert (step["address"], step["method"], step["button"]) == ("/lead/fit", "post", "Fit again")
