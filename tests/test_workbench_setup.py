@@ -399,7 +399,8 @@ def test_main_button_imports_new_conversations_if_the_evaluator_learned_from_all
     actions = [{"text": "Compare versions", "command": "accord estimate"}, {"text": "Judge", "command": "accord judge"}]
     verdict = {"state": "systems", "actions": actions}
     evaluator = {"name": "e", "verdict": verdict, "candidate": None, "candidate_ratings": None, "fitting": None,
-                 "scoring": None, "new_agreement": "people agree a little (0.27) on them", "fit_seconds": 14.0}  # fmt: skip
+                 "scoring": None, "new_agreement": "people agree a little (0.27) on them", "fit_seconds": 14.0,
+                 "refit": ""}  # fmt: skip
     counts = {"ratings": 571, "learned": 507, "new": 64}
     assert main_button(verdict) == ("/board", "Compare versions")
     assert main_button(verdict, True) == ("/import", "Import new conversations")

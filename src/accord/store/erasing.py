@@ -94,12 +94,12 @@ class Erasures:
         keys = self._store._stream(select(erased.c.key).where(erased.c.kind == CONVERSATION))
         return [key.rpartition(" ")[2] for (key,) in keys]
 
-    def among(self, names: Iterable[str]) -> set[str]:
-        """Return the names of conversations that were erased."""
-        keys = {tombstone_key(CONVERSATION, name): name for name in names}
-        query = select(erased.c.key)
+    def among(self, names: Iterable[str], kind: ErasedKind = CONVERSATION) -> dict[str, str]:
+        """Return the time of the erasure (UTC) of each conversation or annotator that was erased, by name."""
+        keys = {tombstone_key(kind, name): name for name in names}
+        query = select(erased.c.key, erased.c.time)
         pages = (self._store._stream(query.where(erased.c.key.in_(batch))) for batch in batches(sorted(keys), BATCH))
-        return {keys[key] for rows in pages for (key,) in rows}
+        return {keys[key]: time for rows in pages for key, time in rows}
 
     # --- conversations ------------------------------------------------------------------------------------------
 
@@ -303,7 +303,8 @@ def _scrub_json(connection: Connection, table: Table, key: str, columns: Sequenc
 
 def _scrubbed(table: Table, column: str, content: str, found: ErasedText) -> str:
     value = read_json(content)
-    if table is runs and column == "settings" and isinstance(value, dict) and "keys" in value:
+    is_settings = table is runs and column == "settings" and isinstance(value, dict)
+    if is_settings and isinstance(value.get("conversations"), dict):  # a number in runs of other erasures
         value = _without_requests(value, found)
     scrubbed = found.scrub(value)
     return content if scrubbed == value and value == read_json(content) else canonical_json(scrubbed)

@@ -164,6 +164,12 @@ class BackgroundLearning:
 
         return count
 
+    def forget_erased(self) -> None:
+        """Drop texts in memory after an erasure, and load the evaluator in use again in the background."""
+        for study in self.studies.values():
+            study.cached = {}
+        self.jobs.add(PREPARE, self.prepare)
+
     def state(self) -> dict[str, Any]:
         """Return the evaluator in use, the candidate, and the states and errors of the jobs."""
         evaluator = self.evaluator

@@ -40,6 +40,7 @@ from accord.values import (
 MAX_LISTED_OPTIONS = 10
 """Maximum number of options that a page lists; for longer scales the answer is typed."""
 CACHED_CONVERSATIONS = 256
+_MISSING = "this page does not exist, or is not yours, or its conversation was erased; go back to the list of studies"
 ACCEPTED = "accepted_wording"
 """Setting with the hash of the rubric whose generated wording a lead has accepted."""
 REPEAT_AFTER = 5
@@ -92,6 +93,7 @@ class StudySession:
     """A study of a project; answers are kept in the store.
 
     Attributes:
+        cached: Conversations of assignments.
         rank: Function that chooses the most informative candidate for an annotator, or `None`.
         on_assigned: Called with each new assignment, before its annotator can answer.
         on_answer: Called with each new answer.
@@ -117,7 +119,7 @@ class StudySession:
             load_taxonomy(settings.issue_taxonomy, folder) if settings.issue_taxonomy else None
         )
         self._check_questions()
-        self._conversations: dict[str, Conversation] = {}
+        self.cached: dict[str, Conversation] = {}
         self._is_open = False
         self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None
         self.on_assigned: Callable[[Assignment], None] = lambda assignment: None
@@ -224,8 +226,7 @@ class StudySession:
         if self.settings.items_per_annotator is None:
             return False
         assignments = [each for each in self.studies.assignments_of(self.name, person) if each.item.round == round]
-        is_full = len(assignments) >= self.settings.items_per_annotator
-        return is_full and all(assignment.state != "open" for assignment in assignments)
+        return len(assignments) >= self.settings.items_per_annotator and all(a.state != "open" for a in assignments)
 
     def _chooser(self, person: str) -> Callable[[Sequence[Candidate]], Candidate]:
         def choose(candidates: Sequence[Candidate]) -> Candidate:
@@ -255,8 +256,7 @@ class StudySession:
 
     def lease_end(self) -> str:
         """Return the time at which a lease that begins now ends."""
-        until = datetime.now(UTC) + timedelta(minutes=self.settings.lease_minutes)
-        return until.isoformat(timespec="milliseconds")
+        return (datetime.now(UTC) + timedelta(minutes=self.settings.lease_minutes)).isoformat(timespec="milliseconds")
 
     # --- views ------------------------------------------------------------------------------------------
 
@@ -273,7 +273,7 @@ class StudySession:
 
     def _check_owner(self, assignment: Assignment | None, person: str) -> None:
         if assignment is None or assignment.person != person or assignment.item.study != self.name:
-            raise BadInput("this page does not exist, or is not yours; go back to the list of studies")
+            raise BadInput(_MISSING)
 
     def view(self, assignment: Assignment) -> ItemView:
         """Return the view of an assignment's item."""
@@ -282,6 +282,8 @@ class StudySession:
         with_documents = "documents" in stage.show
         names = {target.conversation for target in targets}
         conversations = {each.id: each for each in self.project.store.conversations(names)}
+        if len(conversations) < len(names):
+            raise BadInput(_MISSING)
         annotations = self.studies.answers_in(assignment)
         marks = tuple(each for each in annotations if each.question.startswith(ISSUE))
         answers = [each for each in annotations if not each.question.startswith(ISSUE)]
@@ -379,12 +381,14 @@ class StudySession:
 
     def _conversation(self, id: str, person: str) -> Conversation:
         """Return the conversation of an assignment, from the cache if possible."""
-        if id not in self._conversations:
-            item = self.assignment(id, person).item
-            while len(self._conversations) >= CACHED_CONVERSATIONS:
-                self._conversations.pop(next(iter(self._conversations)), None)
-            self._conversations[id] = next(self.project.store.conversations([item.target.conversation]))
-        return self._conversations[id]
+        if (found := self.cached.get(id)) is None:
+            name = self.assignment(id, person).item.target.conversation
+            while len(self.cached) >= CACHED_CONVERSATIONS:
+                self.cached.pop(next(iter(self.cached), ""), None)
+            if (found := next(self.project.store.conversations([name]), None)) is None:
+                raise BadInput(_MISSING)
+            self.cached[id] = found
+        return found
 
     def _annotation(
         self, person: str, assignment: Assignment, answer: SubmittedAnswer, conversation: Conversation

@@ -16,6 +16,7 @@ from accord.edges import AccordError
 from accord.live import REQUEST_SECONDS, App, Guard, Refused, host_name, is_loopback
 from accord.project import Project
 from accord.version import __version__
+from accord.web import erasing
 from accord.web.context import WorkbenchContext
 from accord.web.pages import (
     board,
@@ -39,7 +40,7 @@ from accord.web.uploads import MAX_UPLOAD, UPLOAD_PATH, UPLOAD_SECONDS
 
 PAGES = (
     login, home, rate, chat, lead, board, conversation, explore, imports, people, new_study, rubric, evaluators,
-    study_items, disagreement, settings,
+    study_items, disagreement, settings, erasing,
 )  # fmt: skip
 MAX_BODY = 256 * 2**10
 """Maximum size of a form in bytes."""

@@ -16,7 +16,7 @@ from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
 from fastapi import FastAPI, Request
@@ -31,7 +31,7 @@ from accord.charts import STYLE
 from accord.edges import BadInput, escape_controls, page_text, reason_of, sendable
 from accord.live import AttemptLimiter, Refused, media_type
 from accord.project import Project, comparable_labels
-from accord.store import Conflict, LeaseExpired, Role, Studies
+from accord.store import Conflict, Erasures, LeaseExpired, Role, Studies
 from accord.studies import BackgroundLearning, StudySession
 from accord.values import InvalidStudy, Rubric, counts
 from accord.version import __version__
@@ -63,6 +63,7 @@ DONE = {
     "link": "The earlier link no longer works.",
     "role": "The role is changed.",
     "removed": "The account is removed. Its ratings stay.",
+    "erased": "Erased.",
     "gaps": "The search is done.",
     "wording": "The new wording is saved. Studies show it from now on.",
     "settings": "The settings are saved.",
@@ -184,6 +185,13 @@ class WorkbenchContext:
         context.attempts, context.uploads, context.reload = self.attempts, self.uploads, self.reload
         context.drafts = self.drafts
         return context
+
+    def erased(self, name: str, kind: Literal["conversation", "annotator"] = "conversation") -> str:
+        """Return the sentence that a conversation or an annotator was erased, with the day; empty if it was not."""
+        time = Erasures(self.project.store).among([name], kind).get(name)
+        if time is None:
+            return ""
+        return f"this {kind} was erased on {time_in_words(datetime.fromisoformat(time)).partition(',')[0]}"
 
     def project_files(self) -> ProjectFiles:
         """Return the project file that forms change.

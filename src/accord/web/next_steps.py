@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from accord.edges import count_of
+from accord.learning import CARD, REFIT_NEEDED
+from accord.project import refit_note
+from accord.store import Store
 
 PAGES = {
     "accord estimate": ("/board", "Compare versions"),
@@ -57,6 +61,13 @@ def next_steps(
     return [*steps, *_of_verdict(evaluator, steps, is_all_learned)][:MAX_STEPS]
 
 
+def refit_text(store: Store, folder: Path) -> str:
+    """Return a clause on an evaluator that has to be fitted again after an erasure; empty if it has not."""
+    if (folder / REFIT_NEEDED).is_file() and not (folder / CARD).is_file():
+        return f"{folder.name} held texts of conversations that were erased, so it was removed"
+    return refit_note(store, folder).partition(";")[0]
+
+
 def _step(text: str, reason: str, address: str, button: str, method: str = "get", **more: Any) -> Step:
     return {"text": text, "reason": reason, "address": address, "button": button, "method": method, "reminder": "",
             "command": "", **more}  # fmt: skip
@@ -68,6 +79,11 @@ def _of_evaluator(evaluator: Values, counts: Values) -> Iterator[Step]:
     candidate = evaluator["candidate_ratings"]
     if evaluator["candidate"]:
         yield _step("Check the candidate", evaluator["candidate"], "/evaluators#next", "Compare and promote")
+    if evaluator["refit"] and not evaluator["fitting"]:
+        place = ("/lead/fit", "Fit again") if counts["ratings"] else ("/studies/new", "Create a study")
+        yield _step("Fit again without what was erased", f"{evaluator['refit']}.", *place,
+                    method="post" if counts["ratings"] else "get")  # fmt: skip
+        return
     if evaluator["fitting"] or not counts["ratings"] or candidate == counts["ratings"]:
         return
     if evaluator["name"] is None:

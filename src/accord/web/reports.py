@@ -15,14 +15,17 @@ from starlette.exceptions import HTTPException
 from accord.learning import CARD, saved_as
 from accord.project import fitted_evaluators
 from accord.report import report_body
+from accord.store import Erasures
 from accord.studies import candidate_folder, modified_at
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext
-from accord.web.next_steps import PAGES
+from accord.web.next_steps import PAGES, refit_text
 
 MAX_REPORTS = 8
 """Number of reports that are kept."""
 CANDIDATE = ".candidate"
+_Key = tuple[str, int, int]
+"""Name and time of an evaluator, and the number of erased conversations: no report outlives texts that it quotes."""
 
 
 class Built(NamedTuple):
@@ -37,7 +40,7 @@ class Reports:
 
     def __init__(self, context: WorkbenchContext) -> None:
         self.context = context
-        self._built: OrderedDict[tuple[str, int], Built] = OrderedDict()
+        self._built: OrderedDict[_Key, Built] = OrderedDict()
         self._lock = Lock()
 
     def show(self, request: Request, name: str = "") -> Response:
@@ -45,10 +48,13 @@ class Reports:
         visitor = self.context.visitor(request, "lead")
         folder = self._folder(name)
         if folder is None:
+            refit = refit_text(self.context.project.store, self.context.project.folder())
             return self._response(request, visitor, {"name": None, "is_candidate": False, "is_building": False,
-                                                     "failed": "", "verdict": None}, None)  # fmt: skip
-        key = folder.name, (folder / CARD).stat().st_mtime_ns
+                                                     "failed": "", "verdict": None, "refit": refit}, None)  # fmt: skip
+        key = folder.name, (folder / CARD).stat().st_mtime_ns, len(Erasures(self.context.project.store).digests())
         with self._lock:
+            for outdated in [each for each in self._built if each[2] != key[2]]:
+                del self._built[outdated]
             built = self._built.get(key)
             if built is not None:
                 self._built.move_to_end(key)
@@ -60,7 +66,8 @@ class Reports:
             jobs.add(job, lambda: self._build(key, folder))
             failed = ""
         data = {"name": folder.name, "is_candidate": folder.name.endswith(CANDIDATE), "is_building": is_building,
-                "failed": failed, "verdict": None if built is None else built.verdict}  # fmt: skip
+                "failed": failed, "verdict": None if built is None else built.verdict,
+                "refit": refit_text(self.context.project.store, folder)}  # fmt: skip
         return self._response(request, visitor, data, None if built is None else built.body)
 
     def _response(self, request: Request, visitor: Visitor, data: dict[str, Any], body: Markup | None) -> Response:
@@ -90,7 +97,7 @@ class Reports:
             raise HTTPException(404)
         return found
 
-    def _build(self, key: tuple[str, int], folder: Path) -> None:
+    def _build(self, key: _Key, folder: Path) -> None:
         """Fit the evaluator again from the labels that it learned from, without a request, and keep its report."""
         project = self.context.project
         fitted = project.fit_offline(saved_as(folder)["name"], until=modified_at(folder))

@@ -97,8 +97,10 @@ def plan_erasure(project: Workspace, selection: Selection) -> Erasure:
     return replace(job.receipt(), rows=dict(rows), scores=job.count_scores(), files=job.files(writes=False))
 
 
-def erase(project: Workspace, selection: Selection) -> Erasure:
+def erase(project: Workspace, selection: Selection, later: bool = False) -> Erasure:
     """Erase conversations and annotators in the store, the scores and the files of a project, and return a receipt.
+
+    With `later`, the erasure is only recorded, and the next `resume` does it; the receipt has its ID and no rows.
 
     Raises:
         BadInput: Nothing was selected, or a selected name is unknown.
@@ -109,7 +111,7 @@ def erase(project: Workspace, selection: Selection) -> Erasure:
     if not (job.ids or job.people):
         return job.receipt()
     job.begin()
-    return job.run()
+    return replace(job.receipt(), id=job.id) if later else job.run()
 
 
 def unfinished(store: Store) -> list[str]:

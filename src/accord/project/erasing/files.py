@@ -169,12 +169,12 @@ class _Search:
 
     def _lines(self, path: Path, kind: Kind, is_erased: Callable[[str], bool]) -> Iterator[FileTrace]:
         """Remove lines of a file of Accord; a file without lines is removed."""
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines(keepends=True)
         kept = [line for line in lines if not is_erased(line)]
         if len(kept) == len(lines):
             return
         if self.writes and kept:
-            write_atomically(path, "".join(kept))
+            write_atomically(path, "".join(kept), "surrogateescape")
         elif self.writes:
             path.unlink(missing_ok=True)
         yield FileTrace(path, kind, len(lines) - len(kept))

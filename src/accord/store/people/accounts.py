@@ -16,6 +16,7 @@ from accord.store.group_commit import Conflict, GroupWriter
 from accord.store.rows import now
 from accord.store.schema import annotation_table, assignments, chats, sessions, users
 from accord.store.store import Store
+from accord.store.tombstones import ANNOTATOR, tombstone_key, tombstones_among
 
 Role = Literal["annotator", "lead", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -49,8 +50,8 @@ class UserAccounts:
         """Add an account for each name, with the digest of its link's key: all of them or none.
 
         Raises:
-            Conflict: An account has one of the names, in whatever case; without `returns` also a former user with
-                answers.
+            Conflict: An account has one of the names, in whatever case, or the data of one were erased; without
+                `returns` also a former user with answers.
         """
 
         def write(connection: Connection) -> list[UserAccount]:
@@ -58,6 +59,12 @@ class UserAccounts:
             existing = connection.execute(query.order_by(users.c.name)).scalar()
             if existing is not None:
                 raise Conflict(f"there is a user {existing!r} already; accord users link {existing} prints a new link")
+            for name in digests:
+                if tombstones_among(connection, [tombstone_key(ANNOTATOR, name)]):
+                    raise Conflict(
+                        f"the data of {name!r} were erased, and nothing under this name is stored again; choose "
+                        "another name"
+                    )
             if not returns:
                 for name in digests:
                     if (former := _former_user(connection, name)) is not None:

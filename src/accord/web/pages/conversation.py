@@ -24,7 +24,7 @@ from accord.edges import BadInput, count_of, one_line_json, parse_whole_number, 
 from accord.learning import CARD
 from accord.live import Refused
 from accord.project import correct_issue, undo_correction
-from accord.store import scores_of_conversation
+from accord.store import Erasures, scores_of_conversation
 from accord.studies import (
     CitationFinder,
     ConversationPredictions,
@@ -60,6 +60,9 @@ NOT_STORED = (
     "accord import chats.jsonl"
 )
 
+ONLY_SCORES = "this conversation was erased, and only its scores were kept, under a pseudonym"
+_PSEUDONYM = re.compile(r"erased-[0-9a-f]{16}", re.ASCII)
+
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
     """Add the conversation page."""
@@ -88,10 +91,7 @@ class _ConversationPage:
         visitor = self.context.visitor(request, "lead")
         details, is_json = self._load(id)
         if details is None:
-            project = self.context.project
-            if scores_of_conversation(project.store, project.mart, id.removesuffix(".json")):
-                raise Refused(404, NOT_STORED)
-            raise HTTPException(404)
+            raise self._missing(id)
         conversation = details.conversation
         predictions = self.predictions.predict(conversation)
         if is_json:
@@ -115,6 +115,18 @@ class _ConversationPage:
             words=words, kept=_kept_score(details, predictions),
             join="&" if "?" in here else "?", kinds=details.kinds.names if details.kinds else (),
         )  # fmt: skip
+
+    def _missing(self, id: str) -> Exception:
+        """Return the error for a conversation without a text: it was erased, or only scored, or does not exist."""
+        project = self.context.project
+        for name in dict.fromkeys((id, id.removesuffix(".json"))):
+            if erased := self.context.erased(name):
+                return Refused(404, erased)
+            if _PSEUDONYM.fullmatch(name) and name.removeprefix("erased-") in Erasures(project.store).hashes():
+                return Refused(404, ONLY_SCORES)
+            if scores_of_conversation(project.store, project.mart, name):
+                return Refused(404, NOT_STORED)
+        return HTTPException(404)
 
     async def correct(self, request: Request) -> Response:
         """Give another kind to an issue that a model found, remove it, or undo the lead's own correction."""

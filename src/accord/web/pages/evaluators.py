@@ -21,6 +21,7 @@ from accord.store import LabelCounts
 from accord.studies import candidate_folder, verdict_in_use
 from accord.values import Estimate
 from accord.web.context import WorkbenchContext, add_page, saved_time, time_in_words
+from accord.web.next_steps import refit_text
 from accord.web.pages.lead import estimate_text
 from accord.web.reports import CANDIDATE, Reports
 
@@ -55,6 +56,7 @@ class _EvaluatorPages:
         data: dict[str, Any] = {"evaluators": rows, "question": self.context.project.question.text,
                 "main": self.context.project.question.id,
                 "wordings": self._wordings(),
+                "refit": "" if in_use else refit_text(self.context.project.store, self.context.project.folder()),
                 "counts": self.context.counts(None if in_use is None else in_use["learned"]),
                 "candidate": None if candidate is None else candidate["summary"],
                 "compared": compared, "fitting": state["fitting"]}  # fmt: skip
@@ -90,6 +92,7 @@ class _EvaluatorPages:
             rows.append({
                 "name": name, "base": base, "is_in_use": name == in_use, "is_earlier": name != base,
                 "saved": saved_time(folder / CARD), "other": other_question(project.rubric, folder),
+                "refit": refit_text(project.store, folder),
                 **_verdict_fields(verdict_in_use(project, folder)),
             })  # fmt: skip
         rows.sort(key=lambda row: row["name"], reverse=True)

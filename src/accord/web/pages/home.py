@@ -25,6 +25,7 @@ from accord.studies import (
     StudyProgress,
     StudySession,
     agreement_of,
+    candidate_folder,
     modified_at,
     study_annotators,
     verdict_in_use,
@@ -32,7 +33,7 @@ from accord.studies import (
 from accord.values import Annotation, agreement_word, agreement_words, number
 from accord.web.accounts import Visitor
 from accord.web.context import WorkbenchContext, add_page, is_json
-from accord.web.next_steps import main_button, next_steps, reminder
+from accord.web.next_steps import main_button, next_steps, refit_text, reminder
 from accord.web.uploads import MAX_UPLOAD
 
 UNCLEAR = ("unclear", "not beyond chance")
@@ -145,6 +146,7 @@ class _HomePages:
             "other": other_question(project.rubric, folder) if is_fitted else "",
             "verdict": verdict_in_use(project, folder) if is_fitted else None,
             "new_agreement": self._new_agreement(folder) if is_fitted else "",
+            "refit": self._refit(folder),
             "candidate": None if state["candidate"] is None else state["candidate"]["summary"],
             "candidate_ratings": None if state["candidate"] is None else state["candidate"]["ratings"],
             "fit_seconds": _fit_seconds(project.store.runs("fit")[-1:]),
@@ -153,6 +155,12 @@ class _HomePages:
             "scoring": state["scoring"],
             "failed_scoring": state["failed"].get("score"),
         }
+
+    def _refit(self, folder: Path) -> str:
+        """Return why the evaluator in use has to be fitted again; empty if a candidate was fitted since."""
+        store, candidate = self.context.project.store, candidate_folder(folder)
+        is_renewed = (candidate / CARD).is_file() and not refit_text(store, candidate)
+        return "" if is_renewed else refit_text(store, folder)
 
     def _new_agreement(self, folder: Path) -> str:
         """Return a clause on how much people agree in ratings newer than an evaluator; empty if that is unknown."""

@@ -82,7 +82,7 @@ class _PeoplePages:
         studies, action = self.context.studies, str(fields.get("do", ""))
         if action == "add":
             role = str(fields.get("role", "annotator"))
-            _check_may_manage(visitor, role)
+            check_may_manage(visitor, role)
             names = str(fields.get("names", "")).replace(",", " ").split()
             if not names:
                 raise BadInput("no name given; write one or several names, such as: ann bob")
@@ -94,13 +94,13 @@ class _PeoplePages:
             raise BadInput(f"there is no user {name[:60]!r}; reload the page")
         if person.name == visitor.person.name:
             raise BadInput("your own account is changed on the machine of the server: accord users")
-        _check_may_manage(visitor, person.role)
+        check_may_manage(visitor, person.role)
         if action == "link":
             new_link(studies, name, key_of_form(visitor.key, once, name))
             return "link", [name]
         if action == "role":
             role = str(fields.get("role", ""))
-            _check_may_manage(visitor, role)
+            check_may_manage(visitor, role)
             change_role(studies, name, role)
         elif action == "remove":
             studies.accounts.remove(name)
@@ -114,7 +114,7 @@ def _to_page(done: str, once: str, names: Sequence[str]) -> RedirectResponse:
     return RedirectResponse(f"/people?{urlencode({'done': done, **shown})}", 303)
 
 
-def _check_may_manage(visitor: Visitor, role: str | Role) -> None:
+def check_may_manage(visitor: Visitor, role: str | Role) -> None:
     """Check that a user may add or change accounts of a role.
 
     Raises:

@@ -17,6 +17,7 @@ from accord.edges import BadInput, is_inside, validation_messages
 from accord.project import Config
 from accord.values import InvalidStudy, Rubric
 from accord.web.context import WorkbenchContext, add_page
+from accord.web.erasing import last_erasures
 from accord.web.pages.rubric import changed_files, rubric_on_disk
 from accord.web.project_editing import FilesChanged
 
@@ -30,6 +31,10 @@ _OTHER_SCALES = {
     "stop": "stop a fit with an error", "leave-out": "are left out", "map": "are mapped to the present scale",
     "keep": "are kept as they are",
 }  # fmt: skip
+
+_KEPT = {"conversations": "conversations", "rated": "conversations with ratings", "replies": "cached replies of models"}
+ERASURES_SHOWN = 10
+"""Number of erasures on the page."""
 
 
 def add_routes(app: FastAPI, context: WorkbenchContext) -> None:
@@ -57,6 +62,7 @@ class _SettingsPages:
         data = {
             "main": project.question.id, "questions": [each.id for each in rubric.questions if not each.compares],
             "guidelines": rubric.instructions, "studies": _studies(config), "settings": described_settings(config),
+            "erasures": last_erasures(self.context, ERASURES_SHOWN),
         }  # fmt: skip
         return self.context.render_or_json(
             request, "settings", visitor, data, rubric=rubric, problem=problem, can_write=can_write,
@@ -121,6 +127,10 @@ def described_settings(config: Config) -> list[dict[str, str]]:
     add("Budget of a run", _budget_in_words(config), "budget")
     webhook = "sent to an address that is not shown here" if config.monitoring.webhook else "shown on the board only"
     add("Alarms of live scoring", webhook, "monitoring")
+    privacy = config.privacy.model_dump(mode="json")
+    kept = [f"{_KEPT[name]} {time}" for name, time in privacy["retention"].items() if time is not None]
+    add("Kept for", ", ".join(kept) or "until erased", "privacy.retention")
+    add("Metadata that name a user", ", ".join(privacy["user"]) or "unknown", "privacy.user")
     add("Plug-ins", ", ".join(map(str, config.plugins)) or "none", "plugins")
     return rows
 
