@@ -468,4 +468,4 @@ def test_lead_erases_in_a_browser(bench: Workbench, browser: Any, tmp_path: Path
         check(page, "1 annotator")
     assert not wrong, wrong
     [first, second] = bench.store.runs("erase")
-    assert first["settings"]["keep_scores"] and not second["settings"]["keep_labels"]
+    assert first["settings"]["selection"]["keep_scores"] and "keep_labels" not in second["settings"]["selection"]

@@ -159,8 +159,8 @@ class _ErasurePages:
         if (unfinished := self._unfinished(conversation, annotator)) is not None:
             return unfinished
         selection, keeps = self._selection(visitor, conversation, annotator), fields.get("keep") in ("on", True)
-        kept = {"keep_scores": keeps and bool(conversation), "keep_labels": keeps and bool(annotator)}
-        return erase(self.context.project, replace(selection, **kept), later=True).id
+        selection = replace(selection, keep_scores=keeps and bool(conversation), keep_labels=keeps and bool(annotator))
+        return erase(self.context.project, selection, later=True).id
 
     def _erase(self) -> None:
         """Do all erasures that were recorded, and drop copies in memory."""
