@@ -11,9 +11,11 @@ from typing import Any
 from commands import accord, write_rows
 from misbehaving_endpoint import answer_any
 
+from accord import open as open_project
 from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.store import Store
+from accord.store import Store, Studies
 from accord.store.schema import metadata
+from accord.studies import StudySession, SubmittedAnswer
 from accord.testing import completion
 from accord.testing.server import Wire
 
@@ -90,6 +92,9 @@ def fill(folder: Path, inputs: Path, url: str, store: str) -> None:
     for out in ("scores.jsonl", "scores.csv", "scores.parquet"):
         accord("score", new, "--out", out, "--evaluator", "evaluators/default")
     accord("score", new, "--out", "parts", "--evaluator", "evaluators/default")
+    log = write_rows(str(inputs / "log.jsonl"), [victim(), chat("new-2", 4)])
+    accord("follow", log, "--out", "rows.jsonl", "--once", "--evaluator", "evaluators/metrics")
+    rate()
     accord("report", "--out", "report.html")
     accord("issues", "--out", "issues.html")
     accord("compare", "--only", "default", code=None)
@@ -103,6 +108,23 @@ def fill(folder: Path, inputs: Path, url: str, store: str) -> None:
     write_rows("uploads/chats.jsonl", [victim()])
     if store.startswith("sqlite"):
         accord("store", "backup", "copies/backup.db")
+
+
+def rate() -> None:
+    """Answer all items of the study, with a comment."""
+    with open_project("accord.yaml") as project:
+        studies = Studies(project.store)
+        look = StudySession(project, "look", studies)
+        look.begin()
+        number = 0
+        while (assignment := look.take("cleo")) is not None:
+            comment = f"{COMMENT} here" if assignment.item.target.conversation == VICTIM else "fine"
+            for question in look.view(assignment).questions:
+                number += 1
+                answer = {"assignment": assignment.id, "id": f"answer-{number:012}", "question": question.id}
+                look.answer("cleo", SubmittedAnswer.from_json({**answer, "value": 2, "comment": comment}))
+            look.finish("cleo", assignment.id)
+        studies.close()
 
 
 def marks_in(*folders: Path) -> dict[str, list[str]]:

@@ -33,6 +33,7 @@ from planted_canary import (
 from processes import Forked
 from serving import TOKEN, serving
 from throwaway_postgres import ThrowAwayPostgres
+from waiting import until
 
 from accord.edges import BadInput
 from accord.project import Project, Selection, erase, expire, plan_erasure
@@ -501,3 +502,14 @@ def test_erasing_in_postgresql_leaves_no_byte(tmp_path: Path, monkeypatch: pytes
                 autocommit.exec_driver_sql(statement)
         heap = {path: marks for path, marks in marks_in(data).items() if "/pg_wal/" not in path}
         assert heap == {}
+
+
+def test_server_erases_expired_data_at_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    retention = {"conversations": "10 days"}
+    Path("accord.yaml").write_text(json.dumps({"store": "sqlite:///accord.db", "privacy": {"retention": retention}}))
+    accord("import", write_rows(str(tmp_path / "chats.jsonl"), [chat("old")]))
+    with serving(tmp_path) as server:
+        until(lambda: "retention: 1 conversation" in server.log, lambda: server.log)
+    with closing(Store("sqlite:///accord.db")) as store:
+        assert store.count_conversations() == 0

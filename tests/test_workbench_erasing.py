@@ -374,12 +374,12 @@ def test_failed_erasure_names_the_reason_and_goes_on_later(bench: Workbench) -> 
     assert finished(lea, where)["state"] == "done" and bench.store.count_conversations() == 11
 
 
-def test_damaged_file_does_not_stop_an_erasure_and_is_listed(bench: Workbench, tmp_path: Path) -> None:
+def test_damaged_file_does_not_stop_an_erasure_and_keeps_its_other_lines(bench: Workbench, tmp_path: Path) -> None:
     (tmp_path / "judgments").mkdir()
     (tmp_path / "judgments" / "judge.jsonl").write_bytes(b'{"item_id": "gpt-9-0"}\n\xff\n')
     lea = bench.browser("lea")
     receipt = finished(lea, send(lea, conversation="gpt-9-0")[2])
-    assert receipt["state"] == "done" and receipt["places"]["unreadable"] == ["judgments/judge.jsonl"]
+    assert receipt["state"] == "done" and (tmp_path / "judgments" / "judge.jsonl").read_bytes() == b"\xff\n"
 
 
 # --- evaluators -------------------------------------------------------------------------------------------------------

@@ -84,10 +84,12 @@ class Erasures:
                 change = {"digest": func.coalesce(insert.excluded.digest, erased.c.digest)}
                 connection.execute(insert.on_conflict_do_update(index_elements=["key"], set_=change), batch)
 
-    def digests(self) -> dict[str, str]:
-        """Return the time of each erasure by the digest of the conversation's texts."""
-        query = select(erased.c.digest, erased.c.time).where(erased.c.digest.is_not(None))
-        return {digest: time for digest, time in self._store._stream(query)}
+    def count_digests(self, digests: Collection[str] | None = None) -> int:
+        """Return the number of erased conversations whose texts have one of some digests, or any digest."""
+        query = select(func.count()).select_from(erased).where(erased.c.digest.is_not(None))
+        if digests is None:
+            return self._store._one(query) or 0
+        return sum(self._store._one(query.where(erased.c.digest.in_(batch))) or 0 for batch in batches(digests, BATCH))
 
     def hashes(self) -> list[str]:
         """Return the hash of every erased conversation (`accord.store.tombstones`)."""

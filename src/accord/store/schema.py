@@ -132,6 +132,7 @@ erased = Table(
     *_columns(String, "key", primary_key=True),
     *_columns(String, "kind", "time", nullable=False),
     *_columns(String, "digest"),
+    Index("erased_by_digest", "digest"),
 )
 """Hashes of erased conversations and annotators (`kind`), so that no process stores them again.
 

@@ -51,7 +51,7 @@ class Reports:
             refit = refit_text(self.context.project.store, self.context.project.folder())
             return self._response(request, visitor, {"name": None, "is_candidate": False, "is_building": False,
                                                      "failed": "", "verdict": None, "refit": refit}, None)  # fmt: skip
-        key = folder.name, (folder / CARD).stat().st_mtime_ns, len(Erasures(self.context.project.store).digests())
+        key = folder.name, (folder / CARD).stat().st_mtime_ns, Erasures(self.context.project.store).count_digests()
         with self._lock:
             for outdated in [each for each in self._built if each[2] != key[2]]:
                 del self._built[outdated]

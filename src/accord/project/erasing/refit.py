@@ -13,16 +13,17 @@ def learned_from(evaluators: Path, digests: set[int]) -> list[tuple[str, str]]:
     """Return the folders of evaluators that learned from conversations with these digests, each with its command."""
     found = []
     for path in sorted(evaluators.iterdir()) if evaluators.is_dir() else ():
-        if digests and (count := _count_learned(path, digests)):
+        if digests and (count := len(digests & _digests(path))):
             found.append((path.name, f"accord fit {_name_of(path)}  # learned from {count_of(count, 'of them')}"))
     return found
 
 
-def _count_learned(folder: Path, digests: set[int]) -> int:
+def _digests(folder: Path) -> set[int]:
+    """Return the digests of an evaluator's training conversations; none if the folder cannot be read."""
     try:
-        return len(digests.intersection(training_digests(folder)))
+        return training_digests(folder)
     except (BadInput, FileNotFoundError):
-        return 0
+        return set()
 
 
 def _name_of(folder: Path) -> str:
@@ -34,8 +35,10 @@ def _name_of(folder: Path) -> str:
 
 def erased_since_fit(store: Store, folder: Path) -> int:
     """Return the number of erased conversations that an evaluator learned from, by its own list."""
-    digests = {int(digest, 16) for digest in Erasures(store).digests()}
-    return _count_learned(folder, digests) if digests else 0
+    erasures = Erasures(store)
+    if not erasures.count_digests():
+        return 0
+    return erasures.count_digests([f"{digest:016x}" for digest in _digests(folder)])
 
 
 def refit_note(store: Store, folder: Path) -> str:
