@@ -16,7 +16,7 @@ from serving import TOKEN, running
 from accord import Evaluator, LiveScorer
 from accord.live import make_app
 from accord.live.ingest import Ingestor
-from accord.live.service.app import Service
+from accord.live.service.service import Service
 from accord.project import LiveConfig, Project, load_project
 
 RUBRIC = {

@@ -458,6 +458,7 @@ def test_plugins_and_schema() -> None:
     listed = accord_json("plugins")
     assert set(listed) == {
         "formats", "metrics", "sources", "heads", "judges", "selection policies", "selectors", "rivals", "presets", "rubrics",
+        "recognizers",
     }  # fmt: skip
     assert set(listed["sources"]) == {
         "rubric", "metrics", "likelihood", "meaning", "issues", "learned-rubric", "in-context",

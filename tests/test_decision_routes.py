@@ -33,7 +33,7 @@ from serving import running
 from accord.live import make_app
 from accord.live.ingest import Ingestor, LiveRow
 from accord.live.messages import Message
-from accord.live.service.app import Service
+from accord.live.service.service import Service
 
 LABELS = [
     {"label": str(option), "description": text}

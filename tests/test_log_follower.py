@@ -102,6 +102,9 @@ class CountingIngestor:
     def position(self, key: str) -> str | None:
         return None
 
+    def redacted(self, batch: Sequence[Message]) -> list[Message]:
+        return list(batch)
+
     def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
         rows = []
         for message in batch:

@@ -360,7 +360,7 @@ def test_last_manifest_lists_parts_of_all_processes(tmp_path, scorer, small_piec
     from accord.scoring import parts as made
 
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(800))
-    write, met = made._write, []
+    write, met = made.write_manifest, []
 
     def meanwhile(out, manifest):
         if manifest["parts"] and not met:
@@ -368,7 +368,7 @@ def test_last_manifest_lists_parts_of_all_processes(tmp_path, scorer, small_piec
             score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(2, 2)))
         write(out, manifest)
 
-    monkeypatch.setattr(made, "_write", meanwhile)
+    monkeypatch.setattr(made, "write_manifest", meanwhile)
     score_parts(scorer, chats, tmp_path / "out", Execution(workers=1, shard=Shard(1, 2)))
     manifest = read_manifest(str(tmp_path / "out"))
     assert (

@@ -42,7 +42,6 @@ from accord.live import (
     make_app,
 )
 from accord.live.monitoring import ScoreMonitor
-from accord.live.service.app import Service
 from accord.live.service.fair_queue import (
     FairQueue,
     QueueFull,
@@ -50,6 +49,7 @@ from accord.live.service.fair_queue import (
 )
 from accord.live.service.otlp import TRACES
 from accord.live.service.server import timeout_protocol
+from accord.live.service.service import Service
 
 JSON = {"Content-Type": "application/json"}
 PROTOBUF = {"Content-Type": "application/x-protobuf"}

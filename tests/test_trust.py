@@ -100,7 +100,15 @@ def test_settings_of_connections_are_replaced_and_marked_in_the_schema(monkeypat
     marked |= {f"{kind}.{name}" for kind, about in schema["$defs"].items()
                for name, each in about.get("properties", {}).items() if each.get("x-environment")}  # fmt: skip
     hosts = {f"HostConfig.{name}" for name in ("url", "api_key", "public_key", "secret_key", "project")}
-    assert marked == {"store", "mart", "ModelSettings.base_url", "Assistant.base_url", "WatchConfig.webhook", *hosts}
+    assert marked == {
+        "store",
+        "mart",
+        "ModelSettings.base_url",
+        "Assistant.base_url",
+        "WatchConfig.webhook",
+        "WatchConfig.otel",
+        *hosts,
+    }
 
 
 @pytest.mark.attack

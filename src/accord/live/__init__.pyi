@@ -4,8 +4,8 @@ from .monitoring import DayRow as DayRow, MonitoringReport as MonitoringReport, 
 from .monitoring import raise_alarms as raise_alarms, report as report, send_alarms as send_alarms
 from .reward import Reward as Reward
 from .scorer import LiveScorer as LiveScorer
-from .service.app import make_app as make_app, open_service as open_service, scoring_problem as scoring_problem
-from .service.app import unavailable_app as unavailable_app
+from .service.app import make_app as make_app, unavailable_app as unavailable_app
+from .service.service import open_service as open_service, scoring_problem as scoring_problem
 from .service.middleware import App as App, AttemptLimiter as AttemptLimiter, check_installed as check_installed
 from .service.middleware import checked_token as checked_token, combine_apps as combine_apps, exposure as exposure
 from .service.middleware import Guard as Guard, host_name as host_name, is_local as is_local

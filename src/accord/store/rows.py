@@ -55,6 +55,11 @@ class AddedCounts(NamedTuple):
         """Return the sum of two counts."""
         return AddedCounts(*(first + second for first, second in zip(self, other, strict=True)))
 
+    def to_json(self) -> dict[str, int]:
+        """Return the counts; that of erased rows only if there are any."""
+        counts = {"new": self.new, "known": self.known}
+        return {**counts, "erased": self.erased} if self.erased else counts
+
 
 def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield lists of at most `size` rows; if the source fails, the rows before the failure are yielded first."""

@@ -235,55 +235,60 @@ class Store(RunRecords):
         """
         counts, places = AddedCounts(), self._last_places()
         early: list[TableRow] = []
-        for all_rows in batches(rows, ANNOTATION_BATCH):
-            with database_errors(self.url), self._engine.begin() as connection:
-                batch = self.without_erased(connection, all_rows, of_annotation)
-            counts = counts.plus(AddedCounts(erased=len(all_rows) - len(batch)))
+        for batch in batches(rows, ANNOTATION_BATCH):
             known = self._turns(batch, turns or {})
             valid = [row for row in batch if row["kind"] != PERSON or has_target(row, known)]
-            new, new_issues, waiting = self._insert_annotations(valid, places)
+            new, new_issues, waiting, erased = self._insert_annotations(valid, places)
             added = new + new_issues
-            counts, early = counts.plus(AddedCounts(added, len(valid) - len(waiting) - added)), early + waiting
-            for row in batch if len(valid) < len(batch) else ():
-                if row["kind"] == PERSON and not has_target(row, known):
-                    _report(unknown_target(row), on_bad)
+            same = len(valid) - len(waiting) - added - erased
+            counts, early = counts.plus(AddedCounts(added, same, erased)), early + waiting
+            if len(valid) < len(batch):
+                unknown = [row for row in batch if row["kind"] == PERSON and not has_target(row, known)]
+                counts = counts.plus(self._report_unknown(unknown, on_bad))
         for batch in batches(early, ANNOTATION_BATCH):
-            _, new_issues, alone = self._insert_annotations(batch, places)
-            counts = counts.plus(AddedCounts(new_issues, len(batch) - len(alone) - new_issues))
+            _, new_issues, alone, erased = self._insert_annotations(batch, places)
+            counts = counts.plus(AddedCounts(new_issues, len(batch) - len(alone) - new_issues - erased, erased))
             for row in alone:
                 _report(missing_overall_score(row), on_bad)
         return counts
 
-    def _insert_annotations(self, rows: Sequence[TableRow], places: Counter[str]) -> tuple[int, int, list[TableRow]]:
+    def _report_unknown(self, rows: Sequence[TableRow], on_bad: Callable[[BadInput], None] | None) -> AddedCounts:
+        """Report annotations without their conversation or turn, and count those about erased conversations."""
+        with database_errors(self.url), self._engine.begin() as connection:
+            left = self.without_erased(connection, rows, of_annotation)
+        for row in left:
+            _report(unknown_target(row), on_bad)
+        return AddedCounts(erased=len(rows) - len(left))
+
+    def _insert_annotations(
+        self, rows: Sequence[TableRow], places: Counter[str]
+    ) -> tuple[int, int, list[TableRow], int]:
         """Insert rows in one transaction, overall scores before their issues.
 
         An issue is stored only with the overall score of its own group, which is the first of its turn.
 
         Returns:
-            The number of new rows that are no issues, the number of new issues, and the issues without overall score.
+            The number of new rows that are no issues, the number of new issues, the issues without overall score, and
+            the number of rows that name something erased.
         """
         others: list[TableRow] = []
         issues: list[tuple[str, str, TableRow]] = []
-        for row in rows:
-            kind = str(row["kind"])
-            places[kind] += 1
-            row["place"] = places[kind]
-            group = issue_group(row)
-            if group is None:
-                others.append(row)
-            else:
-                issues.append((*group, row))
         with database_errors(self.url), self._engine.begin() as connection:
-            others, issue_rows = (
-                self.without_erased(connection, each, of_annotation) for each in (others, [row for *_, row in issues])
-            )
-            kept = {id(row) for row in issue_rows}
-            issues = [each for each in issues if id(each[2]) in kept]
+            kept = self.without_erased(connection, rows, of_annotation)
+            for row in kept:
+                kind = str(row["kind"])
+                places[kind] += 1
+                row["place"] = places[kind]
+                group = issue_group(row)
+                if group is None:
+                    others.append(row)
+                else:
+                    issues.append((*group, row))
             new = self._add(connection, annotation_table, others)
             groups = self._groups(connection, {key for key, *_ in issues})
             complete = [row for key, group, row in issues if groups.get(key) == group]
             new_issues = self._add(connection, annotation_table, complete)
-        return new, new_issues, [row for key, _, row in issues if key not in groups]
+        return new, new_issues, [row for key, _, row in issues if key not in groups], len(rows) - len(kept)
 
     def _groups(self, connection: Connection, keys: Collection[str]) -> dict[str, str]:
         """Return the groups of stored overall scores by key."""

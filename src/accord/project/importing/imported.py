@@ -71,7 +71,7 @@ class Imported(Readable):
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """Return the new and known rows of each kind."""
-        return [{"kind": name, **getattr(self, name)._asdict()} for name in self._KINDS if any(getattr(self, name))]
+        return [{"kind": name, **getattr(self, name).to_json()} for name in self._KINDS if any(getattr(self, name))]
 
     @property
     def raters(self) -> dict[str, int]:
@@ -82,7 +82,7 @@ class Imported(Readable):
         """Convert the counts and the first bad rows to JSON."""
         counts = self.counts
         return {
-            **{name: getattr(self, name)._asdict() for name in self._KINDS},
+            **{name: getattr(self, name).to_json() for name in self._KINDS},
             "skipped": self.skipped,
             "bad_rows": self.bad_rows,
             "questions": dict(counts.questions),
