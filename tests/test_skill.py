@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import EXIT_CODES, app
-from accord.hosts import skill
+from accord.hosts.agents import skill
 
 ROOT = Path(__file__).parents[1]
 

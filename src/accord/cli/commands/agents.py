@@ -22,7 +22,7 @@ def skill(
     ] = None,
 ) -> None:
     """Print a skill for coding agents: a SKILL.md that says when and how to use the commands of Accord."""
-    from accord.hosts import skill as skills
+    from accord.hosts.agents import skill as skills
 
     if out is None:
         say(skills.skill_text().rstrip())
@@ -38,7 +38,7 @@ def mcp(options: ProjectOptions) -> None:
     Tools: why_score, worst_conversations, agreement, next_to_label. No tool writes, asks a model or costs money.
     Texts of conversations are returned only if a call asks for them.
     """
-    from accord.hosts.mcp import mcp_server
+    from accord.hosts.agents.mcp import mcp_server
 
     options.load()
     mcp_server(options.load).run("stdio")

@@ -307,4 +307,4 @@ def mcp_server(load: Callable[[], Config]) -> MCPServer[Any]:
 
     for tool in (why_score, worst_conversations, agreement, next_to_label):
         server.add_tool(tool, annotations=reading)
-    return server  # type: ignore[no-any-return]
+    return server
