@@ -141,10 +141,27 @@ def example_of(name: str) -> str:
 
 def run_example(folder: Folder, name: str) -> None:
     """Run the example of the docs; it prints a score of the evaluator, which is a constant for every conversation."""
-    printed = re.findall(r"-?\d+\.\d+|\d+", folder.python(name, TOOLS[name].user or example_of(name)))
+    printed = folder.python(name, TOOLS[name].user or example_of(name))
+    check_printed(folder, printed)
+
+
+def run_mlflow(folder: Folder, name: str) -> None:
+    """Run the example of the docs, and read the assessments back from the tracking store."""
+    printed = folder.python(name, example_of(name) + MLFLOW_READ)
+    check_printed(folder, printed.splitlines()[-1])
+
+
+MLFLOW_READ = """
+print([each.value for trace in mlflow.search_traces(return_type="list") for each in trace.info.assessments])
+"""
+
+
+def check_printed(folder: Folder, printed: str) -> None:
+    """Check that an output has the score of the evaluator, on the scale from 1 to 4 or as a share of it."""
+    numbers = [float(number) for number in re.findall(r"-?\d+\.\d+", printed)]
     value = folder.scores[0]["value"]
-    shown = [abs(float(number) - each) < 2e-3 for number in printed for each in (value, (value - 1) / 3)]
-    need(any(shown) or name == "mlflow" and "2" in printed, f"no score {value:.3f} among the printed {printed[:5]}")
+    shown = [abs(number - each) < 2e-3 for number in numbers for each in (value, (value - 1) / 3)]
+    need(any(shown), f"no score {value:.3f} in the output {printed.strip()[-100:]!r}")
 
 
 PYTEST = """from accord.hosts.pytest_plugin import assert_score
@@ -294,24 +311,30 @@ def run_mcp(folder: Folder, name: str) -> None:
 
 
 def run_label_studio(folder: Folder, name: str) -> None:
-    """Write tasks, let the SDK validate interface and predictions, and import an answer that accepts the prediction."""
+    """Write tasks, let the SDK validate them, and read the answers of a person who accepts each prediction."""
     from label_studio_sdk.label_interface import LabelInterface
 
+    from accord import read
+    from accord.formats import answer_to
     from accord.hosts import label_studio
     from accord.project import Project, load_project
 
     folder.run("sh", "-c", LABEL_STUDIO)
     tasks = json.loads((folder.path / "tasks.json").read_text(encoding="utf-8"))
     with Project(load_project(folder.path / "accord.yaml")) as project:
-        interface = LabelInterface(label_studio.interface(project.question))
+        question = project.question
+    interface = LabelInterface(label_studio.interface(question))
     interface.validate()
     errors = [each for task in tasks for one in task["predictions"]
               for each in interface.validate_prediction(one, return_errors=True)]  # fmt: skip
     need(not errors and len(tasks) == len(folder.scores), f"{len(tasks)} tasks, errors: {errors[:1]}")
     answered = [{**task, "annotations": [{**task["predictions"][0], "completed_by": 7}]} for task in tasks]
     (folder.path / "export.json").write_text(json.dumps(answered), encoding="utf-8")
-    said = folder.run("accord", "import", "export.json")
-    need(f"{len(tasks)} labels imported" in said, f"the import said: {said.strip()[-200:]}")
+    expected = {row["conversation"]: round(row["value"]) for row in folder.scores}
+    records = list(read(folder.path / "export.json"))
+    answers = {each.conversation.id: [*each.labels, *each.annotations] for each in records}
+    found = {name: answer_to(question, each[0].value, question.id) for name, each in answers.items() if len(each) == 1}
+    need(found == expected, f"answers that were read: {str(found)[:100]}")
 
 
 LABEL_STUDIO = "accord push scores.jsonl --to label-studio --out tasks.json"
@@ -451,7 +474,7 @@ TOOLS = {
     "action": Tool(("action.yml", "ci/gate.sh"), run_action, ACTION, is_quick=True),
     "systemone": Tool((DECISIONS,), run_systemone, SYSTEM_ONE, "typesafe-sdk"),
     "decisions": Tool((DECISIONS,), run_decisions, OPENAI, "openai"),
-    "mlflow": Tool((f"{HOSTS}/mlflow.py", f"{HOSTS}/mlflow_traces.py"), run_example, package="mlflow"),
+    "mlflow": Tool((f"{HOSTS}/mlflow.py", f"{HOSTS}/mlflow_traces.py"), run_mlflow, package="mlflow"),
     "langfuse": Tool((f"{HOSTS}/langfuse.py",), run_push, user_settings("langfuse"), "langfuse", is_hosted=True),
     "phoenix": Tool((f"{HOSTS}/phoenix.py",), run_push, user_settings("phoenix"), "arize-phoenix-client", True),
     "langsmith": Tool((f"{HOSTS}/langsmith.py",), run_push, user_settings("langsmith"), "langsmith", is_hosted=True),
