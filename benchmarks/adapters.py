@@ -93,7 +93,7 @@ class Tool:
 
     Attributes:
         files: Our files, from the root of the repository.
-        user: What a user writes; empty for the example of docs/hosts.md or docs/scale.md.
+        user: Code, settings and commands of a user; empty for the example of docs/hosts.md or docs/scale.md.
         trip: Sends scores through the tool and compares them; raises an error if they differ.
         package: Distribution of the tool; empty for a tool without one.
         is_hosted: True if the loopback server replaces the tool, so that the package is not needed.
@@ -332,7 +332,7 @@ def run_label_studio(folder: Folder, name: str) -> None:
     (folder.path / "export.json").write_text(json.dumps(answered), encoding="utf-8")
     expected = {row["conversation"]: round(row["value"]) for row in folder.scores}
     records = list(read(folder.path / "export.json"))
-    answers = {each.conversation.id: [*each.labels, *each.annotations] for each in records}
+    answers: dict[str, list[Any]] = {each.conversation.id: [*each.labels, *each.annotations] for each in records}
     found = {name: answer_to(question, each[0].value, question.id) for name, each in answers.items() if len(each) == 1}
     need(found == expected, f"answers that were read: {str(found)[:100]}")
 
