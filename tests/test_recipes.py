@@ -12,6 +12,8 @@ import pytest
 import scaled
 from processes import Forked
 
+from accord import score_frame
+from accord.edges import BadInput
 from accord.formats import arrow_schema
 from accord.scoring import BatchScorer, merge_parts
 
@@ -49,8 +51,11 @@ def expected(place):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "name", "before"),
-    [("ray", "import ray.data", RAY), ("pyspark", "mapInArrow", SPARK), ("daft", "import daft", "")],
-)
+    [
+        ("ray", "import ray.data", RAY), ("pyspark", "spark.read", SPARK), ("daft", "import daft", ""),
+        ("duckdb", "import duckdb", ""),
+    ],
+)  # fmt: skip
 def test_what_is_printed_gives_the_scores_of_the_batch_scorer(place, package, name, before):
     if find_spec(package) is None or (package == "pyspark" and find_spec("pyarrow") is None):
         pytest.skip(f"{package} is not installed")
@@ -60,7 +65,46 @@ def test_what_is_printed_gives_the_scores_of_the_batch_scorer(place, package, na
         env={**os.environ, **environment},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    assert pl.read_parquet(place / "scored/*.parquet").sort("conversation").equals(expected(place))
+    scored = pl.read_parquet(place / "scored/*.parquet" if (place / "scored").is_dir() else place / "scored.parquet")
+    assert scored.sort("conversation").equals(expected(place))
+
+
+@pytest.mark.slow
+def test_databricks_recipe_scores_a_table_and_gives_bad_rows_their_reason(place):
+    if find_spec("pyspark") is None:
+        pytest.skip("pyspark is not installed")
+    block = recipe("/Volumes").replace("/Volumes/main/support/", "").replace("main.support.", "")
+    rows = [
+        *pl.read_parquet(place / "chats.parquet").to_dicts(),
+        {"id": "bad", "messages": []},
+        {"id": None, "messages": None},
+    ]
+    pl.DataFrame(rows).rename({"id": "chat_id", "messages": "turns"}).write_parquet(place / "chats.parquet")
+    before = f"{SPARK}\nspark.read.parquet('chats.parquet').repartition(3).write.saveAsTable('chats')\n"
+    after = "\nspark.table('scores').write.parquet('scored')"
+    done = subprocess.run(
+        [sys.executable, "-c", before + block + after], cwd=place, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    scored = pl.read_parquet(place / "scored/*.parquet")
+    bad = scored.filter(pl.col("status") == "bad-row")
+    assert (
+        scored.height == 122
+        and bad.height == 2
+        and bad["unscored"].null_count() == 0
+        and bad["value"].null_count() == 2
+    )
+    scorer = BatchScorer(place / "evaluators/mixture", columns={"id": "chat_id", "messages": "turns"})
+    assert scored.sort("conversation").equals(
+        scorer(pl.DataFrame(rows).rename({"id": "chat_id", "messages": "turns"})).sort("conversation")
+    )
+
+
+@pytest.mark.parametrize("frame", [[{"id": "a"}], {"id": ["a"]}, None, "chats.parquet"])
+def test_score_frame_refuses_what_is_no_table(place, frame):
+    with pytest.raises(BadInput, match="takes a Spark DataFrame or a table"):
+        score_frame(frame, place / "evaluators/mixture")
 
 
 def test_spark_s_way_of_calling_gives_record_batches_of_the_published_columns(place, monkeypatch):
@@ -81,7 +125,7 @@ def test_spark_s_way_of_calling_gives_record_batches_of_the_published_columns(pl
             found.update(batches=list(score(iter(batches))), columns=columns)
             return self
 
-    exec(compile(recipe("mapInArrow"), str(PAGE), "exec"), {"spark": Frame()})
+    exec(compile(recipe("spark.read"), str(PAGE), "exec"), {"spark": Frame()})
     assert all(isinstance(each, pa.RecordBatch) and each.schema == arrow_schema() for each in found["batches"])
     names = [each.split() for each in found["columns"].split(", ")]
     kinds = {"long": "int64", "double": "double", "boolean": "bool", "string": "string"}

@@ -38,7 +38,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Check a table": {"accord": "check", "accord.table_check": "CheckResult"},
     "Evaluate and score": {
-        "accord": "Evaluator load_evaluator EvidenceTable compare",
+        "accord": "Evaluator load_evaluator EvidenceTable compare score_frame",
         "accord.validation": "Comparison",
         "accord.project": "Compared Fitted Insights Estimates",
         "accord.scoring": "ScoreRun ScoreOptions Perspective BatchScorer Execution PartsRun",

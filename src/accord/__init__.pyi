@@ -4,6 +4,7 @@ from .learning import Evaluator as Evaluator, load_evaluator as load_evaluator
 from .live import LiveScorer as LiveScorer, Reward as Reward
 from .models import ChatModel as ChatModel, Judge as Judge
 from .project import Project as Project, open as open
+from .scoring import score_frame as score_frame
 from .store import Store as Store
 from .table_check import check as check
 from .validation import compare as compare

@@ -24,7 +24,7 @@ from accord.version import __version__
 
 PARTLY_UNSCORED = 5
 INTERRUPTED = 130
-UNATTENDED = ("serve", "follow")
+UNATTENDED = ("serve", "follow", "mcp")
 """Commands that run on their own, and do not wait for an answer at the terminal."""
 GC_THRESHOLD = 400_000
 """Allocations before a garbage collection; the default of Python is 700."""
@@ -38,7 +38,8 @@ PANELS = {
     "Learn": ("judge", "fit", "compare", "report", "card", "gate", "estimate", "gaps", "synth", "issues", "models",
               "finetune"),
     "Rate": ("serve", "users", "label", "validate"),
-    "Operate": ("score", "scores", "push", "follow", "watch", "board", "store"),
+    "Operate": ("score", "scores", "push", "follow", "watch", "board", "store", "mcp",
+                "skill"),
     "Research": ("paper",),
 }  # fmt: skip
 """Commands by the heading under which `accord --help` lists them."""

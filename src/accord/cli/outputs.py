@@ -107,6 +107,7 @@ GATE_FILE = Output(lambda path: path.is_file() and "accord gate" in _beginning(p
 CHECK = Output(lambda path: page_titled("Accord check")(path) or _is_check(path))
 EVALUATOR = folder_with(_EVALUATOR)
 METRIC = folder_with(_METRIC)
+SKILL = folder_with("SKILL.md")
 RUN = Output(may_hold_project=True)
 CHECKED_BY_COMMAND = Output()
 """Mark for commands that check the path themselves."""

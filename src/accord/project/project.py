@@ -67,6 +67,7 @@ class Project(Workspace):
         rubric: Rubric to use instead of the one in the settings.
         given: Model objects by role, instead of those in the settings (`accord.models.Models`).
         question: Question of the rubric to learn; default: the main one.
+        reads_only: True to open the store for reading; the database then rejects all writes.
 
     Raises:
         BadInput: The store or the rubric cannot be read.

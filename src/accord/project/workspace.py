@@ -42,14 +42,15 @@ class Workspace:
         rubric: Rubric | None = None,
         given: Mapping[str, Any] | None = None,
         question: str | None = None,
+        reads_only: bool = False,
     ) -> None:
         self.config, self.keeps_rubric, self.asked = config, rubric is not None, question
         self.rubric = rubric or load_rubric(config.rubric)
         self.question = self.rubric.main_question if question is None else self.rubric[question]
-        self.store = Store(config.store, config.synthetic, self.rubric)
+        self.store = Store(config.store, config.synthetic, self.rubric, reads_only)
         self.store.other_scales = config.other_scales
         self.store.redactor = config.privacy.redactor("import")
-        for line in Spool(self.store).take_in():
+        for line in () if reads_only else Spool(self.store).take_in():
             logging.getLogger("accord").warning("%s", one_line(line))
         self.given = given or {}
         self._open: list[Models] = []

@@ -4,6 +4,7 @@ from .file import asked_in as asked_in, counted as counted, latest as latest, la
 from .file import latest_scored as latest_scored, latest_scores as latest_scores, score as score
 from .file import score_file as score_file, SCORING_COMMANDS as SCORING_COMMANDS
 from .folder import Execution as Execution, merge_parts as merge_parts, score_parts as score_parts, Shard as Shard
+from .frames import score_frame as score_frame
 from .pipeline import NOT_COUNTED as NOT_COUNTED, Perspective as Perspective, samples_of as samples_of
 from .pipeline import ScoreOptions as ScoreOptions, Scorer as Scorer, Turns as Turns
 from .results import PartsRun as PartsRun, ScoreRun as ScoreRun

@@ -67,19 +67,27 @@ class StoreError(AccordError):
     """A failure of the database: full, locked, unreachable or damaged."""
 
 
-def open_engine(url: str) -> Engine:
+def open_engine(url: str, reads_only: bool = False) -> Engine:
     """Connect to a store, and create its tables if the database is empty.
 
     Args:
         url: `sqlite:///file.db`, `sqlite:///:memory:`, `postgresql://user@host/name`, or a path of a SQLite file.
+        reads_only: True for a connection whose database rejects all writes; it creates and upgrades nothing.
 
     Raises:
         BadInput: The URL names no supported database, or a store with another schema version.
         StoreError: The database cannot be reached or written, or has triggers or other objects that change its rows.
     """
+    reads_only = reads_only and not is_in_memory(parsed_url(url))
     with database_errors(url):
-        engine = connect_or_read_only(url)
+        engine = connect_or_read_only(url, "reading" if reads_only else "shared")
         if not _has_current_version(engine):
+            if reads_only:
+                engine.dispose()
+                raise BadInput(
+                    "the store is empty or was written by another version of Accord, and is opened for reading. "
+                    "Open it once for writing: accord store vacuum"
+                )
             _create_tables(engine)
             _has_current_version(engine, warns=False)
     return engine
@@ -142,11 +150,14 @@ def is_in_memory(url: URL) -> bool:
 
 _NO_SPACE = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
 """Error codes of SQLite if it cannot create the log and the index of a database."""
-Access = Literal["shared", "exclusive", "immutable"]
-"""Access to a SQLite file: shared with other processes, for this one only, or read-only."""
+Access = Literal["shared", "reading", "exclusive", "immutable"]
+"""Access to a database: shared with other processes, the same without writes, for this process only, or to a SQLite
+file that nobody changes."""
+READ_WAIT_MS = 5_000
+"""Longest wait of a connection without writes for a lock, since somebody waits for its answer."""
 
 
-def connect_or_read_only(url: str) -> Engine:
+def connect_or_read_only(url: str, access: Access = "shared") -> Engine:
     """Connect to a database and try the connection; if a disk is full or read-only, connect for reading.
 
     Processes share a SQLite file in WAL mode by an index file of a few kilobytes. If the disk is full, the file can be
@@ -158,7 +169,7 @@ def connect_or_read_only(url: str) -> Engine:
         NotSent: A project names the address of the database, and the user has not confirmed it.
     """
     check_address(url)
-    engine = connected(url)
+    engine = connected(url, access)
     try:
         engine.connect().close()
         return engine
@@ -167,7 +178,8 @@ def connect_or_read_only(url: str) -> Engine:
             raise
         failure = error
     log = Path(f"{parsed_url(url).database}-wal")
-    fallbacks: list[Access] = ["exclusive"] if log.is_file() and log.stat().st_size else ["exclusive", "immutable"]
+    fallbacks: list[Access] = [] if access == "reading" else ["exclusive"]
+    fallbacks += [] if log.is_file() and log.stat().st_size else ["immutable"]
     for access in fallbacks:
         engine.dispose()
         engine = connected(url, access)
@@ -197,23 +209,27 @@ def connected(url: str, access: Access = "shared") -> Engine:
         # All threads share one connection and wait for it; a database in memory exists only in its connection.
         options = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": LOCK_WAIT_MS / 1000}
         options["connect_args"] = {"check_same_thread": False}
-    elif access == "immutable":
-        file = f"{Path(str(parsed.database)).absolute().as_uri()}?mode=ro&immutable=1"
-        options = {"creator": lambda: sqlite3.connect(file, uri=True, check_same_thread=False)}
+    elif access in ("immutable", "reading") and parsed.get_backend_name() == "sqlite":
+        mode = "mode=ro&immutable=1" if access == "immutable" else "mode=ro"
+        file = f"{Path(str(parsed.database)).absolute().as_uri()}?{mode}"
+        options = {"creator": lambda: sqlite3.connect(file, READ_WAIT_MS / 1000, uri=True, check_same_thread=False)}
     try:
         engine = create_engine(parsed, **options)
     except ModuleNotFoundError:
         raise MissingExtra("a PostgreSQL store", "postgres") from None
     if engine.dialect.name == "sqlite":
-        if not in_memory:
+        if not in_memory and access != "reading":
             Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
             if access == "shared":
                 with suppress(OSError):  # SQLite reports why a file cannot be created
                     create_private(Path(str(parsed.database)))
         if access == "exclusive":
             event.listen(engine, "connect", _lock_exclusively)
-        event.listen(engine, "connect", _set_read_only if access == "immutable" else _set_pragmas)
+        is_reading = access in ("immutable", "reading")
+        event.listen(engine, "connect", _set_read_only if is_reading else _set_pragmas)
         event.listen(engine, "begin", _begin_transaction)
+    elif access == "reading":
+        event.listen(engine, "connect", _refuse_writes)
     return engine
 
 
@@ -224,6 +240,13 @@ def _lock_exclusively(connection: Any, _: Any) -> None:
 def _set_read_only(connection: Any, _: Any) -> None:
     connection.isolation_level = None
     connection.execute("SELECT 1 FROM sqlite_master")
+
+
+def _refuse_writes(connection: Any, _: Any) -> None:
+    """Let PostgreSQL reject writes in all transactions of a connection."""
+    connection.execute("SET default_transaction_read_only = on")
+    connection.execute(f"SET lock_timeout = {READ_WAIT_MS}")
+    connection.commit()
 
 
 def _set_pragmas(connection: Any, _: Any) -> None:

@@ -92,17 +92,24 @@ class Store(RunRecords):
         url: `sqlite:///FILE`, `sqlite:///:memory:` or `postgresql://...`; a missing store is created.
         synthetic: Synthetic conversations in listings: `without`, `with`, or `only`. One is always found by its ID.
         rubric: Rubric on whose scales labels are read; `other_scales` treats those on another scale.
+        reads_only: True to let the database reject all writes; it creates nothing.
 
     >>> store = Store("sqlite:///:memory:")
     >>> store.add_conversations([Conversation("c1", ())]).new, store.count_conversations()
     (1, 1)
     """
 
-    def __init__(self, url: str, synthetic: Synthetic = WITHOUT_SYNTHETIC, rubric: Rubric | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        synthetic: Synthetic = WITHOUT_SYNTHETIC,
+        rubric: Rubric | None = None,
+        reads_only: bool = False,
+    ) -> None:
         self.url, self.synthetic, self.rubric = url, synthetic, rubric
         self.other_scales: OtherScales = "stop"
         self.redactor: Redactor | None = None  # of new conversations; their rows come redacted
-        self._engine = open_engine(url)
+        self._engine = open_engine(url, reads_only)
         self._insert = insert_of(self._engine.dialect.name)
         self.replaces = ""  # URL of the store that does not exist and that this empty one in memory replaces
         self.import_part: ImportPart | None = None

@@ -15,4 +15,5 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is that of doc
     store,
     models,
     privacy,
+    agents,
 )
