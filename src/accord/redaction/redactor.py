@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from accord.edges import BadInput, UnknownName, one_line
 from accord.entry_points import reason_line
-from accord.redaction.patterns import HINTS, RULES
+from accord.redaction.patterns import HINTS, NUMBERS, RULES, without_uuids
 from accord.redaction.searched_text import SearchedText, normalized
 from accord.values import (
     Annotation,
@@ -100,6 +100,10 @@ class Redactor:
         return content_hash([VERSION, sorted(self.kinds), list(self.names)], length=8).partition(":")[2]
 
     @cached_property
+    def _kinds(self) -> list[str]:
+        return [kind for kind in RULES if kind in self.kinds]
+
+    @cached_property
     def _recognizers(self) -> list[tuple[str, Recognizer]]:
         return [(name, recognizers.get(name)) for name in self.names]
 
@@ -125,11 +129,13 @@ class Redactor:
         """
         plain, places = normalized(text)
         searched, found = SearchedText(plain), list[Span]()
-        for kind in RULES:
-            if kind in self.kinds and HINTS[kind](searched):
-                if kind == "phone" and found:  # a telephone number never goes on in a number with a checksum
-                    searched = SearchedText(_masked(plain, _merged(found)))
-                found += [Span(start, end, kind) for start, end in RULES[kind](searched)]
+        numbers = without_uuids(searched)
+        for kind in self._kinds:
+            read = numbers if kind in NUMBERS else searched
+            if HINTS[kind](read):
+                if kind == "phone":  # a telephone number never goes on in a number with a checksum
+                    read.taken = _merged(found)
+                found += [Span(start, end, kind) for start, end in RULES[kind](read)]
         if places is not None:
             found = [Span(places[start], places[end - 1] + 1, kind) for start, end, kind in found]
         for name, recognizer in self._recognizers:
@@ -143,15 +149,6 @@ class Redactor:
     def imported(self, conversation: Conversation) -> Conversation:
         """Return a conversation to store: redacted, or a synthetic one as it is."""
         return conversation if conversation.is_synthetic else self.conversation(conversation)
-
-
-def _masked(text: str, spans: list[Span]) -> str:
-    """Return a text of the same length with empty lines in place of spans."""
-    pieces, place = list[str](), 0
-    for span in spans:
-        pieces += [text[place : span.start], "\n" * (span.end - span.start)]
-        place = span.end
-    return "".join([*pieces, text[place:]])
 
 
 def _recognized(name: str, recognizer: Recognizer, text: str) -> list[Span]:
@@ -181,6 +178,8 @@ def _recognized(name: str, recognizer: Recognizer, text: str) -> list[Span]:
 
 def _merged(spans: list[Span]) -> list[Span]:
     """Return the union of overlapping spans, in order; the longest one gives the kind."""
+    if len(spans) < 2:
+        return spans
     merged: list[Span] = []
     longest = 0
     for span in sorted(spans, key=lambda each: (each.start, -each.end)):
@@ -201,7 +200,9 @@ def _begins_before(end: int, place: tuple[int, int]) -> bool:
 
 def _without_placeholders(spans: list[Span], text: str) -> list[Span]:
     """Return spans without the parts that are placeholders already, and without single signs left between them."""
-    taken = [match.span() for match in _PLACEHOLDER.finditer(text)] if "<" in text else []
+    if "<" not in text:
+        return spans
+    taken = [match.span() for match in _PLACEHOLDER.finditer(text)]
     ends, kept = [end for _, end in taken], list[Span]()
     for span in spans:
         start, inside = span.start, taken[bisect.bisect_right(ends, span.start) :]
@@ -392,6 +393,8 @@ class Redacted(NamedTuple):
             place = span.end
         text = "".join([*pieces, self.text[place:]])
         new = Redacted(text, tuple(moved))
+        if not self.changes:
+            return new
         first = [(a, b, *new.moved(c, d)) for a, b, c, d in self.changes]
         last = [(*self.origin(a, b), c, d) for a, b, c, d in moved]
         return Redacted(text, tuple(sorted([*first, *last])))
