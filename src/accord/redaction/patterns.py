@@ -98,6 +98,8 @@ _NAMES = (
     "private key", "private_key", "private-key", "secretkey", "secret_key", "secret key", "secret-key",
 )  # fmt: skip
 """Words before a secret, in lower case."""
+_NAME_STEMS = ("pass", "pwd", "kennwort", "contras", "parola", "hasło", "senha", "パスワード", "key", "api", "secret", "token")
+"""Parts of all words of `_NAMES`."""
 _NAMED = re.compile(
     r"[\"'`*]{0,3}(?:\s{0,2}(?:[:=：]|=>|\b(?:is|ist|lautet|war|est|es|è|to|auf)\b|は|を)\s{0,2})"
     r"[\"'`*“„「]{0,3}(?P<value>[^\s\"'`,;<>”」、。]{5,200})",
@@ -134,8 +136,9 @@ def secrets(searched: SearchedText) -> Spans:
             match = _BEARER.match(text, place + len(scheme))
             if match is not None and _DIGIT.search(match.group(1)) and not text[max(place - 1, 0) : place].isalnum():
                 yield match.span(1)
-    for name in filter(searched.lowered.__contains__, _NAMES):
-        yield from _named_secrets(searched, name)
+    if searched.has(_NAME_STEMS):
+        for name in filter(searched.lowered.__contains__, _NAMES):
+            yield from _named_secrets(searched, name)
     yield from _private_keys(text) if "PRIVATE KEY" in text else ()
     for _, place, rest in _urls(text):
         if (user := _USER.match(rest.group())) is not None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from accord.edges import BadInput, UnknownName, one_line
 from accord.entry_points import reason_line
-from accord.redaction.patterns import HINTS, NUMBERS, RULES, without_uuids
+from accord.redaction.patterns import HINTS, NUMBERS, RULES, Rule, without_uuids
 from accord.redaction.searched_text import SearchedText, normalized
 from accord.values import (
     Annotation,
@@ -100,8 +100,8 @@ class Redactor:
         return content_hash([VERSION, sorted(self.kinds), list(self.names)], length=8).partition(":")[2]
 
     @cached_property
-    def _kinds(self) -> list[str]:
-        return [kind for kind in RULES if kind in self.kinds]
+    def _rules(self) -> list[tuple[str, Callable[[SearchedText], bool], Rule, bool]]:
+        return [(kind, HINTS[kind], rule, kind in NUMBERS) for kind, rule in RULES.items() if kind in self.kinds]
 
     @cached_property
     def _recognizers(self) -> list[tuple[str, Recognizer]]:
@@ -130,12 +130,13 @@ class Redactor:
         plain, places = normalized(text)
         searched, found = SearchedText(plain), list[Span]()
         numbers = without_uuids(searched)
-        for kind in self._kinds:
-            read = numbers if kind in NUMBERS else searched
-            if HINTS[kind](read):
+        for kind, may_find, rule, is_number in self._rules:
+            read = numbers if is_number else searched
+            if may_find(read):
                 if kind == "phone":  # a telephone number never goes on in a number with a checksum
                     read.taken = _merged(found)
-                found += [Span(start, end, kind) for start, end in RULES[kind](read)]
+                for start, end in rule(read):
+                    found.append(Span(start, end, kind))
         if places is not None:
             found = [Span(places[start], places[end - 1] + 1, kind) for start, end, kind in found]
         for name, recognizer in self._recognizers:
@@ -214,6 +215,21 @@ def _without_placeholders(spans: list[Span], text: str) -> list[Span]:
     return [span for span in kept if span in whole or re.search(r"\w", text[span.start : max(span.start, span.end)])]
 
 
+_PLAIN = r"\x20-\x27)-*,-/:;=?A-Z\[-~\n\u00c0-\u024f\u3041-\u30ff\u4e00-\u9fff\uff1a\u3001\u3002"
+_OPEN = re.compile(rf"(?:[{_PLAIN}(]?[ \n(\u3041-\u30ff\u4e00-\u9fff\uff1a])?")
+_CLOSE = re.compile(rf"(?:[ \n.,;!?)\u3041-\u30ff\u4e00-\u9fff\u3001\u3002][{_PLAIN}]{{0,2}})?")
+
+
+def _stands_apart(text: str, span: Span) -> bool:
+    """Return True if a placeholder in place of a span cannot uncover another find.
+
+    Rules look at most three characters to the left and two to the right of a find. Words before a number are read back
+    to the last find or digit, and a placeholder has a digit.
+    """
+    before, after = text[max(span.start - 2, 0) : span.start], text[span.end : span.end + 3]
+    return _OPEN.fullmatch(before) is not None and _CLOSE.fullmatch(after) is not None
+
+
 # --- one conversation -----------------------------------------------------------------------------------------------
 
 
@@ -250,7 +266,10 @@ class Redaction:
             spans = self.redactor.find(result.text)
             if not spans:
                 break
-            result = result.replaced([(span, self._placeholder(span, result.text)) for span in spans])
+            before = result.text
+            result = result.replaced([(span, self._placeholder(span, before)) for span in spans])
+            if not self.redactor.names and all(_stands_apart(before, span) for span in spans):
+                break
         return result
 
     def restore(self, text: str) -> str:
