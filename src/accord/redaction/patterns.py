@@ -98,7 +98,20 @@ _NAMES = (
     "private key", "private_key", "private-key", "secretkey", "secret_key", "secret key", "secret-key",
 )  # fmt: skip
 """Words before a secret, in lower case."""
-_NAME_STEMS = ("pass", "pwd", "kennwort", "contras", "parola", "hasło", "senha", "パスワード", "key", "api", "secret", "token")
+_NAME_STEMS = (
+    "pass",
+    "pwd",
+    "kennwort",
+    "contras",
+    "parola",
+    "hasło",
+    "senha",
+    "パスワード",
+    "key",
+    "api",
+    "secret",
+    "token",
+)
 """Parts of all words of `_NAMES`."""
 _NAMED = re.compile(
     r"[\"'`*]{0,3}(?:\s{0,2}(?:[:=：]|=>|\b(?:is|ist|lautet|war|est|es|è|to|auf)\b|は|を)\s{0,2})"
@@ -224,7 +237,8 @@ IBAN_LENGTHS: Mapping[str, int] = {
 }  # fmt: skip
 """Length of an IBAN by country, of ISO 13616."""
 _IBAN_DIGITS = re.compile(
-    r"\d(?:(?<=(?<![A-Za-z0-9])[A-Za-z]{2}.)|(?<=(?<![A-Za-z0-9])[A-Za-z]{2}[ -].))\d(?=(?:[ -]?[A-Za-z0-9]){11})", re.ASCII
+    r"\d(?:(?<=(?<![A-Za-z0-9])[A-Za-z]{2}.)|(?<=(?<![A-Za-z0-9])[A-Za-z]{2}[ -].))\d(?=(?:[ -]?[A-Za-z0-9]){11})",
+    re.ASCII,
 )
 """Check digits of an IBAN after two letters, with at least eleven characters behind them."""
 _IBAN_HEAD = re.compile(r"([A-Za-z]{2})[ -]?(\d\d)", re.ASCII)

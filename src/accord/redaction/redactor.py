@@ -30,7 +30,7 @@ from accord.values import (
     find_quote,
 )
 
-VERSION = 1
+VERSION = 2
 """Version of the rules, part of `Redactor.signature`: change it with every rule that finds more or less."""
 KINDS = tuple(RULES)
 """Kinds of personal data that Accord's own rules find."""
@@ -134,7 +134,7 @@ class Redactor:
             read = numbers if is_number else searched
             if may_find(read):
                 if kind == "phone":  # a telephone number never goes on in a number with a checksum
-                    read.taken = _merged(found)
+                    read.taken = tuple(_merged(found))
                 for start, end in rule(read):
                     found.append(Span(start, end, kind))
         if places is not None:
@@ -298,13 +298,25 @@ class Redaction:
         if isinstance(value, str):
             return self._named_text(value, key)
         if isinstance(value, Mapping):
-            return {self.text(str(name)): self.value(inner, str(name)) for name, inner in value.items()}
+            return self._mapping(value)
         if isinstance(value, list | tuple):
             return [self.value(inner, key) for inner in value]
         if type(value) is int and abs(value) >= _LEAST_NUMBER:
             changed = self._named_text(str(value), key)
             return value if changed == str(value) else changed
         return value
+
+    def _mapping(self, value: Mapping[Any, Any]) -> dict[str, Any]:
+        """Return a mapping with placeholders; keys with the same placeholder get numbers, so that no value is lost."""
+        changed = dict[str, Any]()
+        for name, inner in value.items():
+            key = unique = self.text(str(name))
+            number = 1
+            while unique in changed:
+                number += 1
+                unique = f"{key} {number}"
+            changed[unique] = self.value(inner, str(name))
+        return changed
 
     def _named_text(self, text: str, key: str) -> str:
         if text[:1] in ("{", "["):
@@ -456,6 +468,8 @@ def _named(value: Any, key: str = "") -> Iterator[str]:
     """Yield the texts and long numbers of a JSON value, each after its key."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
+            if "<" in str(name):  # may be a placeholder
+                yield str(name)
             yield from _named(inner, str(name)[:_LONGEST_KEY].replace("_", " ")) if inner is not None else (str(name),)
     elif isinstance(value, list | tuple):
         yield from chain.from_iterable(_named(inner, key) for inner in value)
