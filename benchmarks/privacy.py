@@ -1,4 +1,4 @@
-"""Redaction of personal data: precision and recall by kind and language, import time, and agreement with and without it.
+"""Redaction of personal data: precision and recall by kind and language, import time, and agreement.
 
     python benchmarks/privacy.py --data ../shared/data --json OUT [--only found,written,import,agreement] [--quick]
 

@@ -452,7 +452,7 @@ _NATIONAL_FORM = re.compile(
     re.ASCII,
 )
 _NUMBER_BEGINS = re.compile(r"[0-9(+XYZxyz](?<![\w+].)(?=(?:[ .\-/()+]{0,3}[\dAB]){7})", re.ASCII)
-"""First character of a text that may be a number of a card, of a country, or of a telephone, of eight digits or more."""
+"""First character of what may be a number of a card, of a country, or of a telephone: eight digits or more."""
 _OTHER_NUMBER = re.compile(
     r"order|ticket|invoice|bestell|auftrag|rechnung|kunden|artikel|commande|facture|pedido|factura|ordine|fattura|注文|伝票"
     r"|請求|zamówieni|faktur|\bref(?:\.|\b|eren|éren)|isbn|serial|sku|tracking|sendung|suivi|seguimiento|spedizione"
