@@ -1,13 +1,15 @@
-"""Redaction of personal data: precision and recall by kind and language, and agreement with and without it.
+"""Redaction of personal data: precision and recall by kind and language, import time, and agreement.
 
-    python benchmarks/privacy.py --data ../shared/data --json OUT [--only found,agreement] [--quick]
+    python benchmarks/privacy.py --data ../shared/data --json OUT [--only found,written,import,agreement] [--quick]
 
 `found` plants personal data and numbers that look like some in messages of six languages
-(`tests/planted_personal_data.py`). It counts the finds of the rules, and of libraries that are installed: datafog,
-presidio-analyzer, phonenumbers. A piece is found if a span of any kind covers it; a
+(`tests/planted_personal_data.py`). It counts the finds of the rules, and of libraries that are installed:
+`pip install datafog presidio-analyzer phonenumbers`. A piece is found if a span of any kind covers it; a
 find is right if it overlaps a piece of its kind. The templates are ours, so the figures compare approaches, and say
-nothing about the share that is found in real logs. `agreement` fits simple evaluators on real ratings, once as they are
-and once redacted.
+nothing about the share that is found in real logs. `written` does the same with short texts in the forms of signatures,
+invoices, logs and code (`tests/data/personal_data_as_written.txt`). `import` measures the processor time of an import
+of conversations of 10 messages, without personal data and with some in 4 of 10 messages. `agreement` fits simple
+evaluators on real ratings, once as they are and once redacted.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from harness import Row, chosen, data_folder, finish, options, rows_of_part
-from planted_personal_data import LANGUAGES, planted
+from planted_personal_data import LANGUAGES, Planted, as_written, planted
 
 from accord.project import Config, Project
 from accord.project.config_sections import PrivacyConfig
 from accord.redaction import KINDS, Redactor
 
-PARTS = ("found", "agreement")
+SENTENCE = "The router blinks twice and then the light goes out, although I pressed the button as you said."
+PARTS = ("found", "written", "import", "agreement")
 Finder = Callable[[str, str], list[tuple[int, int, str]]]
 SETS = ("llm_rubric_real", "topical_usr")
 _SAME = {"password": "secret", "url": "secret"}
@@ -104,39 +107,102 @@ FINDERS: dict[str, Callable[[], Finder]] = {
 }  # fmt: skip
 
 
-def found_rows(messages: int) -> Iterator[Row]:
-    """Yield precision and recall of each approach by kind and language, on messages of a fixed seed."""
+class Counts:
+    """Finds of an approach, by kind and language."""
+
+    def __init__(self) -> None:
+        self.planted, self.hit, self.right, self.made = Counter[Any](), Counter[Any](), Counter[Any](), Counter[Any]()
+
+    def add(self, case: Planted, language: str, found: list[tuple[int, int, str]]) -> None:
+        """Count the finds in a text."""
+        for first, last, kind in case.spans:
+            self.planted[kind, language] += 1
+            self.hit[kind, language] += any(each[0] <= first and each[1] >= last for each in found)
+        for first, last, kind in found:
+            same = {kind, _SAME.get(kind, kind)}
+            self.made[kind, language] += 1
+            self.right[kind, language] += any(
+                a < last and first < b and (each in same or _SAME.get(each, each) in same) for a, b, each in case.spans
+            )
+
+    def figures(self, *keys: tuple[str, str]) -> Row:
+        """Return precision and recall over kinds and languages; None without finds or pieces."""
+        planted, hit, right, made = (
+            sum(counts[key] for key in keys) for counts in (self.planted, self.hit, self.right, self.made)
+        )
+        return {
+            "planted": planted,
+            "precision": right / made if made else None,
+            "recall": hit / planted if planted else None,
+        }
+
+
+def _finders(what: str) -> Iterator[tuple[str, Finder | None, Row]]:
     for name, make in FINDERS.items():
         try:
-            find = make()
+            yield name, make(), {}
         except ImportError as error:
-            yield {"what": f"found by {name}", "skipped": f"not installed: {error.name}"}
+            yield name, None, {"what": f"{what} by {name}", "skipped": f"not installed: {error.name}"}
+
+
+def found_rows(messages: int) -> Iterator[Row]:
+    """Yield precision and recall of each approach by kind and language, on messages of a fixed seed."""
+    for name, find, skipped in _finders("found"):
+        if find is None:
+            yield skipped
             continue
-        planted_count, hit, right, made = Counter[Any](), Counter[Any](), Counter[Any](), Counter[Any]()
-        start = time.process_time()
+        counts, start = Counts(), time.process_time()
         for language in LANGUAGES:
             rng = random.Random(f"held out {language}")
             for _ in range(messages):
                 case = planted(rng, language)
-                found = find(case.text, language)
-                for first, last, kind in case.spans:
-                    planted_count[kind, language] += 1
-                    hit[kind, language] += any(each[0] <= first and each[1] >= last for each in found)
-                for first, last, kind in found:
-                    same = {kind, _SAME.get(kind, kind)}
-                    made[kind, language] += 1
-                    right[kind, language] += any(
-                        a < last and first < b and (each in same or _SAME.get(each, each) in same)
-                        for a, b, each in case.spans
-                    )
+                counts.add(case, language, find(case.text, language))
         seconds = (time.process_time() - start) / (messages * len(LANGUAGES))
         for kind in KINDS:
             for language in LANGUAGES:
-                key = kind, language
-                precision = right[key] / made[key] if made[key] else None
-                row = {"what": f"found by {name}", "kind": kind, "language": language, "planted": planted_count[key]}
-                recall = hit[key] / planted_count[key] if planted_count[key] else None
-                yield {**row, "precision": precision, "recall": recall, "milliseconds": seconds * 1000}
+                row = {"what": f"found by {name}", "kind": kind, "language": language}
+                yield {**row, **counts.figures((kind, language)), "milliseconds": seconds * 1000}
+
+
+def written_rows() -> Iterator[Row]:
+    """Yield precision and recall of each approach on texts as people write them, by language and over all."""
+    for name, find, skipped in _finders("written"):
+        if find is None:
+            yield skipped
+            continue
+        counts = Counts()
+        for language, case in as_written():
+            counts.add(case, language, find(case.text, language))
+        for language in (*LANGUAGES, "all"):
+            keys = [(kind, each) for kind in KINDS for each in (LANGUAGES if language == "all" else (language,))]
+            yield {"what": f"written, found by {name}", "kind": "all", "language": language, **counts.figures(*keys)}
+
+
+def import_rows(conversations: int) -> Iterator[Row]:
+    """Yield the processor time of imports in this process, without and with personal data and redaction."""
+    for share in (0, 4):
+        rng = random.Random(share)
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "chats.jsonl"
+            with source.open("w", encoding="utf-8") as stream:
+                for number in range(conversations):
+                    language = LANGUAGES[number % len(LANGUAGES)]
+                    contents = [
+                        planted(rng, language).text if turn % 5 < share // 2 else f"{number}.{turn} {SENTENCE}"
+                        for turn in range(10)
+                    ]
+                    messages = [
+                        {"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(contents)
+                    ]
+                    stream.write(json.dumps({"id": f"c{number}", "messages": messages}) + "\n")
+            for kinds in ((), KINDS):
+                store = f"sqlite:///{folder}/{len(kinds)}.db"
+                with Project(Config(store=store, privacy=PrivacyConfig(redact=kinds))) as project:
+                    start = time.process_time()
+                    project.import_([source], workers=1)
+                    seconds = time.process_time() - start
+                yield {"what": f"import, personal data in {share} of 10 messages", "redacted": bool(kinds),
+                       "conversations": conversations, "cpu_seconds": seconds}  # fmt: skip
 
 
 def agreement_rows(data: Path, limit: int | None) -> Iterator[Row]:
@@ -167,19 +233,31 @@ def redaction_rows(parts: Sequence[str], data: Path, quick: bool) -> list[Row]:
     """Return the rows of the parts about redaction."""
     measures: dict[str, Callable[[], Iterator[Row]]] = {
         "found": lambda: found_rows(100 if quick else 1000),
+        "written": written_rows,
+        "import": lambda: import_rows(1_000 if quick else 20_000),
         "agreement": lambda: agreement_rows(data, 60 if quick else None),
     }
     return [row for part in parts if part in measures for row in rows_of_part(part, measures[part])]
 
 
 def main() -> None:
-    parser = options("privacy", "Redaction of personal data: what is found, and agreement with and without it.", PARTS)
+    parser = options("privacy", "Redaction of personal data: what is found, import time, and agreement.", PARTS)
     given = parser.parse_args()
     parts = chosen(parser, given.only, PARTS)
     data = data_folder(parser, given.data) if "agreement" in parts else given.data
     rows = redaction_rows(parts, data, given.quick)
-    columns = ["what", "kind", "language", "planted", "precision", "recall", "milliseconds", "redacted", "changed"]
-    finish("privacy", rows, [*columns, "r", "rmse"], given.json)
+    columns = [
+        "what",
+        "kind",
+        "language",
+        "planted",
+        "precision",
+        "recall",
+        "milliseconds",
+        "redacted",
+        "conversations",
+    ]
+    finish("privacy", rows, [*columns, "cpu_seconds", "changed", "r", "rmse"], given.json)
 
 
 if __name__ == "__main__":

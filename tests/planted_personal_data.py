@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 import string
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "ja")
@@ -258,3 +260,21 @@ def planted(rng: random.Random, language: str) -> Planted:
         spans.append((start, start + len(value), "secret" if kind == "password" else kind))
         text += before + value + after + " "
     return Planted((text + trap(rng, language)).strip(), tuple(spans))
+
+
+_MARKED = re.compile(r"⟦([a-z_]+):(.*?)⟧")
+
+
+def as_written() -> list[tuple[str, Planted]]:
+    """Return language and text of `data/personal_data_as_written.txt`: signatures, logs, invoices, and lookalikes."""
+    lines = Path(__file__).with_name("data").joinpath("personal_data_as_written.txt").read_text(encoding="utf-8")
+    cases = list[tuple[str, Planted]]()
+    for line in lines.splitlines():
+        language, _, marked = line.replace("\\n", "\n").partition("|")
+        text, place, spans = "", 0, list[tuple[int, int, str]]()
+        for mark in _MARKED.finditer(marked):
+            text += marked[place : mark.start()]
+            spans.append((len(text), len(text) + len(mark.group(2)), mark.group(1)))
+            text, place = text + mark.group(2), mark.end()
+        cases.append((language, Planted(text + marked[place:], tuple(spans))))
+    return cases

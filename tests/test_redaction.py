@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted_personal_data import LANGUAGES, MAKERS, planted
+from planted_personal_data import LANGUAGES, MAKERS, as_written, planted
 
 from accord.edges import BadInput
 from accord.models import Answer, ChatMessage, Prompt, Reply
@@ -39,6 +39,8 @@ ALL = Redactor(KINDS)
         ('{"api_key": "Zx81-777-abc"}', '{"api_key": "<SECRET_1>"}'),
         ("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----", "<SECRET_1>"),
         ("see https://ann:pw@host.example/a", "see <URL_1>"),
+        ("10.0.0.5/16 and 10.0.0.7/32", "<IP_1>/16 and <IP_2>/32"),
+        ("password: $ecret2024, key 4f-${x", "password: <SECRET_1>, key 4f-${x"),
         ("SSN 078-05-1120, DNI 12345678Z, CF RSSMRA85T10A562S", "SSN <NATIONAL_ID_1>, DNI <NATIONAL_ID_2>, CF <NATIONAL_ID_3>"),
         ("a@b.co <EMAIL_1> c@d.co", "<EMAIL_2> <EMAIL_1> <EMAIL_3>"),
     ],
@@ -57,7 +59,12 @@ def test_personal_data_become_placeholders(text: str, redacted: str) -> None:
         "550e8400-e29b-41d4-a716-446655440000 da39a3ee5e6b4b0d3255bfef95601890afd80709", "my password is wrong",
         "std::vector and abc::def on 127.0.0.1", "4111 1111 1111 1112", "DE89370400440532013001", "git@github.com:acme/x",
         "@types/node@20.1.0", "https://example.com/a?page=2", "max_tokens=1000 tokens", "<EMAIL_1> and <NATIONAL_ID_12>",
-        "I paid 20 and got 30 points in 2019 2020 2021",
+        "I paid 20 and got 30 points in 2019 2020 2021", "/subscriptions/11111111-2222-3333-4444-555555555555/groups/1/",
+        "Commit 76692c35-0d51-ba83-27b0-7abb4c8ba5e4", "00524531-5720-7225-460c-120466217cbd", '"contentVersion": "1.0.0.0",',
+        "address space 10.0.0.0/16, subnet 10.255.233.128/27", "software called v3.4.0.63634", "SIRET 732 829 320 00074",
+        'client_secret = "${var.client_secret}"', 'clientSecret = "YOUR_CLIENT_SECRET";', "$password = $env:DB_PASSWORD",
+        'APP_PASSWORD=os.environ.get("APP_PASSWORD")', "$Password = [System.Runtime.Marshal]::PtrToString($BSTR)",
+        "jdbc:sqlserver://{0}:{1};database={2};user={3};password={4}", "https://a.example/;AccountKey=[key hidden]",
     ],
 )  # fmt: skip
 def test_other_numbers_stay(text: str) -> None:
@@ -76,6 +83,36 @@ def test_planted_personal_data_are_found(language: str) -> None:
             span for span in case.spans if not any(each.start <= span[0] and each.end >= span[1] for each in found)
         ]
         assert not missed, case.text
+
+
+def test_personal_data_are_found_in_texts_as_people_write_them() -> None:
+    missed, wrong = list[str](), list[str]()
+    for _, case in as_written():
+        found = ALL.find(case.text)
+        missed += [
+            case.text[a:b] for a, b, _ in case.spans if not any(each.start <= a and each.end >= b for each in found)
+        ]
+        wrong += [
+            case.text[each.start : each.end]
+            for each in found
+            if not any(each.start < b and a < each.end for a, b, _ in case.spans)
+        ]
+    assert (missed, wrong) == ([], [])
+
+
+_APART = st.sampled_from(
+    [" ", ". ", ", ", " order ", " tel. ", "(", ")", "\n", " version ", " SSN ", "は", "1", "-", "@", "/"]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.deferred(lambda: _PIECES), _APART), max_size=8))
+def test_redacting_finds_all_in_one_go_between_words(pieces: list[tuple[str, str]]) -> None:
+    text = "".join(map("".join, pieces))
+    redaction = ALL.begin()
+    redaction.reserve(text)
+    once = redaction.text(text)
+    assert redaction.text(once) == once
 
 
 _VALUES = [maker for maker in MAKERS.values()]
@@ -125,6 +162,15 @@ def test_a_value_has_one_placeholder_in_all_parts_of_a_conversation() -> None:
         ],
         "documents": [{"text": "Write to <EMAIL_2>", "title": "<EMAIL_1>"}],
         "metadata": {"user": {"mail": "<EMAIL_2>", "phone": "<PHONE_1>"}, "<EMAIL_1>": 1, "seen": "2024-01-05T12:30:45Z"},
+    }  # fmt: skip
+    assert ALL.conversation(redacted) == redacted
+
+
+def test_keys_with_the_same_placeholder_lose_no_value() -> None:
+    metadata = {"ann@example.com": 1, "Ann@Example.com": 2, "<EMAIL_9>": 3, "seen": {"a@b.co": 4, "A@b.co": 5}}
+    redacted = ALL.conversation(Conversation("c1", (), metadata=metadata))
+    assert redacted.metadata == {
+        "<EMAIL_10>": 1, "<EMAIL_10> 2": 2, "<EMAIL_9>": 3, "seen": {"<EMAIL_11>": 4, "<EMAIL_11> 2": 5},
     }  # fmt: skip
     assert ALL.conversation(redacted) == redacted
 

@@ -70,7 +70,7 @@ class Likelihoods(Source):
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return the likelihood columns: of a turn for that turn, of a conversation for its replies."""
         [who] = yield [Request(LIKELIHOOD_ROLE, ModelQuery())]
-        signature = str(Signature.of("likelihood", model=who.name))
+        signature = str(Signature.of("likelihood", model=who.name, redacted=who.redacted or None))
         wanted = [passages_of(sample) for sample in samples]
         found = list(filter(None, wanted))
         # Passages of a kind are together, so that common prefixes are neighbors.

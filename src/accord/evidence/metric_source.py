@@ -31,7 +31,7 @@ from accord.evidence.bank.words import (
 )
 from accord.evidence.source import Source, SourceContext, SourceSettings, SourceState, sources
 from accord.evidence.table import MEANING, Column, EvidenceTable, Note
-from accord.models import EMBEDDER, EmbeddingText, Flow, Request, is_remote, without_requests
+from accord.models import EMBEDDER, Embedder, EmbeddingText, Flow, Request, is_remote, without_requests
 from accord.values import BUILT_IN, Rubric, Sample, Signature, Target
 
 _LANGUAGE = "language"
@@ -57,7 +57,8 @@ def signature_of(name: str, language: Language | None = None, folder: Path = Pat
     made = _made_with(_turn_metric(name, folder))
     if language is not None:
         made = made.replace(WORDS, language.made_with)
-    return Signature.of("metric", name=name, words=made)
+    redacted = Embedder.redaction_of(name.partition("@")[2])
+    return Signature.of("metric", name=name, words=made, redacted=redacted or None)
 
 
 def _turn_metric(name: str, folder: Path) -> TurnMetric:
@@ -340,7 +341,8 @@ class SentenceEmbeddings(Source):
             for text, sample in zip(reply_texts, samples, strict=True) if text
         ]))  # fmt: skip
         rows = [np.asarray(next(vectors)) if text else None for text in reply_texts]
-        signature = str(Signature.of("meaning", embedder=self.settings.embedder))
+        redacted = Embedder.redaction_of(self.settings.embedder)
+        signature = str(Signature.of("meaning", embedder=self.settings.embedder, redacted=redacted or None))
         size = next((len(row) for row in rows if row is not None), 0)
         values = np.array([np.zeros(size) if row is None else row for row in rows]).reshape(len(samples), size)
         known = np.array(list(map(bool, reply_texts)), dtype=bool)

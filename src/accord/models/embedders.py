@@ -21,7 +21,7 @@ from accord.models.requests.budget import Budget, Budgeted
 from accord.models.requests.client import Endpoint
 from accord.models.requests.exchange import Assumption, Exchange, Missing, Plan, answer_all
 from accord.models.requests.flow import EMBEDDER, NOT_ASKED, OUT_OF_BUDGET, gather_all, wait
-from accord.models.requests.redacting import current_redactor
+from accord.models.requests.redacting import address_of, current_redactor
 from accord.models.requests.reply_parsing import MALFORMED, read_usage, require_index, require_list, require_object
 from accord.models.requests.request_ledger import RequestLedger
 from accord.models.requests.wrappers import ATTEMPTS
@@ -65,6 +65,12 @@ class Embedder(Protocol):
     def identity(self) -> str:
         """Identity in the keys of stored vectors: everything known that can change them, without secrets."""
         return self.name
+
+    @staticmethod
+    def redaction_of(name: str) -> str:
+        """Return the signature of the redaction of texts for the embedder of this name; empty without one."""
+        redactor = current_redactor(address_of(None)) if is_remote(name) else None
+        return "" if redactor is None else redactor.signature
 
     def embed(self, text: str) -> Floats:
         """Return (width,) the vector of a text; all zero for a text without tokens."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 
-from accord.redaction.searched_text import SearchedText
+from accord.redaction.searched_text import SearchedText, beginning
 
 Spans = Iterator[tuple[int, int]]
 Rule = Callable[[SearchedText], Spans]
@@ -20,7 +21,7 @@ Rule = Callable[[SearchedText], Spans]
 # --- e-mail addresses and URLs ---------------------------------------------------------------------------------------
 
 _LETTERS = "A-Za-z0-9\u00c0-\u04ff"
-_LOCAL = re.compile(rf"[{_LETTERS}](?:[{_LETTERS}._%+'-]{{0,63}})$")
+_NOT_LOCAL = re.compile(rf"[^{_LETTERS}._%+'-]+")
 _LABEL = rf"[{_LETTERS}](?:[{_LETTERS}-]{{0,61}}[{_LETTERS}])?"
 _DOMAIN = re.compile(rf"(?:{_LABEL}\.){{1,6}}[A-Za-z\u00c0-\u04ff]{{2,24}}(?![{_LETTERS}])")
 _SPELLED = re.compile(
@@ -30,8 +31,11 @@ _SPELLED = re.compile(
 )
 
 
+_SPELLINGS = ("at)", "at]", "ät)", "ät]", "at )", "at ]", "arroba", "arobase", "chiocciola")
+
+
 def _may_be_spelled(searched: SearchedText) -> bool:
-    return searched.has("at)", "at]", "ät)", "ät]", "at )", "at ]", "arroba", "arobase", "chiocciola")
+    return ("(" in searched.text or "[" in searched.text) and searched.has(_SPELLINGS)
 
 
 def emails(searched: SearchedText) -> Spans:
@@ -39,42 +43,54 @@ def emails(searched: SearchedText) -> Spans:
     text = searched.text
     at = text.find("@")
     while at >= 0:
-        local, domain = _LOCAL.search(text[max(at - 64, 0) : at]), _DOMAIN.match(text[at + 1 : at + 256])
-        if local is not None and domain is not None and local.group() != "git":
-            yield at - len(local.group()), at + 1 + domain.end()
+        local = _NOT_LOCAL.split(text[max(at - 64, 0) : at])[-1].lstrip("._%+'-")
+        domain = _DOMAIN.match(text, at + 1, at + 256) if local and local != "git" else None
+        if domain is not None:
+            yield at - len(local), domain.end()
         at = text.find("@", at + 1)
     if _may_be_spelled(searched):
         yield from (match.span() for match in _SPELLED.finditer(text))
 
 
-_URL = re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{1,20}://[^\s<>\"'`]{1,2000}", re.IGNORECASE)
+_NOT_SCHEME = re.compile(r"[^A-Za-z0-9+.-]")
+_URL_REST = re.compile(r"[^\s<>\"'`]{1,2000}")
 _USER = re.compile(r"[^/\s@:]{0,200}:[^/\s@]{1,300}@")
 _SECRET_QUERY = re.compile(
-    r"[?&#;][^=&#;\s]{0,40}(?:key|token|secret|passw|pwd|signature|\bsig\b|auth|credential|session)[^=&#;\s]{0,20}=[^&#\s]",
+    r"[?&#;][^=&#;\s]{0,40}(?:key|token|secret|passw|pwd|signature|\bsig\b|auth|credential|session)[^=&#;\s]{0,20}=[^&#\s{\[<$]",
     re.IGNORECASE,
 )
 
 
 def urls(searched: SearchedText) -> Spans:
     """Yield URLs with a user and password, or with a query parameter that is named like a secret."""
-    text = searched.text
-    for match in _URL.finditer(text) if "://" in text else ():
-        rest = match.group().partition("://")[2]
-        if _USER.match(rest) or _SECRET_QUERY.search(rest):
-            yield match.start(), match.start() + len(match.group().rstrip(".,;:!?)]}"))
+    for start, _, rest in _urls(searched.text):
+        if _USER.match(rest.group()) or _SECRET_QUERY.search(rest.group()):
+            yield start, rest.start() + len(rest.group().rstrip(".,;:!?)]}"))
+
+
+def _urls(text: str) -> Iterator[tuple[int, int, re.Match[str]]]:
+    """Yield the start of a URL, the place after its scheme, and the match of the rest."""
+    place = text.find("://")
+    while place >= 0:
+        scheme = _NOT_SCHEME.split(text[max(place - 22, 0) : place])[-1].lstrip("0123456789+.-")
+        rest = _URL_REST.match(text, place + 3) if 2 <= len(scheme) <= 21 else None
+        if rest is not None:
+            yield place - len(scheme), place + 3, rest
+        place = text.find("://", place + 3 if rest is None else rest.end())
 
 
 # --- secrets ---------------------------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(
-    r"(?<![A-Za-z0-9_-])(?:"
+    r"(?:"
     r"(?:sk|pk|rk)[-_](?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{16,200}|gh[pousr]_[A-Za-z0-9]{30,255}|github_pat_\w{20,255}"
     r"|glpat-[\w-]{16,64}|xox[abeoprs]-[\w-]{10,250}|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}|AIza[\w-]{30,45}"
     r"|ya29\.[\w-]{20,500}|hf_[A-Za-z0-9]{30,60}|npm_[A-Za-z0-9]{36}|pypi-[\w-]{50,250}|dop_v1_[0-9a-f]{64}"
     r"|SG\.[\w-]{16,32}\.[\w-]{16,64}|eyJ[\w-]{8,4000}\.eyJ[\w-]{8,8000}\.[\w-]{4,2000})(?![A-Za-z0-9_])",
     re.ASCII,
 )
-_BEARER = re.compile(r"\b(?:Bearer|Basic|Token)\s{1,3}([\w.~+/=-]{12,4000})", re.ASCII | re.IGNORECASE)
+_TOKEN_BEGINS = beginning("sprgxAyhndSe", _TOKEN.pattern, before="(?<![A-Za-z0-9_-].)")
+_BEARER = re.compile(r"\s{1,3}([\w.~+/=-]{12,4000})", re.ASCII)
 _NAMES = (
     "password", "passwd", "passphrase", "passwort", "passcode", "pwd", "kennwort", "mot de passe", "contraseña",
     "contrasena", "parola d'ordine", "hasło", "senha", "パスワード", "api key", "api-key", "api_key", "apikey",
@@ -82,12 +98,33 @@ _NAMES = (
     "private key", "private_key", "private-key", "secretkey", "secret_key", "secret key", "secret-key",
 )  # fmt: skip
 """Words before a secret, in lower case."""
+_NAME_STEMS = (
+    "pass",
+    "pwd",
+    "kennwort",
+    "contras",
+    "parola",
+    "hasło",
+    "senha",
+    "パスワード",
+    "key",
+    "api",
+    "secret",
+    "token",
+)
+"""Parts of all words of `_NAMES`."""
 _NAMED = re.compile(
     r"[\"'`*]{0,3}(?:\s{0,2}(?:[:=：]|=>|\b(?:is|ist|lautet|war|est|es|è|to|auf)\b|は|を)\s{0,2})"
     r"[\"'`*“„「]{0,3}(?P<value>[^\s\"'`,;<>”」、。]{5,200})",
     re.IGNORECASE,
 )
 _WORD_ONLY = re.compile(r"[^\W\d_]+(?:[-/'][^\W\d_]+)*")
+_REFERENCE = re.compile(
+    r"\$(?:[{(]|env:|[A-Za-z_]+$)|\{\{?\w*\}?|%\w+%$|\[[\w.]+\]::|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+[(\[]|getenv\("
+    r"|[A-Z]+(?:_[A-Z]+)+$",
+    re.ASCII,
+)
+"""Code that stands for a secret: a variable, a call, a field of a template, a name to be replaced."""
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_END = "-----END "
 
@@ -105,30 +142,33 @@ def secrets(searched: SearchedText) -> Spans:
     A named value needs a digit or a symbol: "my password is wrong" is no secret.
     """
     text = searched.text
-    if searched.has(*_TOKEN_STARTS):
-        yield from (match.span() for match in _TOKEN.finditer(text))
-    if searched.has(*_SCHEMES):
-        yield from (match.span(1) for match in _BEARER.finditer(text) if re.search(r"\d", match.group(1)))
-    for name in _NAMES:
-        yield from _named_secrets(searched, name)
-    yield from _private_keys(text)
-    for match in _URL.finditer(text) if "://" in text else ():
-        place = match.group().index("://") + 3
-        if (user := _USER.match(match.group()[place:])) is not None:
-            yield match.start() + place, match.start() + place + user.end() - 1
+    if searched.has(_TOKEN_STARTS):
+        yield from (match.span() for match in searched.matches(_TOKEN_BEGINS, _TOKEN))
+    for scheme in filter(searched.lowered.__contains__, _SCHEMES):
+        for place in searched.places(scheme):
+            match = _BEARER.match(text, place + len(scheme))
+            if match is not None and _DIGIT.search(match.group(1)) and not text[max(place - 1, 0) : place].isalnum():
+                yield match.span(1)
+    if searched.has(_NAME_STEMS):
+        for name in filter(searched.lowered.__contains__, _NAMES):
+            yield from _named_secrets(searched, name)
+    yield from _private_keys(text) if "PRIVATE KEY" in text else ()
+    for _, place, rest in _urls(text):
+        if (user := _USER.match(rest.group())) is not None:
+            yield place, place + user.end() - 1
 
 
 def _named_secrets(searched: SearchedText, name: str) -> Spans:
-    for place in searched.places((name,)):
+    for place in searched.places(name):
         match = _NAMED.match(searched.text, place + len(name))
         if match is not None:
             start, value = match.start("value"), match.group("value").rstrip(".?)]}*:")
-            if len(value) >= 5 and not _WORD_ONLY.fullmatch(value):
+            if len(value) >= 5 and not _WORD_ONLY.fullmatch(value) and not _REFERENCE.match(value):
                 yield start, start + len(value)
 
 
 def _private_keys(text: str) -> Spans:
-    key = _PRIVATE_KEY.search(text) if "PRIVATE KEY" in text else None
+    key = _PRIVATE_KEY.search(text)
     while key is not None:
         end = text.find(_KEY_END, key.end())
         close = text.find("-----", end + len(_KEY_END)) + 5 if end >= 0 else 0
@@ -139,7 +179,7 @@ def _private_keys(text: str) -> Spans:
 
 # --- numbers with checksums ------------------------------------------------------------------------------------------
 
-_CARD_RUN = re.compile(r"(?<![\w.,+-])\d(?:[ -]?\d){12,}(?![\w]|[.,]\d)", re.ASCII)
+_CARD_RUN = re.compile(r"(?<![.,-])\d(?:[ -]?\d){12,}(?![\w]|[.,]\d)", re.ASCII)
 _GROUP = re.compile(r"\d+")
 _ISSUER = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|3(?:0|6|8)\d{12}|35\d{14}"
@@ -163,7 +203,7 @@ def _digits(text: str) -> str:
 def cards(searched: SearchedText) -> Spans:
     """Yield numbers of payment cards: prefix and length of an issuer, and Luhn's check digit; in any groups."""
     text = searched.text
-    for run in searched.near_digits(_CARD_RUN, 13):
+    for run in searched.matches(_NUMBER_BEGINS, _CARD_RUN):
         groups, first = [match.span() for match in _GROUP.finditer(text, *run.span())], 0
         while first < len(groups):
             last = _card_end(text, groups, first)
@@ -196,39 +236,48 @@ IBAN_LENGTHS: Mapping[str, int] = {
     "XK": 20,
 }  # fmt: skip
 """Length of an IBAN by country, of ISO 13616."""
-_IBAN_HEAD = re.compile(r"(?<![A-Za-z0-9])([A-Za-z]{2})[ -]?(\d{2})")
-_WORD = re.compile(r"\w", re.ASCII)
-_IBAN_NEXT = re.compile(r"[ -]?([A-Za-z0-9])")
+_IBAN_DIGITS = re.compile(
+    r"\d(?:(?<=(?<![A-Za-z0-9])[A-Za-z]{2}.)|(?<=(?<![A-Za-z0-9])[A-Za-z]{2}[ -].))\d(?=(?:[ -]?[A-Za-z0-9]){11})",
+    re.ASCII,
+)
+"""Check digits of an IBAN after two letters, with at least eleven characters behind them."""
+_IBAN_HEAD = re.compile(r"([A-Za-z]{2})[ -]?(\d\d)", re.ASCII)
+
+
+@cache
+def _iban_rest(length: int) -> re.Pattern[str]:
+    """Return the pattern of what follows the country and check digits of an IBAN of this length."""
+    return re.compile(rf"(?:[ -]?[A-Za-z0-9]){{{length - 4}}}(?!\w)", re.ASCII)
 
 
 def ibans(searched: SearchedText) -> Spans:
     """Yield IBANs: country, length and check digits of ISO 7064."""
     text = searched.text
-    for head in searched.near_digits(_IBAN_HEAD, before=12):
-        length, place = IBAN_LENGTHS.get(head.group(1).upper()), head.end()
-        characters = list[str]()
-        while length is not None and len(characters) < length - 4:
-            following = _IBAN_NEXT.match(text, place)
-            if following is None:
-                break
-            characters.append(following.group(1))
-            place = following.end()
-        if length is None or len(characters) != length - 4 or _WORD.match(text, place):
+    for digits in _IBAN_DIGITS.finditer(text):
+        head = _IBAN_HEAD.match(text, digits.start() - (2 if text[digits.start() - 1].isalpha() else 3))
+        if head is None:
             continue
-        moved = "".join(characters) + head.group(1) + head.group(2)
+        length = IBAN_LENGTHS.get(head.group(1).upper())
+        rest = None if length is None else _iban_rest(length).match(text, head.end())
+        if rest is None:
+            continue
+        moved = rest.group().replace(" ", "").replace("-", "") + head.group(1) + head.group(2)
         if int("".join(str(int(character, 36)) for character in moved)) % 97 == 1:
-            yield head.start(), place
+            yield head.start(), rest.end()
 
 
 # --- addresses of machines -------------------------------------------------------------------------------------------
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
-_IPV4 = re.compile(rf"(?<![\w.-])(?:{_OCTET}\.){{3}}{_OCTET}(?![\w-]|\.\d)", re.ASCII)
+_IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}(?![\w-]|\.\d)", re.ASCII)
+_IPV4_BEGINS = beginning("0-9", _IPV4.pattern, before=r"(?<![\w.-].)")
 _IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{3,39}(?:\.\d{1,3}){0,3}(?![\w:])", re.ASCII)
-_DOTTED, _COLONS = re.compile(r"\d\.\d{1,3}\.\d", re.ASCII), re.compile(r":[0-9A-Fa-f]{0,4}:")
+_DOTTED, _DIGIT, _PREFIX = (
+    re.compile(pattern, re.ASCII) for pattern in (r"\d\.\d{1,3}\.\d{1,3}\.\d", r"\d", r"/(\d{1,3})(?![\d./])")
+)
 _VERSION = re.compile(
-    r"(?:\bv(?:er(?:si(?:on|ón|one|ja|ji|ão))?)?|バージョン|\bbuild|\brelease|\bfirmware"
-    r"|\bsection|\babschnitt|\bkapitel|\bchapter|\bsección|\bsezione|[A-Za-z]/)[\s.:=はの]{0,3}$",
+    r"(?:\bv(?:er)?|versi(?:on|ón|one|ja|ji|ão)|バージョン|\bbuild|\brelease|\bfirmware"
+    r"|\bsection|\babschnitt|\bkapitel|\bchapter|\bsección|\bsezione|[A-Za-z]/)[\s.:=はの'\"]{0,4}$",
     re.IGNORECASE,
 )
 
@@ -236,19 +285,26 @@ _VERSION = re.compile(
 def ips(searched: SearchedText) -> Spans:
     """Yield IP addresses of both versions, except loopback and unspecified ones, and numbers of versions."""
     text = searched.text
-    for match in _IPV4.finditer(text) if _DOTTED.search(text) else ():
-        if not _VERSION.search(text[max(match.start() - 16, 0) : match.start()]) and _is_host(match.group()):
+    for match in searched.matches(_IPV4_BEGINS, _IPV4) if _DOTTED.search(text) else ():
+        if not _VERSION.search(text[max(match.start() - 16, 0) : match.start()]) and _is_host(text, match):
             yield match.span()
-    for match in _IPV6.finditer(text) if _COLONS.search(text) else ():
-        if re.search(r"\d", match.group()) and _is_host(match.group()):
+    for match in _IPV6.finditer(text) if "::" in text or text.count(":") >= 6 else ():
+        address = match.group()
+        if ("::" in address or address.count(":") >= 6) and _DIGIT.search(address) and _is_host(text, match):
             yield match.span()
 
 
-def _is_host(text: str) -> bool:
+def _is_host(text: str, match: re.Match[str]) -> bool:
+    """Return True if a match is the address of a machine, and not of a network such as 10.1.0.0/16."""
     try:
-        address = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(match.group())
     except ValueError:
         return False
+    prefix = _PREFIX.match(text, match.end())
+    if prefix is not None and int(prefix.group(1)) < address.max_prefixlen:
+        network = ipaddress.ip_interface(f"{address}{prefix.group()}").network
+        if network.network_address == address:
+            return False
     return not (address.is_loopback or address.is_unspecified)
 
 
@@ -312,27 +368,19 @@ def _always(_: str) -> bool:
 
 
 _BEFORE, _AFTER = r"(?<![\w.,+-])", r"(?![\w]|[.,-]\d)"
-_NATIONAL: tuple[tuple[int, re.Pattern[str], Callable[[str], bool]], ...] = (
-    (9, re.compile(rf"{_BEFORE}(?!000|666|9)\d{{3}}-(?!00)\d\d-(?!0000)\d{{4}}{_AFTER}", re.ASCII), _always),
-    (11, re.compile(rf"{_BEFORE}[1-9]\d[ ]?\d{{3}}[ ]?\d{{3}}[ ]?\d{{3}}{_AFTER}", re.ASCII), german_tax_id),
-    (
-        14,
-        re.compile(
-            rf"{_BEFORE}[12][ ]?\d\d[ ]?(?:0[1-9]|1[0-2]|[2-9]\d)[ ]?(?:\d\d|2[AB])"
-            rf"[ ]?\d{{3}}[ ]?\d{{3}}[ ]?\d\d{_AFTER}",
-            re.ASCII,
-        ),
-        french_nir,
-    ),
-    (
-        7,
-        re.compile(rf"{_BEFORE}(?:\d{{8}}|[XYZ][ -]?\d{{7}})[ -]?[A-HJ-NP-TV-Z]{_AFTER}", re.IGNORECASE | re.ASCII),
-        spanish_id,
-    ),
-    (11, re.compile(rf"{_BEFORE}\d{{3}}\.\d{{3}}\.\d{{3}}-\d\d{_AFTER}", re.ASCII), cpf),
-    (13, re.compile(rf"{_BEFORE}756\.?\d{{4}}\.?\d{{4}}\.?\d\d{_AFTER}", re.ASCII), ahv),
+_NATIONAL: tuple[tuple[re.Pattern[str], Callable[[str], bool]], ...] = tuple(
+    (re.compile(f"{pattern}{_AFTER}", re.ASCII), is_valid)
+    for pattern, is_valid in (
+        (r"(?!000|666|9)\d{3}-(?!00)\d\d-(?!0000)\d{4}", _always),
+        (r"[1-9]\d ?\d{3} ?\d{3} ?\d{3}", german_tax_id),
+        (r"[12] ?\d\d ?(?:0[1-9]|1[0-2]|[2-9]\d) ?(?:\d\d|2[AB]) ?\d{3} ?\d{3} ?\d\d", french_nir),
+        (r"(?:\d{8}|[XYZxyz][ -]?\d{7})[ -]?[A-HJ-NP-TV-Za-hj-np-tv-z]", spanish_id),
+        (r"\d{3}\.\d{3}\.\d{3}-\d\d", cpf),
+        (r"756\.?\d{4}\.?\d{4}\.?\d\d", ahv),
+    )
 )
-"""Least digits, pattern and check of a number: US, Germany, France, Spain, Brazil, Switzerland."""
+"""Pattern and check of a number: US, Germany, France, Spain, Brazil, Switzerland."""
+_ANY_NATIONAL = re.compile(f"(?<![.,-])(?:{'|'.join(pattern.pattern for pattern, _ in _NATIONAL)})", re.ASCII)
 _LETTERED_IDS = (
     re.compile(
         rf"{_BEFORE}(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d\d ?\d\d ?\d\d ?[A-D]{_AFTER}",
@@ -351,6 +399,7 @@ _NAMED_IDS: tuple[tuple[re.Pattern[str], re.Pattern[str], Callable[[str], bool]]
     ),
 )
 """Numbers whose check digit alone says too little: they need the name of the number before them."""
+_NAMES_OF_IDS = ("ssn", "social security", "pesel", "my number", "mynumber", "マイナンバー", "個人番号")
 
 
 _LETTERED = re.compile(r"\d\d(?: ?\d\d ?\d\d ?[A-D]|[A-Za-z]\d\d[A-Za-z]\d\d\d[A-Za-z])", re.ASCII)
@@ -359,14 +408,15 @@ _LETTERED = re.compile(r"\d\d(?: ?\d\d ?\d\d ?[A-D]|[A-Za-z]\d\d[A-Za-z]\d\d\d[A
 def national_ids(searched: SearchedText) -> Spans:
     """Yield national identifiers of ten countries, with the name of the number where its check digit is weak."""
     text = searched.text
-    for least, pattern, is_valid in _NATIONAL:
-        for match in searched.near_digits(pattern, least):
-            if is_valid(re.sub(r"[\W_]", "", match.group())):
+    for first in searched.matches(_NUMBER_BEGINS, _ANY_NATIONAL):
+        for pattern, is_valid in _NATIONAL:
+            match = pattern.match(text, first.start())
+            if match is not None and is_valid(re.sub(r"[\W_]", "", match.group())):
                 yield match.span()
     if _LETTERED.search(text):
         yield from (match.span() for pattern in _LETTERED_IDS for match in pattern.finditer(text))
-    for name, pattern, is_valid in _NAMED_IDS:
-        for match in searched.near_digits(pattern, 9) if name.search(searched.lowered) else ():
+    for name, pattern, is_valid in _NAMED_IDS if searched.has(_NAMES_OF_IDS) else ():
+        for match in searched.near_digits(pattern):
             if is_valid(_digits(match.group())) and name.search(searched.words_before(match.start())):
                 yield match.span()
 
@@ -382,8 +432,13 @@ _CALLED = re.compile(
     r"|fax|sms\b|handy|anruf|ruf(?:en|t)?\b|portable|appel|móvil|llám|chiam|komórk|dzwoń|zadzwo"
     r"|(?:my|meine|mon|mi|mio) n(?:umber|ummer|uméro|úmero|umero))"
 )
-_LOCAL_NUMBER = re.compile(rf"(?<!\d)\d{_SEPARATED}{{6,14}}(?!\d)", re.ASCII)
-_EDGE, _END = r"(?<![\w.\-/+,#])(?<!\d:)", r"(?![\w]|[\-/:.,]\d)"
+_CALLED_HINTS = (
+    "phone", "whatsapp", "電話", "携帯", "nummer", "tel", "tél", "mobil", "cell", "call", "fax", "sms", "handy", "ruf",
+    "portable", "appel", "móvil", "llám", "chiam", "komórk", "dzwo", "number", "numéro", "número", "numero",
+)  # fmt: skip
+"""Parts of all words of `_CALLED`."""
+_LOCAL_NUMBER = re.compile(rf"(?<![A-Za-z\d])(?<!\d\.)\d{_SEPARATED}{{6,14}}(?!\d)", re.ASCII)
+_EDGE, _END = r"(?<![.\-/,#])(?<!\d:)", r"(?![\w]|[\-/:.,]\d)"
 _NATIONAL_FORM = re.compile(
     rf"{_EDGE}(?:"
     r"(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4}"  # North America
@@ -391,11 +446,13 @@ _NATIONAL_FORM = re.compile(
     r"|01[5-7]\d{8,9}|0[789]0\d{8}"  # mobile numbers of Germany and Japan
     r"|\(0[1-9]\d{0,4}\)[ -]?\d{3,8}(?:[ -]\d{2,5}){0,2}"
     r"|0[1-9]\d{0,4}(?: ?[/-] ?| )\d{3,8}(?:[ -]\d{2,5}){0,2}"  # area code and number: Germany, Britain, Italy, Japan
-    r"|[6789]\d\d(?:[ -]\d{3}){2}|[6789]\d\d(?:[ -]\d\d){3}|9\d \d{3} \d\d \d\d"  # Spain
+    r"|[6789]\d\d(?:[ -]\d{3}){2}(?! \d{3})|[6789]\d\d(?:[ -]\d\d){3}|9\d \d{3} \d\d \d\d"  # Spain
     r"|3\d\d[ .-]\d{3}[ .-]?\d{3,4}|3\d\d[ .-]\d{6,7}"  # mobile numbers of Italy
     rf"){_END}",
     re.ASCII,
 )
+_NUMBER_BEGINS = re.compile(r"[0-9(+XYZxyz](?<![\w+].)(?=(?:[ .\-/()+]{0,3}[\dAB]){7})", re.ASCII)
+"""First character of what may be a number of a card, of a country, or of a telephone: eight digits or more."""
 _OTHER_NUMBER = re.compile(
     r"order|ticket|invoice|bestell|auftrag|rechnung|kunden|artikel|commande|facture|pedido|factura|ordine|fattura|注文|伝票"
     r"|請求|zamówieni|faktur|\bref(?:\.|\b|eren|éren)|isbn|serial|sku|tracking|sendung|suivi|seguimiento|spedizione"
@@ -407,14 +464,14 @@ _AMOUNT = re.compile(r"\s?(?:[€$£¥%円]|EUR\b|USD\b|GBP\b|JPY\b|zł|k[mg]\b|
 def phones(searched: SearchedText) -> Spans:
     """Yield telephone numbers: international ones, national ones after a word such as "call", and national shapes."""
     text = searched.text
-    for match in searched.near_digits(_ABROAD):
+    for match in searched.matches(_NUMBER_BEGINS, _ABROAD):
         digits = _digits(match.group()).removeprefix("00")
         if 8 <= len(digits) <= 15 and ("+" in match.group() or not _has_other_name(searched, match)):
             yield match.span()
-    for match in searched.near_digits(_LOCAL_NUMBER):
+    for match in searched.near_digits(_LOCAL_NUMBER) if searched.has(_CALLED_HINTS) else ():
         if not _DATE.match(match.group()) and _CALLED.search(searched.words_before(match.start())):
             yield match.span()
-    for match in searched.near_digits(_NATIONAL_FORM):
+    for match in searched.matches(_NUMBER_BEGINS, _NATIONAL_FORM):
         digits = _digits(match.group())
         if not 9 <= len(digits) <= 12 or _AMOUNT.match(text, match.end()):
             continue
@@ -439,6 +496,19 @@ RULES: Mapping[str, Rule] = {
 """Rule of each kind; in a tie of two spans the earlier kind names the placeholder."""
 
 
+NUMBERS = frozenset({"iban", "card", "national_id", "phone"})
+"""Kinds that are found in digits: their rules do not read inside a UUID."""
+_UUID = re.compile(r"(?<![0-9A-Za-z])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Za-z])")
+
+
+def without_uuids(searched: SearchedText) -> SearchedText:
+    """Return a text of the same length with line breaks in place of UUIDs."""
+    text = searched.text
+    if text.count("-") < 4 or _UUID.search(text) is None:
+        return searched
+    return SearchedText(_UUID.sub(lambda match: "\n" * len(match.group()), text))
+
+
 _SECRET_HINTS = (
     "pass", "pwd", "key", "secret", "token", "bearer", "basic", "://", "authori", "kennwort", "contrase", "ordine",
     "senha", "clave", "chiave", " api", "k-", "k_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
@@ -449,11 +519,12 @@ _FOREIGN_HINTS = ("hasło", "パスワード", "schlüssel", "clé", "キー")
 
 
 def _may_hold_secret(searched: SearchedText) -> bool:
-    return searched.has(*_SECRET_HINTS) or (not searched.text.isascii() and searched.has(*_FOREIGN_HINTS))
+    return searched.has(_SECRET_HINTS) or (not searched.text.isascii() and searched.has(_FOREIGN_HINTS))
 
 
 def _may_hold_ip(searched: SearchedText) -> bool:
-    return _DOTTED.search(searched.text) is not None or _COLONS.search(searched.text) is not None
+    text = searched.text
+    return _DOTTED.search(text) is not None or "::" in text or text.count(":") >= 6
 
 
 HINTS: Mapping[str, Callable[[SearchedText], bool]] = {

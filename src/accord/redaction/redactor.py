@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from accord.edges import BadInput, UnknownName, one_line
 from accord.entry_points import reason_line
-from accord.redaction.patterns import HINTS, RULES
+from accord.redaction.patterns import HINTS, NUMBERS, RULES, Rule, without_uuids
 from accord.redaction.searched_text import SearchedText, normalized
 from accord.values import (
     Annotation,
@@ -30,7 +30,7 @@ from accord.values import (
     find_quote,
 )
 
-VERSION = 1
+VERSION = 2
 """Version of the rules, part of `Redactor.signature`: change it with every rule that finds more or less."""
 KINDS = tuple(RULES)
 """Kinds of personal data that Accord's own rules find."""
@@ -100,6 +100,10 @@ class Redactor:
         return content_hash([VERSION, sorted(self.kinds), list(self.names)], length=8).partition(":")[2]
 
     @cached_property
+    def _rules(self) -> list[tuple[str, Callable[[SearchedText], bool], Rule, bool]]:
+        return [(kind, HINTS[kind], rule, kind in NUMBERS) for kind, rule in RULES.items() if kind in self.kinds]
+
+    @cached_property
     def _recognizers(self) -> list[tuple[str, Recognizer]]:
         return [(name, recognizers.get(name)) for name in self.names]
 
@@ -125,11 +129,14 @@ class Redactor:
         """
         plain, places = normalized(text)
         searched, found = SearchedText(plain), list[Span]()
-        for kind in RULES:
-            if kind in self.kinds and HINTS[kind](searched):
-                if kind == "phone" and found:  # a telephone number never goes on in a number with a checksum
-                    searched = SearchedText(_masked(plain, _merged(found)))
-                found += [Span(start, end, kind) for start, end in RULES[kind](searched)]
+        numbers = without_uuids(searched)
+        for kind, may_find, rule, is_number in self._rules:
+            read = numbers if is_number else searched
+            if may_find(read):
+                if kind == "phone":  # a telephone number never goes on in a number with a checksum
+                    read.taken = tuple(_merged(found))
+                for start, end in rule(read):
+                    found.append(Span(start, end, kind))
         if places is not None:
             found = [Span(places[start], places[end - 1] + 1, kind) for start, end, kind in found]
         for name, recognizer in self._recognizers:
@@ -143,15 +150,6 @@ class Redactor:
     def imported(self, conversation: Conversation) -> Conversation:
         """Return a conversation to store: redacted, or a synthetic one as it is."""
         return conversation if conversation.is_synthetic else self.conversation(conversation)
-
-
-def _masked(text: str, spans: list[Span]) -> str:
-    """Return a text of the same length with empty lines in place of spans."""
-    pieces, place = list[str](), 0
-    for span in spans:
-        pieces += [text[place : span.start], "\n" * (span.end - span.start)]
-        place = span.end
-    return "".join([*pieces, text[place:]])
 
 
 def _recognized(name: str, recognizer: Recognizer, text: str) -> list[Span]:
@@ -181,6 +179,8 @@ def _recognized(name: str, recognizer: Recognizer, text: str) -> list[Span]:
 
 def _merged(spans: list[Span]) -> list[Span]:
     """Return the union of overlapping spans, in order; the longest one gives the kind."""
+    if len(spans) < 2:
+        return spans
     merged: list[Span] = []
     longest = 0
     for span in sorted(spans, key=lambda each: (each.start, -each.end)):
@@ -201,7 +201,9 @@ def _begins_before(end: int, place: tuple[int, int]) -> bool:
 
 def _without_placeholders(spans: list[Span], text: str) -> list[Span]:
     """Return spans without the parts that are placeholders already, and without single signs left between them."""
-    taken = [match.span() for match in _PLACEHOLDER.finditer(text)] if "<" in text else []
+    if "<" not in text:
+        return spans
+    taken = [match.span() for match in _PLACEHOLDER.finditer(text)]
     ends, kept = [end for _, end in taken], list[Span]()
     for span in spans:
         start, inside = span.start, taken[bisect.bisect_right(ends, span.start) :]
@@ -211,6 +213,21 @@ def _without_placeholders(spans: list[Span], text: str) -> list[Span]:
         kept.append(Span(start, span.end, span.kind))
     whole = set(spans)
     return [span for span in kept if span in whole or re.search(r"\w", text[span.start : max(span.start, span.end)])]
+
+
+_PLAIN = r"\x20-\x27)-*,-/:;=?A-Z\[-~\n\u00c0-\u024f\u3041-\u30ff\u4e00-\u9fff\uff1a\u3001\u3002"
+_OPEN = re.compile(rf"(?:[{_PLAIN}(]?[ \n(\u3041-\u30ff\u4e00-\u9fff\uff1a])?")
+_CLOSE = re.compile(rf"(?:[ \n.,;!?)\u3041-\u30ff\u4e00-\u9fff\u3001\u3002][{_PLAIN}]{{0,2}})?")
+
+
+def _stands_apart(text: str, span: Span) -> bool:
+    """Return True if a placeholder in place of a span cannot uncover another find.
+
+    Rules look at most three characters to the left and two to the right of a find. Words before a number are read back
+    to the last find or digit, and a placeholder has a digit.
+    """
+    before, after = text[max(span.start - 2, 0) : span.start], text[span.end : span.end + 3]
+    return _OPEN.fullmatch(before) is not None and _CLOSE.fullmatch(after) is not None
 
 
 # --- one conversation -----------------------------------------------------------------------------------------------
@@ -249,7 +266,10 @@ class Redaction:
             spans = self.redactor.find(result.text)
             if not spans:
                 break
-            result = result.replaced([(span, self._placeholder(span, result.text)) for span in spans])
+            before = result.text
+            result = result.replaced([(span, self._placeholder(span, before)) for span in spans])
+            if not self.redactor.names and all(_stands_apart(before, span) for span in spans):
+                break
         return result
 
     def restore(self, text: str) -> str:
@@ -278,13 +298,25 @@ class Redaction:
         if isinstance(value, str):
             return self._named_text(value, key)
         if isinstance(value, Mapping):
-            return {self.text(str(name)): self.value(inner, str(name)) for name, inner in value.items()}
+            return self._mapping(value)
         if isinstance(value, list | tuple):
             return [self.value(inner, key) for inner in value]
         if type(value) is int and abs(value) >= _LEAST_NUMBER:
             changed = self._named_text(str(value), key)
             return value if changed == str(value) else changed
         return value
+
+    def _mapping(self, value: Mapping[Any, Any]) -> dict[str, Any]:
+        """Return a mapping with placeholders; keys with the same placeholder get numbers, so that no value is lost."""
+        changed = dict[str, Any]()
+        for name, inner in value.items():
+            key = unique = self.text(str(name))
+            number = 1
+            while unique in changed:
+                number += 1
+                unique = f"{key} {number}"
+            changed[unique] = self.value(inner, str(name))
+        return changed
 
     def _named_text(self, text: str, key: str) -> str:
         if text[:1] in ("{", "["):
@@ -392,6 +424,8 @@ class Redacted(NamedTuple):
             place = span.end
         text = "".join([*pieces, self.text[place:]])
         new = Redacted(text, tuple(moved))
+        if not self.changes:
+            return new
         first = [(a, b, *new.moved(c, d)) for a, b, c, d in self.changes]
         last = [(*self.origin(a, b), c, d) for a, b, c, d in moved]
         return Redacted(text, tuple(sorted([*first, *last])))
@@ -434,6 +468,8 @@ def _named(value: Any, key: str = "") -> Iterator[str]:
     """Yield the texts and long numbers of a JSON value, each after its key."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
+            if "<" in str(name):  # may be a placeholder
+                yield str(name)
             yield from _named(inner, str(name)[:_LONGEST_KEY].replace("_", " ")) if inner is not None else (str(name),)
     elif isinstance(value, list | tuple):
         yield from chain.from_iterable(_named(inner, key) for inner in value)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
-from functools import cache, cached_property
+from collections.abc import Iterator, Sequence
+from functools import cache
 
 
 class SearchedText:
@@ -13,49 +13,92 @@ class SearchedText:
 
     Attributes:
         text: The text.
+        lowered: The text in lower case, of the same length.
+        taken: Spans in order that other rules have found, in which no telephone number is searched.
     """
 
+    __slots__ = ("_digits", "_places", "_stretches", "lowered", "taken", "text")
+
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text, self.lowered = text, text.replace("\u0130", "i").lower()
+        self.taken: Sequence[tuple[int, int, str]] = ()
+        self._digits: bool | None = None
+        self._stretches: list[tuple[int, int]] | None = None
+        self._places = dict[re.Pattern[str], list[int]]()
 
-    @cached_property
-    def lowered(self) -> str:
-        """The text in lower case, of the same length."""
-        return self.text.replace("\u0130", "i").lower()
-
-    @cached_property
-    def stretches(self) -> list[tuple[int, int]]:
-        """Spans with at least seven digits and few signs between them."""
-        return [match.span() for match in _STRETCH.finditer(self.text)]
-
-    @cached_property
+    @property
     def has_digits(self) -> bool:
         """True if there are seven digits close to each other."""
-        return _SEVEN_DIGITS.search(self.text) is not None
+        if self._digits is None:
+            self._digits = _SEVEN_DIGITS.search(self.text) is not None
+        return self._digits
 
-    def has(self, *words: str) -> bool:
+    @property
+    def stretches(self) -> list[tuple[int, int]]:
+        """Spans with at least seven digits and few signs between them."""
+        if self._stretches is None:
+            self._stretches = [match.span() for match in _STRETCH.finditer(self.text)]
+        return self._stretches
+
+    def has(self, words: tuple[str, ...]) -> bool:
         """Return True if one of the words, in lower case, is in the text."""
-        return any(word in self.lowered for word in words)
+        return any(map(self.lowered.__contains__, words))
 
-    def places(self, words: tuple[str, ...]) -> list[int]:
-        """Return the places of words in lower case, in order."""
-        found = []
-        for word in words:
-            place = self.lowered.find(word)
-            while place >= 0:
-                found.append(place)
-                place = self.lowered.find(word, place + len(word))
-        return sorted(set(found))
+    def places(self, word: str) -> Iterator[int]:
+        """Yield the places of a word in lower case, in order."""
+        place = self.lowered.find(word)
+        while place >= 0:
+            yield place
+            place = self.lowered.find(word, place + len(word))
 
     def words_before(self, place: int) -> str:
-        """Return the words before a number in lower case, back to the last digit, bracket, line or 40 characters."""
-        return _BREAK.split(self.lowered[max(place - 40, 0) : place].rstrip("+( "))[-1]
+        """Return the words before a number in lower case, back to a digit, bracket, line, find or 40 characters."""
+        first = max([place - 40, 0, *(end for _, end, _ in self.taken if end <= place)])
+        return _BREAK.split(self.lowered[first:place].rstrip("+( "))[-1]
 
-    def near_digits(self, pattern: re.Pattern[str], least: int = 7, before: int = 6) -> Iterator[re.Match[str]]:
-        """Yield the matches of a pattern in or next to stretches of digits, each of at least `least` characters."""
+    def near_digits(self, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+        """Yield the matches of a pattern in or next to stretches of digits, outside `taken` spans."""
         for start, end in self.stretches:
-            if end - start >= least:
-                yield from pattern.finditer(self.text, max(start - before, 0), min(end + 6, len(self.text)))
+            for first, last in self._free(max(start - 6, 0), min(end + 6, len(self.text))):
+                yield from pattern.finditer(self.text, first, last)
+
+    def _free(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of a span outside `taken` spans."""
+        for first, last, _ in self.taken:
+            if start < last and first < end:
+                if start < first:
+                    yield start, first
+                start = last
+        if start < end:
+            yield start, end
+
+    def matches(self, begins: re.Pattern[str], pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+        """Yield matches of a pattern, without overlaps, at the places of another one (`beginning`)."""
+        places = self._places.get(begins)
+        if places is None:
+            self._places[begins] = places = [match.start() for match in begins.finditer(self.text)]
+        last = 0
+        for place in places:
+            if place >= last and (match := self._match(pattern, place)) is not None:
+                last = match.end()
+                yield match
+
+    def _match(self, pattern: re.Pattern[str], place: int) -> re.Match[str] | None:
+        for start, end, _ in self.taken:
+            if place < start:
+                return pattern.match(self.text, place, start)
+            if place < end:
+                return None
+        return pattern.match(self.text, place)
+
+
+def beginning(characters: str, *alternatives: str, before: str) -> re.Pattern[str]:
+    """Return a pattern of the first character of each text that one of the alternatives matches.
+
+    A search for a pattern that begins by looking back tries every character of a text. This one skips to the next of
+    `characters`, looks back (`before`, of two characters with that one), and only then tries the alternatives.
+    """
+    return re.compile(f"[{characters}]{before}(?<=(?={'|'.join(alternatives)}).)", re.ASCII)
 
 
 _SEVEN_DIGITS = re.compile(r"\d" + r"[^\d\n]{0,3}\d" * 6, re.ASCII)
