@@ -17,7 +17,7 @@ from live_evaluator import CONTEXT, learned, support_chats
 
 from accord import Turn
 from accord.edges import BadInput
-from accord.hosts.scores import HostScorer, MissingHost, exchange, open_scorer, require
+from accord.hosts.shared.scores import HostScorer, MissingHost, exchange, open_scorer, require
 from accord.project import Config, Project
 from accord.scoring import ScoreOptions
 from accord.testing import sample_project
@@ -39,7 +39,7 @@ rows = [json.loads(line) for line in open("chats.jsonl")]
 """
 CONTRACT = {
     "pytest": """
-from accord.hosts.assertions import assert_score
+from accord.hosts.shared.assertions import assert_score
 found = []
 for row in rows:
     try:
@@ -252,7 +252,7 @@ def test_missing_or_old_package_is_one_sentence_with_the_command(
             raise importlib.metadata.PackageNotFoundError(name)
         return found
 
-    monkeypatch.setattr("accord.hosts.scores.version", version)
+    monkeypatch.setattr("accord.hosts.shared.scores.version", version)
     with pytest.raises(MissingHost) as raised:
         require("deepeval", "4.3", "deepeval")
     assert str(raised.value).startswith(words) and "[deepeval]" in str(raised.value) and "\n" not in str(raised.value)
@@ -263,7 +263,7 @@ def test_missing_or_old_package_is_one_sentence_with_the_command(
     ("found", "is_enough"), [("4.3", True), ("4.10.0rc1", True), ("5", True), ("4.3.dev1", True), ("4.2", False)]
 )
 def test_versions_are_compared_as_numbers(monkeypatch: pytest.MonkeyPatch, found: str, is_enough: bool) -> None:
-    monkeypatch.setattr("accord.hosts.scores.version", lambda name: found)
+    monkeypatch.setattr("accord.hosts.shared.scores.version", lambda name: found)
     if is_enough:
         assert require("json", "4.3", "deepeval") is json
     else:

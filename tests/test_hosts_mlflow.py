@@ -24,7 +24,7 @@ from mlflow.entities import AssessmentSource
 from accord import load_evaluator, read
 from accord.edges import BadInput
 from accord.hosts.mlflow import AccordOptimizer, push, session_scorer, trace_scorer
-from accord.hosts.scores import HostScorer
+from accord.hosts.shared.scores import HostScorer
 from accord.sample import sources
 
 mlflow.set_tracking_uri("sqlite:///mlflow.db")

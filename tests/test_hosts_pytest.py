@@ -18,7 +18,7 @@ from live_evaluator import learned, support_chats
 
 from accord import Conversation, Turn
 from accord.edges import BadInput
-from accord.hosts.assertions import assert_agreement, assert_not_worse, assert_score
+from accord.hosts.shared.assertions import assert_agreement, assert_not_worse, assert_score
 from accord.testing import sample_project
 
 ROOT = Path(__file__).parents[1]
@@ -182,7 +182,12 @@ def test_summary_and_junit_file_show_every_measured_value(finished: Finished) ->
 def test_plug_in_loads_nothing_of_accord_before_its_use(folder: Path) -> None:
     code = "import accord.hosts.pytest_plugin, sys; print([name for name in sys.modules if name.startswith(('accord', 'numpy', 'polars'))])"
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, check=True)
-    assert sorted(eval(done.stdout)) == ["accord", "accord.hosts", "accord.hosts.pytest_plugin", "accord.hosts.trials"]
+    assert sorted(eval(done.stdout)) == [
+        "accord",
+        "accord.hosts",
+        "accord.hosts.pytest_plugin",
+        "accord.hosts.shared.trials",
+    ]
 
 
 def test_entry_point_names_the_plug_in() -> None:

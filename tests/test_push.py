@@ -23,8 +23,8 @@ from waiting import until
 from accord import Question, Rubric, Scale, Score, Target, Unscored, read
 from accord.edges import BadInput
 from accord.formats import ScoreWriter, answer_to
-from accord.hosts.push import HostScore, HostSender, Place, host_named, host_score
-from accord.hosts.push_live import LivePusher
+from accord.hosts.shared.push import HostScore, HostSender, Place, host_named, host_score
+from accord.hosts.shared.push_live import LivePusher
 from accord.project.config_sections import HostConfig
 from accord.values import ScaleKind, Signature, dump_rubric, score_from
 
@@ -94,7 +94,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
              "PHOENIX_API_KEY": KEYS["phoenix"], "LANGSMITH_API_KEY": KEYS["langsmith"]}  # fmt: skip
     for name, value in names.items():
         monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr("accord.hosts.push.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("accord.hosts.shared.push.FIRST_WAIT", 0.01)
     return tmp_path
 
 
@@ -382,7 +382,7 @@ def pusher(tmp_path: Path) -> Callable[[HostServer], LivePusher]:
 def test_live_scores_wait_for_a_host_that_is_down_also_over_a_restart(
     pusher: Callable[[HostServer], LivePusher], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accord.hosts.push.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("accord.hosts.shared.push.FIRST_WAIT", 0.01)
     names = [f"s{number}" for number in range(30)]
     with HostServer("phoenix", set(names)) as server:
         pass  # the port is known, and nothing listens
@@ -403,7 +403,7 @@ def test_live_scores_wait_for_a_host_that_is_down_also_over_a_restart(
 def test_live_scores_are_sent_again_when_the_host_comes_back(
     pusher: Callable[[HostServer], LivePusher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accord.hosts.push.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("accord.hosts.shared.push.FIRST_WAIT", 0.01)
     with HostServer("phoenix", {"s1", "s2"}) as server, pusher(server) as live:
         server.faults.extend([500] * 2 + [CUT] * 2 + [429] * 2)
         live.add([live_row("s1"), {**live_row("lost"), **unscored("lost").to_json()}, live_row("unknown")])
@@ -417,7 +417,7 @@ def test_live_scores_are_sent_again_when_the_host_comes_back(
 def test_full_queue_drops_scores_with_a_message_and_never_waits(
     pusher: Callable[[HostServer], LivePusher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accord.hosts.push_live.MAX_QUEUED", 3)
+    monkeypatch.setattr("accord.hosts.shared.push_live.MAX_QUEUED", 3)
     with HostServer("phoenix", {"s1"}) as server:
         live = pusher(server)  # its thread does not run
         live.add([live_row("s1")] * 5)

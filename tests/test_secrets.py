@@ -203,7 +203,7 @@ EDGES = {
     "models/requests/batching.py": "catches NotFoundError without reading it",
     "embedded/catalogue.py": "downloads; errors become BadInput",
     "live/monitoring.py": "webhooks; errors show status and type only",
-    "hosts/push.py": "scores for hosts; errors show status and type only",
+    "hosts/shared/push.py": "scores for hosts; errors show status and type only",
     "formats/files/object_storage.py": "object stores; errors become BadInput",
 }
 RAW = re.compile(r"\b(?:response|error|exc)\.(?:body|text|content|message|reason_phrase|headers|request|args)\b")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from accord.hosts.predictions import Prediction, messages_of
+from accord.hosts.shared.predictions import Prediction, messages_of
 from accord.values import POPULATION, Conversation, Question
 
 _LARGEST_RATING = 10

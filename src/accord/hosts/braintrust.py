@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from accord.hosts.scores import Openable, exchange, open_scorer, reason_text, require
+from accord.hosts.shared.scores import Openable, exchange, open_scorer, reason_text, require
 
 braintrust = require("braintrust", "0.48", "braintrust", "braintrust.score")
 

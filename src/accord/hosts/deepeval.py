@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from accord.hosts.scores import Openable, open_scorer, reason_text, require
+from accord.hosts.shared.scores import Openable, open_scorer, reason_text, require
 
 _BaseConversationalMetric: Any = require("deepeval", "4.3", "deepeval", "deepeval.metrics").BaseConversationalMetric
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from accord.hosts.scores import Openable, open_scorer, reason_text, require
+from accord.hosts.shared.scores import Openable, open_scorer, reason_text, require
 
 scorers = require("inspect-ai", "0.3.285", "inspect", "inspect_ai.scorer")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from accord.hosts.predictions import Prediction, messages_of
+from accord.hosts.shared.predictions import Prediction, messages_of
 from accord.values import POPULATION, Conversation, Question
 
 _MAX_STARS = 20

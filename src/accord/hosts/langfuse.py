@@ -10,7 +10,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from accord.hosts.push import HostScore, Kind, missing_setting
+from accord.hosts.shared.push import HostScore, Kind, missing_setting
 from accord.project import config_sections
 
 BATCH = 100

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from accord.hosts.push import HostScore, Kind, missing_setting
+from accord.hosts.shared.push import HostScore, Kind, missing_setting
 from accord.project import config_sections
 
 BATCH = 1

@@ -24,7 +24,7 @@ from accord.hosts.mlflow_traces import (
     score_of,
     session_of,
 )
-from accord.hosts.scores import HostScorer, Openable, open_scorer, require
+from accord.hosts.shared.scores import HostScorer, Openable, open_scorer, require
 from accord.project import Config, ObservedAnswers, Project, infer_rubric
 
 mlflow = require("mlflow", "3.17", "mlflow")

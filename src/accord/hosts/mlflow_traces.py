@@ -10,7 +10,7 @@ from pydantic import PrivateAttr
 
 from accord.edges import BadInput
 from accord.formats import MemoryTable, read
-from accord.hosts.scores import HostScorer, reason_text, require
+from accord.hosts.shared.scores import HostScorer, reason_text, require
 from accord.values import Conversation, ScoreRow, Target
 
 entities = require("mlflow", "3.17", "mlflow", "mlflow.entities")

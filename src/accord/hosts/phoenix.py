@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from accord.hosts.push import HostScore, Kind
+from accord.hosts.shared.push import HostScore, Kind
 from accord.project import config_sections
 
 BATCH = 100

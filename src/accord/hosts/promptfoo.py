@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from accord.edges import BadInput, Unmeasured
-from accord.hosts.scores import HostScorer, exchange, open_scorer, reason_text
+from accord.hosts.shared.scores import HostScorer, exchange, open_scorer, reason_text
 
 _opened = lru_cache(maxsize=8)(open_scorer)
 

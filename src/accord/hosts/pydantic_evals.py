@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from accord.edges import Unmeasured
-from accord.hosts.scores import HostScorer, exchange, open_scorer, reason_text, require
+from accord.hosts.shared.scores import HostScorer, exchange, open_scorer, reason_text, require
 
 evaluators = require("pydantic-evals", "2", "pydantic-evals", "pydantic_evals.evaluators")
 _Evaluator: Any = evaluators.Evaluator

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from accord.hosts.trials import PREFIX, PRESENT, Trial
+from accord.hosts.shared.trials import PREFIX, PRESENT, Trial
 
 if TYPE_CHECKING:
-    from accord.hosts.assertions import assert_agreement, assert_not_worse, assert_score
+    from accord.hosts.shared.assertions import assert_agreement, assert_not_worse, assert_score
     from accord.learning import Evaluator
     from accord.project import Project
 
@@ -28,7 +28,7 @@ __all__ = ["assert_agreement", "assert_not_worse", "assert_score"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from accord.hosts import assertions
+    from accord.hosts.shared import assertions
 
     return getattr(assertions, name)
 

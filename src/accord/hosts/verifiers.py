@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from accord.edges import Unmeasured
-from accord.hosts.scores import Openable, open_scorer, reason_text, require
+from accord.hosts.shared.scores import Openable, open_scorer, reason_text, require
 
 _Judge: Any = require("verifiers", "0.4", "verifiers", "verifiers.v1").Judge
 

@@ -300,10 +300,7 @@ def _addresses(config: Config) -> Iterator[str]:
     if not os.environ.get("ACCORD_STORE") or is_from_env_file("ACCORD_STORE"):
         yield config.store
     yield from (each.base_url for each in config.models.values() if each.base_url)
-    if config.monitoring.webhook is not None:
-        yield config.monitoring.webhook
-    if config.monitoring.otel is not None:
-        yield config.monitoring.otel
+    yield from filter(None, (config.monitoring.webhook, config.monitoring.otel))
     yield from (os.environ[name] for name in _COLLECTORS if is_from_env_file(name))
     yield from (settings.url or HOSTS[name] for name, settings in config.push.hosts.items())
     for study in config.studies.values():

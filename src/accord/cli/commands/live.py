@@ -82,7 +82,7 @@ def serve(
     examples/deploy.
     """
     from accord.edges import register_secret
-    from accord.hosts import push_live
+    from accord.hosts.shared import push_live
     from accord.live import (
         check_installed,
         checked_proxies,
@@ -210,7 +210,7 @@ def follow(
     The log may be renamed and created again, or truncated, while the command runs. If lines may have been lost, the
     command prints a note and ends with exit code 5.
     """
-    from accord.hosts import push_live
+    from accord.hosts.shared import push_live
     from accord.live import LogFollower, RowLog, open_ingestor
     from accord.project import check_question
 

@@ -46,7 +46,7 @@ def push(
 
     For an annotation tool, --out names a file of conversations with predictions, which the tool imports.
     """
-    from accord.hosts import predictions, push_file
+    from accord.hosts.shared import predictions, push_file
 
     tool = _tool(to, out, plan)
     if tool is not None and out is not None:
@@ -85,7 +85,7 @@ def _tool(to: Sequence[str], out: Path | None, is_plan: bool) -> str | None:
         BadInput: An option does not suit the hosts.
         UnknownName: A host is unknown.
     """
-    from accord.hosts import predictions
+    from accord.hosts.shared import predictions
     from accord.project import config_sections
 
     known = (*config_sections.HOSTS, *predictions.TOOLS)

@@ -27,7 +27,7 @@ from accord.edges import (
     redact,
     truncate_middle,
 )
-from accord.hosts.scores import require
+from accord.hosts.shared.scores import require
 from accord.models import fence_for, transcript_of
 from accord.project import Config, Project
 from accord.scoring import counted

@@ -19,7 +19,7 @@ from typing import Any
 
 from accord.edges import MB, BadInput, open_private, read_text, unescape_formula
 from accord.formats import Row, display_path, is_remote, locate, read, read_rows
-from accord.hosts.push import Host, HostScore, HostSender, Kind, Place, Sent, host_named, host_score
+from accord.hosts.shared.push import Host, HostScore, HostSender, Kind, Place, Sent, host_named, host_score
 from accord.project import Project, config_sections
 from accord.scoring import parts
 from accord.store import batches

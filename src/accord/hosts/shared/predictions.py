@@ -16,8 +16,8 @@ from typing import Any, Protocol, cast
 
 from accord.edges import BadInput, write_atomically
 from accord.formats import read
-from accord.hosts.push import Place, host_score, number_of
-from accord.hosts.push_file import score_rows
+from accord.hosts.shared.push import Place, host_score, number_of
+from accord.hosts.shared.push_file import score_rows
 from accord.project import Project
 from accord.store import batches
 from accord.values import POPULATION, Conversation, Question

@@ -8,7 +8,7 @@ from typing import Any
 
 from accord.edges import BadInput, BadRow, count_of, one_line
 from accord.formats import read, read_labels, sniff, source_of
-from accord.hosts.scores import HostScorer
+from accord.hosts.shared.scores import HostScorer
 from accord.values import Conversation, Label, Rubric, Sample, ScoreRow, Target, Unscored
 
 _WORDS = 60

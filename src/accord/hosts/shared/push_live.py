@@ -20,8 +20,8 @@ from threading import Event, Thread
 from typing import Any, Self
 
 from accord.edges import MB, AccordError, read_text, write_atomically
-from accord.hosts.push import HostScore, HostSender, host_named, host_score
-from accord.hosts.push_file import live_place
+from accord.hosts.shared.push import HostScore, HostSender, host_named, host_score
+from accord.hosts.shared.push_file import live_place
 from accord.project import Project, config_sections
 from accord.store import batches
 

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 
 from accord.edges import BadInput, count_of
-from accord.hosts.assertion_input import Scored, labeled, scored_conversations
-from accord.hosts.scores import HostScorer, Openable, open_scorer
-from accord.hosts.trials import PREFIX, PRESENT
+from accord.hosts.shared.assertion_input import Scored, labeled, scored_conversations
+from accord.hosts.shared.scores import HostScorer, Openable, open_scorer
+from accord.hosts.shared.trials import PREFIX, PRESENT
 from accord.statistics import CONFIDENCE, LOWER_IS_BETTER, STATISTICS, Clusters, Paired, bootstrap, clustered_mean
 from accord.values import Estimate, ScoreRow
 
