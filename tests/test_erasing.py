@@ -16,6 +16,9 @@ from typing import Any
 
 import pytest
 from commands import accord, accord_json, refused, write_rows
+from hypothesis import given
+from hypothesis import settings as settings_of_test
+from hypothesis import strategies as st
 from misbehaving_endpoint import answer_any
 from planted_canary import (
     MARKS,
@@ -36,14 +39,16 @@ from throwaway_postgres import ThrowAwayPostgres
 from waiting import until
 
 from accord.edges import BadInput
+from accord.learning import Evaluator
 from accord.project import Project, Selection, erase, expire, plan_erasure
 from accord.project.config import config_from
 from accord.project.erasing.inventory import FILE_PLACES, STORE_PLACES
+from accord.project.erasing.refit import save_unless_erased
 from accord.store import ErasedText, Erasures, Spool, Store, backup, restore
 from accord.store.schema import metadata
 from accord.testing import ChatServer
 from accord.testing.server import Batches
-from accord.values import Conversation, Turn
+from accord.values import Conversation, Label, Target, Turn
 
 
 @pytest.fixture(scope="module")
@@ -278,6 +283,36 @@ def test_waiting_answers_are_erased(project: Path) -> None:
     assert [json.loads(line)["conversations"] for line in left.read_text().splitlines()] == [["chat-1"]]
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_fit_that_began_before_an_erasure_saves_nothing_of_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    assert marks_in(project / "evaluators" / "shots")
+    save = Evaluator.save
+
+    def save_later(store: Store, evaluator: Evaluator, folder: Path) -> None:
+        erased_by_command("--conversation", VICTIM)
+        save_unless_erased(store, evaluator, folder)
+
+    def erase_and_save(evaluator: Evaluator, folder: Any) -> None:
+        erased_by_command("--conversation", VICTIM)
+        save(evaluator, folder)
+
+    if moment == "before":
+        monkeypatch.setattr("accord.project.evaluators.fitting.save_unless_erased", save_later)
+    else:
+        monkeypatch.setattr(Evaluator, "save", erase_and_save)
+    with Project(config_from(json.loads(Path("accord.yaml").read_text()))) as opened:
+        with pytest.raises(BadInput, match="erased during the fit, so the evaluator was not saved"):
+            opened.fit("shots")
+        assert opened.store.runs("fit")[-1]["status"] == "failed"
+    assert marks_in(project) == {}
+    assert not Path("evaluators/shots/evaluator.json").exists()
+    assert "held texts of conversations that were erased" in refused(
+        "score", write_rows("n.jsonl", [chat("n")]), "--evaluator", "evaluators/shots", "--out", "o.jsonl"
+    )
+
+
 # --- kinds of selection and options -----------------------------------------------------------------------------------
 
 
@@ -474,6 +509,256 @@ def test_every_cached_reply_names_its_conversations(filled: Path) -> None:
             "(SELECT kind, key FROM cache_conversations)"
         ).fetchone()[0]
     assert (unknown, named) == (0, 0)
+
+
+# --- rules of mentions ------------------------------------------------------------------------------------------------
+
+SHOP = "Open https://shop.example/v2/returns and enter the number of your parcel below the picture of the box"
+
+
+def told(name: str, *texts: str, **more: Any) -> Conversation:
+    """A conversation in which user and assistant alternate."""
+    roles = ("user", "assistant")
+    return Conversation(name, tuple(Turn(roles[place % 2], text) for place, text in enumerate(texts)), **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_mentioned"),
+    [
+        ("worst: chat-77#3", True),
+        ("see CHAT-77.", True),
+        ("chat-771 and mychat-77", False),
+        ("He wrote from jo@example.org", True),
+        (json.dumps("απόψε το δέμα μου δεν έφτασε ακόμη στο σπίτι"), True),
+        (json.dumps("نحن لم نستلم الطرد حتى الآن من فضلكم ساعدونا"), True),
+        ("「荷物の番号は何ですか。東京へ届きますか」", True),
+        ("荷物の番号", False),
+        ("Open https://shop.example/v2/returns in the app", False),
+        (SHOP, False),
+        ("Where is my parcel? The release 2.13.4-beta is out", False),
+    ],
+)
+def test_a_text_mentions_a_conversation_only_by_what_is_its_own(text: str, is_mentioned: bool) -> None:
+    own = told("chat-77", "Mail me at jo@example.org about 2.13.4-beta", SHOP, "απόψε το δέμα μου δεν έφτασε ακόμη στο σπίτι",
+               "Hm.", "نحن لم نستلم الطرد حتى الآن من فضلكم ساعدونا", "Hm.", "荷物の番号は何ですか。東京へ届きますか？")  # fmt: skip
+    found = ErasedText([own])
+    found.keep_own([told("chat-78", "What about 2.13.4-beta?", SHOP), told("chat-771", "Where is my parcel?")])
+    assert found.mentions(text) is is_mentioned
+
+
+@pytest.mark.parametrize("name", ["new\nline", 'q"uo\\te', "😀 smile", "../up", "100% sure_", "h#1-x", "a" * 10_000])
+def test_unusual_ids_are_found_in_json_and_pages(name: str) -> None:
+    found = ErasedText([told(name, "Hello")])
+    assert found.mentions(json.dumps({"conversation": name, "turn": 1}))
+    assert found.mentions(f"<td>{name}</td>") and found.mentions(f"{name}#2")
+    assert found.scrub({"worst": [[name, 1], ["other", 2]], name: 1}) == {"worst": [["other", 2]]}
+
+
+@pytest.mark.parametrize("name", ["a", "help", "7", "1000", "Q0", "bot-1", "default", "annette"])
+def test_ordinary_ids_are_found_only_where_a_conversation_is_named(name: str) -> None:
+    found = ErasedText([told(name, "Hello")])
+    found.keep_own([told("other", "No.", metadata={"system": "bot-1"})], ["Q0", "default", "annette"])
+    settings = {"question": "Q0", "evaluator": "default", "text": "a help for 7 of 1000: bot-1, annette", "ids": [name]}
+    assert found.scrub(settings) == settings
+    assert found.scrub({"examples": [{"conversation": name}, {"conversation": "other"}], "worst": f"{name}#3"}) == {
+        "examples": [{"conversation": "other"}], "worst": "(erased)",
+    }  # fmt: skip
+    assert found.has_cell(f'{{"conversation": "{name}", "value": 1}}\n') and found.has_cell(f"{name},Q0,ann,3\n")
+    assert not found.has_cell(f"no {name}x here")
+
+
+NAMES = [
+    "a",
+    "help",
+    "Q0",
+    "bot-1",
+    "ann",
+    "100%",
+    "7",
+    "new\nline",
+    "chat-1",
+    "chat-10",
+    "../up",
+    'q"uo\\te',
+    "会話",
+    "x" * 3000,
+]
+
+
+def test_erasing_hostile_ids_one_by_one_keeps_reports_runs_and_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("accord.yaml").write_text('{"draws": 20, "repeats": 1, "metrics": ["lexical"]}')
+    people = ("ann", "annette", "Q0", "bot-1")
+    accord(
+        "import",
+        write_rows("in/chats.jsonl", [{**chat(name, n), "user": name} for n, name in enumerate(NAMES)]),
+        write_rows("in/labels.jsonl", [
+            {"conversation": name, "question": "Q0", "annotator": by, "value": 1 + (n + shift) % 4}
+            for n, name in enumerate(NAMES) for shift, by in enumerate(people)
+        ]),
+    )  # fmt: skip
+    accord("fit")
+    accord("report", "--out", "report.html")
+    accord("score", "in/chats.jsonl", "--out", "scores.jsonl")
+    with closing(Store("sqlite:///accord.db")) as store:
+        runs = {run["id"]: (run["settings"], run["results"]) for run in store.runs("fit", "report", "score")}
+    left = list(NAMES)
+    for place, name in enumerate(NAMES[:-2]):
+        selector = f"--conversation={name}" if place % 2 else f"--user={name}"
+        erased_by_command(selector)
+        left.remove(name)
+        with closing(Store("sqlite:///accord.db")) as store:
+            assert sorted(each.id for each in store.conversations()) == sorted(left)
+            named = [each.target.conversation for each in store.annotations({"person"})]
+            assert sorted(named) == sorted(left * len(people))
+            assert {
+                run["id"]: (run["settings"], run["results"]) for run in store.runs("fit", "report", "score")
+            } == runs
+        rows = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines() if line.strip()]
+        assert [row["conversation"] for row in rows] == left
+    assert Path("evaluators/default/evaluator.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["Q0", "default", "name", "auto"])
+def test_an_annotator_named_like_a_setting_is_erased_without_damage(project: Path, name: str) -> None:
+    rows = [{"conversation": f"chat-{n}", "question": "Q0", "annotator": name, "value": 1 + n % 4} for n in range(20)]
+    accord("import", write_rows("in/more.jsonl", rows))
+    accord("fit", "default")
+    card = json.loads(Path("evaluators/default/evaluator.json").read_text())
+    with closing(Store("sqlite:///accord.db")) as store:
+        before = [run for run in store.runs("fit", "judge", "compare") if run["status"] == "done"]
+    erased_by_command("--annotator", name)
+    after = json.loads(Path("evaluators/default/evaluator.json").read_text())
+    for field in ("name", "question", "sources", "level"):
+        assert after[field] == card[field]
+    assert after["head"]["name"] == card["head"]["name"] and after["head"] != card["head"]
+    accord("score", write_rows("n.jsonl", [chat("n")]), "--evaluator", "evaluators/default", "--out", "o.jsonl")
+    with closing(Store("sqlite:///accord.db")) as store:
+        assert {label.annotator for label in store.labels()} == {"ann", "bob"}
+        settings = {run["id"]: run["settings"] for run in store.runs()}
+    assert [settings[run["id"]] for run in before] == [run["settings"] for run in before]
+
+
+def test_odd_files_and_folders_are_listed_or_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outside = tmp_path / "outside"
+    project = tmp_path / "project"
+    outside.mkdir()
+    project.mkdir()
+    (outside / "far.txt").write_text(VICTIM)
+    monkeypatch.chdir(project)
+    Path("accord.yaml").write_text("{}")
+    accord("import", write_rows(str(outside / "chats.jsonl"), [victim(), chat("chat-1")]))
+    Path("link").symlink_to(outside)
+    Path("loop").symlink_to(".")
+    for name in ("judgments", "uploads", "evaluators/bad", "parts"):
+        Path(name).mkdir(parents=True)
+    os.mkfifo("pipe.jsonl")
+    Path("judgments/bad.jsonl").write_bytes(b"\xff\xfe")
+    Path("uploads/other.jsonl").write_text("nothing of it")
+    Path("evaluators/bad/evaluator.json").write_bytes(b"\xff{")
+    Path("parts/manifest.json").write_text("{}")
+    Path("parts/part-1.parquet").touch()
+    Path("latin.csv").write_bytes(b"conversation,value,signature\n\xff,1,x\n")
+    Path("line.txt").write_text("a" * 3_000_000 + f" {VICTIM} " + "b" * 3_000_000)
+    Path("/".join(["d"] * 300)).mkdir(parents=True)
+    receipt = erased_by_command("--conversation", VICTIM)
+    listed = {str(Path(each["path"]).relative_to(project)): each["kind"] for each in receipt["files"]}
+    assert listed == {
+        "judgments/bad.jsonl": "unreadable", "parts": "unreadable", "latin.csv": "unreadable", "line.txt": "yours",
+    }  # fmt: skip
+    assert Path("uploads/other.jsonl").exists() and (outside / "far.txt").read_text() == VICTIM
+
+
+def test_other_folders_of_a_home_folder_are_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Path("accord.yaml").write_text("{}")
+    accord("import", write_rows("documents/chats.jsonl", [victim()]))
+    for folder in ("evaluators", "uploads"):
+        write_rows(f"{folder}/chats.jsonl", [victim()])
+    text = accord("store", "erase", "--conversation", VICTIM, "--yes")
+    assert f"could not be searched; look into it yourself: {tmp_path}\n" in text
+    assert f"remove it there: {tmp_path}/evaluators/chats.jsonl" in text and "documents" not in text
+    assert not Path("uploads/chats.jsonl").exists()
+
+
+# --- any store --------------------------------------------------------------------------------------------------------
+
+WORDS = st.lists(
+    st.sampled_from(["where", "is", "my", "parcel", "today", "2.13.4-beta", "jo@example.org", "荷物", "δέμα"]),
+    max_size=14,
+)
+
+
+@st.composite
+def stores(draw: st.DrawFn) -> tuple[list[Conversation], list[dict[str, Any]]]:
+    """Conversations, some with the same texts, and rows that name one or two of them."""
+    names = draw(
+        st.lists(
+            st.sampled_from(["a", "ab", "chat-1", "chat-10", "Q0", "bot-1", "7", "x y", "%_"]), unique=True, min_size=2
+        )
+    )
+    chats = [told(name, *(" ".join(draw(WORDS)) for _ in range(draw(st.integers(0, 3)))),
+                  metadata={"system": draw(st.sampled_from(["bot-1", "bot-2"]))}) for name in names]  # fmt: skip
+    pick = st.sampled_from(names)
+    rows = draw(st.lists(st.fixed_dictionaries({
+        "kind": st.sampled_from(["label", "pair", "reply", "run", "row"]), "first": pick, "second": pick,
+        "by": st.sampled_from(["ann", "Q0", "bot-1"]), "value": st.integers(1, 4),
+    }), max_size=12))  # fmt: skip
+    return chats, rows
+
+
+@settings_of_test(max_examples=40, deadline=None)
+@given(stores(), st.data())
+def test_erasing_keeps_everything_that_does_not_name_the_conversation(
+    made: tuple[list[Conversation], list[dict[str, Any]]], data: st.DataObject
+) -> None:
+    chats, rows = made
+    gone = data.draw(st.sampled_from([each.id for each in chats]))
+    with closing(Store("sqlite:///:memory:")) as store:
+        store.add_conversations(chats)
+        for n, row in enumerate(rows):
+            against = Target(row["second"]) if row["kind"] == "pair" and row["second"] != row["first"] else None
+            if row["kind"] in {"label", "pair"}:
+                store.add_labels([Label(Target(row["first"]), "Q0", row["by"], row["value"], against=against)])
+            elif row["kind"] == "reply":
+                names = sorted({row["first"], row["second"]})
+                store.add_replies([{"key": f"k{n}", "maker": "m", "content": "{}", "conversations": names}])
+            else:
+                text = next(each for each in chats if each.id == row["first"]).turns
+                found = {"examples": [{"conversation": row["first"]}], "says": " ".join(turn.content for turn in text),
+                         "by": row["by"], "rows": [["bot-1", row["value"]]]}  # fmt: skip
+                store.finish_run(store.start_run("gaps", {"n": n, "question": "Q0"}), "done", found)
+
+        def content() -> tuple[Any, ...]:
+            labels = [each.to_json() for each in store.annotations()]
+            return (
+                {each.id: each.to_json() for each in store.conversations()},
+                [row for row in labels if gone not in (row["conversation"], row.get("against"))],
+                store.replies([f"k{n}" for n in range(len(rows))]),
+                {run["settings"]["n"]: (run["settings"], run["results"]) for run in store.runs("gaps")},
+            )
+
+        before, erasures = content(), Erasures(store)
+        found = ErasedText(store.conversations([gone]), [gone])
+        found.keep_own((each for each in store.conversations() if each.id != gone), erasures.common_names())
+        erasures.bury({gone: None})
+        erasures.erase(found, [gone])
+        after = content()
+    assert after[0] == {name: each for name, each in before[0].items() if name != gone}
+    assert after[1] == before[1]
+    kept = {
+        f"k{n}" for n, row in enumerate(rows) if row["kind"] == "reply" and gone not in (row["first"], row["second"])
+    }
+    assert after[2].keys() == kept
+    for n, (settings_, results) in after[3].items():
+        assert settings_ == before[3][n][0] and results["by"] == before[3][n][1]["by"]
+        if rows[n]["first"] != gone:
+            assert results == before[3][n][1]
+        else:
+            assert results["examples"] == []
 
 
 # --- PostgreSQL -----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from accord.edges import MB, escape_formula, regular_size, unescape_formula, unreadable_parquet, write_atomically
 from accord.scoring.parts import MANIFEST, METADATA_KEY, ScorePart, read_manifest, read_part, write_manifest
 from accord.scoring.results import ScoreCounts, sum_counts
+from accord.store import Erasures
 from accord.values import canonical_json
 
 if TYPE_CHECKING:
@@ -40,10 +41,12 @@ class ErasedNames:
     Attributes:
         conversations: Pseudonym of each erased conversation whose rows stay without texts; None removes its rows.
         annotators: Pseudonym of each erased annotator.
+        common: Names of questions and settings; an annotator of such a name is looked for in entries of annotators.
     """
 
     conversations: Mapping[str, str | None] = field(default_factory=dict)
     annotators: Mapping[str, str] = field(default_factory=dict)
+    common: Set[str] = frozenset()
 
     def changed(self, row: Mapping[str, Any], unescape: bool = False) -> dict[str, Any] | None:
         """Return a row without erased names, the same row if it has none, or None to remove it."""
@@ -61,13 +64,17 @@ class ErasedNames:
                 new[column] = self.annotators[name]
         return new
 
-    def renamed(self, value: Any) -> Any:
-        """Return a JSON value with pseudonyms in place of annotators."""
+    def renamed(self, value: Any, is_person: bool = False) -> Any:
+        """Return a JSON value with pseudonyms for annotators; `is_person` is True where every name is one."""
         if isinstance(value, dict):
-            return {self.annotators.get(key, key): self.renamed(inner) for key, inner in value.items()}
+            return {
+                self.renamed(key, is_person): self.renamed(inner, is_person or key in Erasures.people_keys)
+                for key, inner in value.items()
+            }
         if isinstance(value, list):
-            return [self.renamed(inner) for inner in value]
-        return self.annotators.get(value, value) if isinstance(value, str) else value
+            return [self.renamed(inner, is_person) for inner in value]
+        is_name = isinstance(value, str) and (is_person or value not in self.common)
+        return self.annotators.get(value, value) if is_name else value
 
     def has(self, row: Mapping[str, Any]) -> bool:
         """Return True if a row has an erased name."""

@@ -39,7 +39,6 @@ from accord.store.schema import (
     cache,
     cache_conversations,
     claims,
-    conversations,
     days,
     erased,
     metadata,
@@ -188,10 +187,12 @@ def _erase_again(store: Store, buried: Sequence[dict[str, Any]]) -> None:
     with database_errors(store.url), store._engine.begin() as connection:
         add_rows(connection, erased, buried)
     keys, erasures = {row["key"] for row in buried}, Erasures(store)
-    names = store._stream(select(conversations.c.id))
-    ids = [name for (name,) in names if tombstone_key(CONVERSATION, name) in keys]
+    ids = {name for name in erasures.named_conversations() if tombstone_key(CONVERSATION, name) in keys}
     if ids:
-        erasures.erase(ErasedText(store.conversations(ids)), ids)
+        found = ErasedText(store.conversations(ids), ids)
+        found.keep_own((each for each in store.conversations(synthetic="with") if each.id not in ids),
+                       erasures.common_names())  # fmt: skip
+        erasures.erase(found, ids)
     people = store._stream(select(annotation_table.c.by).where(annotation_table.c.kind == PERSON).distinct())
     accounts = store._stream(select(users.c.name))
     for name in {name for (name,) in [*people, *accounts] if tombstone_key(ANNOTATOR, name) in keys}:

@@ -61,10 +61,14 @@ _JSON_COLUMNS: Sequence[tuple[Table, str, Sequence[str]]] = (
 class Erasures:
     """Tombstones and deletions of one store; methods raise `StoreError` and leave the store unchanged then.
 
-    `command` is the command of the runs that record erasures.
+    `command` is the command of the runs that record erasures, and `people_keys` are the keys of results of runs,
+    settings and evaluators whose values are annotators.
     """
 
     command = "erase"
+    people_keys = frozenset(
+        {"annotator", "annotators", "by", "counts", "joined_raters", "people", "person", "raters", "users"}
+    )
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -104,6 +108,19 @@ class Erasures:
         return {keys[key]: time for rows in pages for key, time in rows}
 
     # --- conversations ------------------------------------------------------------------------------------------
+
+    def named_conversations(self) -> set[str]:
+        """Return the conversations that any row names, also those whose texts the store does not have."""
+        columns = (
+            conversations.c.id, annotation_table.c.conversation, annotation_table.c.against, items.c.conversation,
+            items.c.against, cache_conversations.c.conversation,
+        )  # fmt: skip
+        return {name for column in columns for (name,) in self._store._stream(select(column).distinct()) if name}
+
+    def common_names(self) -> set[str]:
+        """Return the questions, annotators, judges and metrics of all annotations."""
+        columns = (annotation_table.c.question, annotation_table.c.by)
+        return {name for column in columns for (name,) in self._store._stream(select(column).distinct()) if name}
 
     def count(self, ids: Collection[str]) -> Counts:
         """Return the numbers of rows that `erase` deletes, by table, without changing anything."""
@@ -198,10 +215,14 @@ class Erasures:
             chat["messages"] = [dict(row._mapping) for row in self._store._stream(query)]
         return found
 
-    def erase_annotator(self, name: str, pseudonym: str | None = None) -> Counts:
+    def erase_annotator(self, name: str, pseudonym: str | None = None, is_common: bool = False) -> Counts:
         """Delete an annotator's account, labels, chats and assignments in one transaction.
 
-        With a `pseudonym`, labels, assignments and predictions stay under it, without comments, quotes and chats.
+        Args:
+            name: The annotator.
+            pseudonym: Name under which labels, assignments and predictions stay, without comments, quotes and chats.
+            is_common: True if the name is also that of a question or a setting, so that only entries of annotators
+                name this one in results of runs and settings of studies.
         """
         counts: Counter[str] = Counter()
         with self._transaction() as connection:
@@ -215,7 +236,7 @@ class Erasures:
                 counts[table.name] += connection.execute(change).rowcount
             counts[cache.name] += connection.execute(delete(cache).where(cache.c.kind == COMPUTED)).rowcount
             for table, key, columns in _JSON_COLUMNS:
-                counts[table.name] += _rename_json(connection, table, key, columns, name, pseudonym)
+                counts[table.name] += _rename_json(connection, table, key, columns, name, pseudonym, is_common)
         return _positive(counts)
 
 
@@ -365,7 +386,13 @@ def _remove_comments(connection: Connection, condition: Any) -> None:
 
 
 def _rename_json(
-    connection: Connection, table: Table, key: str, columns: Sequence[str], name: str, pseudonym: str | None
+    connection: Connection,
+    table: Table,
+    key: str,
+    columns: Sequence[str],
+    name: str,
+    pseudonym: str | None,
+    is_common: bool,
 ) -> int:
     """Replace a name in JSON columns, or remove entries that have it; return the number of changed rows."""
     changed = 0
@@ -373,7 +400,7 @@ def _rename_json(
         values: dict[str, str] = {}
         for column, content in zip(columns, contents, strict=True):
             if content is not None and name in content:
-                new = canonical_json(_renamed(read_json(content), name, pseudonym))
+                new = canonical_json(_renamed(read_json(content), name, pseudonym, not is_common))
                 values |= {column: new} if new != content else {}
         if values:
             connection.execute(update(table).where(table.c[key] == row_key).values(**values))
@@ -381,15 +408,22 @@ def _rename_json(
     return changed
 
 
-def _renamed(value: Any, name: str, pseudonym: str | None) -> Any:
+def _renamed(value: Any, name: str, pseudonym: str | None, is_person: bool) -> Any:
+    """Return a JSON value with a pseudonym, or without the name; `is_person` is True where it names an annotator."""
     if isinstance(value, dict):
-        entries = ((pseudonym if key == name else key, inner) for key, inner in value.items())
-        return {key: _renamed(inner, name, pseudonym) for key, inner in entries if key is not None}
+        entries = ((pseudonym if is_person and key == name else key, key, inner) for key, inner in value.items())
+        return {
+            new: _renamed(inner, name, pseudonym, is_person or key in Erasures.people_keys)
+            for new, key, inner in entries
+            if new is not None
+        }
     if isinstance(value, list):
-        rows = value if pseudonym is not None else [inner for inner in value if not _has_name(inner, name)]
-        return [_renamed(inner, name, pseudonym) for inner in rows]
-    return (pseudonym or "(erased)") if value == name else value
+        rows = value if pseudonym is not None else [each for each in value if not _has_name(each, name, is_person)]
+        return [_renamed(inner, name, pseudonym, is_person) for inner in rows]
+    return (pseudonym or "(erased)") if is_person and value == name else value
 
 
-def _has_name(value: Any, name: str) -> bool:
-    return value == name or (isinstance(value, dict) and name in value.values())
+def _has_name(value: Any, name: str, is_person: bool) -> bool:
+    if isinstance(value, dict):
+        return any(cell == name and (is_person or key in Erasures.people_keys) for key, cell in value.items())
+    return bool(is_person and value == name)

@@ -14,7 +14,7 @@ from accord.cli.commands.store import store
 from accord.cli.options import ResultOptions
 from accord.cli.outputs import CHECKED_BY_COMMAND
 from accord.cli.terminal import note
-from accord.edges import BadInput, count_of
+from accord.edges import BadInput, count_of, one_line
 
 if TYPE_CHECKING:
     from accord.project import Erasure
@@ -71,11 +71,11 @@ def erase(
             done = resume_in(project)
             options.show({"erasures": [each.to_json() for each in done]}, lambda _: _resumed_text(done))
             return
-        found = plan_erasure(project, selection)
-        if plan or found.is_empty:
+        found = plan_erasure(project, selection) if plan or not yes else None
+        if found is not None and (plan or found.is_empty):
             options.show({"plan": True, **found.to_json()}, lambda _: _text(found, "would be erased"))
             return
-        if not yes:
+        if found is not None:
             _confirm(found)
         for each in resume_in(project):
             note(f"an earlier erasure was interrupted and is complete now: {each.id}")
@@ -111,7 +111,7 @@ def _text(found: Erasure, verb: str) -> str:
     own = {"yours": [], "unreadable": []}  # type: dict[str, list[str]]
     for each in found.files:
         if each.kind in own:
-            own[each.kind].append(str(each.path))
+            own[each.kind].append(one_line(str(each.path), 4096))
         else:
             rows = f", {count_of(each.rows, 'row')}" if each.rows else ""
             lines.append(f"  {_KINDS[each.kind]}: {each.path}{rows}")

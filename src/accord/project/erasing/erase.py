@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from accord.store import (
     name_hash,
     vacuum,
 )
-from accord.values import content_hash
+from accord.values import Conversation, content_hash
 
 if TYPE_CHECKING:
     from accord.project.workspace import Workspace
@@ -213,11 +213,19 @@ class _Job:
     def content(self) -> ErasedContent:
         """Return what to look for in files."""
         text = ErasedText(self.conversations, [*self.ids, *(n for n in self.people if len(n) >= SHORTEST_NAME)])
+        if self.ids:
+            text.keep_own(self._others(self.project.store), _common_names(self.project))
         kept = self.keeps_scores
         names = {name: f"erased-{name_hash(name):016x}" if kept else None for name in self.ids}
         rated = self.project.store.annotations({"person"}, conversations=self.ids) if self.ids else iter(())
         has_ratings = bool(self.people) or next(rated, None) is not None
-        return ErasedContent(text, ErasedNames(names, self.people), self.conversations, has_ratings)
+        found = ErasedNames(names, self.people, _used_names(self.project))
+        return ErasedContent(text, found, self.conversations, has_ratings)
+
+    def _others(self, store: Store) -> Iterator[Conversation]:
+        """Yield the conversations that stay."""
+        erased = set(self.ids)
+        return (each for each in store.conversations(synthetic="with") if each.id not in erased)
 
     def files(self, writes: bool) -> list[FileTrace]:
         """Return the traces in files."""
@@ -241,7 +249,8 @@ class _Job:
         if self.ids:
             rows.update(erasures.erase(text, self.ids, self.keeps_scores))
         for name, pseudonym in self.people.items():
-            rows.update(erasures.erase_annotator(name, pseudonym if self.keeps_labels else None))
+            is_common = name in _used_names(self.project)
+            rows.update(erasures.erase_annotator(name, pseudonym if self.keeps_labels else None, is_common))
         return rows
 
     def _erase_copies(self, found: Sequence[FileTrace], content: ErasedContent) -> list[FileTrace]:
@@ -265,6 +274,7 @@ class _Job:
             Erasures(copy).bury(dict.fromkeys(self.people), "annotator")
             for each in copy.conversations(self.ids):  # a copy may hold an earlier text
                 text.add(each)
+            text.keep_own(self._others(copy))
             self._delete(copy, text)
             if (folder := mart_folder(url)) is not None:
                 self._erase_scores(Mart(folder), copy)
@@ -278,6 +288,44 @@ class _Job:
             if settings.get("batch") and not ids.isdisjoint(settings.get("conversations", {})):
                 found.append(f"{settings['batch']} at {settings['endpoint']}")
         return found
+
+
+_FIELDS = {
+    "accord_version",
+    "format",
+    "head",
+    "learned",
+    "level",
+    "model",
+    "name",
+    "seed",
+    "sources",
+    "value",
+    "version",
+}
+"""Fields of evaluators and of results of runs."""
+
+
+def _used_names(project: Workspace) -> set[str]:
+    """Return names of settings, of questions, and of fields."""
+    questions = [each.model_dump(mode="json") for each in project.rubric.questions]
+    return _FIELDS.union(_strings([project.config.model_dump(mode="json", exclude={"studies"}), *questions]))
+
+
+def _common_names(project: Workspace) -> set[str]:
+    """Return names of other things than conversations: settings, questions, annotators, judges."""
+    return Erasures(project.store).common_names().union(_used_names(project))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield all keys and texts of a JSON value."""
+    if isinstance(value, str):
+        yield value
+    if isinstance(value, Mapping):
+        yield from map(str, value)
+        value = list(value.values())
+    for inner in value if isinstance(value, list) else ():
+        yield from _strings(inner)
 
 
 _LISTED_ONCE = {"yours", "unreadable", "store", "mart"}

@@ -13,21 +13,23 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 from accord.edges import MB, BadInput, one_line, regular_size, write_atomically
-from accord.learning import CARD, REFIT_NEEDED
+from accord.learning import CARD
 from accord.models import recorded_item
+from accord.project.erasing.refit import remove_evaluator
 from accord.project.importing.judged_answers import JUDGEMENTS_FOLDER
 from accord.scoring import ErasedNames, erase_in_rows
 from accord.store import ErasedText, is_store_file, mart_folder, spool_folders, store_file
-from accord.values import Conversation, Sample
+from accord.values import PROJECT_FILE, Conversation, Sample
 
 if TYPE_CHECKING:
     from accord.project.workspace import Workspace
@@ -51,6 +53,7 @@ _LARGEST = 512 * MB
 """Largest file that is searched for mentions; larger ones of the user's own are listed as not searched."""
 _TITLES = ("<title>Accord report", "<title>Accord: issues", "<title>Accord check")
 _STALE = "accord-outdated"
+_OVERLAP = 4096
 _ENDINGS = ("-wal", "-shm", "-journal")
 
 
@@ -112,26 +115,43 @@ class _Search:
     def __init__(self, content: ErasedContent, writes: bool) -> None:
         self.content, self.writes, self._items = content, writes, content.items
 
-    def folder(self, folder: Path, kept: set[Path]) -> Iterator[FileTrace]:
-        """Yield the traces below a folder, except in `kept` files and folders."""
-        if (folder / CARD).is_file():
-            yield from self._evaluator(folder)
-            return
-        if folder.name.endswith(".scores") and any(folder.glob("part-*.parquet")):
-            yield FileTrace(folder, "mart")
-            return
-        if (own := self._in_rows(folder)) is not None:
-            yield from own
-            return
-        for path in sorted(folder.iterdir()):
-            if path.is_symlink() or path.resolve() in kept or path.name in _SKIPPED:
+    def folder(self, top: Path, kept: set[Path]) -> Iterator[FileTrace]:
+        """Yield the traces below a folder, except in `kept` files and folders.
+
+        The root of the disk and a home folder have much that is not the project's: of their other
+        folders, only those that Accord writes are searched, and they are listed as not searched.
+        """
+        waiting = [top]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                own, paths = self._own_folder(folder), sorted(folder.iterdir())
+            except OSError:  # it may not be read
+                yield FileTrace(folder, "unreadable")
                 continue
-            if path.is_dir():
-                yield from self.folder(path, kept)
-            elif path.is_file() and not any(
-                path.name.endswith(end) and path.with_name(path.name.removesuffix(end)).is_file() for end in _ENDINGS
-            ):
-                yield from self._file(path)
+            if own is not None:
+                yield from own
+                continue
+            paths = _searched(paths, kept)
+            folders = [each for each in paths if each.is_dir()]
+            if folder == top and _is_shared(top):
+                yield FileTrace(top, "unreadable")
+                folders = [each for each in folders if _is_accords(each)]
+            waiting += reversed(folders)
+            for path in paths:
+                if path.is_file():
+                    yield from self._file(path)
+
+    def _own_folder(self, folder: Path) -> list[FileTrace] | None:
+        """Return the traces in a folder that Accord wrote as a whole; None if it is no such folder."""
+        if (folder / CARD).is_file():
+            try:
+                return list(self._evaluator(folder))
+            except ValueError:  # a damaged file
+                return [FileTrace(folder, "unreadable")]
+        if folder.name.endswith(".scores") and any(folder.glob("part-*.parquet")):
+            return [FileTrace(folder, "mart")]
+        return self._in_rows(folder)
 
     def _file(self, path: Path) -> Iterator[FileTrace]:
         try:
@@ -141,20 +161,26 @@ class _Search:
         except (BadInput, OSError):
             yield FileTrace(path, "unreadable")
             return
+        try:
+            yield from list(self._in_file(path, size, start))
+        except (ValueError, csv.Error):  # a damaged file
+            yield FileTrace(path, "unreadable")
+
+    def _in_file(self, path: Path, size: int, start: bytes) -> Iterator[FileTrace]:
         if start.startswith(b"SQLite format 3"):
             if is_store_file(path):
                 yield FileTrace(path, "store")
         elif path.parent.name == JUDGEMENTS_FOLDER and path.suffix == ".jsonl":
             yield from self._lines(path, "judgements", self._is_of_item)
         elif path.parent.name == UPLOADS:
-            yield from self._upload(path, size)
+            yield from self._upload(path)
         elif path.parent.parent.name == PUSH_SPOOL:
             yield from self._lines(path, "waiting scores", self.content.text.mentions)
         elif (own := self._in_rows(path)) is not None:
             yield from own
         elif path.suffix == ".html" and any(title.encode() in start for title in _TITLES):
             yield from self._report(path)
-        elif size > _LARGEST or self._is_mentioned(path):
+        elif size > _LARGEST or self._is_mentioned(path, with_cells=True):
             yield FileTrace(path, "unreadable" if size > _LARGEST else "yours")
 
     # --- one kind each --------------------------------------------------------------------------------------------
@@ -203,8 +229,8 @@ class _Search:
         sources = row.get("conversations")
         return sources is None or not self.content.names.conversations.keys().isdisjoint(sources)
 
-    def _upload(self, path: Path, size: int) -> Iterator[FileTrace]:
-        if size > _LARGEST or self._is_mentioned(path):
+    def _upload(self, path: Path) -> Iterator[FileTrace]:
+        if self._is_mentioned(path, with_cells=True):
             if self.writes:
                 path.unlink(missing_ok=True)
             yield FileTrace(path, "upload")
@@ -217,14 +243,8 @@ class _Search:
             yield FileTrace(folder, "evaluator", count)
         if not self.content.names.conversations or not any(self._is_mentioned(path) for path in texts):
             return
-        name = folder.name
-        with suppress(ValueError, OSError, AttributeError):
-            name = str(json.loads((folder / CARD).read_text(encoding="utf-8")).get("name") or name)
         if self.writes:
-            note = {"refit": f"accord fit {name}", "why": "it held texts of erased conversations"}
-            write_atomically(folder / REFIT_NEEDED, json.dumps(note, indent=1) + "\n")
-            for path in sorted(files, key=lambda path: path.name != CARD):  # the card first: the rest is no evaluator
-                path.unlink(missing_ok=True)
+            remove_evaluator(folder)
         yield FileTrace(folder, "evaluator")
 
     def _rename(self, path: Path) -> bool:
@@ -239,7 +259,7 @@ class _Search:
 
     def _report(self, path: Path) -> Iterator[FileTrace]:
         text = path.read_text(encoding="utf-8", errors="replace")
-        is_mentioned = self.content.text.mentions(text)
+        is_mentioned = self.content.text.mentions(text) or self.content.text.has_cell(text, is_page=True)
         if not is_mentioned and (not self.content.outdated or _STALE in text):
             return
         if self.writes:
@@ -247,12 +267,49 @@ class _Search:
             write_atomically(path, _removed_page(title) if is_mentioned else _marked(text), "xmlcharrefreplace")
         yield FileTrace(path, "report")
 
-    def _is_mentioned(self, path: Path) -> bool:
-        """Return True if a file mentions something erased, in plain text or as JSON."""
+    def _is_mentioned(self, path: Path, with_cells: bool = False) -> bool:
+        """Return True if a file mentions something erased in plain text or JSON, or, `with_cells`, in a cell."""
+        found = self.content.text
         if path.suffix == ".parquet":
-            return _has_name(path, self.content.text.ids)
+            return _has_name(path, found.ids)
         with path.open("rb") as stream:
-            return any(self.content.text.mentions(line.decode("utf-8", "replace")) for line in stream)
+            lines = (line.decode("utf-8", "replace") for line in _lines(stream))
+            return any(found.mentions(line) or (with_cells and found.has_cell(line)) for line in lines)
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; a long one in parts that overlap."""
+    tail = b""
+    while part := stream.readline(MB):
+        yield tail + part
+        tail = b"" if part.endswith(b"\n") else part[-_OVERLAP:]
+
+
+def _searched(paths: Sequence[Path], kept: set[Path]) -> list[Path]:
+    """Return the paths without links, folders of tools, `kept` ones, and logs of databases."""
+    own = [path for path in paths if not path.is_symlink() and path.name not in _SKIPPED]
+    return [path for path in own if path.resolve() not in kept and not _is_part_of_database(path)]
+
+
+def _is_part_of_database(path: Path) -> bool:
+    ends = [end for end in _ENDINGS if path.name.endswith(end)]
+    return any(path.with_name(path.name.removesuffix(end)).is_file() for end in ends)
+
+
+def _is_shared(folder: Path) -> bool:
+    """Return True for the root of the disk and for a home folder."""
+    with suppress(RuntimeError):  # no home folder is known
+        return folder in {Path(folder.anchor), Path.home().resolve()}
+    return folder == Path(folder.anchor)
+
+
+def _is_accords(folder: Path) -> bool:
+    """Return True for a folder that Accord writes: evaluators, scores, recorded judgments, uploads, or a project."""
+    if folder.name in {"evaluators", JUDGEMENTS_FOLDER, UPLOADS} or folder.name.endswith(".scores"):
+        return True
+    with suppress(OSError):
+        return any((folder / name).is_file() for name in (CARD, PROJECT_FILE, "manifest.json"))
+    return False
 
 
 def _has_name(path: Path, names: set[str]) -> bool:

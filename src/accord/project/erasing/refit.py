@@ -1,11 +1,13 @@
-"""Fitted evaluators that learned from erased conversations, by their own lists."""
+"""Fitted evaluators that learned from erased conversations, by their own lists; those with texts are removed."""
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 
-from accord.edges import BadInput, count_of
-from accord.learning import saved_as, training_digests
+from accord.edges import BadInput, count_of, write_atomically
+from accord.learning import CARD, REFIT_NEEDED, Evaluator, saved_as, training_digests
 from accord.store import Erasures, Store
 
 
@@ -14,7 +16,7 @@ def learned_from(evaluators: Path, digests: set[int]) -> list[tuple[str, str]]:
     found = []
     for path in sorted(evaluators.iterdir()) if evaluators.is_dir() else ():
         if digests and (count := len(digests & _digests(path))):
-            found.append((path.name, f"accord fit {_name_of(path)}  # learned from {count_of(count, 'of them')}"))
+            found.append((path.name, f"accord fit {_name_of(path)}  # learned from {count:,} of them"))
     return found
 
 
@@ -50,3 +52,42 @@ def refit_note(store: Store, folder: Path) -> str:
         f"{folder.name} learned from {count_of(count, 'conversation')} that {'was' if count == 1 else 'were'} erased "
         f"since; fit it again: accord fit {_name_of(folder)}"
     )
+
+
+def save_unless_erased(store: Store, evaluator: Evaluator, folder: Path) -> None:
+    """Save an evaluator whose training conversations are all there still.
+
+    An erasure adds its tombstones before it looks for texts in files. So either it finds the saved files, or they are
+    removed here.
+
+    Raises:
+        BadInput: A conversation that it learned from was erased meanwhile; the evaluator is not saved.
+    """
+    known = [each.training_set for each in (evaluator, *evaluator.other_questions) if each.training_set is not None]
+    learned = {int(digest) for each in known for digest in each.digest}
+
+    def count_erased() -> int:
+        return Erasures(store).count_digests([f"{digest:016x}" for digest in learned])
+
+    count = count_erased()
+    if not count:
+        evaluator.save(folder)
+        if count := count_erased():
+            remove_evaluator(folder)
+    if count:
+        raise BadInput(
+            f"{count_of(count, 'conversation')} to learn from {'was' if count == 1 else 'were'} erased during the fit, "
+            f"so the evaluator was not saved; fit it again: accord fit {evaluator.name}"
+        )
+
+
+def remove_evaluator(folder: Path) -> None:
+    """Remove the files of an evaluator, and leave a note with the command that fits it again."""
+    name = folder.name
+    with suppress(ValueError, OSError, AttributeError):
+        name = str(json.loads((folder / CARD).read_text(encoding="utf-8")).get("name") or name)
+    note = {"refit": f"accord fit {name}", "why": "it held texts of erased conversations"}
+    write_atomically(folder / REFIT_NEEDED, json.dumps(note, indent=1) + "\n")
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != REFIT_NEEDED]
+    for path in sorted(files, key=lambda path: path.name != CARD):  # the card first: the rest is no evaluator
+        path.unlink(missing_ok=True)

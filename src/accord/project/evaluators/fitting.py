@@ -28,6 +28,7 @@ from accord.learning import (
     saved_as,
 )
 from accord.models import Flow, Models, OnAnswer, Plan, plan_range, run
+from accord.project.erasing.refit import save_unless_erased
 from accord.project.evaluators.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
 from accord.project.evaluators.fit_cache import FitCache, cache_key, single_threaded
 from accord.project.evaluators.held_out_set import FittedHead
@@ -85,7 +86,8 @@ def fit(
         every_question: True to fit a head for every question of the rubric from the same evidence.
 
     Raises:
-        BadInput: There is too little to learn from, or the folder holds the evaluator of another question.
+        BadInput: There is too little to learn from, the folder holds the evaluator of another question, or a
+            conversation was erased meanwhile.
         BudgetReached: The budget is spent; the same call continues from there.
         ModelError: No request can succeed.
     """
@@ -95,7 +97,7 @@ def fit(
         note_wordings(project.store, evaluator.question)
         fitted = _Fit(project, evaluator, project.models, step, on_stage).fit(every_question)
         fitted = replace(fitted, folder=folder)
-        fitted.evaluator.save(folder)
+        save_unless_erased(project.store, fitted.evaluator, folder)
         fitted = replace(fitted, spent=project.budget.to_json())
         saved = {"question": evaluator.question.id, "folder": str(folder.resolve())}
         record.results.update({**fitted.to_json(), **saved})
