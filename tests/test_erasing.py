@@ -255,6 +255,16 @@ def test_late_answers_about_an_erased_conversation_are_not_stored(store: Store) 
     assert store.replies(["r1", "r2"]).keys() == {"r2"}
 
 
+def test_run_that_began_before_an_erasure_keeps_no_id(store: Store) -> None:
+    store.add_conversations([Conversation("late-conversation", ()), Conversation("other", ())])
+    run = store.start_run("gaps", {})
+    Erasures(store).bury({"late-conversation": None})
+    rows = [{"conversation": "late-conversation", "turn": 1}, {"conversation": "other", "turn": None}]
+    store.finish_run(run, "done", {"examples": rows, "text": "such as late-conversation#1", "n": 2})
+    [record] = store.runs("gaps")
+    assert record["results"] == {"examples": rows[1:], "text": "(erased)", "n": 2}
+
+
 def test_waiting_answers_are_erased(project: Path) -> None:
     with closing(Store("sqlite:///accord.db")) as store:
         rows = [

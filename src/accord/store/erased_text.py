@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -200,21 +200,24 @@ def _texts(conversation: Conversation) -> Iterator[tuple[str, bool]]:
     """Yield every text of a conversation, with True for messages of users."""
     for turn in conversation.turns:
         yield turn.content, turn.role not in {"assistant", "system", "tool", "developer", "function"}
-        yield from ((text, False) for text in _strings([turn.name, dict(turn.extra)]))
+        yield from ((text, False) for text in strings_in([turn.name, dict(turn.extra)]))
     for document in conversation.documents:
         yield from ((text, False) for text in (document.text, document.title or "", document.id or ""))
-    yield from ((text, False) for text in _strings(dict(conversation.metadata)))
+    yield from ((text, False) for text in strings_in(dict(conversation.metadata)))
 
 
-def _strings(value: Any) -> Iterator[str]:
+def strings_in(value: Any, keys: bool = False) -> Iterator[str]:
+    """Yield all texts in a JSON value; with `keys`, the names of its entries too."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _strings(inner)
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            if keys and isinstance(key, str):
+                yield key
+            yield from strings_in(inner, keys)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _strings(inner)
+            yield from strings_in(inner, keys)
 
 
 def _readings(text: str) -> list[str]:

@@ -14,6 +14,7 @@ from accord.store.engine import database_errors, read_json
 from accord.store.import_parts import UNDONE
 from accord.store.rows import Run, now
 from accord.store.schema import runs
+from accord.store.tombstones import without_erased_names
 from accord.values import canonical_json
 
 
@@ -48,9 +49,10 @@ class RunRecords:
 
     def finish_run(self, run: str, status: str, results: Mapping[str, Any]) -> None:
         """Record the end of a run: its status (`done`, `failed`, `interrupted`) and its redacted results."""
-        change = {"status": status, "results": canonical_json(redact_json(results)), "finished": now()}
         is_run = and_(runs.c.id == run, runs.c.status != UNDONE)  # an undone import stays undone
         with database_errors(self.url), self._engine.begin() as connection:
+            kept = without_erased_names(connection, redact_json(results))
+            change = {"status": status, "results": canonical_json(kept), "finished": now()}
             connection.execute(update(runs).where(is_run).values(**change))
 
     @contextmanager

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from sqlalchemy import Connection, delete, select
 
 from accord.store.engine import lock_writing
+from accord.store.erased_text import ErasedText, strings_in
 from accord.store.rows import BATCH, batches
 from accord.store.schema import erased
 
@@ -69,6 +70,17 @@ def tombstones_among(connection: Connection, keys: Iterable[str]) -> set[str]:
     query = select(erased.c.key)
     pages = (connection.execute(query.where(erased.c.key.in_(batch))) for batch in batches(sorted(keys), BATCH))
     return {key for rows in pages for (key,) in rows}
+
+
+def without_erased_names(connection: Connection, results: Any) -> Any:
+    """Return results of a run without conversations that were erased while it ran."""
+    lock_writing(connection)
+    if not has_tombstones(connection):
+        return results
+    names = {name for text in strings_in(results, keys=True) for name in (text, text.rpartition("#")[0]) if name}
+    keys = {tombstone_key(CONVERSATION, name): name for name in names}
+    gone = [keys[key] for key in tombstones_among(connection, keys)]
+    return ErasedText(names=gone).scrub(results) if gone else results
 
 
 def without_erased_in_day(connection: Connection, sketch: Mapping[str, Any]) -> Mapping[str, Any]:
