@@ -261,6 +261,8 @@ def vacuum(url: str, rewrites: bool = False) -> tuple[int, int]:
                 autocommit = connection.execution_options(isolation_level="AUTOCOMMIT")
                 for table in metadata.sorted_tables:
                     autocommit.execute(text(f"VACUUM ({'FULL, ' if rewrites else ''}ANALYZE) {table.name}"))
+                if rewrites:  # the planner's statistics hold frequent values, such as IDs; needs the database's owner
+                    autocommit.execute(text("VACUUM FULL pg_catalog.pg_statistic"))
         return before, _size(engine)
     finally:
         engine.dispose()

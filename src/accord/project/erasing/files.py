@@ -194,9 +194,12 @@ class _Search:
         return count if count is None else [FileTrace(path, "scores", count)] if count else []
 
     def _lines(self, path: Path, kind: Kind, is_erased: Callable[[str], bool]) -> Iterator[FileTrace]:
-        """Remove lines of a file of Accord; a file without lines is removed."""
-        lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines(keepends=True)
+        """Remove lines of a file of Accord; a file without lines is removed. Lines that are not UTF-8 are listed."""
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+            lines = list(stream)
         kept = [line for line in lines if not is_erased(line)]
+        if any(_is_damaged(line) for line in kept):
+            yield FileTrace(path, "unreadable")
         if len(kept) == len(lines):
             return
         if self.writes and kept:
@@ -206,10 +209,11 @@ class _Search:
         yield FileTrace(path, kind, len(lines) - len(kept))
 
     def _is_of_item(self, line: str) -> bool:
-        with suppress(ValueError):
+        try:
             row = json.loads(line)
-            return isinstance(row, dict) and row.get("item_id") in self._items
-        return False
+        except ValueError:
+            return self.content.text.mentions(line)
+        return isinstance(row, dict) and row.get("item_id") in self._items
 
     def waiting(self, folder: Path) -> Iterator[FileTrace]:
         """Yield the files of paid answers in a spool folder that have rows about an erased conversation."""
@@ -283,6 +287,14 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
     while part := stream.readline(MB):
         yield tail + part
         tail = b"" if part.endswith(b"\n") else part[-_OVERLAP:]
+
+
+def _is_damaged(line: str) -> bool:
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _searched(paths: Sequence[Path], kept: set[Path]) -> list[Path]:
