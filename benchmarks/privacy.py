@@ -1,6 +1,6 @@
-"""Redaction of personal data: precision and recall by kind and language, import time, and agreement.
+"""Personal data: redaction by kind and language, import time, agreement, canaries after erasing, and time to erase.
 
-    python benchmarks/privacy.py --data ../shared/data --json OUT [--only found,written,import,agreement] [--quick]
+    python benchmarks/privacy.py --data ../shared/data --json OUT [--only found,written,...] [--quick]
 
 `found` plants personal data and numbers that look like some in messages of six languages
 (`tests/planted_personal_data.py`). It counts the finds of the rules, and of libraries that are installed:
@@ -9,7 +9,7 @@ find is right if it overlaps a piece of its kind. The templates are ours, so the
 nothing about the share that is found in real logs. `written` does the same with short texts in the forms of signatures,
 invoices, logs and code (`tests/data/personal_data_as_written.txt`). `import` measures the processor time of an import
 of conversations of 10 messages, without personal data and with some in 4 of 10 messages. `agreement` fits simple
-evaluators on real ratings, once as they are and once redacted.
+evaluators on real ratings, once as they are and once redacted. `privacy_erasing.py` describes `canaries` and `large`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from typing import Any
 
 from harness import Row, chosen, data_folder, finish, options, rows_of_part
 from planted_personal_data import LANGUAGES, Planted, as_written, planted
+from privacy_erasing import canary_rows, large_rows
 
 from accord.project import Config, Project
 from accord.project.config_sections import PrivacyConfig
 from accord.redaction import KINDS, Redactor
 
 SENTENCE = "The router blinks twice and then the light goes out, although I pressed the button as you said."
-PARTS = ("found", "written", "import", "agreement")
+PARTS = ("found", "written", "import", "agreement", "canaries", "large")
 Finder = Callable[[str, str], list[tuple[int, int, str]]]
 SETS = ("llm_rubric_real", "topical_usr")
 _SAME = {"password": "secret", "url": "secret"}
@@ -229,35 +230,30 @@ def _figures(compared: Any) -> Row:
     return {"rmse": row["rmse"], "r": row["pearson"], "r_low": row["pearson_low"], "r_high": row["pearson_high"]}
 
 
-def redaction_rows(parts: Sequence[str], data: Path, quick: bool) -> list[Row]:
-    """Return the rows of the parts about redaction."""
+def privacy_rows(parts: Sequence[str], data: Path, quick: bool) -> list[Row]:
+    """Return the rows of the parts."""
     measures: dict[str, Callable[[], Iterator[Row]]] = {
         "found": lambda: found_rows(100 if quick else 1000),
         "written": written_rows,
         "import": lambda: import_rows(1_000 if quick else 20_000),
         "agreement": lambda: agreement_rows(data, 60 if quick else None),
+        "canaries": canary_rows,
+        "large": lambda: large_rows(2_000 if quick else 100_000),
     }
-    return [row for part in parts if part in measures for row in rows_of_part(part, measures[part])]
+    return [row for part in parts for row in rows_of_part(part, measures[part])]
 
 
 def main() -> None:
-    parser = options("privacy", "Redaction of personal data: what is found, import time, and agreement.", PARTS)
+    parser = options("privacy", "Personal data: redaction, agreement, import time, and erasing.", PARTS)
     given = parser.parse_args()
     parts = chosen(parser, given.only, PARTS)
     data = data_folder(parser, given.data) if "agreement" in parts else given.data
-    rows = redaction_rows(parts, data, given.quick)
     columns = [
-        "what",
-        "kind",
-        "language",
-        "planted",
-        "precision",
-        "recall",
-        "milliseconds",
-        "redacted",
-        "conversations",
-    ]
-    finish("privacy", rows, [*columns, "cpu_seconds", "changed", "r", "rmse"], given.json)
+        "what", "kind", "language", "planted", "precision", "recall", "milliseconds", "redacted", "conversations",
+        "cpu_seconds", "changed", "r", "rmse", "tables", "files", "tables_after", "files_after", "others_unchanged",
+        "megabytes", "seconds",
+    ]  # fmt: skip
+    finish("privacy", privacy_rows(parts, data, given.quick), columns, given.json)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ HELPERS = {
     "board_scores",
     "eager", "harness", "wording",
     "hostile",
-    "load", "scale_live", "scale_scoring", "scale_store",
+    "load", "privacy_erasing", "scale_live", "scale_scoring", "scale_store",
     "true_bands", "true_calibration", "true_heads", "true_labels", "true_shared", "true_texts", "true_watch", "who_rated", "workbench_order",
 }  # fmt: skip
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
@@ -53,6 +53,7 @@ SMALLEST = {
     "issues": ["--only", "reading"],
     "judging_overhead": ["--limit", "4"],
     "live_scoring": ["--only", "scorer"],
+    "privacy": ["--only", "written"],
     "rubric_selection": ["--limit", "1"],
     "simulated_annotators": [],
     "workbench": ["--only", "bare,page"],

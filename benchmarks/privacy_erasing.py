@@ -1,6 +1,4 @@
-"""Erasing a conversation: canaries in all places, and the time in a store of 100,000 conversations.
-
-    python benchmarks/erasing.py --json OUT [--only canaries,large] [--quick]
+"""Rows of `privacy.py` about erasing: canaries in all places, and the time in a store of 100,000 conversations.
 
 `canaries` fills a project by the real commands (`tests/planted_canary.py`) and counts the tables and files that hold a
 text or ID of one conversation before and after `accord store erase`. `large` erases one of 100,000 conversations with
@@ -19,7 +17,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness import Row, chosen, finish, options, rows_of_part
+from harness import Row
 
 from accord.project import Project, Selection, erase
 from accord.project.config import config_from
@@ -28,7 +26,6 @@ from accord.store.schema import metadata
 from accord.testing import ChatServer
 from accord.values import Conversation, Label, Target, Turn
 
-PARTS = ("canaries", "large")
 WORDS = [f"word{number}" for number in range(4000)]
 
 
@@ -111,7 +108,7 @@ def large_rows(count: int) -> Iterator[Row]:
     for what, (wall, processor) in {"vacuum": rewriting, "conversation": erasing, "user": user}.items():
         yield {
             "what": f"large: {what}", "conversations": count, "megabytes": size / 1e6, "seconds": wall,
-            "processor_seconds": processor,
+            "cpu_seconds": processor,
         }  # fmt: skip
 
 
@@ -126,28 +123,3 @@ def _measured(work: Callable[[], object]) -> tuple[float, float]:
     wall, processor = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - wall, time.process_time() - processor
-
-
-def main() -> None:
-    parser = options("erasing", "Erasing a conversation: canaries left, and the time in a large store.", PARTS)
-    given = parser.parse_args()
-    measures: dict[str, Callable[[], Iterator[Row]]] = {
-        "canaries": canary_rows,
-        "large": lambda: large_rows(2_000 if given.quick else 100_000),
-    }
-    rows = [row for part in chosen(parser, given.only, PARTS) for row in rows_of_part(part, measures[part])]
-    columns = [
-        "what",
-        "tables",
-        "files",
-        "tables_after",
-        "files_after",
-        "others_unchanged",
-        "conversations",
-        "megabytes",
-    ]
-    finish("erasing", rows, [*columns, "seconds", "processor_seconds"], given.json)
-
-
-if __name__ == "__main__":
-    main()
