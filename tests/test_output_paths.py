@@ -207,6 +207,7 @@ WRITERS = {
     "accord.report.report": "the report", "accord.report.issues_page": "the page of issues",
     "accord.report.project_run": "the folder of a run, which keeps files that were edited",
     "accord.cli.commands.init": "new files, never existing ones",
+    "accord.hosts.agents.skill": "the folder of a skill",
     "accord.project.importing.judged_answers": "judgements of imported files, in the folder of the project",
     "accord.project.project": "a rubric in a temporary folder",
     "accord.project.judges.recorded_judges": "one line of accord.yaml, at the user's request",

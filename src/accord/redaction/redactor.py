@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import bisect
 import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import chain, takewhile
+from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
-from accord.edges import BadInput, UnknownName, one_line
-from accord.entry_points import reason_line
+from accord.edges import UnknownName
+from accord.redaction.found_spans import (
+    PLACEHOLDER,
+    Recognizer,
+    Span,
+    merged_spans,
+    recognized,
+    stands_apart,
+    without_placeholders,
+)
 from accord.redaction.patterns import HINTS, NUMBERS, RULES, Rule, without_uuids
 from accord.redaction.searched_text import SearchedText, normalized
 from accord.values import (
@@ -34,8 +41,6 @@ VERSION = 2
 """Version of the rules, part of `Redactor.signature`: change it with every rule that finds more or less."""
 KINDS = tuple(RULES)
 """Kinds of personal data that Accord's own rules find."""
-Recognizer = Callable[[str], Iterable[tuple[int, int, str]]]
-
 recognizers: Registry[Recognizer] = Registry(
     "recognizer",
     contract=Contract.function(
@@ -44,9 +49,6 @@ recognizers: Registry[Recognizer] = Registry(
 )  # fmt: skip
 """Functions of a text that find further personal data, such as customer numbers."""
 
-_PLACEHOLDER = re.compile(r"<([A-Z][A-Z_]{0,30})_(\d{1,5})>")
-"""Placeholder; neither part is long enough to hide a number that a rule would find."""
-_KIND = re.compile(r"[a-z][a-z_]{0,30}", re.ASCII)
 _SECRET_KEY = re.compile(
     r"(?:.*[_-])?(?:password|passwd|pwd|passphrase|secret|api_?key|(?:access|refresh|auth|id|bearer)_?token"
     r"|client_?secret|private_?key|authorization)",
@@ -58,14 +60,6 @@ _LONGEST_KEY = 60
 _LEAST_NUMBER = 10**7
 """Smallest number in metadata that is read as text: shorter ones are counts and years."""
 T = TypeVar("T")
-
-
-class Span(NamedTuple):
-    """A piece of personal data in a text: first character, last character + 1, and kind."""
-
-    start: int
-    end: int
-    kind: str
 
 
 @dataclass(frozen=True)
@@ -134,14 +128,14 @@ class Redactor:
             read = numbers if is_number else searched
             if may_find(read):
                 if kind == "phone":  # a telephone number never goes on in a number with a checksum
-                    read.taken = tuple(_merged(found))
+                    read.taken = tuple(merged_spans(found))
                 for start, end in rule(read):
                     found.append(Span(start, end, kind))
         if places is not None:
             found = [Span(places[start], places[end - 1] + 1, kind) for start, end, kind in found]
         for name, recognizer in self._recognizers:
-            found += _recognized(name, recognizer, text)
-        return _without_placeholders(_merged(found), text) if found else found
+            found += recognized(name, recognizer, text)
+        return without_placeholders(merged_spans(found), text) if found else found
 
     def conversation(self, conversation: Conversation) -> Conversation:
         """Return a conversation with placeholders in every text but its id; itself if nothing is found."""
@@ -150,84 +144,6 @@ class Redactor:
     def imported(self, conversation: Conversation) -> Conversation:
         """Return a conversation to store: redacted, or a synthetic one as it is."""
         return conversation if conversation.is_synthetic else self.conversation(conversation)
-
-
-def _recognized(name: str, recognizer: Recognizer, text: str) -> list[Span]:
-    """Return the spans of a recognizer, or raise BadInput: a failure must not leave a text unredacted."""
-    try:
-        found: list[tuple[Any, ...]] = [tuple(each) for each in recognizer(text)]
-    except Exception as error:
-        raise BadInput(
-            f"the recognizer {name!r} raised {reason_line(error)}; nothing was stored or sent. Correct it, or remove "
-            "it from privacy: recognizers:"
-        ) from error
-    for each in found:
-        is_span = len(each) == 3 and all(type(place) is int for place in each[:2])
-        if not is_span or not 0 <= each[0] < each[1] <= len(text) or not isinstance(each[2], str):
-            raise BadInput(
-                f"the recognizer {name!r} returned {one_line(repr(each), 60)}; allowed: (start, end, kind) with "
-                f"0 <= start < end <= {len(text)}, the length of the text. Check it with "
-                "accord.testing.check_recognizer"
-            )
-        if not _KIND.fullmatch(each[2]):
-            raise BadInput(
-                f"the recognizer {name!r} returned the kind {one_line(repr(each[2]), 60)}; allowed: lower-case letters "
-                "and underscores, such as customer_number"
-            )
-    return [Span(*each) for each in found]
-
-
-def _merged(spans: list[Span]) -> list[Span]:
-    """Return the union of overlapping spans, in order; the longest one gives the kind."""
-    if len(spans) < 2:
-        return spans
-    merged: list[Span] = []
-    longest = 0
-    for span in sorted(spans, key=lambda each: (each.start, -each.end)):
-        length = span.end - span.start
-        if merged and span.start < merged[-1].end:
-            kind = span.kind if length > longest else merged[-1].kind
-            merged[-1] = Span(merged[-1].start, max(merged[-1].end, span.end), kind)
-            longest = max(longest, length)
-        else:
-            merged.append(span)
-            longest = length
-    return merged
-
-
-def _begins_before(end: int, place: tuple[int, int]) -> bool:
-    return place[0] < end
-
-
-def _without_placeholders(spans: list[Span], text: str) -> list[Span]:
-    """Return spans without the parts that are placeholders already, and without single signs left between them."""
-    if "<" not in text:
-        return spans
-    taken = [match.span() for match in _PLACEHOLDER.finditer(text)]
-    ends, kept = [end for _, end in taken], list[Span]()
-    for span in spans:
-        start, inside = span.start, taken[bisect.bisect_right(ends, span.start) :]
-        for first, last in takewhile(partial(_begins_before, span.end), inside):
-            kept.append(Span(start, first, span.kind))
-            start = last
-        kept.append(Span(start, span.end, span.kind))
-    whole = set(spans)
-    return [span for span in kept if span in whole or re.search(r"\w", text[span.start : max(span.start, span.end)])]
-
-
-_PLAIN = r"\x20-\x27)-*,-/:;=?A-Z\[-~\n\u00c0-\u024f\u3041-\u30ff\u4e00-\u9fff\uff1a\u3001\u3002"
-_OPEN = re.compile(rf"(?:[{_PLAIN}(]?[ \n(\u3041-\u30ff\u4e00-\u9fff\uff1a])?")
-_CLOSE = re.compile(rf"(?:[ \n.,;!?)\u3041-\u30ff\u4e00-\u9fff\u3001\u3002][{_PLAIN}]{{0,2}})?")
-
-
-def _stands_apart(text: str, span: Span) -> bool:
-    """Return True if a placeholder in place of a span cannot uncover another find.
-
-    Rules look at most three characters to the left and two to the right of a find. Words before a number are read back
-    to the last find or digit, and a placeholder has a digit.
-    """
-    before, after = text[max(span.start - 2, 0) : span.start], text[span.end : span.end + 3]
-    return _OPEN.fullmatch(before) is not None and _CLOSE.fullmatch(after) is not None
 
 
 # --- one conversation -----------------------------------------------------------------------------------------------
@@ -250,7 +166,7 @@ class Redaction:
     def reserve(self, *texts: str) -> None:
         """Keep the numbers of placeholders in these texts free, which are no placeholders of this redaction."""
         for text in texts:
-            for match in _PLACEHOLDER.finditer(text) if "<" in text else ():
+            for match in PLACEHOLDER.finditer(text) if "<" in text else ():
                 if match.group() not in self.values:
                     kind = match.group(1)
                     self._counts[kind] = max(self._counts.get(kind, 0), int(match.group(2)))
@@ -268,7 +184,7 @@ class Redaction:
                 break
             before = result.text
             result = result.replaced([(span, self._placeholder(span, before)) for span in spans])
-            if not self.redactor.names and all(_stands_apart(before, span) for span in spans):
+            if not self.redactor.names and all(stands_apart(before, span) for span in spans):
                 break
         return result
 
@@ -276,7 +192,7 @@ class Redaction:
         """Return a text with the values in place of this redaction's placeholders."""
         if not self.values or "<" not in text:
             return text
-        return _PLACEHOLDER.sub(lambda match: self.values.get(match.group(), match.group()), text)
+        return PLACEHOLDER.sub(lambda match: self.values.get(match.group(), match.group()), text)
 
     def _placeholder(self, span: Span, text: str) -> str:
         value = text[span.start : span.end]
@@ -328,7 +244,7 @@ class Redaction:
                 changed = self.value(inner, key)
                 return text if changed == inner else json.dumps(changed, ensure_ascii=False)
         if "secret" in self.redactor.kinds and _SECRET_KEY.fullmatch(key[:_LONGEST_KEY]) and len(text.strip()) >= 4:
-            return text if _PLACEHOLDER.search(text) else self._placeholder(Span(0, len(text), "secret"), text)
+            return text if PLACEHOLDER.search(text) else self._placeholder(Span(0, len(text), "secret"), text)
         prefix = f"{key[:_LONGEST_KEY].replace('_', ' ')}: " if key else ""
         if prefix and self.redactor.may_change(prefix + text):
             size = len(prefix)

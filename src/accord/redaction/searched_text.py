@@ -7,6 +7,10 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+Spans = Iterator[tuple[int, int]]
+NUMBER_BEGINS = re.compile(r"[0-9(+XYZxyz](?<![\w+].)(?=(?:[ .\-/()+]{0,3}[\dAB]){7})", re.ASCII)
+"""First character of what may be a number of a card, of a country, or of a telephone: eight digits or more."""
+
 
 class SearchedText:
     """A normalized text (`normalized`), with searches that several rules share.
@@ -90,6 +94,11 @@ class SearchedText:
             if place < end:
                 return None
         return pattern.match(self.text, place)
+
+
+def only_digits(text: str) -> str:
+    """Return the digits of a text."""
+    return re.sub(r"\D", "", text)
 
 
 def beginning(characters: str, *alternatives: str, before: str) -> re.Pattern[str]:

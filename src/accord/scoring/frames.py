@@ -32,7 +32,7 @@ def score_frame(frame: Any, evaluator: str | Path | BatchScorer) -> Any:
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:
     ...     folder = project.fit("constant").folder
-    ...     frame = pl.DataFrame({"id": ["a", "b"], "prompt": ["Hi.", ""], "response": ["Hello!", None]})
+    ...     frame = pl.DataFrame({"id": ["a", "b"], "messages": ['[{"role": "user", "content": "Hi."}]', "Hi."]})
     ...     print(score_frame(frame, folder)["status"].to_list())
     ['scored', 'bad-row']
     """
