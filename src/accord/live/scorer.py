@@ -41,10 +41,15 @@ def check_live(evaluator: Evaluator, asks: bool = False) -> None:
         asks: True to allow sources that are not live, at the cost of their requests for every reply.
 
     Raises:
-        BadInput: A source is not live.
+        BadInput: A source is not live, or the evaluator scores steps.
         NotFitted: The evaluator is not fitted.
     """
     evaluator.head.check_fitted()
+    if evaluator.level == "step":
+        raise BadInput(
+            f"the evaluator {evaluator.name!r} scores calls of tools, which needs the reply after the result: score "
+            "their conversations with accord score"
+        )
     slow = [source for source in evaluator.all_sources if not source.is_live]
     if slow and not asks:
         raise BadInput(

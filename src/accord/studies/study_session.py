@@ -35,6 +35,7 @@ from accord.values import (
     content_hash,
     load_rubric,
     load_taxonomy,
+    steps,
 )  # fmt: skip
 
 MAX_LISTED_OPTIONS = 10
@@ -136,11 +137,12 @@ class StudySession:
         return str((self.studies.study(self.name) or {}).get("maker", ""))
 
     def _check_questions(self) -> None:
-        is_pair = self.settings.level == "pair"
         for stage in self.settings.stages:
             for question in stage.questions:
-                if self.rubric[question].compares != is_pair:
-                    kind = "two conversations" if self.rubric[question].compares else "one conversation"
+                asked = self.rubric[question]
+                if not asked.suits(self.settings.level):
+                    kind = "one call of a tool" if asked.is_about_steps else "one conversation"
+                    kind = "two conversations" if asked.compares else kind
                     raise BadInput(
                         f"study {self.name!r}: question {question!r} is about {kind}, but the study rates a "
                         f"{self.settings.level}; choose other questions, or another level"
@@ -291,7 +293,7 @@ class StudySession:
             assignment,
             stage,
             tuple(conversation_view(conversations[t.conversation], t.turn, with_documents) for t in targets),
-            self.questions(stage, conversations[item.target.conversation]),
+            self.questions(stage, conversations[item.target.conversation], item.target.turn),
             self.taxonomy,
             self._shown_issues(stage, conversations[item.target.conversation], item.target.turn),
             {each.question: each for each in answers if each.stage == stage.id},
@@ -323,12 +325,11 @@ class StudySession:
         completed = sum(assignment.state != "open" for assignment in assignments)
         return completed, min(total, self.settings.items_per_annotator or total)
 
-    def questions(self, stage: Stage, conversation: Conversation) -> tuple[Question, ...]:
-        """Return the questions of a stage that apply to a conversation, in the rubric's order."""
-        is_pair = self.settings.level == "pair"
-        names = stage.questions or tuple(each.id for each in self.rubric.questions if each.compares == is_pair)
+    def questions(self, stage: Stage, conversation: Conversation, turn: int | None = None) -> tuple[Question, ...]:
+        """Return the questions of a stage that apply to a conversation or its turn, in the rubric's order."""
+        names = stage.questions or tuple(each.id for each in self.rubric.questions if each.suits(self.settings.level))
         questions = (self.rubric[name] for name in names)
-        return tuple(each for each in questions if each.compares or each.applies_to(conversation))
+        return tuple(each for each in questions if each.compares or each.applies_to(conversation, turn))
 
     def stopped_by(self, view: ItemView) -> str | None:
         """Return the screening question whose answer ends the questionnaire; later questions are not asked."""
@@ -412,7 +413,7 @@ class StudySession:
         )  # fmt: skip
 
     def _question(self, stage: Stage, item: Item, name: str, conversation: Conversation) -> Question:
-        questions = self.questions(stage, conversation)
+        questions = self.questions(stage, conversation, item.target.turn)
         plain = name.removesuffix(f":{BOTH_BAD}") if item.against is not None else name
         question = next((each for each in questions if each.id == plain), None)
         if question is None:
@@ -495,6 +496,5 @@ def conversation_view(conversation: Conversation, turn: int | None, with_documen
 
 def tool_calls_of(turn: Turn) -> list[str]:
     """Return each tool call of a turn as text."""
-    called = turn.extra.get("tool_calls")
-    calls = called if isinstance(called, list | tuple) else [] if called is None else [called]
+    calls = steps.calls_of(turn)
     return [call if isinstance(call, str) else json.dumps(call, ensure_ascii=False, default=str) for call in calls]
