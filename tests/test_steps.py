@@ -292,9 +292,9 @@ def test_an_evaluator_of_steps_is_learned_compared_and_scores_new_steps(
     project: Project, planted: list[Planted], tmp_path: Path
 ) -> None:
     assert project.level() == "step"
-    fitted = project.fit().evaluator
+    fitted = project.fit("ridge").evaluator
     assert fitted.level == "step"
-    assert {row["evaluator"] for row in project.compare(only=["default"], jobs=1)} >= {"default", "constant"}
+    assert {row["evaluator"] for row in project.compare(only=["ridge"], jobs=1)} >= {"ridge", "constant"}
     rows = [messages_of(each.conversation) for each in planted[60:]]
     scored = project.score(rows, evaluator=fitted)
     known = {
@@ -326,7 +326,7 @@ def test_commands_label_fit_and_score_steps(tmp_path: Path, monkeypatch: pytest.
     turns = {each.conversation.id: set(each.faults) for each in made}
     assert len(chosen["labels"]) == 5 and all(row["turn"] in turns[row["conversation"]] for row in chosen["labels"])
     accord("import", "labels.csv")
-    accord("fit")
+    accord("fit", "ridge")
     accord("score", "chats.jsonl", "--out", "scores.jsonl", "--turns", "all")
     scored = read_rows("scores.jsonl")
     assert {(row["conversation"], row["turn"]) for row in scored} == {

@@ -26,6 +26,7 @@ from accord.values import (
     Issue,
     Question,
     Rubric,
+    Sample,
     Stage,
     StudySettings,
     Target,
@@ -50,13 +51,14 @@ REPEAT_AFTER = 5
 
 @dataclass(frozen=True)
 class TurnView:
-    """A turn as pages show it, with its tool calls as text."""
+    """A turn as pages show it, with its tool calls as text; `step` is the step of a rated result of a tool."""
 
     place: int
     role: str
     text: str
     is_rated: bool
     calls: tuple[str, ...] = ()
+    step: steps.Step | None = None
 
 
 @dataclass(frozen=True)
@@ -486,8 +488,17 @@ class StudySession:
 
 def conversation_view(conversation: Conversation, turn: int | None, with_documents: bool) -> ConversationView:
     """Return a conversation up to a turn as pages show it."""
+    found = steps.steps_at(Sample(conversation, turn)) if Sample(conversation, turn).is_step else ()
+    step_of = {step.turn: step for step in found}
     turns = tuple(
-        TurnView(place, each.role, sendable(each.content), place == turn, tuple(map(sendable, tool_calls_of(each))))
+        TurnView(
+            place,
+            each.role,
+            sendable(each.content),
+            place == turn,
+            tuple(map(sendable, tool_calls_of(each))),
+            step_of.get(place),
+        )  # fmt: skip
         for place, each in enumerate(conversation.up_to(turn))
     )
     documents = ((sendable(each.title or ""), sendable(each.text)) for each in conversation.documents)
