@@ -152,18 +152,27 @@ def labels_of(made: list[Planted], annotators: tuple[str, ...] = ("ann",)) -> li
     ]
 
 
-def erring_judge(made: list[Planted], accuracy: float, seed: int = 0, name: str = "erring") -> ScriptedJudge:
-    """Return a judge whose stated answer to each question about each step is right with a probability of `accuracy`.
+def erring_judge(
+    made: list[Planted], accuracy: float, seed: int = 0, name: str = "erring", is_shared: bool = False
+) -> ScriptedJudge:
+    """Return a judge that is right about each step with a probability of `accuracy`.
 
-    Errors are independent. The judge states its answer with a probability between 0.55 and 0.95 that says nothing about
-    whether it is right.
+    Errors are independent between the questions about a step. If `is_shared`, the judge answers all of them by one
+    belief about the step: its fault if right, else no fault for a wrong step and any fault for a right one. The judge
+    states its answer with a probability between 0.55 and 0.95 that says nothing about whether it is right.
     """
     faults = {Target(each.conversation.id, turn): fault for each in made for turn, fault in each.faults.items()}
 
     def answer(sample: Sample, question: Question) -> Mapping[str, float]:
         rng = random.Random(zlib.crc32(f"{seed} {sample.target} {question.id}".encode()))
-        right = truth(faults[sample.target], question.id)
-        stated = right if rng.random() < accuracy else 1 - right
+        fault = faults[sample.target]
+        if is_shared:
+            belief = random.Random(zlib.crc32(f"{seed} {sample.target}".encode()))
+            is_right, error = belief.random() < accuracy, "" if fault else belief.choice(FAULTS)
+            stated = truth(fault if is_right else error, question.id)
+        else:
+            right = truth(fault, question.id)
+            stated = right if rng.random() < accuracy else 1 - right
         sure = rng.uniform(0.55, 0.95)
         return {str(stated): sure, str(1 - stated): 1 - sure}
 

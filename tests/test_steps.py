@@ -307,7 +307,7 @@ def test_an_evaluator_of_steps_is_learned_compared_and_scores_new_steps(
     right = [values[target] for target in values if known[target]]
     wrong = [values[target] for target in values if not known[target]]
     assert sum(right) / len(right) > sum(wrong) / len(wrong) + 0.2
-    with pytest.raises(BadInput, match=r"scores calls of tools, which needs the reply after the result"):
+    with pytest.raises(BadInput, match=r"scores calls of tools, which needs later replies: use accord score"):
         LiveScorer(fitted)
     plain = [{"id": "plain", "messages": [USER, SAID]}]
     [row] = project.score(plain, evaluator=fitted).scores

@@ -6,16 +6,16 @@ and no predictions, so that ratings are blind.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from accord.edges import BadInput, UnknownName, sendable
+from accord.edges import BadInput, UnknownName
 from accord.models import run
 from accord.project import Project, annotated_pairs, has_generated_text, issues_of
 from accord.store import Assignment, Candidate, Conflict, Item, Prediction, Studies, UserAccount
+from accord.studies.conversation_view import ConversationView, conversation_view
 from accord.studies.item_sampling import sample_items
 from accord.studies.submitted_answer import BOTH_BAD, MAX_TEXT, SubmittedAnswer, both_bad_question, parse_value
 from accord.values import (
@@ -26,17 +26,14 @@ from accord.values import (
     Issue,
     Question,
     Rubric,
-    Sample,
     Stage,
     StudySettings,
     Target,
     Taxonomy,
-    Turn,
     Value,
     content_hash,
     load_rubric,
     load_taxonomy,
-    steps,
 )  # fmt: skip
 
 MAX_LISTED_OPTIONS = 10
@@ -47,26 +44,6 @@ ACCEPTED = "accepted_wording"
 """Setting with the hash of the rubric whose generated wording a lead has accepted."""
 REPEAT_AFTER = 5
 """Minimum number of other items between an item and its repetition."""
-
-
-@dataclass(frozen=True)
-class TurnView:
-    """A turn as pages show it, with its tool calls as text; `step` is the step of a rated result of a tool."""
-
-    place: int
-    role: str
-    text: str
-    is_rated: bool
-    calls: tuple[str, ...] = ()
-    step: steps.Step | None = None
-
-
-@dataclass(frozen=True)
-class ConversationView:
-    """A conversation as pages show it: turns up to the rated one, and documents as pairs of title and text."""
-
-    turns: tuple[TurnView, ...]
-    documents: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -484,28 +461,3 @@ class StudySession:
         """
         assignment = self.assignment(id, person)
         return self.studies.move(id, person, "open", assignment.stage, self.lease_end())
-
-
-def conversation_view(conversation: Conversation, turn: int | None, with_documents: bool) -> ConversationView:
-    """Return a conversation up to a turn as pages show it."""
-    found = steps.steps_at(Sample(conversation, turn)) if Sample(conversation, turn).is_step else ()
-    step_of = {step.turn: step for step in found}
-    turns = tuple(
-        TurnView(
-            place,
-            each.role,
-            sendable(each.content),
-            place == turn,
-            tuple(map(sendable, tool_calls_of(each))),
-            step_of.get(place),
-        )  # fmt: skip
-        for place, each in enumerate(conversation.up_to(turn))
-    )
-    documents = ((sendable(each.title or ""), sendable(each.text)) for each in conversation.documents)
-    return ConversationView(turns, tuple(documents) if with_documents else ())
-
-
-def tool_calls_of(turn: Turn) -> list[str]:
-    """Return each tool call of a turn as text."""
-    calls = steps.calls_of(turn)
-    return [call if isinstance(call, str) else json.dumps(call, ensure_ascii=False, default=str) for call in calls]
