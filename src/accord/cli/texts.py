@@ -29,8 +29,8 @@ def spending(budget: Budget) -> Iterator[None]:
 def training_text(scored: Mapping[str, Any]) -> list[str]:
     """Return sentences on scores of rated turns and of conversations in the training data."""
     lines, rated, of_all = [], scored["rated"], scored["scored"] + sum(scored["unscored"].values())
-    if scored["level"] == "turn" and 0 < rated < of_all:
-        lines.append(f"{rated} of {of_all} scored turns have ratings (column `rated`)")
+    if scored["level"] in ("turn", "step") and 0 < rated < of_all:
+        lines.append(f"{rated} of {of_all} scored {scored['level']}s have ratings (column `rated`)")
     if known := scored["in_training"]:
         lines.append(
             f"{known} of {count_of(scored['conversations'], 'scored conversation')} "

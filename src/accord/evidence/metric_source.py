@@ -1,6 +1,7 @@
 """Sources of cheap metrics: plain functions from a conversation or a reply to a number, registered by name.
 
-`metrics` measures the metrics in its settings; `lexical`, `bank`, `embedding`, `reference` and `bertscore` are groups.
+`metrics` measures the metrics in its settings; `lexical`, `bank`, `embedding`, `reference`, `bertscore` and `steps` are
+groups.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from accord.evidence.bank import ruber
 from accord.evidence.bank.reply_features import TurnMetric, parsed_document, turn_metrics
 from accord.evidence.bank.reply_metrics import BANK, BERTSCORE, CIU, EMBEDDING, REFERENCE
 from accord.evidence.bank.session import LEXICAL, NOTHING, WORDLESS, LexicalMetric, Metric, MetricSession, metrics
+from accord.evidence.bank.step_metrics import NO_STEPS, STEPS, StepMetric
 from accord.evidence.bank.words import (
     ENGLISH,
     LANGUAGES,
@@ -72,7 +74,14 @@ def _made_with(metric: TurnMetric) -> str:
     return str(getattr(metric, "made_with", WORDS))
 
 
-GROUPS = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference": REFERENCE, "bertscore": BERTSCORE}
+GROUPS = {
+    "lexical": LEXICAL,
+    "embedding": EMBEDDING,
+    "bank": BANK,
+    "reference": REFERENCE,
+    "bertscore": BERTSCORE,
+    "steps": STEPS,
+}
 """Groups of metrics; `GROUP@EMBEDDER` is a group with another embedder."""
 
 
@@ -218,17 +227,24 @@ class Metrics(Source):
         if not self._of_conversations:
             return values, reasons, self._note(session.spoken, session.copies)
         conversation = sample.conversation.at(sample.turn)
+        of_steps = {
+            name: metric(conversation) for name, metric in self._of_conversations.items() if _is_of_steps(metric)
+        }
+        values, reasons = values | of_steps, reasons | dict.fromkeys(of_steps, NO_STEPS)
+        if len(of_steps) == len(self._of_conversations):
+            return values, reasons, self._note(session.spoken, session.copies)
+        others = {name: metric for name, metric in self._of_conversations.items() if name not in of_steps}
         reply_pieces = pieces(" ".join(turn.content for turn in conversation.replies))
         note = self._note([recognised(reply_pieces, ENGLISH)], session.copies)
         if any(map(tokens, reply_pieces)):
             words = session.words.at(conversation)
             measured = {
                 name: metric.measure(words) if isinstance(metric, LexicalMetric) else metric(conversation)
-                for name, metric in self._of_conversations.items()
+                for name, metric in others.items()
             }
             return values | measured, reasons, note
-        missing = dict.fromkeys(self._of_conversations, WORDLESS)
-        return values | dict.fromkeys(self._of_conversations), reasons | missing, note
+        missing = dict.fromkeys(others, WORDLESS)
+        return values | dict.fromkeys(others), reasons | missing, note
 
     def _note(self, languages: Sequence[Language], copies: Sequence[str]) -> Note | None:
         """Return a note on the detected languages, unknown languages, and copied replies."""
@@ -276,6 +292,10 @@ def measure(samples: Iterable[Sample], names: Sequence[str], language: str | Non
     """
     settings = MetricSettings(names=tuple(names), language=language)
     return Metrics(settings, SourceContext(Rubric.model_construct()))._measured(list(samples))
+
+
+def _is_of_steps(metric: Metric) -> bool:
+    return isinstance(metric, StepMetric)
 
 
 def _guarded(name: str, metric: Any) -> Any:

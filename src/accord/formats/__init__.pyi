@@ -27,9 +27,9 @@ from .labels.rating_columns import is_rating_name as is_rating_name, number_in a
 from .labels.rating_columns import rating_cells as rating_cells, rating_labels as rating_labels
 from .labels.rating_columns import RatingCell as RatingCell, UNNAMED as UNNAMED, VALUE_KEYS as VALUE_KEYS
 from .labels.rating_columns import words_of as words_of
-from .openai_messages import check_roles as check_roles, documents_from as documents_from
+from .openai_messages import documents_from as documents_from
 from .openai_messages import intended_role as intended_role, LARGEST_ANSWER as LARGEST_ANSWER
-from .openai_messages import role_named as role_named, RoleCounts as RoleCounts, with_roles as with_roles
+from .openai_messages import role_named as role_named
 from .otel import has_no_content as has_no_content, NO_CALL as NO_CALL, NO_CONTENT as NO_CONTENT
 from .otel import NO_MESSAGES as NO_MESSAGES, SUPPORTED_CONVENTIONS as SUPPORTED_CONVENTIONS
 from .reader import check_column_names as check_column_names, convert_row as convert_row
@@ -39,5 +39,6 @@ from .reader import sniff as sniff, sniff_rows as sniff_rows
 from .record import admitted as admitted, ANNOTATOR_KEYS as ANNOTATOR_KEYS, Fields as Fields, Format as Format
 from .record import formats as formats, plain_name as plain_name, Record as Record, Row as Row
 from .record import under_our_names as under_our_names, WrongShape as WrongShape
+from .roles import check_roles as check_roles, RoleCounts as RoleCounts, with_roles as with_roles
 from .transcript import TEXT_SUFFIX as TEXT_SUFFIX
 from .detection import detect as detect

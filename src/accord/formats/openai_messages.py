@@ -1,21 +1,20 @@
-"""Messages in the style of OpenAI (`{"messages": [{"role", "content", "tool_calls"?}]}`) and of ShareGPT; roles."""
+"""Messages of OpenAI and Anthropic (`{"messages": [{"role", "content", "tool_calls"?}]}`) and of ShareGPT; roles."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
-from accord.edges import BadInput, is_sendable
+from accord.edges import is_sendable
+from accord.formats import tool_messages
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of, plain_name
-from accord.values import Conversation, Document, PlainTurns, Turn
+from accord.values import Conversation, Document, PlainTurns, Turn, steps
 
 _ID_KEYS = (
     "id", "conversation_id", "session_id", "thread_id", "dialogue_id", "dialog_id", "chat_id", "conv_id", "ticket_id",
@@ -90,10 +89,10 @@ _SPELLED = (*sorted(_STANDARD), "customer", "agent", "human")
 
 
 def turns_of(messages: Sequence[Any]) -> Sequence[Turn]:
-    """Convert the messages of a chat API to turns; see `turn_from_message`."""
+    """Convert the messages of a chat API to turns; see `turns_from_message`."""
     if type(messages) is list and _are_plain(messages):
         return PlainTurns(messages)
-    return tuple(turn_from_message(message) for message in messages)
+    return tuple(turn for message in messages for turn in turns_from_message(message))
 
 
 _DICTS, _PAIRS, _TEXTS = frozenset({dict}), frozenset({len(_PLAIN)}), frozenset({str})
@@ -110,8 +109,17 @@ def _are_plain(messages: list[Any]) -> bool:
         return False
 
 
+def turns_from_message(message: Any) -> tuple[Turn, ...]:
+    """Convert a message of a chat API to turns: one, or one per result of a tool in it; see `turn_from_message`."""
+    if isinstance(message, Mapping):
+        key = next((key for key in ("content", "parts") if tool_messages.has_results(message.get(key))), None)
+        if key is not None:
+            return tuple(map(turn_from_message, tool_messages.result_messages(message, key)))
+    return (turn_from_message(message),)
+
+
 def turn_from_message(message: Any) -> Turn:
-    """Convert a message of a chat API to a turn; content other than text goes to `extra`.
+    """Convert a message of a chat API to a turn; content other than text goes to `extra`, calls to its `tool_calls`.
 
     A message without a role, or with content of an unknown kind, raises `WrongShape`.
     """
@@ -131,7 +139,9 @@ def turn_from_message(message: Any) -> Turn:
     content = message.get(content_key, message.get("parts"))
     text, others = text_of(content)
     if others:
-        extra["parts"] = others
+        calls, others = tool_messages.without_calls(others)
+        extra |= {"tool_calls": [*steps.calls_of(Turn("", "", extra=extra)), *calls]} if calls else {}
+        extra |= {"parts": others} if others else {}
     name, time = (None if cell is None else str(cell) for cell in (message.get("name"), message.get("time")))
     return Turn(role_named(role), text, name, time, extra)
 
@@ -167,9 +177,6 @@ def _part_text(part: Any) -> str | None:
     if isinstance(part, Mapping) and part.get("type", "text") in {"text", "input_text", "output_text"}:
         text = part.get("text", part.get("content"))
         return text if isinstance(text, str) else None
-    if isinstance(part, Mapping) and part.get("type") == "tool_call_response":
-        result = part.get("response", part.get("result"))
-        return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
     return None
 
 
@@ -414,76 +421,3 @@ def _convert_sharegpt(rows: Sequence[Fields], default_id: str) -> Record:
 formats.register("sharegpt")(
     Format(matches=lambda fields: isinstance(fields.get("conversations"), list), convert=_convert_sharegpt)
 )
-
-
-# --- mapping of roles -------------------------------------------------------------------------------------------------
-
-ROLE_NAMES = ("user", "assistant", "system", "tool")
-_LISTED_ROLES = 10
-
-
-def check_roles(roles: Mapping[str, str]) -> dict[str, str]:
-    """Validate a mapping of the roles in files to `user`, `assistant`, `system` or `tool`.
-
-    Raises:
-        BadInput: A role is empty, or mapped to an unknown role.
-    """
-    for theirs, ours in roles.items():
-        if not theirs or ours not in ROLE_NAMES:
-            got = f"{theirs}={ours}" if theirs else ours
-            raise BadInput(f"--role takes THEIRS=OURS, got {got}; ours is user, assistant, system or tool")
-    return dict(roles)
-
-
-def with_roles(conversation: Conversation, roles: Mapping[str, str]) -> Conversation:
-    """Return a conversation with its roles mapped."""
-    if not roles:
-        return conversation
-    turns = (replace(turn, role=roles.get(turn.role, turn.role)) for turn in conversation.turns)
-    return replace(conversation, turns=tuple(turns))
-
-
-@dataclass
-class RoleCounts:
-    """Counts of the roles in conversations.
-
-    Attributes:
-        roles: Roles in conversations without an assistant.
-        speakers: Roles as the files name them; counted only if a mapping of roles is given.
-    """
-
-    roles: Counter[str] = field(default_factory=Counter)
-    speakers: Counter[str] = field(default_factory=Counter)
-
-    def count_roles(self, conversation: Conversation, unmapped: Conversation | None = None) -> None:
-        """Count the roles of a conversation without an assistant, and the speakers before roles were mapped."""
-        if unmapped is not None:
-            self.speakers.update(list(dict.fromkeys(_roles_of(unmapped.turns))))
-        if "assistant" not in _roles_of(conversation.turns):
-            roles = dict.fromkeys(role for role in _roles_of(conversation.turns) if role not in ("system", "tool"))
-            self.roles.update(list(roles))  # in the order in which they speak
-
-    def role_notes(self, roles: Mapping[str, str]) -> list[str]:
-        """Return sentences on mapped roles that no conversation has, and on conversations without an assistant."""
-        notes = []
-        if unused := [name for name in roles if name not in self.speakers]:
-            names = ", ".join(repr(name) for name, _ in self.speakers.most_common(_LISTED_ROLES)) or "none"
-            notes.append(
-                f"--role: no conversation has the role {', '.join(map(repr, unused))}. Roles found: {names}"
-                + (", ..." if len(self.speakers) > _LISTED_ROLES else "")
-            )
-        if (alone := self.roles["user"]) and len(self.roles) == 1:
-            notes.append(f"{alone} conversations have messages of the user and no reply; the last message is scored")
-        if len(self.roles) > 1:
-            notes.append(
-                f"conversations without an assistant: {', '.join(self.roles)} speak; the last speaker is scored. "
-                "To map their roles: --role NAME=assistant"
-            )
-        return notes
-
-
-def _roles_of(turns: Sequence[Turn]) -> Iterator[str]:
-    return map(_ROLE, turns.messages) if isinstance(turns, PlainTurns) else (turn.role for turn in turns)
-
-
-_ROLE = itemgetter("role")

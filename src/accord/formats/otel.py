@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any
 
 from accord.edges import parse_whole_number
-from accord.formats.openai_messages import checked_id, documents_from, turn_from_message
+from accord.formats.openai_messages import checked_id, documents_from, turns_from_message
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
 from accord.formats.traces import Call, decoded, decoded_messages, host_ids_of, loose_turns, merged_turns
 from accord.values import Conversation, Json, Turn
@@ -121,7 +121,8 @@ def _named(attributes: Mapping[str, Json], names: Sequence[str], role: str) -> t
 
 def _numbered(attributes: Mapping[str, Json], name: str, role: str) -> tuple[Turn, ...]:
     """Return the messages of numbered attributes."""
-    return tuple(turn_from_message({"role": role, **_message(entry)}) for entry in _entries(attributes, name))
+    messages = ({"role": role, **_message(entry)} for entry in _entries(attributes, name))
+    return tuple(turn for message in messages for turn in turns_from_message(message))
 
 
 def _entries(attributes: Mapping[str, Json], name: str) -> list[Any]:
@@ -183,7 +184,7 @@ def _event_messages(events: Sequence[Fields]) -> Call:
         message = _message(whole if isinstance(whole, Mapping) else fields)
         if message.keys() & {"content", "parts", "tool_calls"}:
             role = "assistant" if kind is None else kind[1]
-            (received if kind is None else sent).append(turn_from_message({"role": role, **message}))
+            (received if kind is None else sent).extend(turns_from_message({"role": role, **message}))
     return sent, received
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from accord.formats.files.row_reader import decoded_json
-from accord.formats.openai_messages import checked_answer, checked_id, turn_from_message
+from accord.formats.openai_messages import checked_answer, checked_id, turns_from_message
 from accord.formats.record import Fields, Format, Record, WrongShape, answered, formats, mapping_of
 from accord.values import Annotation, Conversation, Label, Target, Turn
 
@@ -93,7 +93,7 @@ def loose_turns(value: Any, role: str) -> tuple[Turn, ...]:
     if value in (None, "", [], {}):
         return ()
     if isinstance(value, list):
-        return tuple(turn_from_message(_with_role(message, role)) for message in value)
+        return tuple(turn for message in value for turn in turns_from_message(_with_role(message, role)))
     if isinstance(value, dict):
         return _object_turns(value, role)
     return (Turn(role, str(value)),)
@@ -105,7 +105,7 @@ def _object_turns(value: dict[str, Any], role: str) -> tuple[Turn, ...]:
     if isinstance(value.get("messages"), list):
         return loose_turns(value["messages"], role)
     if "content" in value or "parts" in value:
-        return (turn_from_message(_with_role(value, role)),)
+        return turns_from_message(_with_role(value, role))
     history: list[Any] = next((value[key] for key in _HISTORY_KEYS if isinstance(value.get(key), list)), [])
     text = next((value[key] for key in _TEXT_KEYS if isinstance(value.get(key), str | list | dict)), None)
     if text is None:

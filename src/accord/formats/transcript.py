@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.edges import BadInput
-from accord.formats.openai_messages import role_named, turn_from_message
+from accord.formats.openai_messages import role_named, turns_from_message
 from accord.formats.record import Row, WrongShape, abbreviated
 from accord.values import Turn
 
@@ -174,7 +174,7 @@ def turns_in(value: Any) -> tuple[Turn, ...]:
         raise WrongShape(f"messages are a list, got {type(messages).__name__}")
     if not messages:
         raise WrongShape("the conversation has no messages")
-    return tuple(turn_from_message(message) for message in messages)
+    return tuple(turn for message in messages for turn in turns_from_message(message))
 
 
 def cell_turns(value: Any, role: str) -> tuple[Turn, ...]:
@@ -195,7 +195,7 @@ def cell_turns(value: Any, role: str) -> tuple[Turn, ...]:
     if not isinstance(inner, list | tuple) or not inner or not all(_is_message(message) for message in inner):
         kind = type(value).__name__
         raise WrongShape(f"a prompt or a response is a text or messages, got {kind}: {abbreviated(value)}")
-    return tuple(turn_from_message({"role": role, **message}) for message in inner)
+    return tuple(turn for message in inner for turn in turns_from_message({"role": role, **message}))
 
 
 def _is_message(value: Any) -> bool:

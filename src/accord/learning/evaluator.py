@@ -50,7 +50,8 @@ class Evaluator:
         head: Head that learns from the evidence.
         name: Name in the project.
         head_name: Registered name of the head.
-        level: Level of the samples that it learned from and scores: `turn` or `conversation`; None before learning.
+        level: Level of the samples that it learned from and scores: `turn`, `step` or `conversation`; None
+            before learning.
         models: Settings of the models that its sources ask, by role.
         other_questions: Evaluators of other questions. Their predictions go into the notes of a score: under
             `other_questions` if they share this evaluator's evidence, otherwise under `turns`.
@@ -186,7 +187,7 @@ class Evaluator:
         kept = tuple(source for source in used if source)
         found = {code for target in rated for code in languages_of(evidence.notes.get(target))}
         languages = tuple(sorted(found)) if any(source.detects_languages for source in kept) else ()
-        return replace(self, head=head, sources=kept, level=level_of(rated), languages=languages)
+        return replace(self, head=head, sources=kept, level=level_of(rated, self.question), languages=languages)
 
     def with_plausibility(self, train: Training) -> Flow[Evaluator]:
         """Return the evaluator with its plausibility check learned, if it has one; asks the likelihood model.

@@ -118,7 +118,7 @@ def _loaded(folder: str | Path, depth: int, project: Path) -> Evaluator:
         raise BadInput(f"{folder} contains itself; fit the evaluator again")
     try:
         arrays = read_arrays(source)
-        if about["level"] not in (None, "turn", "conversation") or not isinstance(about["name"], str):
+        if about["level"] not in (None, "turn", "step", "conversation") or not isinstance(about["name"], str):
             raise ValueError("invalid level or name")
         question = Question.model_validate(about["question"])
         head = make_head(about["head"]["name"], question, about["head"]["settings"])
@@ -160,7 +160,9 @@ def _check_scores(head: Head, level: Level | None) -> None:
     if any(type(name) is not str for name in head.annotators):
         raise ValueError("names of annotators are not texts")
     speakers = [None, *head.annotators]
-    targets = tuple(Target(f"trial {place}", 0 if level == "turn" else None) for place in range(2 * len(speakers)))
+    targets = tuple(
+        Target(f"trial {place}", 0 if level in ("turn", "step") else None) for place in range(2 * len(speakers))
+    )
     columns = (Column("trial", "trial"),) if head.columns is None else head.columns
     present = np.zeros((len(targets), len(columns)), dtype=bool)
     present[: len(speakers)] = True

@@ -459,13 +459,16 @@ class FoldTask:
         return experiment.single(place).run(name, lambda question: learner)
 
 
-def level_of(targets: Iterable[Target]) -> Level | None:
-    """Return the level of targets, or None without any.
+def level_of(targets: Iterable[Target], question: Question | None = None) -> Level | None:
+    """Return the level of targets; without any, `step` if the question is about steps, else None.
 
     Raises:
         BadInput: They are turns and whole conversations.
     """
-    levels: set[Level] = {"conversation" if target.turn is None else "turn" for target in targets}
+    of_turns: Level = "step" if question is not None and question.is_about_steps else "turn"
+    levels: set[Level] = {"conversation" if target.turn is None else of_turns for target in targets}
+    if not levels and of_turns == "step":
+        return of_turns
     if len(levels) > 1:
         raise BadInput(
             "both turns and whole conversations are rated on one question; an evaluator learns from one of them: set "

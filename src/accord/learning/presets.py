@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Level = Literal["turn", "conversation"]
+Level = Literal["turn", "conversation", "step"]
 PMI = "pmi"
 """Column that the head `label-free` reads."""
 EVIDENCE = "evidence"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 from zlib import crc32
 
 from accord.edges import BadInput, BudgetReached, ModelError, sendable
-from accord.evidence import CHARACTERS, Column, EvidenceTable, Source, first_words
+from accord.evidence import CHARACTERS, Column, EvidenceTable, first_words
 from accord.learning import Evaluator
 from accord.live.memory_limit import CONVERSATION, RESULT, MemoryBudget, SharedDocuments, turn_bytes
 from accord.live.messages import CONVERSATIONS, Message, Role
@@ -41,14 +41,20 @@ def check_live(evaluator: Evaluator, asks: bool = False) -> None:
         asks: True to allow sources that are not live, at the cost of their requests for every reply.
 
     Raises:
-        BadInput: A source is not live.
+        BadInput: A source is not live, or the evaluator scores steps.
         NotFitted: The evaluator is not fitted.
     """
     evaluator.head.check_fitted()
+    if evaluator.level == "step":
+        raise BadInput(
+            f"the evaluator {evaluator.name!r} scores calls of tools, which needs later replies: use accord score"
+        )
     slow = [source for source in evaluator.all_sources if not source.is_live]
     if slow and not asks:
+        asked = " and the ".join(slow[0].roles)
+        work = f"asks the {asked} about" if asked else "asks an endpoint, or reads the whole conversation again, for"
         raise BadInput(
-            f"the evaluator {evaluator.name!r} cannot score live: its source {slow[0].name!r} {_slow_reason(slow[0])}. "
+            f"the evaluator {evaluator.name!r} cannot score live: its source {slow[0].name!r} {work} every reply. "
             "Allow that with --ask (models=... in Python), or fit one on evidence without models: metrics: [lexical]"
         )
 
@@ -60,12 +66,6 @@ def _values(table: EvidenceTable) -> list[list[float | None]]:
         [value if is_present else None for value, is_present in zip(values, present, strict=True)]
         for values, present in rows
     ]
-
-
-def _slow_reason(source: Source) -> str:
-    if source.roles:
-        return f"asks the {' and the '.join(source.roles)} about every reply"
-    return "asks an endpoint, or reads the whole conversation again, for every reply"
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,7 @@ class JudgeExchange(Exchange[JudgeRequest, Answer]):
         requests: dict[str, JudgeRequest] = {}
         keys: dict[str, str] = {}
         for question in self.questions:
-            if question.applies_to(shown.conversation):
+            if question.applies_to(sample.conversation, sample.turn):
                 request = JudgeRequest(sent, question, self.judge.made_from(sent, question))
                 keys[question.id] = key = self.key(request)
                 requests.setdefault(key, request)

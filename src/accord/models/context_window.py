@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from accord.edges import BadInput, read_json_file
 from accord.models.model import HF, IN_PROCESS_CONTEXT, Judge, estimated_usage, in_process, in_requests
-from accord.values import Conversation, Document, Question, Sample, Turn
+from accord.models.prompts import step_text
+from accord.values import Conversation, Document, Question, Sample, Turn, steps
 
 
 def context_of(model: str) -> int | None:
@@ -65,8 +67,8 @@ def fit_to_context(sample: Sample, room: int) -> Sample:
     """Return the sample shortened to `room` tokens.
 
     Documents keep their beginnings and at most half of the room. A turn longer than half of the rest loses its middle.
-    The first turn stays, and as many of the last turns as fit, so the judged turn is always complete or shortened,
-    never left out. Each gap states its size.
+    The first turn stays, and as many of the last turns as fit, so the judged turn and those after it are always
+    complete or shortened, never left out. Long arguments of calls lose their ends. Each gap states its size.
     """
     turns = sample.conversation.up_to(sample.turn)
     documents = sample.conversation.documents
@@ -74,8 +76,10 @@ def fit_to_context(sample: Sample, room: int) -> Sample:
         return sample
     shorter = _shortened(documents, room // 2)
     left = max(room - sum(map(_document_tokens, shorter)), 0)
-    cut = tuple(_cut(turn, max(left // 2, TURN_OVERHEAD)) for turn in turns)
-    hidden = _hidden([_turn_tokens(turn) for turn in cut], left)
+    kept = len(turns) - sample.turn if sample.turn is not None and sample.is_step else 1
+    left = max(left - _step_tokens(sample), 0)
+    cut = tuple(_cut(turn, max(left // (kept + 1), TURN_OVERHEAD)) for turn in turns)
+    hidden = _hidden([_turn_tokens(turn) for turn in cut], left, kept)
     metadata = sample.conversation.metadata
     return Sample(Conversation(sample.conversation.id, cut, shorter, metadata), sample.turn, hidden)
 
@@ -94,11 +98,10 @@ def _characters(sample: Sample) -> int:
     return shown + sum(len(document.text) for document in sample.conversation.documents)
 
 
-def _hidden(sizes: Sequence[int], room: int) -> tuple[int, int] | None:
-    """Return the range of turns to leave out: those between the first turn and the last turns that fit."""
-    last = len(sizes) - 1
-    used = sizes[0] + (sizes[last] if last else 0)
-    start = last
+def _hidden(sizes: Sequence[int], room: int, kept: int) -> tuple[int, int] | None:
+    """Return the range of turns to leave out: those between the first turn and the last that fit, at least `kept`."""
+    start = max(len(sizes) - kept, 0)
+    used = sum(sizes[start:]) + (sizes[0] if start else 0)
     while start > 1 and used + sizes[start - 1] <= room:
         start -= 1
         used += sizes[start]
@@ -111,6 +114,11 @@ def _tokens(turns: Sequence[Turn], documents: Sequence[Document]) -> int:
 
 def _turn_tokens(turn: Turn) -> int:
     return estimated_usage([turn.content, list(turn.extra.get("tool_calls") or ())]).input_tokens + TURN_OVERHEAD
+
+
+def _step_tokens(sample: Sample) -> int:
+    """Return the estimated tokens of the call that follows the transcript of a step."""
+    return estimated_usage([step_text(sample)]).input_tokens if sample.is_step else 0
 
 
 def _document_tokens(document: Document) -> int:
@@ -131,13 +139,26 @@ def _beginning(text: str, tokens: int) -> str:
 
 
 def _cut(turn: Turn, tokens: int) -> Turn:
-    """Return a turn of at most `tokens`, without its middle if it is longer."""
+    """Return a turn of at most `tokens`, without its middle and the ends of arguments if it is longer."""
+    calls, share = steps.calls_of(turn), max(tokens // 2, TURN_OVERHEAD)
+    if calls and _turn_tokens(replace(turn, content="")) > share:
+        turn = replace(
+            turn, extra={**turn.extra, "tool_calls": [_shorter_call(each, share, len(calls)) for each in calls]}
+        )
+        tokens -= share
     kept = _characters_in(turn.content, tokens - TURN_OVERHEAD)
     if kept >= len(turn.content):
         return turn
     head, tail = kept // 2, kept - kept // 2
     gap = f" ({len(turn.content) - kept} characters left out here) "
     return replace(turn, content=turn.content[:head] + gap + turn.content[len(turn.content) - tail :])
+
+
+def _shorter_call(call: Any, tokens: int, count: int) -> dict[str, Any]:
+    """Return a call with the beginning of its arguments, which takes its share of the tokens of `count` calls."""
+    id_, name, arguments = steps.parse_call(call)
+    shorter = _beginning(arguments, max(tokens // count - TURN_OVERHEAD, 0))
+    return {**({} if id_ is None else {"id": id_}), "function": {"name": name, "arguments": shorter}}
 
 
 def _characters_in(text: str, tokens: int) -> int:

@@ -325,7 +325,8 @@ class Judge(Protocol):
 
         By default these are the name, the mode, the conversation and the question.
         """
-        turns = [turn.to_json() for turn in sample.conversation.up_to(sample.turn)]
+        turns: list[Any] = [turn.to_json() for turn in sample.conversation.up_to(sample.turn)]
+        turns += [sample.turn] if sample.is_step else []  # steps with one reply have the same turns
         documents = [document.to_json() for document in sample.conversation.documents]
         shown = {"input": content_hash([turns, documents, sample.hidden]), "question": question.key}
         return {"judge": self.name, "mode": self.mode, **shown}

@@ -10,9 +10,11 @@ from string import Template
 
 from accord.edges import sendable
 from accord.models.model import ChatMessage, Prompt
-from accord.values import Document, Question, Sample, Scale, Turn, content_hash
+from accord.values import Document, Question, Sample, Scale, Turn, content_hash, steps
 
 LETTERS = "ABCDEFGHIJ"
+MAX_ARGUMENTS = 4000
+"""Number of characters of a step's arguments that are repeated after the transcript."""
 
 
 @cache
@@ -70,7 +72,7 @@ def fenced(sample: Sample) -> Mapping[str, str]:
     The file puts the conversation between two lines of the fence. `documents` includes its own fences, and is empty
     without documents.
     """
-    transcript = transcript_of(sample.conversation.up_to(sample.turn), sample.hidden)
+    transcript = transcript_of(sample.conversation.up_to(sample.turn), sample.hidden) + step_text(sample)
     documents = documents_of(sample.conversation.documents)
     fence = fence_for(transcript + documents)
     section = f"\nDocuments the assistant could see:\n{fence}\n{documents}\n{fence}\n" if documents else ""
@@ -106,9 +108,28 @@ def transcript_of(turns: Sequence[Turn], hidden: tuple[int, int] | None = None) 
 
 def _calls(turn: Turn) -> str:
     """Return a line per tool that a turn calls, with its arguments."""
-    functions = (call.get("function") for call in turn.extra.get("tool_calls") or () if isinstance(call, Mapping))
-    named = ((f.get("name"), f.get("arguments", "")) for f in functions if isinstance(f, Mapping))
+    named = (parsed[1:] for parsed in map(steps.parse_call, steps.calls_of(turn)) if parsed[1])
     return "".join(f"\n(calls {name} {arguments})" for name, arguments in named)
+
+
+def step_text(sample: Sample) -> str:
+    """Return the call of a step, to follow the transcript within the fence; empty for other samples.
+
+    The result is the judged turn of the transcript. Arguments beyond `MAX_ARGUMENTS` characters are left out.
+    """
+    if not sample.is_step:
+        return ""
+    [step] = steps.steps_at(sample)
+    place = "no turn of the log" if step.call_turn is None else f"turn [{step.call_turn}]"
+    flag = ", flagged as an error" if step.is_error else ""
+    left_out = len(step.arguments) - MAX_ARGUMENTS
+    gap = f" ({left_out} characters left out here)" if left_out > 0 else ""
+    lines = (
+        f"The step [{step.turn}]: called in {place}, result in turn [{step.turn}]{flag}",
+        f"Tool: {step.name or '(unknown)'}",
+        f"Arguments: {step.arguments[:MAX_ARGUMENTS]}{gap}",
+    )
+    return sendable("\n\n" + "\n".join(lines))
 
 
 def documents_of(documents: Sequence[Document]) -> str:
@@ -149,4 +170,9 @@ def options_of(question: Question, labels: Mapping[str, str]) -> str:
 
 
 def _turn_note(sample: Sample) -> str:
+    if sample.is_step:
+        return (
+            f"(About the step [{sample.turn}] only: one call of a tool with its result, given all turns before it. "
+            "Later turns show how the result was used.) "
+        )
     return "" if sample.turn is None else f"(About the turn [{sample.turn}] only, given all turns before it.) "

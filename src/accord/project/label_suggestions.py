@@ -140,7 +140,7 @@ def estimate(project: Workspace) -> Estimates:
     seen = frozenset(project.rubric.learned_on)  # they are not a random sample of the scored conversations
     labels = Labels(label for label in project.store.labels() if label.target.conversation not in seen)
     rated = labels.on(question.id).targets
-    level = evaluator.level or level_of(rated) or "conversation"
+    level = evaluator.level or level_of(rated, question) or "conversation"
     if not any((target.turn is None) == (level == "conversation") for target in rated):
         raise BadInput(f"no {level} has a label on {question.id!r}; choose some to label: accord label next")
     samples = [sample for sample in project.all_samples(level) if sample.conversation.id not in seen]

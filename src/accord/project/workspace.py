@@ -14,7 +14,7 @@ from accord import evidence, learning, models, statistics
 from accord.edges import BadInput, one_line
 from accord.project.config import Config
 from accord.store import Mart, SharedBudget, Spool, Store, StoreError, batches, mart_folder
-from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric
+from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric, steps
 
 if TYPE_CHECKING:  # opening a project imports no code for learning, models or statistics
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
@@ -255,24 +255,25 @@ class Workspace:
         ]
 
     def level(self, question: Question | None = None) -> Level | None:
-        """Return the level of the ratings, `turn` or `conversation`; `None` without ratings.
+        """Return the level of the ratings, `turn`, `step` or `conversation`.
+
+        Without ratings, it is `step` for a question about steps, else `None`.
 
         Raises:
             BadInput: There are ratings on both levels.
         """
-        return learning.level_of(self.rated((question or self.question).id).targets)
+        asked = question or self.question
+        return learning.level_of(self.rated(asked.id).targets, asked)
 
     def rated(self, question: str) -> Labels:
         """Read the labels of one question."""
         return self.store.labels(question).on(question)
 
     def all_samples(self, level: Level | None = None) -> Iterator[Sample]:
-        """Yield all conversations, or all replies for the level `turn`."""
+        """Yield all conversations, all replies for the level `turn`, or all steps for `step`."""
         for conversation in self.store.conversations():
-            if level == "turn":
-                replies = {id(turn) for turn in conversation.replies}
-                numbers = [number for number, turn in enumerate(conversation.turns) if id(turn) in replies]
-                yield from (Sample(conversation, number) for number in numbers)
+            if level in ("turn", "step"):
+                yield from (Sample(conversation, place) for place in steps.judged_turns(conversation, level))
             else:
                 yield Sample(conversation)
 

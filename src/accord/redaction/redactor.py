@@ -6,6 +6,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -35,6 +36,7 @@ from accord.values import (
     Turn,
     content_hash,
     find_quote,
+    steps,
 )
 
 VERSION = 2
@@ -235,7 +237,7 @@ class Redaction:
         return changed
 
     def _named_text(self, text: str, key: str) -> str:
-        if text[:1] in ("{", "["):
+        if text.lstrip()[:1] in ("{", "["):
             try:
                 inner = json.loads(text)
             except (ValueError, RecursionError):
@@ -270,7 +272,8 @@ class Redaction:
     def turn(self, turn: Turn) -> Turn:
         """Return a turn with placeholders in its text, name, time and other fields; its role stays."""
         name, time = (None if each is None else self.text(each) for each in (turn.name, turn.time))
-        return Turn(turn.role, self.text(turn.content), name, time, self.value(turn.extra))
+        text = self._named_text(turn.content, "") if _is_escaped_result(turn) else self.text(turn.content)
+        return Turn(turn.role, text, name, time, self.value(turn.extra))
 
     def document(self, document: Document) -> Document:
         """Return a document with placeholders."""
@@ -373,11 +376,22 @@ def _texts(conversation: Conversation) -> Iterator[str]:
     else:
         for turn in turns:
             yield turn.content
+            if _is_escaped_result(turn):
+                yield from _named(turn.content)
             yield from (each for each in (turn.name, turn.time) if each)
             yield from _named(turn.extra) if turn.extra else ()
     for document in conversation.documents:
         yield from (each for each in (document.text, document.id, document.title) if each)
     yield from _named(conversation.metadata)
+
+
+def _is_escaped_result(turn: Turn) -> bool:
+    """Return True for the result of a tool that is JSON with escaped characters."""
+    return steps.is_tool_result(turn) and _is_escaped_json(turn.content)
+
+
+def _is_escaped_json(text: str) -> bool:
+    return "\\u" in text and text.lstrip()[:1] in ("{", "[")
 
 
 def _named(value: Any, key: str = "") -> Iterator[str]:
@@ -389,6 +403,10 @@ def _named(value: Any, key: str = "") -> Iterator[str]:
             yield from _named(inner, str(name)[:_LONGEST_KEY].replace("_", " ")) if inner is not None else (str(name),)
     elif isinstance(value, list | tuple):
         yield from chain.from_iterable(_named(inner, key) for inner in value)
+    elif isinstance(value, str) and _is_escaped_json(value):
+        yield f"{key}: {value}"
+        with suppress(ValueError, RecursionError):  # a value may hide behind escapes
+            yield from _named(json.loads(value), key)
     elif isinstance(value, str) or (type(value) is int and abs(value) >= _LEAST_NUMBER):
         yield f"{key}: {value}"
     elif key:

@@ -32,7 +32,7 @@ from accord.formats import (
 from accord.learning import Evaluator, load_evaluator, project_of
 from accord.models import Budget, Caps, Models, load_prices, memory_models
 from accord.redaction import Redactor
-from accord.scoring.pipeline import NO_REPLY, NOT_COUNTED, Perspective, ScoreOptions, Scorer, Scores, samples_of
+from accord.scoring.pipeline import NOT_COUNTED, Perspective, ScoreOptions, Scorer, Scores, nothing_to_score, samples_of
 from accord.store import SharedBudget, Store, StoreError
 from accord.values import (
     Conversation,
@@ -188,7 +188,7 @@ class BatchScorer:
                 yield BadConversation(f"{Path(row.path).name}-{row.line}", row.reason)
             else:
                 samples: Sequence[ScoreItem] = self._open().scorer.samples(with_roles(row, self.roles))
-                yield from samples or [BadConversation(row.id, NO_REPLY)]
+                yield from samples or [BadConversation(row.id, nothing_to_score(self.evaluator.level))]
 
     def table(self, items: Sequence[ScoreItem]) -> pl.DataFrame:
         """Return the table of scores with a row per item; releases the reserved part of a shared budget.
@@ -241,9 +241,9 @@ class BatchScorer:
         if turn is None:
             samples = samples_of(conversation, level, "last")
             if not samples:
-                raise WrongShape(NO_REPLY)
+                raise WrongShape(nothing_to_score(level))
             return samples[0]
-        if level != "turn":
+        if level not in ("turn", "step"):
             raise WrongShape("the evaluator scores whole conversations; leave out the column `turn`")
         if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < len(conversation.turns):
             raise WrongShape(

@@ -30,7 +30,6 @@ from accord.formats import (
 from accord.learning import UNLIKE, Evaluator
 from accord.models import run
 from accord.scoring.pipeline import (
-    NO_REPLY,
     NOT_COUNTED,
     Perspective,
     ScoreOptions,
@@ -39,6 +38,7 @@ from accord.scoring.pipeline import (
     ScoringProject,
     adaptive_rubric,
     ask_adaptively,
+    nothing_to_score,
 )
 from accord.scoring.results import ScoreCounts, ScoreRun
 from accord.scoring.score_rows import RowOrigin
@@ -284,11 +284,15 @@ def _each_scored(
     scorer: Scorer, samples: Sequence[Sample], score_batch: Callable[[Sequence[Sample]], Scores]
 ) -> Scores:
     """Score a batch, with a reason for each conversation that has no turn to score."""
-    if scorer.evaluator.level != "turn":
+    if scorer.evaluator.level not in ("turn", "step"):
         return score_batch(samples)
     turns = [sample for sample in samples if sample.turn is not None]
     scores = score_batch(turns) if turns else []
-    scores += [scorer.unscored(sample.target, NO_REPLY) for sample in samples if sample.turn is None]
+    scores += [
+        scorer.unscored(sample.target, nothing_to_score(scorer.evaluator.level))
+        for sample in samples
+        if sample.turn is None
+    ]
     order = {sample.target: place for place, sample in enumerate(samples)}
     return sorted(scores, key=lambda score: order[score.target])
 

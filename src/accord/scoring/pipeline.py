@@ -27,6 +27,7 @@ from accord.values import (
     Target,
     Unscored,
     content_hash,
+    steps,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ TURNS: tuple[Turns, ...] = get_args(Turns)
 Scores = list[Score | Unscored]
 NOT_COUNTED = "left out by --synthetic"
 """Reason of a missing score of a conversation that the setting `synthetic` excludes."""
-NO_REPLY = "no reply to score"
+NO_REPLY, NO_STEP = "no reply to score", "no call of a tool to score"
 """Reason of a missing score if a conversation has no turn that an evaluator of turns could score."""
 
 
@@ -196,22 +197,26 @@ def samples_of(
     Args:
         conversation: The conversation.
         level: Level of the evaluator.
-        turns: See `ScoreOptions`.
+        turns: See `ScoreOptions`; of steps, `last` is the last one.
         trained_on: Training set, with the rated turns.
     """
-    if level != "turn":
+    if level not in ("turn", "step"):
         return [Sample(conversation)]
-    replies = {id(turn) for turn in conversation.replies}
-    places = [place for place, turn in enumerate(conversation.turns) if id(turn) in replies]
+    places = steps.judged_turns(conversation, level)
     if turns == "last":
         return [Sample(conversation, place) for place in places[-1:]]
     row = None if trained_on is None else trained_on.place(conversation)
     known = trained_on.turns(row) if trained_on is not None and row is not None else frozenset[int | None]()
     rated = {turn for turn in known if turn is not None}
     if turns == "rated":
-        marked = _marked_turn(conversation, places)
+        marked = _marked_turn(conversation, places) if level == "turn" else None
         places = sorted(rated) or (places if marked is None else [marked])
     return [Sample(conversation, place) for place in sorted({*places, *rated})]
+
+
+def nothing_to_score(level: Level | None) -> str:
+    """Return the reason why a conversation without a turn to judge has no score."""
+    return NO_STEP if level == "step" else NO_REPLY
 
 
 def _marked_turn(conversation: Conversation, replies: Sequence[int]) -> int | None:
@@ -422,7 +427,7 @@ def ask_adaptively(
             gains = {
                 name: gain
                 for name, gain in outlook.gains.items()
-                if name not in done and questions[name].applies_to(sample.conversation)
+                if name not in done and questions[name].applies_to(sample.conversation, sample.turn)
             }
             if gains and outlook.spread > until:
                 wanted.append((max(gains, key=lambda name: gains[name]), sample))

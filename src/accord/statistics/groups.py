@@ -25,6 +25,7 @@ FEWEST_WORDS = 12
 OPENING, TEXT = "the same turns before the reply", "the same text"
 INPUT = "the same first message to several assistant versions"
 _WORD = re.compile(r"\w+")
+_INSTRUCTIONS = frozenset({"system", "developer"})
 _GRAM, _BANDS, _ROWS = 5, 16, 4
 _PRIME = (1 << 61) - 1
 
@@ -155,7 +156,9 @@ def _texts(sample: Sample, openings: Collection[str]) -> Iterator[tuple[str, str
 
 
 def _words(turns: Sequence[Turn]) -> list[str]:
-    return [word for turn in turns for word in _WORD.findall(turn.content.casefold())]
+    """Return the words of turns without instructions, which all conversations of an assistant share."""
+    spoken = (turn.content for turn in turns if turn.role not in _INSTRUCTIONS)
+    return [word for text in spoken for word in _WORD.findall(text.casefold())]
 
 
 def nearly_equal(texts: Sequence[str]) -> list[tuple[str, str]]:

@@ -197,10 +197,15 @@ class ErasedText:
 
 
 def _texts(conversation: Conversation) -> Iterator[tuple[str, bool]]:
-    """Yield every text of a conversation, with True for messages of users."""
+    """Yield every text of a conversation, with True for messages of users.
+
+    Texts of calls and results of tools may be JSON, which is read with its escapes resolved.
+    """
     for turn in conversation.turns:
-        yield turn.content, turn.role not in {"assistant", "system", "tool", "developer", "function"}
-        yield from ((text, False) for text in strings_in([turn.name, dict(turn.extra)]))
+        is_user = turn.role not in {"assistant", "system", "tool", "developer", "function"}
+        yield from ((text, is_user) for text in ([turn.content] if is_user else _readings(turn.content)))
+        for text in strings_in([turn.name, dict(turn.extra)]) if turn.name or turn.extra else ():
+            yield from ((each, False) for each in _readings(text))
     for document in conversation.documents:
         yield from ((text, False) for text in (document.text, document.title or "", document.id or ""))
     yield from ((text, False) for text in strings_in(dict(conversation.metadata)))

@@ -10,6 +10,8 @@ from .background_jobs import BackgroundJobs as BackgroundJobs
 from .background_learning import BackgroundLearning as BackgroundLearning, FIT as FIT, SCORE as SCORE
 from .chat_session import ChatSession as ChatSession
 from .citations import CitationFinder as CitationFinder, DocumentUse as DocumentUse, excerpts as excerpts
+from .conversation_view import conversation_view as conversation_view, ConversationView as ConversationView
+from .conversation_view import tool_calls_of as tool_calls_of
 from .human_studies import ANALYSIS as ANALYSIS, StudyOutcome as StudyOutcome
 from .item_order import ItemOrder as ItemOrder
 from .item_sampling import sample_items as sample_items
@@ -21,8 +23,7 @@ from .shipped_studies import load_outcome as load_outcome, load_outcomes as load
 from .shipped_studies import open_validation as open_validation
 from .study_progress import norming_items as norming_items, study_annotators as study_annotators
 from .study_progress import QuestionProgress as QuestionProgress, StudyProgress as StudyProgress
-from .study_session import conversation_view as conversation_view, ConversationView as ConversationView
 from .study_session import ItemView as ItemView, MAX_LISTED_OPTIONS as MAX_LISTED_OPTIONS
-from .study_session import StudySession as StudySession, tool_calls_of as tool_calls_of
+from .study_session import StudySession as StudySession
 from .submitted_answer import BOTH_BAD as BOTH_BAD, parse_value as parse_value, SubmittedAnswer as SubmittedAnswer
 from .submitted_answer import text_field as text_field

@@ -9,7 +9,7 @@ from typing import Literal
 
 from accord.edges import parse_whole_number
 from accord.store import Item, Store
-from accord.values import ISSUE, Conversation, IssueAnnotation, ItemSettings, StudySettings, Synthetic, Target
+from accord.values import ISSUE, Conversation, IssueAnnotation, ItemSettings, StudySettings, Synthetic, Target, steps
 
 
 def sample_items(
@@ -98,8 +98,7 @@ def _turns_with_issues(store: Store, kinds: Iterable[str], synthetic: Synthetic)
 def _targets(level: str, conversation: Conversation) -> Iterable[Target]:
     if level == "conversation":
         return [Target(conversation.id)]
-    replies = {id(turn) for turn in conversation.replies}
-    return [Target(conversation.id, place) for place, turn in enumerate(conversation.turns) if id(turn) in replies]
+    return [Target(conversation.id, place) for place in steps.judged_turns(conversation, level)]
 
 
 def eligible_turns(assessments: Iterable[IssueAnnotation]) -> list[Target]:

@@ -124,7 +124,7 @@ def predict_conversation(project: Project, evaluator: Evaluator, conversation: C
     scorer = Scorer(evaluator)
     scores = scorer.finish(samples, run(scorer.score(samples, evidence), project.stored_models))
     metrics = _metrics(evidence)
-    if evaluator.level != "turn":
+    if evaluator.level not in ("turn", "step"):
         metrics |= _metrics(_measure_turns(project, conversation))
     return ConversationPredictions(
         "ready", "", f"{evaluator.name} {evaluator.digest()}", evaluator.question.id,

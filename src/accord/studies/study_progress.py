@@ -105,10 +105,10 @@ class StudyProgress:
     @cached_property
     def questions(self) -> list[Question]:
         """Questions of the study, in the rubric's order."""
-        is_pair = self.study.settings.level == "pair"
         names = {name for stage in self.study.settings.stages for name in stage.questions}
         has_all = any(not stage.questions for stage in self.study.settings.stages)
-        questions = (question for question in self.study.rubric.questions if question.compares == is_pair)
+        level = self.study.settings.level
+        questions = (question for question in self.study.rubric.questions if question.suits(level))
         return [question for question in questions if has_all or question.id in names]
 
     @property

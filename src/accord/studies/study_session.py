@@ -6,16 +6,16 @@ and no predictions, so that ratings are blind.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from accord.edges import BadInput, UnknownName, sendable
+from accord.edges import BadInput, UnknownName
 from accord.models import run
 from accord.project import Project, annotated_pairs, has_generated_text, issues_of
 from accord.store import Assignment, Candidate, Conflict, Item, Prediction, Studies, UserAccount
+from accord.studies.conversation_view import ConversationView, conversation_view
 from accord.studies.item_sampling import sample_items
 from accord.studies.submitted_answer import BOTH_BAD, MAX_TEXT, SubmittedAnswer, both_bad_question, parse_value
 from accord.values import (
@@ -30,7 +30,6 @@ from accord.values import (
     StudySettings,
     Target,
     Taxonomy,
-    Turn,
     Value,
     content_hash,
     load_rubric,
@@ -45,25 +44,6 @@ ACCEPTED = "accepted_wording"
 """Setting with the hash of the rubric whose generated wording a lead has accepted."""
 REPEAT_AFTER = 5
 """Minimum number of other items between an item and its repetition."""
-
-
-@dataclass(frozen=True)
-class TurnView:
-    """A turn as pages show it, with its tool calls as text."""
-
-    place: int
-    role: str
-    text: str
-    is_rated: bool
-    calls: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class ConversationView:
-    """A conversation as pages show it: turns up to the rated one, and documents as pairs of title and text."""
-
-    turns: tuple[TurnView, ...]
-    documents: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -136,11 +116,12 @@ class StudySession:
         return str((self.studies.study(self.name) or {}).get("maker", ""))
 
     def _check_questions(self) -> None:
-        is_pair = self.settings.level == "pair"
         for stage in self.settings.stages:
             for question in stage.questions:
-                if self.rubric[question].compares != is_pair:
-                    kind = "two conversations" if self.rubric[question].compares else "one conversation"
+                asked = self.rubric[question]
+                if not asked.suits(self.settings.level):
+                    kind = "one call of a tool" if asked.is_about_steps else "one conversation"
+                    kind = "two conversations" if asked.compares else kind
                     raise BadInput(
                         f"study {self.name!r}: question {question!r} is about {kind}, but the study rates a "
                         f"{self.settings.level}; choose other questions, or another level"
@@ -291,7 +272,7 @@ class StudySession:
             assignment,
             stage,
             tuple(conversation_view(conversations[t.conversation], t.turn, with_documents) for t in targets),
-            self.questions(stage, conversations[item.target.conversation]),
+            self.questions(stage, conversations[item.target.conversation], item.target.turn),
             self.taxonomy,
             self._shown_issues(stage, conversations[item.target.conversation], item.target.turn),
             {each.question: each for each in answers if each.stage == stage.id},
@@ -323,12 +304,11 @@ class StudySession:
         completed = sum(assignment.state != "open" for assignment in assignments)
         return completed, min(total, self.settings.items_per_annotator or total)
 
-    def questions(self, stage: Stage, conversation: Conversation) -> tuple[Question, ...]:
-        """Return the questions of a stage that apply to a conversation, in the rubric's order."""
-        is_pair = self.settings.level == "pair"
-        names = stage.questions or tuple(each.id for each in self.rubric.questions if each.compares == is_pair)
+    def questions(self, stage: Stage, conversation: Conversation, turn: int | None = None) -> tuple[Question, ...]:
+        """Return the questions of a stage that apply to a conversation or its turn, in the rubric's order."""
+        names = stage.questions or tuple(each.id for each in self.rubric.questions if each.suits(self.settings.level))
         questions = (self.rubric[name] for name in names)
-        return tuple(each for each in questions if each.compares or each.applies_to(conversation))
+        return tuple(each for each in questions if each.compares or each.applies_to(conversation, turn))
 
     def stopped_by(self, view: ItemView) -> str | None:
         """Return the screening question whose answer ends the questionnaire; later questions are not asked."""
@@ -412,7 +392,7 @@ class StudySession:
         )  # fmt: skip
 
     def _question(self, stage: Stage, item: Item, name: str, conversation: Conversation) -> Question:
-        questions = self.questions(stage, conversation)
+        questions = self.questions(stage, conversation, item.target.turn)
         plain = name.removesuffix(f":{BOTH_BAD}") if item.against is not None else name
         question = next((each for each in questions if each.id == plain), None)
         if question is None:
@@ -481,20 +461,3 @@ class StudySession:
         """
         assignment = self.assignment(id, person)
         return self.studies.move(id, person, "open", assignment.stage, self.lease_end())
-
-
-def conversation_view(conversation: Conversation, turn: int | None, with_documents: bool) -> ConversationView:
-    """Return a conversation up to a turn as pages show it."""
-    turns = tuple(
-        TurnView(place, each.role, sendable(each.content), place == turn, tuple(map(sendable, tool_calls_of(each))))
-        for place, each in enumerate(conversation.up_to(turn))
-    )
-    documents = ((sendable(each.title or ""), sendable(each.text)) for each in conversation.documents)
-    return ConversationView(turns, tuple(documents) if with_documents else ())
-
-
-def tool_calls_of(turn: Turn) -> list[str]:
-    """Return each tool call of a turn as text."""
-    called = turn.extra.get("tool_calls")
-    calls = called if isinstance(called, list | tuple) else [] if called is None else [called]
-    return [call if isinstance(call, str) else json.dumps(call, ensure_ascii=False, default=str) for call in calls]

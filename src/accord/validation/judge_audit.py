@@ -185,7 +185,7 @@ def audit_requests(judge: Judge, rubric: Rubric, samples: Sequence[Sample], prob
 
 def _askable(rubric: Rubric, sample: Sample) -> list[Question]:
     """Return the applicable questions with ordered answers."""
-    applicable = (question for question in rubric.judged if question.applies_to(sample.conversation))
+    applicable = (question for question in rubric.judged if question.applies_to(sample.conversation, sample.turn))
     return [question for question in applicable if question.scale.kind in MOVABLE]
 
 

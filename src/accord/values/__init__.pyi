@@ -1,3 +1,4 @@
+from . import steps as steps
 from .annotation import Annotation as Annotation, ANNOTATOR_KINDS as ANNOTATOR_KINDS, check_label as check_label
 from .annotation import check_value as check_value, issues_from as issues_from, Label as Label, Labels as Labels
 from .annotation import OVERALL as OVERALL

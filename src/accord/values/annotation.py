@@ -116,12 +116,12 @@ class Labels(Sequence[Label]):
 
 
 def check_label(label: Label, rubric: Rubric) -> None:
-    """Refuse a label with a value outside the scale of its question.
+    """Refuse a label with a value outside the scale of its question, or without the side or the turn that it needs.
 
     Labels of questions outside the rubric are valid: they may belong to another rubric.
 
     Raises:
-        BadInput: The value is not on the question's scale, or one side of a comparison is missing.
+        BadInput: The value is not on the question's scale, one side of a comparison is missing, or the turn of a step.
     """
     question = rubric.get(label.question)
     if question is None:
@@ -132,6 +132,11 @@ def check_label(label: Label, rubric: Rubric) -> None:
             "is about one conversation; give it `applies: pairs` in the rubric, or leave `against` out"
         )  # fmt: skip
         raise BadInput(f"{where}: question {question.id!r} {kind}")
+    if question.is_about_steps and label.target.turn is None:
+        raise BadInput(
+            f"{where}: question {question.id!r} is about a single call of a tool; name the turn of its result in a "
+            "column `turn`"
+        )
     if label.value is not None:
         check_value(label.value, question, where)
 

@@ -11,6 +11,8 @@ from typing import Any, Literal, NamedTuple, overload
 
 NON_SPEAKERS = frozenset({"system", "developer", "tool", "function"})
 """Roles that take no part in the dialogue."""
+TOOL_ROLES = frozenset({"tool", "function"})
+"""Roles of the results of tools."""
 SYNTHETIC = "synthetic"
 """Key of the metadata that describe how a synthetic conversation was generated."""
 Synthetic = Literal["without", "with", "only"]
@@ -200,8 +202,18 @@ class Conversation:
         return tuple(turn for turn in self.turns if turn.role == role)
 
     def up_to(self, turn: int | None) -> Sequence[Turn]:
-        """Return the turns that a judge of `turn` may read, up to and including it; all turns for None."""
-        return self.turns if turn is None else self.turns[: turn + 1]
+        """Return the turns that a judge of `turn` may read, up to and including it; all turns for None.
+
+        After the result of a tool follow the results of other calls and the assistant's next turn, which uses them.
+        """
+        if turn is None:
+            return self.turns
+        end, count = turn + 1, len(self.turns)
+        if 0 <= turn < count and self.turns[turn].role in TOOL_ROLES:
+            while end < count and self.turns[end].role in TOOL_ROLES:
+                end += 1
+            end += end < count and self.turns[end].role == "assistant"
+        return self.turns[:end]
 
     def at(self, turn: int | None) -> Conversation:
         """Return the conversation up to a turn, with that turn as its reply; itself for None."""
@@ -294,6 +306,8 @@ def text_hash(canonical: str, length: int = 64) -> str:
 class Sample:
     """The unit that is judged: a conversation, or one turn together with all turns before it.
 
+    The turn of a tool's result stands for the step: the call with its result (`accord.values.steps`).
+
     Attributes:
         conversation: The conversation.
         turn: Index of the judged turn, from 0; None for the whole conversation.
@@ -306,6 +320,12 @@ class Sample:
     conversation: Conversation
     turn: int | None = None
     hidden: tuple[int, int] | None = None
+
+    @property
+    def is_step(self) -> bool:
+        """True if the judged turn is the result of a tool: the unit is one call with its result."""
+        turns = self.conversation.turns
+        return self.turn is not None and self.turn < len(turns) and turns[self.turn].role in TOOL_ROLES
 
     def saying(self, turns: Sequence[Turn]) -> Sample:
         """Return the sample with other texts in its turns, and the same hidden range."""

@@ -11,7 +11,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from accord.edges import UnknownName, escape_controls
-from accord.values.conversation import Conversation, content_hash
+from accord.values.conversation import TOOL_ROLES, Conversation, content_hash
+from accord.values.steps import step_turns
 
 Value = int | float | str
 """Answer: a number on an ordered or real scale, a string on a nominal scale."""
@@ -159,6 +160,7 @@ class Applies(StrEnum):
     WITHOUT_DOCUMENTS = "without-documents"
     MULTI_TURN = "multi-turn"
     PAIRS = "pairs"
+    STEPS = "steps"
 
 
 class Polarity(StrEnum):
@@ -186,7 +188,8 @@ class Question(FrozenModel):
             unique in the rubric. It is not part of `model_dump`, so keys, digests and evaluators do not depend on it.
         scale: Allowed answers.
         meanings: Meaning of options, by the option's text.
-        applies: `always`, `with-documents`, `without-documents`, `multi-turn`, or `pairs` for a comparison.
+        applies: `always`, `with-documents`, `without-documents`, `multi-turn`, `pairs` for a comparison, or `steps` for
+            single calls of tools with their results.
         side: Side of a learned assertion: `sat` or `dsat`. As `weight` and `reasons`, it is neither shown to annotators
             and judges nor part of the question's key.
         weight: Weight of a learned assertion in the sum, above 0 and at most 100.
@@ -256,10 +259,26 @@ class Question(FrozenModel):
         """True if a judge can answer the question: it is about one conversation and does not have too many options."""
         return not self.compares and 0 < len(self.scale.options) <= MAX_JUDGE_OPTIONS
 
-    def applies_to(self, conversation: Conversation) -> bool:
-        """Return True if the question applies to a conversation, or if the log lacks the texts to decide."""
-        if not conversation.turns:
+    @property
+    def is_about_steps(self) -> bool:
+        """True for a question about single calls of tools."""
+        return self.applies is Applies.STEPS
+
+    def suits(self, level: str) -> bool:
+        """Return True if a study of a level can ask the question: `conversation`, `turn`, `step` or `pair`."""
+        return self.compares == (level == "pair") and self.is_about_steps == (level == "step")
+
+    def applies_to(self, conversation: Conversation, turn: int | None = None) -> bool:
+        """Return True if the question applies to a conversation or its turn, or if the log lacks the texts to decide.
+
+        Only questions with `applies: steps` apply to the result of a tool, and they apply to nothing but steps.
+        """
+        turns = conversation.turns
+        if not turns:
             return True
+        is_result = turn is not None and turn < len(turns) and turns[turn].role in TOOL_ROLES
+        if self.is_about_steps or is_result:
+            return self.is_about_steps and (is_result or (turn is not None and turn in step_turns(turns)))
         match self.applies:
             case Applies.WITH_DOCUMENTS:
                 return bool(conversation.documents)

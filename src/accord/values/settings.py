@@ -193,8 +193,9 @@ class StudySettings(FrozenModel):
     title: str = Field(default="", max_length=200, description="Heading of the page.")
     guidelines: str = Field(default="", max_length=50_000, description="Instructions for annotators.")
     rubric: str | None = Field(default=None, description="Rubric name or file; default: the project's rubric.")
-    level: Literal["conversation", "turn", "pair"] = Field(
-        default="conversation", description="Unit of rating: a conversation, each reply, or two conversations."
+    level: Literal["conversation", "turn", "step", "pair"] = Field(
+        default="conversation",
+        description="Unit of rating: a conversation, each reply, each call of a tool, or two conversations.",
     )
     stages: tuple[Stage, ...] = Field(
         default=(Stage(),), min_length=1, max_length=10, description="Stages, in the order in which they are asked."

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accord.edges import count_of, one_line, truncate_middle
+from accord.edges import count_of, one_line, sendable, truncate_middle
 from accord.values import NON_SPEAKERS, Span
+from accord.values.steps import Step
 from accord.web.turn_text import render_text
 
 FOLDED = {"system": "System prompt", "developer": "System prompt", "tool": "Tool output", "function": "Tool output"}
@@ -42,6 +43,29 @@ def turn_content(
     results = result_count(text) if role in ("tool", "function") else ""
     return {"html": html, "is_empty": not text, "folded": FOLDED.get(role, ""), "results": results,
             "calls": [tool_call_line(call) for call in calls]}  # fmt: skip
+
+
+MAX_SHOWN = 1500
+"""Number of characters of an argument, and of a rated result, that are not folded."""
+MAX_ROWS = 100
+"""Number of arguments of a rated call that have a row of their own."""
+
+
+def step_content(step: Step) -> dict[str, Any]:
+    """Return the values of the macro `step`: the tool, its arguments by name or as text, and the flag of an error.
+
+    >>> step_content(Step(3, 2, "find", '{"city": "Paris", "days": 2}', "ok"))["rows"]
+    [('city', 'Paris', False), ('days', '2', False)]
+    """
+    given = _json_of(step.arguments)
+    pairs = list(given.items()) if isinstance(given, Mapping) and len(given) <= MAX_ROWS else []
+    texts = [(key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) for key, value in pairs]
+    return {
+        "name": truncate_middle(sendable(step.name), 80),
+        "rows": [(sendable(str(key)), sendable(text), len(text) > MAX_SHOWN) for key, text in texts],
+        "text": "" if texts or given == {} else sendable(step.arguments),
+        "is_long": len(step.arguments) > MAX_SHOWN, "is_error": step.is_error, "is_called": step.call_turn is not None,
+    }  # fmt: skip
 
 
 def tool_call_line(call: str) -> dict[str, str]:

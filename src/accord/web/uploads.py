@@ -266,7 +266,8 @@ def _import(
         state.notes += column_notes(survey, options.rating_columns or (), (), _command)
         if result["positions"]:
             state.notes.append(positions_note(result["positions"]))
-        state.notes += [*encoding_notes(paths), *done.matched, *done.counts.role_notes({}), *survey.skipped_files]
+        notes = [*done.counts.role_notes({}), *done.counts.turn_notes()]
+        state.notes += [*encoding_notes(paths), *done.matched, *notes, *survey.skipped_files]
         state.notes = [note for note in dict.fromkeys(state.notes) if note not in state.lines]
         chats, ratings = result["conversations"]["new"], result["labels"]["new"]
         words = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in ((chats, "conversation"), (ratings, "rating"))]

@@ -128,7 +128,7 @@ def _estimate_text(result: Mapping[str, Any]) -> str:
     lines = [table(["assistant version", "labeled", "scored", "labels and scores", "labels alone", "worth"], rows)]
     lines += [f"{row['system']}: {row['reason']}" for row in result["systems"] if row["reason"]]
     lines += [_gap_text(gap) for gap in result["differences"]]
-    unit = "turns" if result["level"] == "turn" else "conversations"
+    unit = f"{result['level']}s"
     stored, files = result["scores"] - result["from_files"], result["from_files"]
     scores = (
         f"scores: {stored:,} {unit}, predicted by {result['evaluator']} from evidence in the store, each without the "

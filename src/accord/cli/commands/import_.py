@@ -120,6 +120,7 @@ def import_(
     init = command_line("accord init --from", sources[:1], labels, reading.columns, raters, sources[1:], judges)
     _note_guesses(result, init, anonymous)
     _check_traces(result)
+    note(*done.counts.turn_notes())
     undo_first = "To import again with other roles, undo this import first: accord import --undo"
     note(*(f"{sentence}. {undo_first}" for sentence in done.counts.role_notes(roles)))
 

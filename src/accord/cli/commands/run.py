@@ -124,7 +124,7 @@ def _run(
     from accord.report import run_project
 
     done = run_project(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
-    note(*done.imported.counts.role_notes(options.roles))
+    note(*done.imported.counts.role_notes(options.roles), *done.imported.counts.turn_notes())
     comparison = done.compared.comparison if done.compared is not None else done.fitted.comparison
     tried = done.fitted.held_out
     result = {
@@ -157,7 +157,7 @@ def _text(result: Mapping[str, Any], learned: str) -> str:
     if result["comparison"] is not None:
         parts.append(comparison_text(result["comparison"]))
     scored = result["scored"]
-    plural = "replies" if scored["level"] == "turn" else "conversations"
+    plural = {"turn": "replies", "step": "steps"}.get(scored["level"], "conversations")
     mean = figure_text(scored["mean"], None, None)
     summary = "\n".join([f"{scored['scored']} {plural} scored, mean {mean}", *training_text(scored)])
     return "\n\n".join([*parts, learned, summary, "\n".join([files, *link])])

@@ -143,7 +143,11 @@ class HostScorer:
             known = given.get("id") if isinstance(given, Mapping) else None
             return self.unscored(Target(str(known or name)), str(error))
         samples = samples_of(conversation, self.evaluator.level, "last")
-        return samples[0] if samples else self.unscored(Target(conversation.id), pipeline.NO_REPLY)
+        return (
+            samples[0]
+            if samples
+            else self.unscored(Target(conversation.id), pipeline.nothing_to_score(self.evaluator.level))
+        )
 
     def unscored(self, target: Target, reason: str) -> Unscored:
         """Return a missing score with its reason as one line."""

@@ -137,7 +137,7 @@ class Recipe:
         """Return the reason why an input cannot be asked about; `None` if it can."""
         if not any(turn.content.strip() for turn in sample.conversation.up_to(sample.turn)):
             return Failure("empty conversation", "no turn has words")
-        if not self.wording.question.applies_to(sample.conversation):
+        if not self.wording.question.applies_to(sample.conversation, sample.turn):
             return Failure("does not apply", "the question excludes such conversations")
         if len(self.examples) - len(self.left_out_of(sample)) < self.sizes.k:
             return Failure("too few examples", "nearly all equal the input")

@@ -103,12 +103,21 @@ def ends(question: Question) -> tuple[float, float]:
 def examples_of(
     question: Question, samples: Iterable[Sample], labels: Labels, level: str | None, private: Private
 ) -> RatedExamples:
-    """Return the rated samples in order, without private and empty ones; `BadInput` for a label outside the scale."""
+    """Return the rated samples in order, without private and empty ones.
+
+    Raises:
+        BadInput: A label is outside the scale, or the question is about steps.
+    """
     ratings: dict[Target, list[float]] = {}
     for label in labels.on(question.id):
         assert label.value is not None
         check_value(label.value, question, f"label of {label.annotator!r} on {label.target}")
         ratings.setdefault(label.target, []).append(float(label.value))
+    if question.is_about_steps:
+        raise BadInput(
+            f"{question.id!r} is about calls of tools, and in-context scores replies and conversations; use the "
+            "sources rubric and metrics for steps"
+        )
     level = level_of(ratings, level, question.id)
     examples: list[RatedExample] = []
     reasons: dict[Target, str] = {}
@@ -118,7 +127,7 @@ def examples_of(
             continue
         if not any(turn.content.strip() for turn in sample.conversation.up_to(sample.turn)):
             reasons[sample.target] = "empty conversation"
-        elif not question.applies_to(sample.conversation):
+        elif not question.applies_to(sample.conversation, sample.turn):
             reasons[sample.target] = "the question does not apply"
         elif private(sample.conversation):
             reasons[sample.target] = "private"

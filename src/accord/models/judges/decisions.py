@@ -112,7 +112,8 @@ def decision_question(sample: Sample, question: Question) -> DecisionQuestion:
     scale = question.scale
     if scale.kind is ScaleKind.REAL:
         raise BadInput(f"question {question.id!r} has a real-valued scale, which a decisions endpoint cannot answer")
-    scope = "" if sample.turn is None else f"About turn [{sample.turn}] alone, given all turns before it: "
+    unit = "the call of a tool with its result in turn" if sample.is_step else "turn"
+    scope = "" if sample.turn is None else f"About {unit} [{sample.turn}] alone, given all turns before it: "
     text = scope + question.text
     if tuple(scale.options) == (0, 1):
         words = (("0", "no"), ("1", "yes"))

@@ -237,7 +237,7 @@ class _Fit:
         if evaluator.choose:
             raise BadInput("`choose` needs labels; set the values under `settings` instead")
         rated = labels.on(evaluator.question.id)
-        level = evaluator.level or level_of(rated.targets)
+        level = evaluator.level or level_of(rated.targets, evaluator.question)
         samples = {sample.target: sample for sample in islice(project.all_samples(level), MOST_UNRATED)}
         samples |= {sample.target: sample for sample in project.samples(labels.targets)}
         if not samples:

@@ -120,7 +120,7 @@ class ImportCounts(RoleCounts):
 
     def add(self, other: ImportCounts) -> None:
         """Add the counts of another batch."""
-        for name in ("questions", "other_questions", "annotators", "roles", "speakers", "ignored"):
+        for name in ("questions", "other_questions", "annotators", "roles", "speakers", "split", "ignored"):
             getattr(self, name).update(getattr(other, name))
 
     def with_wording(self, labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:

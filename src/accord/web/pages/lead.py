@@ -274,6 +274,7 @@ UNASKED = {
     "with-documents": "conversations without documents",
     "without-documents": "conversations with documents",
     "multi-turn": "conversations of one turn",
+    "steps": "replies and whole conversations",
 }
 """Conversations about which a question is not asked, by its condition."""
 

@@ -155,8 +155,8 @@ class _StudyForm:
     def _questions(self, settings: Mapping[str, Any]) -> list[str]:
         rubric = self.context.project.rubric
         names = settings.get("stages", [{}])[0].get("questions")
-        is_pair = settings.get("level") == "pair"
-        return [each.text for each in rubric.questions if (each.id in names if names else each.compares == is_pair)]
+        level = str(settings.get("level") or "conversation")
+        return [each.text for each in rubric.questions if (each.id in names if names else each.suits(level))]
 
     def _count_items(self, name: str, settings: Mapping[str, Any]) -> int:
         """Return the number of items of the sample, and check the study as its session does.
@@ -246,13 +246,15 @@ def study_from_form(values: Mapping[str, str], project: Project) -> tuple[str, d
 
 def _chosen_questions(values: Mapping[str, str], project: Project) -> list[str]:
     """Return the ids of the chosen questions; an empty list for all that fit the unit."""
-    questions, is_pair = project.rubric.questions, values["level"] == "pair"
+    questions = project.rubric.questions
     chosen = [each.id for each in questions if values.get(f"question.{each.id}")]
-    fitting = [each.id for each in questions if each.compares == is_pair]
+    fitting = [each.id for each in questions if each.suits(values["level"])]
     if not chosen:
         raise BadInput("no question chosen; choose at least one")
     if wrong := [each for each in chosen if each not in fitting]:
-        kind = "one conversation" if is_pair else "two conversations side by side"
+        asked = project.rubric[wrong[0]]
+        kind = "single calls of tools" if asked.is_about_steps else "single conversations and replies"
+        kind = "two conversations side by side" if asked.compares else kind
         raise BadInput(f"question {wrong[0]!r} is about {kind}; choose other questions, or another unit")
     return [] if chosen == fitting else chosen
 

@@ -29,7 +29,7 @@ from accord.values import (
     Value,
 )  # fmt: skip
 from accord.web.accounts import new_key
-from accord.web.transcript import turn_content
+from accord.web.transcript import MAX_SHOWN, step_content, turn_content
 
 SIDES = ("A", "B")
 MAX_WORDS = 160
@@ -220,7 +220,9 @@ def turn_views(view: ItemView, side: ConversationView, name: str = "") -> list[d
         new = new_key() if turn.place in markable else ""
         content = turn_content(turn.role, turn.text, turn.calls, spans, len(side.documents), f"d{name}")
         if turn.is_rated:
-            content["folded"] = ""
+            is_long = turn.step is not None and len(turn.text) > MAX_SHOWN
+            content["folded"] = f"Result, {len(turn.text):,} characters" if is_long else ""
+        content["step"] = None if turn.step is None else step_content(turn.step)
         turns.append({**vars(turn), **content, "marks": marks, "issues": issues, "new": new})
     return turns
 

@@ -1,0 +1,167 @@
+"""Steps of agents: planted faults in calls of tools, found by a judge alone and by Accord from 100 labels.
+
+    python benchmarks/agent_steps.py [--only PART] [--quick] --json OUT
+
+The corpus is planted (`tests/planted_steps.py`): agents of a shop, a travel agency and a bank, at least 600 steps, of
+which about a third have one of six faults. A scripted judge answers the five questions of the rubric `agent-steps`, and
+is right with a stated probability. People label the first 100 steps without error; the steps of all later conversations
+are predicted. Macro F1 of right and wrong steps, and recall of each fault: means over the seeds, 95% t-intervals.
+
+independent         the judge's errors are independent between questions, so five answers hold more than one
+shared              the judge's answers about a step follow from one belief, which is right or wrong
+
+judge-alone         the judge's answer to the main question
+judge-any           a step is wrong if the judge's answer to any question is 0
+accord-judge        Accord learns from the judge's answers
+accord-metrics      Accord learns from the metrics `steps`, without a judge
+accord              Accord learns from both
+accord-ridge        the same with the head `ridge` in place of the default choice of a head
+
+Three of the faults (ignored error, invented claim, repeated call) are those that metrics of steps measure; the others
+(wrong tool, wrong argument, policy break) are left to the judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent import futures
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+from harness import Row, chosen, finish, options
+from planted_steps import FAULTS, Planted, erring_judge, labels_of, messages_of, planted_steps, truth
+from sklearn.metrics import f1_score
+
+from accord.models import Answer
+from accord.models.scripted import ScriptedJudge
+from accord.project import Config, JudgeSelection, Project
+from accord.values import Sample, Target, load_rubric
+
+PARTS = ("independent", "shared")
+ACCURACIES, QUICK_ACCURACIES = (0.7, 0.85), (0.85,)
+STEPS, LABELS, SEEDS = 600, 100, 5
+
+
+class System(NamedTuple):
+    """Settings of a system that learns: its metrics, its evaluator, and whether it has the judge."""
+
+    metrics: Sequence[str]
+    evaluator: str
+    is_judged: bool = True
+
+
+SYSTEMS = {
+    "accord-judge": System([], "default"),
+    "accord-metrics": System(["steps"], "default", is_judged=False),
+    "accord": System(["steps"], "default"),
+    "accord-ridge": System(["steps"], "ridge"),
+}
+QUICK_SYSTEMS = ("accord-ridge",)
+COLUMNS = ("errors", "judge_accuracy", "system", "steps", "macro_f1", *(fault.replace(" ", "_") for fault in FAULTS))
+Predicted = Mapping[Target, float]
+"""Predicted answer to the main question, from 0 to 1, by step."""
+
+
+def main() -> None:
+    parser = options("agent_steps", str(__doc__), PARTS)
+    given = parser.parse_args()
+    parts = chosen(parser, given.only, PARTS)
+    systems = QUICK_SYSTEMS if given.quick else tuple(SYSTEMS)
+    seeds = given.limit or (1 if given.quick else SEEDS)
+    tasks = [
+        (part, accuracy, seed, systems)
+        for part in parts
+        for accuracy in (QUICK_ACCURACIES if given.quick else ACCURACIES)
+        for seed in range(seeds)
+    ]
+    if given.quick:
+        done = [seed_figures(*task) for task in tasks]
+    else:
+        with futures.ProcessPoolExecutor(mp_context=get_context("fork")) as pool:
+            done = list(pool.map(seed_figures, *zip(*tasks, strict=True)))
+    figures: dict[tuple[str, float, str], list[Mapping[str, float]]] = {}
+    for (part, accuracy, _, _), found in zip(tasks, done, strict=True):
+        for system, row in found.items():
+            figures.setdefault((part, accuracy, system), []).append(row)
+    rows: list[Row] = [
+        {"errors": part, "judge_accuracy": accuracy, "system": system, "labels": LABELS, "seeds": seeds, **_means(each)}
+        for (part, accuracy, system), each in figures.items()
+    ]
+    finish("agent_steps", rows, COLUMNS, given.json)
+
+
+def seed_figures(errors: str, accuracy: float, seed: int, systems: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return the figures of the judge alone and of some systems on the corpus of a seed."""
+    made = planted_steps(STEPS, seed)
+    judge = erring_judge(made, accuracy, seed, is_shared=errors == "shared")
+    labeled, rest = halves(made)
+    stated = _stated(judge, rest)
+    main = load_rubric("agent-steps").main
+    found: dict[str, Predicted] = {
+        "judge-alone": {target: answers[main] for target, answers in stated.items()},
+        "judge-any": {target: min(answers.values()) for target, answers in stated.items()},
+    }
+    found |= {system: _learned(labeled, rest, SYSTEMS[system], judge) for system in systems}
+    return {system: figures_of(made, each) for system, each in found.items()}
+
+
+def halves(made: Sequence[Planted]) -> tuple[list[Planted], list[Planted]]:
+    """Return the first conversations with at least `LABELS` steps, and the others."""
+    counts = np.cumsum([len(each.faults) for each in made])
+    split = int(np.searchsorted(counts, LABELS)) + 1
+    return list(made[:split]), list(made[split:])
+
+
+def _stated(judge: ScriptedJudge, made: Sequence[Planted]) -> dict[Target, dict[str, float]]:
+    """Return the judge's probability of the answer 1 to each question about each step."""
+    questions = load_rubric("agent-steps").questions
+    samples = [Sample(each.conversation, turn) for each in made for turn in each.faults]
+    answers = {sample.target: asyncio.run(judge.answer(sample, questions)) for sample in samples}
+    return {
+        target: {answer.question: answer.probabilities["1"] for answer in given if isinstance(answer, Answer)}
+        for target, given in answers.items()
+    }
+
+
+def _learned(labeled: list[Planted], rest: list[Planted], system: System, judge: ScriptedJudge) -> Predicted:
+    settings = {"store": "sqlite:///:memory:", "rubric": "agent-steps", "metrics": system.metrics}
+    models = {"judge": judge} if system.is_judged else {}
+    with (
+        warnings.catch_warnings(action="ignore"),
+        Project(Config.model_validate(settings), given=models) as project,
+    ):
+        project.store.add_conversations([each.conversation for each in labeled])
+        project.store.add_labels(labels_of(labeled)[:LABELS])
+        if system.is_judged:
+            project.judge(selection=JudgeSelection(everything=True))
+        evaluator = project.fit(system.evaluator).evaluator
+        scores = project.score([messages_of(each.conversation) for each in rest], evaluator=evaluator).scores
+    return {Target(row["conversation"], row["turn"]): float(row["value"]) for row in scores}
+
+
+def figures_of(made: Sequence[Planted], found: Predicted) -> dict[str, float]:
+    """Return the macro F1 of wrong and right steps and the recall of each fault; a step is wrong below 0.5."""
+    faults = {Target(each.conversation.id, turn): fault for each in made for turn, fault in each.faults.items()}
+    is_right = np.array([truth(faults[target], "step") for target in found])
+    said = np.array([value >= 0.5 for value in found.values()])
+    own = np.array([faults[target] for target in found])
+    recalls = {fault.replace(" ", "_"): float(np.mean(~said[own == fault])) for fault in FAULTS}
+    return {"steps": float(len(said)), "macro_f1": float(f1_score(is_right, said, average="macro")), **recalls}
+
+
+def _means(figures: Sequence[Mapping[str, float]]) -> Row:
+    """Return the mean of each figure, and the 95% t-interval of the macro F1."""
+    means: Row = {name: float(np.mean([each[name] for each in figures])) for name in figures[0]}
+    values = [each["macro_f1"] for each in figures]
+    if len(values) > 1:
+        half = float(scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values))
+        means |= {"macro_f1_low": means["macro_f1"] - half, "macro_f1_high": means["macro_f1"] + half}
+    return means | {"steps": round(means["steps"])}
+
+
+if __name__ == "__main__":
+    main()

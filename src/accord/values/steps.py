@@ -1,0 +1,155 @@
+"""Steps of an assistant: each call of a tool with its arguments and its result."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from accord.values.conversation import TOOL_ROLES, Conversation, Sample, Turn, canonical_json
+
+_ARGUMENTS = ("arguments", "args", "input", "parameters")
+_FLAGS = ("is_error", "isError", "error")
+_FAILED = frozenset({"error", "failed", "failure"})
+_ERROR_TEXT = re.compile(r"\s*(?:error|exception|traceback)\b", re.IGNORECASE)
+_LONGEST_PARSED = 100_000
+"""Length of a result in characters up to which its JSON is searched for an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call of a tool and its result; one of both may be missing.
+
+    Attributes:
+        turn: Index of the turn that is the step's target: the result's, or the call's if there is no result.
+        call_turn: Index of the turn that makes the call; None for a result without a call.
+        name: Name of the tool; empty if unknown.
+        arguments: Arguments as the log has them, usually JSON; empty if unknown.
+        result: Text of the result; None without one.
+        is_error: True if the result is flagged as an error: `is_error`, `isError` or `error` in the message or in the
+            JSON object of its text, a `status` of error or failed, `"success": false`, or a text that begins with the
+            word error, exception or traceback.
+    """
+
+    turn: int
+    call_turn: int | None
+    name: str
+    arguments: str
+    result: str | None = None
+    is_error: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Name and arguments, equal for calls that differ only in white space and in the order of their arguments."""
+        try:
+            return self.name, canonical_json(json.loads(self.arguments))
+        except (ValueError, RecursionError):
+            return self.name, " ".join(self.arguments.split())
+
+
+def parse_call(call: Any) -> tuple[str | None, str, str]:
+    """Return the id, the name and the arguments of a tool call, in any of the usual forms.
+
+    >>> parse_call({"id": "a", "function": {"name": "find", "arguments": '{"city": "Paris"}'}})
+    ('a', 'find', '{"city": "Paris"}')
+    >>> parse_call({"name": "find", "args": {"city": "Paris"}})
+    (None, 'find', '{"city": "Paris"}')
+    """
+    if not isinstance(call, Mapping):
+        return None, "", "" if call is None else str(call)
+    function = call.get("function")
+    called = function if isinstance(function, Mapping) else call
+    given = next((called[key] for key in _ARGUMENTS if called.get(key) is not None), "")
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+    id_ = call.get("id") or call.get("call_id")
+    return (None if id_ is None else str(id_)), str(called.get("name") or ""), text
+
+
+def calls_of(turn: Turn) -> list[Any]:
+    """Return the tool calls of a turn as the log has them; the single call of an older log is a list of one."""
+    if not turn.extra:
+        return []
+    called = turn.extra.get("tool_calls") or turn.extra.get("function_call")
+    return list(called) if isinstance(called, list | tuple) else [] if called in (None, "", {}) else [called]
+
+
+def is_tool_result(turn: Turn) -> bool:
+    """Return True if a turn is the result of a tool."""
+    return turn.role in TOOL_ROLES
+
+
+def steps_of(turns: Sequence[Turn]) -> tuple[Step, ...]:
+    """Return the steps of some turns in the order of their targets, then of the calls.
+
+    A result belongs to the earliest open call with its id. Without an id, it belongs to the earliest open call with its
+    name, or of any name if the result has none. If there is no such call, the result is a step without a call.
+
+    >>> call = {"id": "a", "function": {"name": "find", "arguments": "{}"}}
+    >>> turns = (Turn("assistant", "", extra={"tool_calls": [call]}), Turn("tool", "3", extra={"tool_call_id": "a"}))
+    >>> [(step.turn, step.name, step.result) for step in steps_of(turns)]
+    [(1, 'find', '3')]
+    """
+    open_calls: list[tuple[str | None, Step]] = []
+    steps: list[Step] = []
+    for place, turn in enumerate(turns):
+        if turn.role in TOOL_ROLES:
+            steps.append(_answered(place, turn, open_calls))
+        elif turn.extra:
+            for id_, name, arguments in map(parse_call, calls_of(turn)):
+                open_calls.append((id_, Step(place, place, name, arguments)))
+    steps += [step for _, step in open_calls]
+    return tuple(sorted(steps, key=lambda step: step.turn))
+
+
+def _answered(place: int, turn: Turn, open_calls: list[tuple[str | None, Step]]) -> Step:
+    """Return the step of a result, and remove its call from the open ones."""
+    id_, name = result_id(turn), turn.name
+    named = ((each == id_) if id_ is not None else name in (None, step.name) for each, step in open_calls)
+    found = next((number for number, is_match in enumerate(named) if is_match), None)
+    step = Step(place, None, name or "", "") if found is None else open_calls.pop(found)[1]
+    return replace(step, turn=place, result=turn.content, is_error=is_error_result(turn))
+
+
+def result_id(turn: Turn) -> str | None:
+    """Return the id of the call that a result answers; None if the log has none."""
+    found = next((turn.extra[key] for key in ("tool_call_id", "call_id") if turn.extra.get(key)), None)
+    return None if found is None else str(found)
+
+
+def is_error_result(turn: Turn) -> bool:
+    """Return True if the result of a tool is flagged as an error; see `Step`."""
+    if _is_flagged(turn.extra) or _ERROR_TEXT.match(turn.content):
+        return True
+    if turn.content.lstrip()[:1] != "{" or len(turn.content) > _LONGEST_PARSED:
+        return False
+    with suppress(ValueError, RecursionError):
+        return _is_flagged(json.loads(turn.content))
+    return False
+
+
+def _is_flagged(fields: Mapping[str, Any]) -> bool:
+    status = fields.get("status")
+    failed = isinstance(status, str) and status.casefold() in _FAILED
+    return failed or any(fields.get(key) for key in _FLAGS) or fields.get("success") is False
+
+
+def step_turns(turns: Sequence[Turn]) -> list[int]:
+    """Return the distinct targets of steps, in order."""
+    return sorted({step.turn for step in steps_of(turns)})
+
+
+def steps_at(sample: Sample) -> tuple[Step, ...]:
+    """Return the steps whose target is that of a sample; all steps for a whole conversation."""
+    steps = steps_of(sample.conversation.turns)
+    return steps if sample.turn is None else tuple(step for step in steps if step.turn == sample.turn)
+
+
+def judged_turns(conversation: Conversation, level: str) -> list[int]:
+    """Return the turns that are judged at a level: replies for `turn`, targets of steps for `step`; else none."""
+    if level == "step":
+        return step_turns(conversation.turns)
+    replies = {id(turn) for turn in conversation.replies} if level == "turn" else set[int]()
+    return [place for place, turn in enumerate(conversation.turns) if id(turn) in replies]
