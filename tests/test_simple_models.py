@@ -110,8 +110,11 @@ def test_tree_ensemble_predicts_as_scikit_learn_and_explains_each_step() -> None
     weight, theirs = np.bincount(place).astype(float), []
     for label in np.unique(fold):
         train = fold != label
-        forest = ExtraTreesRegressor(TREES // len(np.unique(fold)), min_samples_leaf=5, random_state=int(label))
-        theirs.append(forest.fit(X[texts][train], share[train], weight[train]).predict(X))
+        # The smallest leaf is 5 texts and 5 ratings by turns.
+        for turn, least in enumerate(({"min_samples_leaf": 5}, {"min_weight_fraction_leaf": 5 / weight[train].sum()})):
+            forest = ExtraTreesRegressor(TREES // len(np.unique(fold)), random_state=int(label), **least)
+            trees = forest.fit(X[texts][train], share[train], weight[train]).estimators_[turn::2]
+            theirs += [tree.predict(X) for tree in trees]
     assert model.trees_.sums(X) == pytest.approx(np.mean(theirs, axis=0))
     # Contributions add up to the prediction, up to one constant for all rows.
     expected = rated.options[-1] - model.trees_.sums(X) @ np.diff(rated.options)
@@ -123,10 +126,44 @@ def test_weights_are_equal_with_few_labels_and_follow_the_error_with_many() -> N
     for n, least in ((5, 0.0), (2000, 0.8)):
         truth = rng.normal(size=n)
         means = np.column_stack([truth + 0.1 * rng.normal(size=n), rng.normal(size=n), rng.normal(size=n)])
-        weights = shrunk_weights(means, truth + 0.3 * rng.normal(size=n))
+        weights = shrunk_weights(means, truth + 0.3 * rng.normal(size=n), np.ones(3))
         assert weights.sum() == pytest.approx(1) and (weights >= 0).all() and weights[0] >= least
         if n == 5:
             assert weights[0] < 0.8
+
+
+def test_weights_without_evidence_are_the_prior_ones() -> None:
+    same = np.random.default_rng(0).normal(size=(30, 1)) * np.ones(3)
+    assert shrunk_weights(same, same[:, 0], np.array([3.0, 0.5, 0.5])) == pytest.approx([0.75, 0.125, 0.125], abs=1e-3)
+
+
+@pytest.mark.parametrize(("texts", "candidates", "expected"), [(12, (), False), (12, ("mixed",), True), (20, (), True)])
+def test_mixed_model_needs_fifteen_texts_if_another_model_can_learn(
+    texts: int, candidates: tuple[str, ...], expected: bool
+) -> None:
+    corpus = planted(conversations=60, annotators=2, share=1.0)
+    few = set(sorted(corpus.labels.targets)[:texts])
+    labels = Labels((label for label in corpus.labels if label.target in few), corpus.labels.groups)
+    head = Calibration(corpus.question, candidates=candidates).fit(judged(corpus), labels)
+    trial = head.describe()["candidates"]["mixed"]
+    assert (trial["rmse"] is not None) == expected
+    assert expected or trial["why"] == "not tried: 12 rated texts; mixed needs 15"
+
+
+def test_judge_mean_limits_the_reach_of_each_answer() -> None:
+    corpus = planted(conversations=40, annotators=2)
+    features = judged(corpus).expected()
+    model = JudgeMean()
+    model.fit(features, ratings(features, corpus.labels, corpus.question), corpus.labels)
+    far = replace(features, values=features.values + 1000.0)
+    further = replace(features, values=features.values + 2000.0)
+    assert model.predict_texts(far).tolist() == model.predict_texts(further).tolist()
+    assert np.isfinite(model.contributions(far)).all()
+    card, arrays = model.state()
+    again = JudgeMean().restore(card, arrays)
+    assert again.predict_texts(far).tolist() == model.predict_texts(far).tolist()
+    del card["reach"]  # evaluators of earlier versions
+    assert np.abs(JudgeMean().restore(card, arrays).standardized(matrix(far))).max() > 100
 
 
 def test_average_has_weights_for_known_and_for_new_annotators() -> None:

@@ -3,7 +3,8 @@
 With few labels they are hard to beat, so `auto` averages some of them with the mixed model. All learn each text's mean
 rating, followed by an ordered probit.
 
-    judge-mean     μ(x) = ȳ + b·m(x),  m = mean of the standardized judge columns, in standard deviations
+    judge-mean     μ(x) = ȳ + b·m(x),  m = mean of the standardized judge columns, each clipped to ±1.5, in standard
+                   deviations
                    b = (Σ m·(y - ȳ) + n₀·r₀·sd(y)) / (Σ m² + n₀):  a prior of n₀ texts with correlation r₀
     ridge          penalty by generalized cross-validation (Golub, Heath & Wahba, 1979)
     least-squares  minimum-norm least squares
@@ -40,6 +41,8 @@ from accord.values import Labels
 
 PRIOR_CORRELATION, PRIOR_TEXTS = 0.35, 10
 """Prior of the judge mean: correlation with the ratings, and its weight in texts."""
+MOST_DEVIATIONS = 1.5
+"""The judge mean clips each column at this many standard deviations, which few labels estimate badly."""
 PRIOR_RATINGS, PRIOR_SPREAD = 2, 0.25
 """With few labels: weight of the middle of the scale in ratings, and standard deviation of ratings in scale widths."""
 FEWEST_LABELS = 8
@@ -140,6 +143,11 @@ class JudgeMean(LinearModel):
 
     def __init__(self) -> None:
         super().__init__(judge_only=True)
+        self.reach_ = MOST_DEVIATIONS
+
+    def standardized(self, X: Floats) -> Floats:
+        """Return (n, d) columns in standard deviations, clipped; a missing value is at the mean."""
+        return np.clip(super().standardized(X), -self.reach_, self.reach_)
 
     def slopes(self, Z: Floats, y: Floats, weight: Floats) -> Floats:
         """Return the same slope for every judge column."""
@@ -195,11 +203,12 @@ class JudgeMean(LinearModel):
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the learned state as JSON and arrays."""
         card, arrays = super().state()
-        return {**card, "ratings": self.ratings_, "groups": self.groups_}, arrays
+        return {**card, "ratings": self.ratings_, "groups": self.groups_, "reach": self.reach_}, arrays
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """Restore the learned state from `state`."""
         self.ratings_, self.groups_ = int(card_number(card, "ratings")), int(card_number(card, "groups"))
+        self.reach_ = card_number(card, "reach") if "reach" in card else np.inf  # earlier versions did not clip
         return super().restore(card, arrays)
 
 

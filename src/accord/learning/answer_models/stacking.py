@@ -1,11 +1,12 @@
 """Answer model `auto`: an average of several models, weighted by held-out error (docs/decisions/0028).
 
-    P(y) = Σ_m w_m·p_m(y),   w = argmin  Σ_i (y_i - Σ_m w_m·μ_m(x_i))² / var(y) + λM·Σ_m (w_m - 1/M)²,   w ≥ 0, Σ w = 1
+    P(y) = Σ_m w_m·p_m(y),   w = argmin  Σ_i (y_i - Σ_m w_m·μ_m(x_i))² / var(y) + λM·Σ_m (w_m - π_m)²,   w ≥ 0, Σ w = 1
 
 over ratings predicted without their groups (stacking: Wolpert, 1992; Breiman, 1996); μ_m is the mean of p_m. The
-penalty pulls the weights towards equal ones, which are best while labels are few. There are two vectors of weights: one
-from predictions for the rating's own annotator, one from predictions for a new annotator. For known annotators the
-plain mean of `PERSONAL` models is taken instead if all were tried and their mean is not significantly worse.
+penalty pulls the weights towards π, which are best while labels are few (docs/decisions/0088). There are two vectors of
+weights: one from predictions for the rating's own annotator, one from predictions for a new annotator. For known
+annotators the plain mean of `PERSONAL` models is taken instead if all were tried and their mean is not significantly
+worse.
 """
 
 from __future__ import annotations
@@ -32,8 +33,12 @@ PERSONAL = ("mixed", "network")
 """Models of each annotator."""
 FEWEST_FOR_NETWORK = 500
 """Below this number of labels the network made the average worse and is not tried."""
+FEWEST_TEXTS_FOR_MIXED = 15
+"""Below this number of rated texts `mixed` made the average worse and is not tried if another model can be."""
 PENALTY = 3.0
-"""λ: strength that pulls the weights towards equal ones; chosen on five data sets (`benchmarks/first_labels.py`)."""
+"""λ: strength that pulls the weights towards π; chosen on five data sets (`benchmarks/first_labels.py`)."""
+PRIOR_WEIGHTS = {"trees": 3.0, "constant": 0.5, "judge": 0.5}
+"""π, relative to 1 for the models that are not named; chosen on eight questions of five data sets."""
 LEAST_WEIGHT = 0.02
 """Models with a lower weight for known and for new annotators are dropped."""
 _NETWORK_SPEED, _NETWORK_START = 2e9, 10.0
@@ -84,6 +89,8 @@ def fit_stack(
         BadInput: No candidate can be tried.
     """
     obstacles = {name: _obstacle(name, maker, evidence, rated, max_seconds) for name, maker in make.items()}
+    if "mixed" in make and None not in obstacles.values():
+        obstacles["mixed"] = None
     models = {name: maker() for name, maker in make.items() if obstacles[name] is None}
     held_out = {
         name: model.cross_predict(make[name], model.prepare(evidence), rated, labels) for name, model in models.items()
@@ -120,7 +127,8 @@ def _tried(names: Sequence[str], means: Sequence[Floats], weights: Floats, rated
 
 def _weights(names: Sequence[str], means: Sequence[Floats], rated: Ratings) -> Floats:
     """Return (2, M) weights of M models for known annotators and for a new one, from held-out means (n, M) of each."""
-    weights = np.array([shrunk_weights(mean, rated.value) for mean in means])
+    prior = np.array([PRIOR_WEIGHTS.get(name, 1.0) for name in names])
+    weights = np.array([shrunk_weights(mean, rated.value, prior) for mean in means])
     if all(name in names for name in PERSONAL):
         personal = np.array([name in PERSONAL for name in names]) / len(PERSONAL)
         worse = (means[0] @ personal - rated.value) ** 2 - (means[0] @ weights[0] - rated.value) ** 2
@@ -131,14 +139,14 @@ def _weights(names: Sequence[str], means: Sequence[Floats], rated: Ratings) -> F
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def shrunk_weights(means: Floats, value: Floats) -> Floats:
-    """Return (M,) weights of M models from their held-out means (n, M) and the ratings (n,)."""
+def shrunk_weights(means: Floats, value: Floats, prior: Floats) -> Floats:
+    """Return (M,) weights of M models from their held-out means (n, M), the ratings (n,) and prior weights (M,)."""
     count = means.shape[1]
     spread = float(value.std()) or 1.0
     pull = np.sqrt(PENALTY * count)
     sum_to_one = 1e4 * np.ones((1, count))
     rows = np.vstack([means / spread, pull * np.eye(count), sum_to_one])
-    weights = scipy.optimize.nnls(rows, np.concatenate([value / spread, np.full(count, pull / count), [1e4]]))[0]
+    weights = scipy.optimize.nnls(rows, np.concatenate([value / spread, pull * prior / prior.sum(), [1e4]]))[0]
     return np.asarray(weights / weights.sum())
 
 
@@ -146,9 +154,11 @@ def _obstacle(
     name: str, make: Callable[[], AnswerModel], evidence: EvidenceTable, rated: Ratings, max_seconds: float
 ) -> str | None:
     """Return the reason why a candidate cannot be tried on these ratings, or None."""
-    groups = len(set(rated.group))
-    if name == "curves" and (len(set(rated.text)) < FEWEST_TEXTS or groups < 2):
-        return f"{len(set(rated.text))} texts of {groups} groups; curves need {FEWEST_TEXTS} texts of two groups"
+    groups, texts = len(set(rated.group)), len(set(rated.text))
+    if name == "curves" and (texts < FEWEST_TEXTS or groups < 2):
+        return f"{texts} texts of {groups} groups; curves need {FEWEST_TEXTS} texts of two groups"
+    if name == "mixed" and texts < FEWEST_TEXTS_FOR_MIXED:
+        return f"{texts} rated texts; mixed needs {FEWEST_TEXTS_FOR_MIXED}"
     if name != "network":
         return None
     if len(rated) < FEWEST_FOR_NETWORK:

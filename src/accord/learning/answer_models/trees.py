@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any, Self
 
 import numpy as np
@@ -37,7 +38,8 @@ from accord.values import Labels
 TREES = 60
 """Number of randomized trees."""
 LEAST_IN_LEAF, MOST_LEAVES = 5, 200
-"""Smallest number of texts in a leaf, and largest number of leaves of a tree with leaves of equal size."""
+"""Smallest number of texts in a leaf, or of ratings in every second randomized tree, and largest number of leaves of
+a tree with leaves of equal size."""
 ROUNDS, DEPTH, LEARNING_RATE = 40, 3, 0.15
 """Boosting: number of trees of each ensemble, their depth, and the share of each tree that is added."""
 _ROWS_AT_ONCE = 256
@@ -158,18 +160,22 @@ def _filled(X: Floats) -> tuple[Floats, Floats]:
 def _forest(X: Floats, share: Floats, weight: Floats, count: int, seed: int) -> list[Any]:
     """Return extremely randomized trees for the frequencies of y ≤ k of T texts (T, K - 1).
 
-    They equal those of scikit-learn's `ExtraTreesRegressor`, which copies and checks an estimator and makes a random
-    generator for each tree; for the few texts of an inner fold, that takes most of its time.
+    The smallest leaf is counted in texts and in ratings by turns. The trees equal those of scikit-learn's
+    `ExtraTreesRegressor`, which copies and checks an estimator and makes a random generator for each tree; for the few
+    texts of an inner fold, that takes most of its time.
     """
     from sklearn import config_context
     from sklearn.tree import ExtraTreeRegressor
 
+    ratings = float(weight.sum())
     least = max(min(LEAST_IN_LEAF, len(X) // 3), len(X) // MOST_LEAVES, 1)
+    least_share = max(min(LEAST_IN_LEAF / ratings, 1 / 3), 1 / MOST_LEAVES) - 1e-9  # a leaf of exactly that many counts
     seeds = np.random.RandomState(seed).randint(np.iinfo(np.int32).max, size=count).tolist()
     draw, single, trees = np.random.RandomState(), X.astype(np.float32), []
-    tree = ExtraTreeRegressor(min_samples_leaf=least, random_state=draw)
+    of_texts = ExtraTreeRegressor(min_samples_leaf=least, random_state=draw)
+    of_ratings = ExtraTreeRegressor(min_weight_fraction_leaf=least_share, random_state=draw)
     with config_context(skip_parameter_validation=True, assume_finite=True):
-        for each in seeds:
+        for each, tree in zip(seeds, cycle((of_texts, of_ratings)), strict=False):
             draw.seed(each)
             trees.append(tree.fit(single, share, weight, check_input=False).tree_)
     return trees
