@@ -5,23 +5,25 @@
 A stream has 40 conversations a day with lower scores on Mondays and higher ones at weekends, and 40 anchors that are
 judged again every day (`weekly`: every seventh day). Each judging adds noise of .4 standard deviations of a
 conversation's score, also the one that the evaluator learned from. `rounded` streams have the scores 1 to 5 alone, so
-that most ranks are ties.
+that most ranks are ties. In `busy` streams, all conversations of a day move together by a random amount with a standard
+deviation of .2.
 
 drift-quiet    streams without a change that have an alarm on any of 120 days.
 drift-delay    days from the evening of a planted change on day 40 to the alarm and to its attribution, for changes in
-               standard deviations of a conversation's score; streams with a wrong attribution on any of 60 days,
-               streams without one, and the share of 95% intervals of the judge's share that contain the true one when
-               it is first stated.
+               standard deviations of a conversation's score; streams with a wrong attribution on any of 60 days, and
+               on the last of them; streams without one, and the share of 95% intervals of the judge's share that
+               contain the true one when it is first stated, and on the last day.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from datetime import date, timedelta
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 from harness import Row, chosen, finish, options, rows_of_part
@@ -34,7 +36,7 @@ PARTS = ("drift-quiet", "drift-delay")
 FIRST = date(2026, 1, 5)
 DAYS, CHANGE, PATIENCE = 120, 40, 60
 CONVERSATIONS, ANCHORS = 40, 40
-MEAN, SPREAD, NOISE = 3.0, 0.6, 0.4
+MEAN, SPREAD, NOISE, BUSY = 3.0, 0.6, 0.4, 0.2
 LIMITS = (1.0, 5.0)
 SHIFTS = (0.25, 0.5, 1.0)
 KINDS = {"system": (1.0, 0.0), "judge": (0.0, 1.0), "both": (0.5, 0.5)}
@@ -42,7 +44,7 @@ KINDS = {"system": (1.0, 0.0), "judge": (0.0, 1.0), "both": (0.5, 0.5)}
 STREAMS, QUIET_STREAMS = 50, 500
 COLUMNS = (
     "what", "kind", "shift", "streams", "alarms", "share", "alarm_median", "alarm_90", "attributed_median",
-    "attributed_90", "wrong", "never", "share_held",
+    "attributed_90", "wrong", "wrong_last", "never", "share_held", "share_held_last",
 )  # fmt: skip
 
 
@@ -50,7 +52,14 @@ class Stream:
     """Planted scores of traffic and anchors by day."""
 
     def __init__(
-        self, seed: int, days: int, system: float = 0.0, judge: float = 0.0, every: int = 1, is_rounded: bool = False
+        self,
+        seed: int,
+        days: int,
+        system: float = 0.0,
+        judge: float = 0.0,
+        every: int = 1,
+        is_rounded: bool = False,
+        busy: float = 0.0,
     ) -> None:
         """`system` and `judge` are changes from day `CHANGE` on, in standard deviations."""
         rng = np.random.default_rng(seed)
@@ -67,7 +76,8 @@ class Stream:
             day, weekday = _day(number), (FIRST + timedelta(days=number)).weekday()
             is_changed = number >= CHANGE
             mean = MEAN + 0.3 * SPREAD * (weekday >= 5) - 0.3 * SPREAD * (weekday == 0)
-            scores = judged(rng.normal(mean, SPREAD, CONVERSATIONS), (system + judge) * is_changed)
+            moved = (system + judge) * is_changed + busy * rng.normal()
+            scores = judged(rng.normal(mean, SPREAD, CONVERSATIONS), moved)
             self.traffic += [
                 attribution.ScoredConversation(f"{seed} {number} {place}", "bot", day, score)
                 for place, score in enumerate(scores)
@@ -94,16 +104,19 @@ def _day(number: int) -> str:
     return (FIRST + timedelta(days=number)).isoformat()
 
 
-def is_alarm(seed: int, every: int, is_rounded: bool) -> bool:
+def is_alarm(seed: int, every: int = 1, is_rounded: bool = False, busy: float = 0.0) -> bool:
     """Return True if a quiet stream has an alarm on any day."""
-    tests = Stream(seed, DAYS, every=every, is_rounded=is_rounded).tests()
+    tests = Stream(seed, DAYS, every=every, is_rounded=is_rounded, busy=busy).tests()
     return tests.moved.is_alarm or tests.judged.is_alarm
 
 
 def quiet(streams: int, pool: Executor) -> Iterator[Row]:
     """Yield the share of quiet streams with an alarm, for each kind of stream."""
-    for kind, every, is_rounded in (("daily", 1, False), ("weekly, rounded", 7, True)):
-        work = partial(is_alarm, every=every, is_rounded=is_rounded)
+    kinds: dict[str, dict[str, Any]] = {
+        "daily": {}, "weekly, rounded": {"every": 7, "is_rounded": True}, "daily, busy": {"busy": BUSY},
+    }  # fmt: skip
+    for kind, world in kinds.items():
+        work = partial(is_alarm, **world)
         found = list(pool.map(work, range(streams), chunksize=5))
         interval = share_interval(found, np.arange(streams))
         yield {
@@ -114,39 +127,49 @@ def quiet(streams: int, pool: Executor) -> Iterator[Row]:
 
 def delays(streams: int, pool: Executor) -> Iterator[Row]:
     """Yield the delays of alarms and attributions after a planted change."""
-    kinds = [(name, name, 1) for name in KINDS] + [("judge", "judge, weekly", 7)]
-    for (name, kind, every), shift in product(kinds, SHIFTS):
-        work = partial(delay, kind=name, shift=shift, every=every)
+    kinds: list[tuple[str, str, dict[str, Any]]] = [(name, name, {}) for name in KINDS]
+    kinds += [("judge", "judge, weekly", {"every": 7}), ("system", "system, busy", {"busy": BUSY})]
+    for (name, kind, world), shift in product(kinds, SHIFTS):
+        work = partial(delay, kind=name, shift=shift, **world)
         rows = list(pool.map(work, range(streams), chunksize=5))
         alarms, attributed = ([row[place] for row in rows] for place in (0, 1))
-        held = [row[3] for row in rows if row[3] is not None]
+        wrong, held = [[row[2][place] for row in rows] for place in (0, 1)], [row[3] for row in rows]
         yield {
             "what": "drift-delay", "kind": kind, "shift": shift, "streams": streams, **_quantiles("alarm", alarms),
-            **_quantiles("attributed", attributed), "wrong": sum(row[2] for row in rows),
-            "never": attributed.count(None), "share_held": float(np.mean(held)) if held else None,
+            **_quantiles("attributed", attributed), "wrong": sum(wrong[0]), "wrong_last": sum(wrong[1]),
+            "never": attributed.count(None), "share_held": _share(each[0] for each in held if each),
+            "share_held_last": _share(each[-1] for each in held if each),
         }  # fmt: skip
 
 
-def delay(seed: int, kind: str, shift: float, every: int) -> tuple[int | None, int | None, bool, bool | None]:
+def delay(
+    seed: int, kind: str, shift: float, every: int = 1, busy: float = 0.0
+) -> tuple[int | None, int | None, tuple[bool, bool], list[bool]]:
     """Return the delays of the alarm and its attribution in days, and two findings on the days after the change.
 
-    These are: True if any attribution is wrong, and True if the interval of the judge's share holds at its first
-    attribution with a change of traffic; None without one.
+    These are: True if any attribution is wrong, and if the last is; and for each day with a share of the judge, True
+    if its interval holds.
     """
     system, judge = (part * shift for part in KINDS[kind])
-    stream = Stream(seed, CHANGE + PATIENCE, system, judge, every)
-    tests, alarm, attributed, is_wrong, is_held = stream.tests(), None, None, False, None
+    stream = Stream(seed, CHANGE + PATIENCE, system, judge, every, busy=busy)
+    tests, alarm, attributed, wrong, held = stream.tests(), None, None, [False], list[bool]()
     for number in range(PATIENCE):
         found = stream.on(CHANGE + number, tests)
         alarm = number if alarm is None and found.is_alarm else alarm
         if found.outcome not in ("system", "judge"):
+            wrong.append(False)
             continue
         attributed = number if attributed is None else attributed
-        is_wrong = is_wrong or (kind != "both" and found.outcome != kind)
+        wrong.append(kind != "both" and found.outcome != kind)
         share = found.judge_share
-        if is_held is None and share.low is not None and share.high is not None:
-            is_held = share.low <= KINDS[kind][1] <= share.high
-    return alarm, attributed, is_wrong, is_held
+        if share.low is not None and share.high is not None:
+            held.append(share.low <= KINDS[kind][1] <= share.high)
+    return alarm, attributed, (any(wrong), wrong[-1]), held
+
+
+def _share(held: Iterable[bool]) -> float | None:
+    found = list(held)
+    return float(np.mean(found)) if found else None
 
 
 def _quantiles(name: str, delays: Sequence[int | None]) -> Row:
@@ -162,7 +185,7 @@ def main() -> None:
     parser = options("drift", __doc__ or "", PARTS)
     asked = parser.parse_args()
     parts = chosen(parser, asked.only, PARTS)
-    few = 10 if asked.quick else None
+    few = 5 if asked.quick else None
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         run: dict[str, Callable[[], Iterator[Row]]] = {
             "drift-quiet": lambda: quiet(asked.limit or few or QUIET_STREAMS, pool),

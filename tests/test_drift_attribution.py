@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,16 @@ def test_ranks_are_uniform_whatever_the_values_and_ties_are() -> None:
         ranks = conformal_ranks(list(values), list(rng.integers(0, 7, 3000)), list(rng.uniform(size=3000)))
         assert abs(ranks.mean() - 0.5) < 0.02 and abs(ranks.var() - 1 / 12) < 0.005
     assert conformal_ranks([1.0, 2.0, 0.0], "aab", [0.5, 0.5, 0.5]).tolist() == [0.5, 0.75, 0.5]
+
+
+def test_days_that_move_together_are_no_change_unless_the_move_lasts() -> None:
+    rng = np.random.default_rng(2)
+    day = np.repeat(np.arange(120), 50)
+    ranks = 1 / (1 + np.exp(-rng.logistic(size=6000) - rng.normal(0, 0.5, 120)[day]))  # days move, also on quiet days
+    assert change_test(ranks, day, 0.05).is_alarm and not change_test(ranks, day, 0.05, moves_by_day=True).is_alarm
+    ranks[day >= 80] = ranks[day >= 80] ** 0.4  # mean rank .71
+    found = change_test(ranks, day, 0.05, moves_by_day=True)
+    assert found.alarm is not None and 80 <= found.alarm <= 95 and abs(found.start - 80) <= 3
 
 
 def test_change_is_found_with_its_day_and_no_ranks_are_no_change() -> None:
@@ -109,6 +120,16 @@ def test_evaluator_without_a_judge_drifts_by_the_system_alone() -> None:
     found = attribute(traffic, [], (1, 5), TODAY, asks=False)
     assert found.outcome == "system" and "asks no judge" in found.summary and not found.next
     assert attribute([], [], (1, 5), TODAY).summary == "No new scores of finished days yet, so no drift can be found."
+
+
+def test_change_among_conversations_that_one_judge_scored_is_not_the_judges() -> None:
+    traffic, judged = planted(3, system=0.6, judge=0.6)
+    then = [each._replace(scored=each.day) for each in traffic]
+    assert attribute(then, judged, (1, 5), TODAY).scored_later is False
+    found = attribute([each._replace(scored=TODAY) for each in traffic], judged, (1, 5), TODAY)
+    assert (
+        found.outcome == "system" and "those before were scored after that day too" in found.summary and not found.next
+    )
 
 
 def test_scores_of_today_and_new_systems_are_no_drift() -> None:
@@ -328,8 +349,9 @@ def test_evaluator_without_a_model_and_recordings_have_no_anchors(project: Path)
     assert accord_json("watch")["drift"]["asks"] is False
 
 
-def scored(first: int, days: int, shift: int = 0) -> None:
-    """Score traffic of some days, ten conversations each."""
+def scored(patch: pytest.MonkeyPatch, first: int, days: int, shift: int = 0) -> None:
+    """Score traffic of some days, ten conversations each, as if on the last of them."""
+    patch.setattr("accord.scoring.score_rows.time", SimpleNamespace(time=days_ago(first - days + 1).timestamp))
     quality = random.Random(first)
     chats = [
         chat(f"new-{ago}-{place}", quality.randint(10, 60) + shift, days_ago(ago).date().isoformat())
@@ -341,13 +363,13 @@ def scored(first: int, days: int, shift: int = 0) -> None:
 
 
 def test_drift_of_the_judge_is_on_the_board_in_watch_and_an_alarm(
-    project: Path, endpoint: tuple[Endpoint, str]
+    project: Path, endpoint: tuple[Endpoint, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scored(28, 21)
+    scored(monkeypatch, 28, 21)
     judged(days_ago(20))
     assert "the judge has not moved, by 20 anchors" in accord("watch")
     endpoint[0].drift = 0.3
-    scored(7, 7)
+    scored(monkeypatch, 7, 7)
     unknown = accord_json("watch")["drift"]
     assert unknown["outcome"] == "unknown" and "no anchors since" in unknown["summary"]
     for ago in (4, 2):

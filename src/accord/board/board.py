@@ -164,7 +164,9 @@ class Board:
         about, question = scores.selection, self.project.rubric.get(str(scores.selection.question))
         if about.answers != "predicted" or scores.is_other_scale or question is None:
             return None
-        return drift_of(self.project, about.evaluator, question)
+        today, judged = datetime.now(UTC).date(), anchors.Anchors(self.project.store).state()
+        key = "drift", about.evaluator, question.id, self.reader.mart.state(), judged, today
+        return self._once(key, lambda: drift_of(self.project, about.evaluator, question))
 
     def _with_groups(self, scores: SelectedScores, texts: pl.DataFrame, figures: BoardFigures) -> BoardFigures:
         """Return the statistics with the table of groups, the comparison, and the first sentence."""

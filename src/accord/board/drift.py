@@ -96,11 +96,12 @@ def _traffic(project: Project, evaluator: str, question: str, today: str) -> lis
         mine = (pl.col("evaluator") == evaluator) & (pl.col("question") == question) & flags
         mine &= pl.col("value").is_not_null() & pl.col("annotator").is_in(list(NO_ANNOTATOR))
         found = rows.filter(mine).group_by("conversation").agg(
-            pl.col("value").mean(), day.min().cast(pl.String).alias("day"), pl.col("system").first().fill_null("")
+            pl.col("value").mean(), day.min().cast(pl.String).alias("day"), pl.col("system").first().fill_null(""),
+            pl.col("scored").max().dt.date().cast(pl.String).fill_null("").alias("made"),
         )  # fmt: skip
         sampled = pl.col("conversation").hash().rank("ordinal").over("system", "day") <= MAX_PER_DAY
         columns = found.filter(pl.col("day") < today).filter(sampled).collect()
-        return columns.select("conversation", "system", "day", "value").to_dict(as_series=False)
+        return columns.select("conversation", "system", "day", "value", "made").to_dict(as_series=False)
 
     columns, _ = project.mart.read(of_days)
     return list(map(attribution.ScoredConversation, *columns.values()))

@@ -2,7 +2,8 @@
 
 Two e-processes (`accord.statistics.change_tests`) read every finished day, each at half of the level:
 
-- of new traffic: the mean score of each conversation, ranked among earlier ones of the same system and weekday;
+- of new traffic: the mean score of each conversation, ranked among earlier ones of the same system and weekday; the
+  conversations of one day may move together;
 - of anchors: rated conversations that the present judge judged again, each ranked among its own earlier scores, of
   which the first is the one that the evaluator learned from.
 
@@ -35,18 +36,19 @@ MIN_ANCHORS = 10
 """Anchors that must be judged after a change to attribute it."""
 HALF = 0.5
 """Share of a change from which on it is the judge's."""
-SAME_CHANGE_DAYS = 14
+SAME_CHANGE_DAYS = 28
 """Largest distance in days of two changes that count as one; its first day is that of the paired anchors."""
 COMMAND = "accord judge --anchors"
 
 
 class ScoredConversation(NamedTuple):
-    """Mean score of a conversation of new traffic on its first day (ISO)."""
+    """Mean score of a conversation of new traffic on its first day (ISO), and the day on which it was scored."""
 
     conversation: str
     system: str
     day: str
     value: float
+    scored: str = ""
 
 
 class JudgedAgain(NamedTuple):
@@ -74,6 +76,8 @@ class Attribution:
         last_anchors: Last day with anchors (ISO); None without any.
         first_day, last_day: Finished days of traffic (ISO); None without any.
         asks: False if the evaluator asks no model, so that no judge can move its scores.
+        scored_later: True if most conversations from before the change were scored after it, so that one judge scored
+            both sides.
         traffic_e, anchor_e: Logarithms of the largest values of the e-processes.
     """
 
@@ -89,6 +93,7 @@ class Attribution:
     first_day: str | None = None
     last_day: str | None = None
     asks: bool = True
+    scored_later: bool = False
     traffic_e: float = 0.0
     anchor_e: float = 0.0
 
@@ -119,6 +124,8 @@ class Attribution:
         moved = f"Scores moved by {_percent(self.change)} of the scale since {_day(self.since)}"
         if not self.asks:
             return f"{moved}; the evaluator asks no judge, so the assistant or its users changed."
+        if self.scored_later:
+            return f"{moved}; those before were scored after that day too, so the assistant or its users changed."
         return f"{moved}; {_cause(self)}."
 
     def to_json(self) -> dict[str, Any]:
@@ -182,19 +189,22 @@ def attribute(
         part = _judge_change(anchors, judged_since, width)
         return replace(found, outcome="judge", since=judged_since, judge_change=part[0], anchors_since=part[1])
     since = days[moved.start]
+    earlier = [each.scored >= since for each in traffic if each.day < since]
+    scored_later = bool(earlier) and sum(earlier) / len(earlier) > HALF
     is_same = judged_since is not None and abs(_ordinal(since) - _ordinal(judged_since)) <= SAME_CHANGE_DAYS
-    if judged_since is not None and is_same and found.anchors >= MIN_ANCHORS:
+    if judged_since is not None and is_same and found.anchors >= MIN_ANCHORS and not scored_later:
         since = judged_since
     change, error = _traffic_change(traffic, since, width)
     part = _judge_change(anchors, since, width)
     share = _share(change, error, part[0])
     found = replace(found, since=since, change=change, judge_change=part[0], judge_share=share, anchors_since=part[1])
+    found = replace(found, scored_later=scored_later)
     return replace(found, outcome=_outcome(found, judged.is_alarm))
 
 
 def _outcome(found: Attribution, is_judge_alarm: bool) -> Outcome:
     """Return the cause of a change of traffic."""
-    if not found.asks:
+    if not found.asks or found.scored_later:
         return "system"
     high = found.judge_share.high
     if found.anchors_since < MIN_ANCHORS or high is None:
@@ -215,14 +225,20 @@ def drift_tests(traffic: Sequence[ScoredConversation], anchors: Sequence[JudgedA
 
 
 def _test_traffic(traffic: Sequence[ScoredConversation], level: float) -> tuple[change_tests.ChangeTest, list[str]]:
-    """Test conversations in order of days, ranked within their system and weekday (decision 33)."""
+    """Test conversations in order of days, ranked within their system and weekday (decision 33).
+
+    Those of the first day of a system and weekday have no earlier day to be ranked among, and are not tested.
+    """
     drawn = ((each.day, _draws(each.conversation), each) for each in traffic)
     rows = sorted(drawn, key=lambda row: row[:2])
     days = sorted({day for day, *_ in rows})
     weekday = {day: _weekday(day) for day in days}
     strata = [(each.system, weekday[day]) for day, _, each in rows]
     ranks = change_tests.conformal_ranks([each.value for *_, each in rows], strata, [draws[1] for _, draws, _ in rows])
-    return change_tests.change_test(ranks, _places(days, [day for day, *_ in rows]), level), days
+    first: dict[tuple[str, int], str] = {}
+    is_compared = np.array([first.setdefault(at, day) != day for at, (day, *_) in zip(strata, rows, strict=True)], bool)
+    of_rows = _places(days, [day for day, *_ in rows])
+    return change_tests.change_test(ranks[is_compared], of_rows[is_compared], level, moves_by_day=True), days
 
 
 def _test_anchors(anchors: Sequence[JudgedAgain], level: float) -> tuple[change_tests.ChangeTest, list[str]]:
