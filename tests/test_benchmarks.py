@@ -46,6 +46,7 @@ SMALLEST = {
     "check_table": ["--limit", "2"],
     "ciu": [],
     "compare_speed": ["--only", "sample"],
+    "drift": ["--only", "drift-quiet", "--limit", "2"],
     "cost": ["--baseline", "HEAD", "--only", "start-up,import"],
     "decision": ["--only", "contradictions"],
     "faults": ["--only", "killed", "--limit", "20"],

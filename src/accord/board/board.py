@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +20,7 @@ from accord.board.comparisons import (
     question_differences,
 )
 from accord.board.density import Density, density_of
+from accord.board.drift import drift_of
 from accord.board.filters import DIMENSIONS, BoardFilters, filter_in_words
 from accord.board.score_reader import ScoreReader, SelectedScores
 from accord.board.statistics import (
@@ -34,6 +36,8 @@ from accord.board.statistics import (
 from accord.board.summary import BoardFigures, first_sentence, headline_of, overview_of
 from accord.board.texts import ConversationTexts
 from accord.project import Project
+from accord.store import anchors
+from accord.validation import attribution
 
 if TYPE_CHECKING:
     import polars as pl
@@ -68,8 +72,8 @@ class Board:
         """
         if selection.against is not None and selection.answers is None:
             selection = replace(selection, answers="predicted")
-        alarms = self.reader.alarms()
-        state = self.reader.state(selection), len(alarms)
+        alarms, today = self.reader.alarms(), datetime.now(UTC).date()
+        state = self.reader.state(selection), len(alarms), anchors.Anchors(self.project.store).state(), today
         with self._lock:
             found = self.reader.texts(selection)
             if found is None:
@@ -152,8 +156,17 @@ class Board:
             pairs_of(texts), None, (), (), None, last_period_difference(scores, texts, time),
             tuple(controversial(scores)), tuple(people), rests_on,
             tuple(pulls(scores, texts, self.reader)) if scored and about.answers == "predicted" else (),
-            tuple(rises(scores, texts, self.reader, self.project.question.id)) if scored else (),
+            tuple(rises(scores, texts, self.reader, self.project.question.id)) if scored else (), self._drift(scores),
         )  # fmt: skip
+
+    def _drift(self, scores: SelectedScores) -> attribution.Attribution | None:
+        """Return the drift of all scores of the evaluator; None for ratings, and for scores on another scale."""
+        about, question = scores.selection, self.project.rubric.get(str(scores.selection.question))
+        if about.answers != "predicted" or scores.is_other_scale or question is None:
+            return None
+        today, judged = datetime.now(UTC).date(), anchors.Anchors(self.project.store).state()
+        key = "drift", about.evaluator, question.id, self.reader.mart.state(), judged, today
+        return self._once(key, lambda: drift_of(self.project, about.evaluator, question))
 
     def _with_groups(self, scores: SelectedScores, texts: pl.DataFrame, figures: BoardFigures) -> BoardFigures:
         """Return the statistics with the table of groups, the comparison, and the first sentence."""

@@ -21,6 +21,7 @@ from accord.board.statistics import (
     QuestionSlope,
     TimeSeries,
 )
+from accord.validation import attribution
 from accord.values import Estimate, p_text
 
 
@@ -43,6 +44,7 @@ class BoardFigures:
         powered: Prediction-powered means of people's ratings by system.
         pulls: Evidence with the largest effect on scores.
         rises: Slopes of the main question on others.
+        drift: Change of all scores of the evaluator over time, attributed to the assistant or the judge.
     """
 
     headline: str
@@ -68,6 +70,7 @@ class BoardFigures:
     powered_note: str
     pulls: tuple[EvidenceEffect, ...]
     rises: tuple[QuestionSlope, ...]
+    drift: attribution.Attribution | None
 
     @property
     def pair_text(self) -> str:

@@ -17,7 +17,7 @@ from functools import partial
 from http.client import HTTPException
 from itertools import pairwise
 from threading import Event, Lock, Thread
-from typing import Any, NamedTuple, Self, TypedDict
+from typing import Any, NamedTuple, NotRequired, Self, TypedDict
 
 from accord.edges import AccordError, BadInput, check_address, is_web_address, one_line
 from accord.evidence import Column, EvidenceTable
@@ -216,12 +216,16 @@ class DayRow(TypedDict):
 
 
 class MonitoringReport(TypedDict):
-    """Scores of the last days, alarms, first days of new evaluators, and replies with a high variance."""
+    """Scores of the last days, alarms, first days of new evaluators, and replies with a high variance.
+
+    `drift` is the attribution of a change to the assistant or the judge, if it was asked for.
+    """
 
     days: list[DayRow]
     alarms: list[dict[str, Any]]
     evaluator_changes: list[dict[str, str]]
     label_next: list[dict[str, Any]]
+    drift: NotRequired[dict[str, Any] | None]
 
 
 def report(

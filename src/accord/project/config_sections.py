@@ -55,6 +55,10 @@ def shown_period(period: timedelta) -> str:
     return f"{count} {unit}{'' if count == 1 else 's'}"
 
 
+Period = Annotated[timedelta, BeforeValidator(read_period), PlainSerializer(shown_period), WithJsonSchema(_PERIOD)]
+"""A duration such as `90 days`, `8 weeks`, `12 hours` or `1 year`."""
+
+
 class StrictSettings(BaseModel):
     """Settings whose unknown keys are errors."""
 
@@ -77,6 +81,35 @@ class BudgetConfig(StrictSettings):
     )
 
 
+class AnchorsConfig(StrictSettings):
+    """Anchors: rated conversations that the present judge judges again, to tell its drift from that of the system."""
+
+    count: int = Field(default=40, ge=10, le=1000, description="Number of anchors, a fixed sample by the seed.")
+    every: Period | None = Field(
+        default=None,
+        description="Time between rounds of `accord serve`, at least 1 day. Default: only `accord judge --anchors` "
+        "judges anchors.",
+    )
+    budget: BudgetConfig = Field(
+        default_factory=BudgetConfig,
+        description="Caps on the spending for anchors in a day; the budget of the project holds as well.",
+    )
+
+    @field_validator("every")
+    @classmethod
+    def _is_a_day(cls, every: timedelta | None) -> timedelta | None:
+        if every is not None and every < timedelta(days=1):
+            raise ValueError("an anchor is judged at most once a day; use 1 day or more")
+        return every
+
+    @field_validator("budget")
+    @classmethod
+    def _is_own(cls, budget: BudgetConfig) -> BudgetConfig:
+        if budget.shared is not None:
+            raise ValueError("`shared` belongs to the budget of the project; leave it out here")
+        return budget
+
+
 class WatchConfig(StrictSettings):
     """Settings of alarms on live scores."""
 
@@ -88,7 +121,9 @@ class WatchConfig(StrictSettings):
     false_alarm_rate: float = Field(
         default=SURE, gt=0, lt=1, description="Probability of a false alarm per assistant version and day."
     )
-
+    anchors: AnchorsConfig = Field(
+        default_factory=AnchorsConfig, description="Rated conversations that the present judge judges again."
+    )
     otel: str | None = Field(
         default=None,
         json_schema_extra=FROM_ENVIRONMENT,
@@ -102,10 +137,6 @@ class WatchConfig(StrictSettings):
         if url is not None and not is_web_address(url):
             raise ValueError("an address is a URL that begins with http:// or https://")  # it may hold a secret
         return url
-
-
-Period = Annotated[timedelta, BeforeValidator(read_period), PlainSerializer(shown_period), WithJsonSchema(_PERIOD)]
-"""A duration such as `90 days`, `8 weeks`, `12 hours` or `1 year`."""
 
 
 class RetentionConfig(StrictSettings):

@@ -143,11 +143,19 @@ class Workspace:
         chosen = choose_recording(self.recordings, main, samples, judge.model)
         return {**settings, models.JUDGE: judge.model_copy(update={"model": chosen.model})}
 
-    def open_models(self, asks: bool, in_batches: bool = False) -> Models:
-        """Open the models of all roles; `asks` allows requests, `in_batches` selects the batch mode."""
+    def open_models(self, asks: bool, in_batches: bool = False, store: Store | None = None) -> Models:
+        """Open the models of all roles.
+
+        Args:
+            asks: True to allow requests.
+            in_batches: True to select the batch mode.
+            store: Store of the answers; by default that of the project.
+        """
         settings, folder = self.model_settings, self.config.folder
         redactor = self.config.privacy.redactor("send")
-        opened = models.Models(settings, self.store, self.budget, asks, in_batches, self.given, folder, redactor)
+        opened = models.Models(
+            settings, store or self.store, self.budget, asks, in_batches, self.given, folder, redactor
+        )
         self._open.append(opened)
         return opened
 

@@ -27,6 +27,7 @@ from accord.store.rows import BATCH, batches, now
 from accord.store.schema import (
     UNKNOWN_CONVERSATION,
     alarms,
+    anchors,
     annotation_table,
     assignments,
     cache,
@@ -296,6 +297,7 @@ def _conditions(ids: Sequence[str]) -> Iterator[tuple[Table, Any]]:
     yield predictions, predictions.c.item.in_(item_keys)
     yield assignments, assignments.c.item.in_(item_keys)
     yield items, items.c.key.in_(item_keys)
+    yield anchors, anchors.c.conversation.in_(ids)
     yield annotation_table, is_annotation
     yield conversations, conversations.c.id.in_(ids)
 

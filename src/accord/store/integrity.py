@@ -32,6 +32,7 @@ from sqlalchemy.exc import DBAPIError
 
 from accord.edges import AccordError, BadInput, count_of, redact_message
 from accord.store import schema
+from accord.store.anchors import anchor_of
 from accord.store.derived_tables import COMPUTED, VECTOR, check_vector
 from accord.store.engine import (
     RECOVER,
@@ -405,6 +406,7 @@ CONTENT_CHECKS: Mapping[Table, Callable[[Any], object]] = {
     schema.runs: _holds("settings", "results"),
     schema.days: _holds("content"),
     schema.alarms: _holds("content"),
+    schema.anchors: anchor_of,
     schema.users: _holds(role=ROLES),
     schema.sessions: lambda row: datetime.fromisoformat(row.until),
     schema.studies: _holds("content"),

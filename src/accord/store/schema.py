@@ -30,7 +30,7 @@ from sqlalchemy.types import TypeEngine
 
 from accord.values import ISSUE, Synthetic
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of the tables below; raise it with every change of them, and add the new tables to `ADDED_TABLES`."""
 VERSION_TABLE = "schema_version"
 metadata = MetaData()
@@ -187,6 +187,20 @@ alarms = Table(
     *_columns(String, "sent"),
 )
 
+anchors = Table(
+    "anchors",
+    metadata,
+    *_columns(String, "key", primary_key=True),
+    *_columns(String, "evaluator", "conversation", nullable=False),
+    *_columns(Integer, "turn"),
+    *_columns(String, "day", nullable=False),
+    *_columns(Text, "content", nullable=False),
+    *_columns(String, "added", nullable=False),
+    Index("anchors_by_evaluator", "evaluator", "day"),
+    Index("anchors_by_conversation", "conversation"),
+)
+"""Rated conversations that a model judged again: at most one row per evaluator, target and day."""
+
 # --- users and studies ------------------------------------------------------------------------------------------------
 
 users = Table(
@@ -289,7 +303,7 @@ counts.
 """
 
 
-ADDED_TABLES = {2: (cache_conversations, erased)}
+ADDED_TABLES = {2: (cache_conversations, erased), 3: (anchors,)}
 """Tables that a version added to those of the version before it."""
 
 

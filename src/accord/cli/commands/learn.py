@@ -19,6 +19,7 @@ from accord.edges import BadInput, BudgetReached, count_of, one_line, parse_whol
 if TYPE_CHECKING:
     from accord.models import ModelSettings
     from accord.project import BatchRun, Fitted, JudgeRun, JudgeSelection, Project
+    from accord.project.judges import anchors
 
 _SHOWN = 12
 """Metrics that `accord synth --check` prints."""
@@ -42,6 +43,14 @@ def judge(
         bool,
         typer.Option("--batch", help="Use the provider's batch files: submit now, fetch later with the same command."),
     ] = False,
+    anchors: Annotated[
+        bool,
+        typer.Option(
+            "--anchors",
+            help="Judge a fixed sample of rated conversations again, each at most once a day, to tell drift of the "
+            "judge from drift of the assistant (`accord watch`).",
+        ),
+    ] = False,
     longest: Annotated[
         bool, typer.Option("--longest", hidden=True, help="Start with the dialogues that have the most turns.")
     ] = False,
@@ -56,6 +65,11 @@ def judge(
     with options.open_counted() as project:
         budget.apply(project)
         _warn_of_small(project.config.models)
+        if anchors:
+            if source or everything or batch or longest or people:
+                raise BadInput("--anchors judges its own sample; of the selections it takes --limit alone")
+            _judge_anchors(project, limit, plan, options)
+            return
         if plan:
             planned = project.plan_judge(source or (), selection)
             options.show(planned.to_json(), plan_text)
@@ -87,6 +101,33 @@ def _judge(project: Project, sources: Sequence[str], selection: JudgeSelection, 
             options.show(partial.to_json(), lambda _: _judged_text(stopped[0]))
     options.show(done.to_json(), lambda _: _judged_text(done))
     return done
+
+
+def _judge_anchors(project: Project, limit: int | None, plans: bool, options: StatisticsOptions) -> None:
+    """Judge the anchors with progress, or plan it, and print the result, also that of a run that stops halfway."""
+    from accord.project.judges import anchors
+
+    if plans:
+        options.show(anchors.plan_anchors(project, limit).to_json(), plan_text)
+        return
+    stopped: list[anchors.AnchorRun] = []
+    try:
+        with spending(project.budget), Progress("anchors judged", limit) as progress:
+            done = anchors.judge_anchors(project, limit, progress.step, stopped.append)
+    finally:
+        for partial in stopped:
+            options.show(partial.to_json(), lambda _: _anchors_text(stopped[0]))
+    options.show(done.to_json(), lambda _: _anchors_text(done))
+    if done.failed:
+        stop("some anchors were not judged; run the command again to judge them alone", PARTLY_UNSCORED)
+
+
+def _anchors_text(done: anchors.AnchorRun) -> str:
+    counts = [f"{done.judged} judged now", f"{done.already} earlier today"]
+    counts += [f"{done.elsewhere} by another process"] if done.elsewhere else []
+    lines = [f"{count_of(done.anchors, 'anchor')} of {done.evaluator} on {done.day}: {', '.join(counts)}"]
+    lines += [f"  {count} not judged: {reason}" for reason, count in done.failed.items()]
+    return "\n".join([*lines, "next: accord watch"])
 
 
 def _show_batches(run: BatchRun, options: StatisticsOptions) -> None:

@@ -84,6 +84,7 @@ def serve(
     from accord.edges import register_secret
     from accord.hosts.shared import push_live
     from accord.live import (
+        anchor_rounds,
         check_installed,
         checked_proxies,
         checked_token,
@@ -107,6 +108,7 @@ def serve(
         missing_token = "live scoring needs a token there: set ACCORD_TOKEN" if exposed and not env_token else None
         url, notes = address.url(port), list[str]()
         stack.enter_context(DailyExpiry(project.config, options.open, note))
+        stack.enter_context(anchor_rounds.AnchorRounds(project.config, options.open, note))
         pages = _pages(project, options, url, [address.host, *names], exposed, stack, problem or missing_token, notes)
         token = checked_token(env_token, exposed if problem is None else "")
         if env_token is None and problem is None:
@@ -253,23 +255,32 @@ def watch(
     labels: Annotated[int, typer.Option("--label-next", min=0, help="Number of replies to suggest for labeling.")] = 5,
     fail: Annotated[bool, typer.Option("--fail-on-alarm", help="Exit with code 3 if there is a new alarm.")] = False,
 ) -> None:
-    """Show mean live scores by assistant version and day, check finished days, and send alarms to the webhook."""
+    """Show mean live scores by assistant version and day, check finished days, and send alarms to the webhook.
+
+    Drift of the scores is attributed to the assistant or to the judge, by anchors: accord judge --anchors.
+    """
+    from accord.board import drift
     from accord.live import post_alarms, raise_alarms, report, send_alarms
 
     with options.open() as project:
         config = project.config.monitoring
-        new = raise_alarms(project.store, config.false_alarm_rate)
-        result = {**report(project.store, days, labels=labels), "new_alarms": len(new)}
+        new = [alarm.message for alarm in raise_alarms(project.store, config.false_alarm_rate)]
+        attributed, is_new = drift.drift_report(project)
+        new += [attributed["summary"]] if attributed and is_new else []
+        result = {**report(project.store, days, labels=labels), "drift": attributed, "new_alarms": len(new)}
         options.show(result, lambda result: _report_text(cast("MonitoringReport", result)))
         if config.webhook is not None:
             send_alarms(project.store, partial(post_alarms, config.webhook))
         if fail and new:
-            raise GateFailed(f"{len(new)} new alarms: {new[0].message}")
+            raise GateFailed(f"{count_of(len(new), 'new alarm')}: {new[0]}")
 
 
 def _report_text(report: MonitoringReport) -> str:
+    drift = report.get("drift")
+    attributed = [f"drift: {drift['summary']}"] if drift else []
     if not report["days"]:
-        return "no live scores in these days; start one of: accord serve, accord follow LOG --out scores.jsonl"
+        start = "no live scores in these days; start one of: accord serve, accord follow LOG --out scores.jsonl"
+        return "\n".join([start, *attributed])
     by_day = sorted(report["days"], key=lambda row: row["day"])
     numbers = {name: str(number) for number, name in enumerate(dict.fromkeys(row["evaluator"] for row in by_day), 1)}
     rows = [
@@ -290,6 +301,7 @@ def _report_text(report: MonitoringReport) -> str:
     for change in report["evaluator_changes"]:
         number = numbers[change["evaluator"]]
         lines.append(f"{change['system']}: evaluator {number} from {change['day']} on; a step may be due to the change")
+    lines += ["", *attributed] if attributed else []
     if report["alarms"]:
         lines += ["", *(f"alarm: {alarm['message']}" for alarm in report["alarms"])]
     if report["label_next"]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
+from accord.board import drift
 from accord.edges import AccordError, BadInput
 from accord.formats import Fields
 from accord.learning import load_evaluator
@@ -264,7 +265,11 @@ def open_service(
         observers=observers,
         publish=publish,
     ) as ingestor:
-        load_report = partial(report, project.store, before=lambda _: ingestor.settle())
+
+        def load_report() -> MonitoringReport:
+            found = report(project.store, before=lambda _: ingestor.settle())
+            return {**found, "drift": drift.drift_report(project, used=ingestor.scorer.evaluator)[0]}
+
         yield Service(ingestor, load_report if monitoring else None, log=log, keeps_spans=bool(observers))
 
 

@@ -56,7 +56,9 @@ STORE_PLACES = (
         "stays; `accord import --with-erased` removes it",
         "for good",
     ),
-    DataPlace("claims", "hashes of requests in progress", "no request is sent twice", "no text: left", "one minute"),
+    DataPlace(
+        "claims", "hashes of requests in progress", "no request is sent twice", "no text: left", "at most 30 minutes"
+    ),
     DataPlace("budgets", "amounts", "shared budgets", "no text: left, so that payments stay right", "for good"),
     DataPlace(
         "runs",
@@ -73,6 +75,13 @@ STORE_PLACES = (
         "`accord store prune`",
     ),
     DataPlace("alarms", "sentences about days", "monitoring", "mentions removed", "`accord store prune`"),
+    DataPlace(
+        "anchors",
+        "scores of conversations that were judged again, answers of judges",
+        "drift of judges",
+        _ROWS,
+        _RETENTION,
+    ),
     DataPlace("users", "names, digests of keys", "sign-in", "`--annotator`: deleted", _UNTIL_ERASED),
     DataPlace("sessions", "names, digests of keys", "sign-in", "`--annotator`: deleted", "until they expire"),
     DataPlace("studies", "settings with names and IDs", "studies", "mentions removed", _UNTIL_ERASED),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import BadInput, write_atomically
 from accord.project.erasing.selection import Selection, selected_ids
-from accord.store import Erasures
+from accord.store import Erasures, anchors
 
 if TYPE_CHECKING:
     from accord.project.workspace import Workspace
@@ -27,6 +28,7 @@ def export_person(project: Workspace, name: str, folder: Path) -> dict[str, int]
     | `chats.jsonl` | chats with an assistant, with all messages |
     | `conversations.jsonl` | conversations by the user, and those that the chats became |
     | `judgements.jsonl` | answers of models and metrics about these conversations |
+    | `anchors.jsonl` | scores and answers of models when these conversations were judged again |
     | `scores.jsonl` | scores of these conversations on the board |
 
     Raises:
@@ -61,6 +63,7 @@ def _rows(project: Workspace, name: str) -> dict[str, Iterable[Mapping[str, Any]
         found["conversations"] = [each.to_json() for each in store.conversations(ids)]
         others = store.annotations({"model", "metric"}, conversations=ids)
         found["judgements"] = [each.to_json() for each in others]
+        found["anchors"] = [asdict(each) for each in anchors.Anchors(store).about(sorted(ids))]
         found["scores"] = _scores(project, ids)
     return found
 

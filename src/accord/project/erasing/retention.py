@@ -6,12 +6,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from accord.edges import AccordError, BadInput, count_of
+from accord.edges import BadInput, count_of
 from accord.project.erasing.erase import Erasure, erase, plan_erasure
 from accord.project.erasing.selection import Selection
+from accord.project.repeated_task import RepeatedTask
 from accord.store import Erasures
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def expire(project: Workspace, plan: bool = False, now: datetime | None = None) 
     return receipt
 
 
-class DailyExpiry:
+class DailyExpiry(RepeatedTask):
     """A thread that calls `expire` at once and then once a day; a context manager that stops it.
 
     Args:
@@ -62,26 +62,14 @@ class DailyExpiry:
         open_project: Callable[[], AbstractContextManager[Workspace]],
         log: Callable[[str], None],
     ) -> None:
-        self._config, self._open, self._log, self._ended = config, open_project, log, Event()
-        self._thread = Thread(target=self._run, name="accord-retention", daemon=True)
+        self._open = open_project
+        hint = "tried again tomorrow, or now with: accord store expire"
+        super().__init__("retention", DAY_SECONDS, log, hint, config.privacy.retention.has_period)
 
-    def _run(self) -> None:
-        while True:
-            try:
-                with self._open() as project:
-                    receipt = expire(project)
-                if not receipt.is_empty or receipt.rows.get("cache"):
-                    rows = count_of(receipt.rows.get("cache", 0), "cached row")
-                    self._log(f"retention: {count_of(receipt.conversations, 'conversation')} and {rows} erased")
-            except (AccordError, OSError) as error:
-                self._log(f"retention: {error}; tried again tomorrow, or now with: accord store expire")
-            if self._ended.wait(DAY_SECONDS):
-                return
-
-    def __enter__(self) -> Self:
-        if self._config.privacy.retention.has_period:
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
+    def work(self) -> None:
+        """Erase what has expired."""
+        with self._open() as project:
+            receipt = expire(project)
+        if not receipt.is_empty or receipt.rows.get("cache"):
+            rows = count_of(receipt.rows.get("cache", 0), "cached row")
+            self.log(f"{self.name}: {count_of(receipt.conversations, 'conversation')} and {rows} erased")
