@@ -95,10 +95,8 @@ from accord.hosts.promptfoo import get_assert
 found = []
 for row in rows:
     context = {"prompt": json.dumps(row["messages"][:-1]), "vars": {}, "config": {"evaluator": "evaluators/default"}}
-    try:
-        found.append([1 + 3 * get_assert(row["messages"][-1]["content"], context)["score"], ""])
-    except Exception as error:
-        found.append([None, str(error)])
+    made = get_assert(row["messages"][-1]["content"], context)
+    found.append([1 + 3 * made["score"], ""] if made["pass"] else [None, made["reason"]])
 """,
     "Braintrust": """
 from braintrust import Eval
