@@ -474,12 +474,13 @@ def _figures(row: dict[str, Any]) -> tuple[float, float, float]:
 # --- the table ------------------------------------------------------------------------------------------------------
 
 HOSTS, DECISIONS = "src/accord/hosts", "src/accord/live/service/decision_requests.py"
+PLUGIN = (f"{HOSTS}/pytest_plugin.py", f"{HOSTS}/shared/assertions.py", f"{HOSTS}/shared/assertion_input.py")
 ACTION = "- uses: accord-eval/accord@main\n  with:\n    arguments: --min-mean 1 --include-training\n"
 MCP = '{"mcpServers": {"accord": {"command": "accord", "args": ["mcp"]}}}'
 SYSTEM_ONE = "client = TypeSafeClient(base_url=URL, api_key=TOKEN, model='accord')\nclient.system_one(chat, questions)"
 OPENAI = "client = OpenAI(base_url=URL, api_key=TOKEN)\nclient.decisions.create(model='accord', input=chat, ...)"
 TOOLS = {
-    "pytest": Tool((f"{HOSTS}/pytest_plugin.py", f"{HOSTS}/shared/assertions.py"), run_pytest, PYTEST, "pytest", False, True),
+    "pytest": Tool(PLUGIN, run_pytest, PYTEST, "pytest", is_quick=True),
     "junit": Tool(("src/accord/report/gate_files.py",), run_gate, GATE, is_quick=True),
     "action": Tool(("action.yml", "ci/gate.sh"), run_action, ACTION, is_quick=True),
     "systemone": Tool((DECISIONS,), run_systemone, SYSTEM_ONE, "typesafe-sdk"),
