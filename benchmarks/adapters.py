@@ -115,7 +115,13 @@ def python_of(name: str) -> str:
 
 @cache
 def version_of(name: str, package: str) -> str | None:
-    """Return the installed version of a package, or None."""
+    """Return the installed version of a package, or None; that of promptfoo, which is no package, from its command."""
+    if name == "promptfoo":
+        if (command := promptfoo_command()) is None:
+            return None
+        done = subprocess.run([command, "--version"], env={**os.environ, **QUIET}, capture_output=True, text=True)
+        found = re.search(r"^\d+\.\d+\S*$", done.stdout, flags=re.M)
+        return found and found[0]
     code = f"from importlib.metadata import version; print(version({package!r}))"
     done = subprocess.run([python_of(name), "-c", code], capture_output=True, text=True)
     return done.stdout.strip() if package and not done.returncode else None
@@ -201,10 +207,14 @@ def run_action(folder: Folder, name: str) -> None:
     need("mean of the latest scores" in (folder.path / "summary.md").read_text(encoding="utf-8"), "no table")
 
 
+def promptfoo_command() -> str | None:
+    """Return the command of promptfoo, or None."""
+    return os.environ.get("ACCORD_PROMPTFOO") or shutil.which("promptfoo")
+
+
 def run_promptfoo(folder: Folder, name: str) -> None:
     """Let promptfoo itself call the assertion, with a provider that repeats the prompt, and read its results."""
-    command = os.environ.get("ACCORD_PROMPTFOO") or shutil.which("promptfoo")
-    if command is None:
+    if (command := promptfoo_command()) is None:
         raise NoRoundTrip("promptfoo is not installed; npm install promptfoo")
     (folder.path / "accord_assert.py").write_text(PROMPTFOO_FILE, encoding="utf-8")
     (folder.path / "promptfooconfig.yaml").write_text(
@@ -464,12 +474,13 @@ def _figures(row: dict[str, Any]) -> tuple[float, float, float]:
 # --- the table ------------------------------------------------------------------------------------------------------
 
 HOSTS, DECISIONS = "src/accord/hosts", "src/accord/live/service/decision_requests.py"
+PLUGIN = (f"{HOSTS}/pytest_plugin.py", f"{HOSTS}/shared/assertions.py", f"{HOSTS}/shared/assertion_input.py")
 ACTION = "- uses: accord-eval/accord@main\n  with:\n    arguments: --min-mean 1 --include-training\n"
 MCP = '{"mcpServers": {"accord": {"command": "accord", "args": ["mcp"]}}}'
 SYSTEM_ONE = "client = TypeSafeClient(base_url=URL, api_key=TOKEN, model='accord')\nclient.system_one(chat, questions)"
 OPENAI = "client = OpenAI(base_url=URL, api_key=TOKEN)\nclient.decisions.create(model='accord', input=chat, ...)"
 TOOLS = {
-    "pytest": Tool((f"{HOSTS}/pytest_plugin.py", f"{HOSTS}/assertions.py"), run_pytest, PYTEST, "pytest", False, True),
+    "pytest": Tool(PLUGIN, run_pytest, PYTEST, "pytest", is_quick=True),
     "junit": Tool(("src/accord/report/gate_files.py",), run_gate, GATE, is_quick=True),
     "action": Tool(("action.yml", "ci/gate.sh"), run_action, ACTION, is_quick=True),
     "systemone": Tool((DECISIONS,), run_systemone, SYSTEM_ONE, "typesafe-sdk"),
@@ -495,6 +506,8 @@ TOOLS = {
 
 def lines_of(paths: tuple[str, ...]) -> int:
     """Return the lines of code in some files; in settings and scripts, lines that are neither empty nor comments."""
+    missing = [path for path in paths if not (ROOT / path).is_file()]
+    assert not missing, f"{missing} moved; correct TOOLS"
     named = {path.removeprefix("src/accord/") for path in paths}
     python = code_lines(file for file in read_files(ROOT / "src" / "accord") if file.path in named)
     other = [path for path in paths if not path.endswith(".py")]

@@ -69,13 +69,20 @@ for row in rows:
     found.append([feedback.value, feedback.error_message or ""])
 """,
     "DeepEval": """
+from deepeval import evaluate
+from deepeval.evaluate.configs import DisplayConfig
 from deepeval.test_case import ConversationalTestCase, Turn
 from accord.hosts.deepeval import AccordMetric
+quiet = DisplayConfig(print_results=False, show_indicator=False)
+cases = [ConversationalTestCase(name=row["id"], turns=[Turn(**turn) for turn in row["messages"]]) for row in rows]
+by = {each.name: each for each in evaluate(cases, [AccordMetric("evaluators/default")], display_config=quiet).test_results}
 found = []
-for row in rows:
+for row, case in zip(rows, cases):
     metric = AccordMetric("evaluators/default")
-    metric.measure(ConversationalTestCase(turns=[Turn(**turn) for turn in row["messages"]]))
+    metric.measure(case)
     assert (metric.score is None) == (metric.error is not None) and (metric.score is not None or not metric.is_successful())
+    [shown] = by[row["id"]].metrics_data
+    assert (shown.score, shown.error, shown.success) == (metric.score, metric.error, metric.is_successful())
     found.append([None if metric.score is None else 1 + 3 * metric.score, metric.error or ""])
 """,
     "pydantic-evals": """
@@ -95,10 +102,8 @@ from accord.hosts.promptfoo import get_assert
 found = []
 for row in rows:
     context = {"prompt": json.dumps(row["messages"][:-1]), "vars": {}, "config": {"evaluator": "evaluators/default"}}
-    try:
-        found.append([1 + 3 * get_assert(row["messages"][-1]["content"], context)["score"], ""])
-    except Exception as error:
-        found.append([None, str(error)])
+    made = get_assert(row["messages"][-1]["content"], context)
+    found.append([1 + 3 * made["score"], ""] if made["pass"] else [None, made["reason"]])
 """,
     "Braintrust": """
 from braintrust import Eval

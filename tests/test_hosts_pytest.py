@@ -80,6 +80,9 @@ def test_row_without_conversation_is_no_score():
 
 def test_labels_are_missing():
     assert_agreement("chats.jsonl")
+
+def test_file_is_missing():
+    assert_score("none.jsonl", mean_at_least=1)
 """
 OUTCOMES = {
     "test_mean_passes": "",
@@ -93,6 +96,7 @@ OUTCOMES = {
     "test_number_of_runs_is_checked": "(runs=0): give a whole number from 1 to 1000",
     "test_row_without_conversation_is_no_score": "1 of 21 conversations have no score, allowed: 0%.",
     "test_labels_are_missing": "no labels on 'useful' for 20 conversations",
+    "test_file_is_missing": "no file none.jsonl",
 }
 
 
@@ -154,7 +158,8 @@ def finished(request: pytest.FixtureRequest, folder: Path) -> Finished:
 @pytest.mark.parametrize(("name", "words"), OUTCOMES.items())
 def test_outcome_of_each_assertion_states_its_reason(finished: Finished, name: str, words: str) -> None:
     assert (name in finished.failures) == bool(words), finished.text
-    assert words in finished.failures.get(name, "")
+    text = finished.failures.get(name, "")
+    assert words in text and not re.search(r"accord.*\.py:\d+", text), "the traceback has no frames of Accord"
 
 
 @pytest.mark.slow

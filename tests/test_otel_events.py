@@ -18,9 +18,10 @@ from commands import accord
 from decision_service import CHAT, fitted_project
 from test_service import Client, span
 
-from accord.hosts.otel import EVENT, EvaluationEvents, live_observer, open_events
+from accord.hosts.otel import EVENT, EvaluationEvents, emit_rows, live_observer, open_events
 from accord.live import make_app, open_service
 from accord.project import Project
+from accord.values import ScoreRow
 
 SECRETS = ("return an opened router", "45 days")
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -126,6 +127,43 @@ def test_batch_scores_are_records_with_the_digest_of_the_card(
     assert {each["accord.card.digest"] for each in collector.attributes()} == {"s256:abc"}
     assert {record.trace_id.hex() for record in collector.records} == {"", trace}
     assert collector.headers[0]["x-key"] == "secret-key"
+
+
+def test_parts_are_records_once_with_their_band_and_without_invalid_rows(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        rows = [{"id": f"{name}-{place}", "messages": CHAT} for place in range(3)]
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"id": "broken"}\n')
+    with collecting() as (url, collector):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", url)
+        accord("score", "one.jsonl", "--out", "parts", "--workers", "1", code=5)
+        first = len(collector.records)
+        accord("score", "one.jsonl", "two.jsonl", "--out", "parts", "--workers", "1", code=5)
+    found = collector.attributes()
+    assert first == 3 and [each["gen_ai.conversation.id"] for each in found] == [
+        f"{name}-{place}" for name in ("one", "two") for place in range(3)
+    ]
+    bands = {(each["accord.score.band_low"], each["accord.score.band_high"]) for each in found}
+    assert {each["accord.score.band_level"] for each in found} == {0.9} and all(low <= high for low, high in bands)
+
+
+def test_batches_larger_than_the_queue_arrive_and_end_at_the_first_failure(project: Project) -> None:
+    row, evaluator = project.score([{"id": "q", "messages": CHAT}]).scores[0], project.load()
+    for fault, rows, expected in (("none", 5_000, 5_000), ("refuse", 5_000, 0)):
+        read, said = [], list[str]()
+
+        def given(count: int = rows, read: list[int] = read) -> Iterator[ScoreRow]:
+            for place in range(count):
+                read.append(place)
+                yield row
+
+        with collecting(fault) as (url, collector):
+            events = EvaluationEvents(url, said.append)
+            emit_rows(events, evaluator, {}, given())
+            events.close()
+        assert len(collector.records) == expected, fault
+        assert (len(read) == rows and not said) if fault == "none" else (len(read) < 1_000 and len(said) == 1)
 
 
 @pytest.mark.attack

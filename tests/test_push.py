@@ -74,7 +74,8 @@ EXPORTS: dict[str, list[dict[str, Any]]] = {
 def score(conversation: str, value: float = 2.4, turn: int | None = None) -> Score:
     shares = [1 - value / 4, value / 4]
     band = (max(value - 0.8, 0.0), min(value + 0.7, 4.0))
-    return score_from(Target(conversation, turn), "population", [0, 4], shares, Signature("calibration"), band)
+    signature = Signature.of("calibration", coverage=0.9)
+    return score_from(Target(conversation, turn), "population", [0, 4], shares, signature, band)
 
 
 def unscored(conversation: str) -> Unscored:
@@ -139,8 +140,44 @@ def test_score_is_about_the_session_trace_or_span_of_the_import(
     [row] = server.stored.values()
     assert row[field] == target and run["sent"] == 1 and not server.invalid
     text = json.dumps(row)
-    assert ", band 1.6 to 3.1" in text and "calibration" in text and SECRET_TEXT not in text
+    assert (
+        ", 90% band 1.6 to 3.1" in text
+        and '"band_level": 0.9' in text
+        and "calibration" in text
+        and SECRET_TEXT not in text
+    )
     assert not {"distribution", "attributions", "notes"} & set(re_keys(row))
+
+
+def test_labels_are_not_sent_as_scores(folder: Path) -> None:
+    labels = [{"conversation": "s1", "turn": 1, "annotator": "ann", "question": "useful", "value": 3}]
+    write_rows("labels.jsonl", labels)
+    with HostServer("langfuse", {"s1"}) as server:
+        project(server, "langfuse")
+        assert "labels.jsonl holds no scores of an evaluator" in refused(
+            "push", "labels.jsonl", "--to", "langfuse", "--ids", "session"
+        )
+        assert not server.stored
+
+
+def test_commands_that_send_nothing_need_no_key(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    keys = {"public_key": "${NO_SUCH_KEY}", "secret_key": "${NO_SUCH_KEY}"}
+    Path("accord.yaml").write_text(json.dumps({"push": {"langfuse": keys}}), encoding="utf-8")
+    scores = write_scores("scores.jsonl", [score("s1")])
+    assert "1 score would be sent" in accord("push", scores, "--to", "langfuse", "--ids", "session", "--plan")
+    assert "push.langfuse has no public_key and no secret_key: set the environment" in refused(
+        "push", str(scores), "--to", "langfuse"
+    )
+    urls = {"langfuse": {"url": "${NO_SUCH_KEY}"}}
+    Path("accord.yaml").write_text(json.dumps({"push": urls}), encoding="utf-8")
+    assert "push.langfuse.url: an environment variable" in refused("push", scores, "--to", "langfuse", "--plan")
+
+
+def test_band_without_a_level_is_named_without_one() -> None:
+    row = {**score("s1").to_json(), "signature": "other|questions:3"}
+    sent = host_score(row, Place("session", "s1"), "useful")
+    assert isinstance(sent, HostScore) and ", band 1.6 to 3.1" in sent.comment and "band_level" not in sent.details
 
 
 def re_keys(row: Any) -> Iterator[str]:

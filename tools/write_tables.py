@@ -7,8 +7,8 @@ A page holds a table between the lines `<!-- table: NAME -->` and `<!-- end of t
 its `columns` and the cells of its `rows`. In a cell, `{{FILE COLUMN KEY=VALUE ... as="FORMAT"}}` stands for a
 figure: FILE is a benchmark, KEY=VALUE select one of its rows, COLUMN is the value. FORMAT is a Python format
 string; `{low}` and `{high}` are the ends of the interval (`COLUMN_low` and `COLUMN_high`, or `low` and `high` for
-`value`). `.3` prints three decimals without the leading zero and `.1%` a percentage. `sum:COLUMN` adds all selected
-rows. The table `machines` lists commit, parts and machine of every result file.
+`value`). `.3` prints three decimals without the leading zero and `.1%` a percentage; `{}` prints a text. `sum:COLUMN`
+adds all selected rows. The table `machines` lists commit, parts and machine of every result file.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def figure(placeholder: str) -> str:
         raise UnknownFigure(f"{problem}: {placeholder}")
     prefix = "" if column == "value" else f"{column}_"
     bounds = {end: Number(value) for end in ("low", "high") if (value := rows[0].get(f"{prefix}{end}")) is not None}
-    return form.format(Number(rows[0][column]), **bounds)
+    value = rows[0][column]
+    return form.format(value if isinstance(value, str) else Number(value), **bounds)
 
 
 def machine_rows() -> list[list[str]]:

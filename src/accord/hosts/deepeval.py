@@ -26,19 +26,20 @@ class AccordMetric(_BaseConversationalMetric):  # type: ignore[misc]
     async_mode = False
 
     def __init__(self, evaluator: Openable, threshold: float = 0.5) -> None:
-        self.threshold, self._host = threshold, open_scorer(evaluator)
+        # DeepEval copies a metric by the attributes with the names of its arguments: copies share the open evaluator.
+        self.threshold, self.evaluator = threshold, open_scorer(evaluator)
 
     @property
     def __name__(self) -> str:
-        return f"Accord {self._host.name}"
+        return f"Accord {self.evaluator.name}"
 
     def measure(self, test_case: Any, *_: Any, **__: Any) -> float | None:
         """Score a `ConversationalTestCase`; documents are the retrieval contexts of its turns."""
         documents = [str(text) for turn in test_case.turns for text in turn.retrieval_context or ()]
         messages = [{"role": turn.role, "content": turn.content} for turn in test_case.turns]
-        row = self._host.one(messages, documents=documents) if documents else self._host.one(messages)
-        self.score, self.reason = self._host.share(row), reason_text(row)
-        self.score_breakdown = {self._host.name: row["value"]}
+        row = self.evaluator.one(messages, documents=documents) if documents else self.evaluator.one(messages)
+        self.score, self.reason = self.evaluator.share(row), reason_text(row)
+        self.score_breakdown = {self.evaluator.name: row["value"]}
         self.error = None if row["value"] is not None else row["unscored"]
         self.success = self.score is not None and self.score >= self.threshold
         return self.score

@@ -10,28 +10,30 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import MissingExtra, check_address
-from accord.store import Store, scores_of_run
+from accord.store import Store, batches
+from accord.values import Signature
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
 
     from accord.learning import Evaluator
     from accord.live import LiveScorer
-    from accord.project import Project
-    from accord.values import ScoreRow, Signature
+    from accord.values import ScoreRow
 
 EVENT = "gen_ai.evaluation.result"
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """Variables of OpenTelemetry that name a collector."""
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-CLOSE_SECONDS = 5.0
-"""Time for records that are not sent yet when scoring ends."""
+CLOSE_SECONDS, FLUSH_SECONDS = 5.0, 30.0
+"""Time for records that are not sent yet when scoring ends, and for those of one flush of batch scoring."""
+FLUSH_ROWS = 512
+"""Records of batch scoring between two flushes: a quarter of the queue, which drops records beyond its size."""
 UNSCORED = "unscored"
 """Value of `error.type` for a missing score."""
 _LOGGERS = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
@@ -48,7 +50,7 @@ class _ReportingExporter:
     """
 
     def __init__(self, exporter: Any, log: Log) -> None:
-        self._exporter, self._log, self._is_reported = exporter, log, False
+        self._exporter, self._log, self.is_reported = exporter, log, False
 
     def export(self, batch: Sequence[Any]) -> Any:
         """Send records, and return the result of the exporter."""
@@ -59,8 +61,8 @@ class _ReportingExporter:
 
     def report(self) -> None:
         """Report that records are lost, once."""
-        if not self._is_reported:
-            self._is_reported = True
+        if not self.is_reported:
+            self.is_reported = True
             self._log("evaluation events do not reach the OpenTelemetry collector; scoring goes on without them")
 
     def force_flush(self, timeout_millis: int = 10_000) -> bool:
@@ -126,6 +128,12 @@ class EvaluationEvents:
         number = SeverityNumber.INFO
         self._logger.emit(LogRecord(context=context, severity_number=number, attributes=body, event_name=EVENT))
 
+    def flush(self) -> bool:
+        """Wait until the queued records are sent; return False, without a wait, after the collector failed once."""
+        if not self._exporter.is_reported and not self._provider.force_flush(round(FLUSH_SECONDS * 1000)):
+            self._exporter.report()
+        return not self._exporter.is_reported
+
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Send the queued records, and give up after some seconds."""
         thread = Thread(target=self._provider.shutdown, name="otel-close", daemon=True)
@@ -140,7 +148,11 @@ def attributes_of(
     row: ScoreRow, question: str, evaluator: Mapping[str, str], response: str | None = None
 ) -> dict[str, Any]:
     """Return the attributes of a record; of the notes of a score only the call, because others quote conversations."""
-    notes = row["notes"] or {}
+    notes, band = row["notes"] or {}, dict[str, float | None]()
+    if row["band_low"] is not None:
+        level = Signature.coverage_of(row["signature"])
+        band = {f"accord.score.band_{end}": row[f"band_{end}"] for end in ("low", "high")}
+        band["accord.score.band_level"] = level
     found: dict[str, Any] = {
         "gen_ai.evaluation.name": question,
         "gen_ai.evaluation.score.value": row["value"],
@@ -152,6 +164,7 @@ def attributes_of(
         "accord.turn": row["turn"],
         "accord.score.low": row["low"],
         "accord.score.high": row["high"],
+        **band,
         **evaluator,
     }
     return {name: value for name, value in found.items() if value is not None}
@@ -235,16 +248,24 @@ def live_observer(events: EvaluationEvents, store: Store) -> Callable[[LiveScore
     return start
 
 
-def emit_run(events: EvaluationEvents, project: Project, evaluator: Evaluator, run: str) -> int:
-    """Send the scores of a run of batch scoring, and return their number.
+def emit_rows(
+    events: EvaluationEvents, evaluator: Evaluator, about: Mapping[str, str], rows: Iterable[ScoreRow]
+) -> None:
+    """Send the scores of batch scoring; after a failure of the collector the others are left out.
 
     The trace is known if a conversation's id is the id of a trace, as in files of spans without another id.
+
+    Args:
+        events: Open events.
+        evaluator: Evaluator of the scores.
+        about: Its attributes (`identity`).
+        rows: Scores.
     """
-    about, count = identity(evaluator, project.store), 0
-    for row in scores_of_run(project.mart, run):
-        events.emit(row, evaluator.question.id, about, context=_trace(row["conversation"]))
-        count += 1
-    return count
+    for batch in batches(rows, FLUSH_ROWS):
+        for row in batch:
+            events.emit(row, evaluator.question.id, about, context=_trace(row["conversation"]))
+        if not events.flush():
+            return
 
 
 def parent(traceparent: str | None) -> Context | None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from accord.edges import BadInput, Unmeasured
+from accord.edges import AccordError, BadInput
 from accord.hosts.shared.scores import HostScorer, exchange, open_scorer, reason_text
 
 _opened = lru_cache(maxsize=8)(open_scorer)
@@ -22,25 +22,25 @@ _opened = lru_cache(maxsize=8)(open_scorer)
 def get_assert(output: str, context: Mapping[str, Any]) -> dict[str, Any]:
     """Return the score of an output as a share of the scale, from 0 to 1, and whether it is high enough.
 
-    promptfoo has no missing scores: an error is an assertion that failed, with its reason.
+    promptfoo has no missing scores, and shows the traceback of an exception: a missing score, or an invalid setting,
+    is a failed assertion with its reason.
 
     Args:
         output: The reply, or JSON messages of a whole conversation.
         context: Context of promptfoo. `prompt` is a text or JSON messages; `config` has `evaluator`, by default the
             nearest project, and `at_least` in units of the scale; without it every score passes.
-
-    Raises:
-        Unmeasured: There is no score.
-        BadInput: `at_least` is not on the scale.
     """
     config = context.get("config") or {}
-    host = _opened(config.get("evaluator"))
-    at_least = _limit(host, config.get("at_least"))
-    row = host.one(exchange(_decoded(context.get("prompt")), _decoded(output)))
-    value = row["value"]
-    if value is None:
-        raise Unmeasured(reason_text(row))
-    return {"pass": value >= at_least, "score": host.share(row), "reason": f"{host.name}: {reason_text(row)}"}
+    try:
+        host = _opened(config.get("evaluator"))
+        at_least = _limit(host, config.get("at_least"))
+        row = host.one(exchange(_decoded(context.get("prompt")), _decoded(output)))
+    except AccordError as error:
+        return {"pass": False, "score": 0.0, "reason": f"accord: {error}"}
+    share, reason = host.share(row), f"{host.name}: {reason_text(row)}"
+    if share is None or row["value"] is None:
+        return {"pass": False, "score": 0.0, "reason": reason}
+    return {"pass": row["value"] >= at_least, "score": share, "reason": reason}
 
 
 def _limit(host: HostScorer, given: Any) -> float:

@@ -41,6 +41,8 @@ _NAMES: tuple[Key, ...] = (
     (*_STUDY, "chat", "assistants", "*", "role"), (*_STUDY, "chat", "assistants", "*", "model"),
 )  # fmt: skip
 """Settings in these sections that are names or paths, in which `${NAME}` can only be a mistake."""
+_HOST_KEYS: tuple[Key, ...] = tuple(("push", "*", name) for name in ("api_key", "public_key", "secret_key"))
+"""Keys of hosts that receive scores: most commands do not need them, and those that do report a missing one."""
 
 # --- ${NAME} in settings ----------------------------------------------------------------------------------------------
 
@@ -97,6 +99,8 @@ def _filled(value: Any, key: Key, marked: tuple[Key, ...], where: str) -> Any:
         return value
     about = ".".join(key[2:] if key[:1] == ("studies",) else key)
     if _is_among(key, marked):
+        if _is_among(key, _HOST_KEYS) and not all(name in os.environ for name in _VARIABLE.findall(value)):
+            return None
         return _VARIABLE.sub(lambda match: _variable(match[1], f"{where}: {about}"), value)
     if key[:1] and key[0] in _TEXTS and not _is_among(key, _NAMES):
         return value

@@ -248,6 +248,7 @@ class Project(Workspace):
         columns: Mapping[str, str] | None = None,
         on_progress: Callable[[int, int], None] = lambda rows, expected: None,
         roles: Mapping[str, str] | None = None,
+        on_part: Callable[[str, str], None] = lambda out, key: None,
     ) -> PartsRun:
         """Score files of any number and size into a folder of parts; existing parts are kept.
 
@@ -262,6 +263,7 @@ class Project(Workspace):
             columns: Accord's column names to those of the files.
             on_progress: Called with the number of rows scored so far, and the estimated number of all rows.
             roles: Roles in the files to `user`, `assistant`, `system` or `tool`.
+            on_part: Called with the folder and the key of each part that this run has written.
 
         Raises:
             BadInput: An input cannot be read, or the folder holds something else.
@@ -282,7 +284,7 @@ class Project(Workspace):
         check_question(self.store, self.rubric, scorer.evaluator)
         settings = scoring.asked_in(scorer.evaluator.question, {"source": str(source), **config.shown()})
         with self.store.run("score parts", settings) as record:
-            result = scoring.score_parts(scorer, source, out, execution or scoring.Execution(), on_progress)
+            result = scoring.score_parts(scorer, source, out, execution or scoring.Execution(), on_progress, on_part)
             record.results.update(result.to_json())
             scoring.add_parts(self.store, self.mart, str(out), scorer.evaluator.question.id, record.id)
             self.mart.tidy()

@@ -122,10 +122,12 @@ def score_parts(
     out: str | Path,
     execution: Execution = Execution(),
     on_progress: Callable[[int, int], None] = lambda rows, expected: None,
+    on_part: Callable[[str, str], None] = lambda out, key: None,
 ) -> PartsRun:
     """Score files, folders, globs or objects of a store into a folder of parts; existing parts are kept.
 
-    `on_progress` receives the number of rows scored so far, and the estimated number of all rows.
+    `on_progress` receives the number of rows scored so far, and the estimated number of all rows; `on_part` the folder
+    and the key of each finished part.
 
     Raises:
         BadInput: An input cannot be read, or the folder holds something else.
@@ -159,6 +161,7 @@ def score_parts(
                 continue
             made.append(part)
             size, rows = size + part.size, rows + part.counts.rows
+            on_part(job.out, part.key)
             on_progress(rows, round(rows * total_size / max(size, 1)))
     finally:
         parts = conclude(job, manifest, made, pieces)

@@ -37,6 +37,7 @@ from accord.edges import (
     validation_messages,
 )
 from accord.formats import (
+    BAD_ROW,
     SCORE_NESTED,
     FilePiece,
     delete_file,
@@ -435,6 +436,15 @@ def part_rows(out: str, key: str) -> Iterator[dict[str, Any]]:
                 if row[name] is not None
             }
         yield {**row, **texts, **nested}
+
+
+def scored_rows(out: str, key: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a part that are about a conversation, as `part_rows`.
+
+    Raises:
+        BadInput: The part cannot be read.
+    """
+    return (row for row in part_rows(out, key) if row["status"] != BAD_ROW)
 
 
 def _not_a_part(out: str, key: str, why: str) -> BadInput:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from accord.edges import BadInput, is_in_calendar, sendable
-from accord.formats import BAD_ROW, display_path, is_remote
+from accord.formats import display_path, is_remote
 from accord.learning import OTHER_QUESTIONS
 from accord.scoring.part_checks import check_rows
-from accord.scoring.parts import check_parts, part_rows, read_manifest
+from accord.scoring.parts import check_parts, read_manifest, scored_rows
 from accord.scoring.pipeline import ScoringProject
 from accord.store import BATCH_ROWS, DAMAGED, Mart, MartRow, Store, batches
 from accord.values import Conversation, Sample, ScoreRow, Turn
@@ -204,8 +204,7 @@ def add_parts(store: Store, mart: Mart, folder: str, question: str, run: str | N
 
 def _rows_of_part(store: Store, folder: str, key: str, origin: RowOrigin, scored: int) -> Iterator[MartRow]:
     """Yield the rows of a part with facts about the conversations that the store holds."""
-    rows = (row for row in part_rows(folder, key) if row["status"] != BAD_ROW)
-    for batch in batches(rows, _BATCH_SIZE):
+    for batch in batches(scored_rows(folder, key), _BATCH_SIZE):
         names = dict.fromkeys(row["conversation"] for row in batch)
         known = {each.id: (ConversationFacts.of(each), each.turns) for each in store.conversations(names)}
         for row in batch:

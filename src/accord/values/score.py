@@ -6,6 +6,7 @@ A distribution has K rising options and K probabilities that sum to 1.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -81,6 +82,16 @@ class Signature:
 
     def __str__(self) -> str:
         return "|".join([self.name, *(f"{key}:{value}" for key, value in self.parts)])
+
+    @staticmethod
+    def coverage_of(text: str) -> float | None:
+        """Return the share of ratings that the bands of scores hold, 0 to 1, from a signature as text.
+
+        >>> Signature.coverage_of("calibration|features:3|coverage:0.9"), Signature.coverage_of("judge")
+        (0.9, None)
+        """
+        found = re.search(r"\|coverage:(0?\.\d+)(?=\||$)", text)
+        return None if found is None else float(found[1])
 
 
 class ScoreRow(TypedDict):

@@ -6,8 +6,10 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from accord.decisions import Costs
     from accord.project import Project
     from accord.scoring import ScoreOptions
+    from accord.values import ScoreRow
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,8 @@ def score(
     ] = None,
 ) -> None:
     """Score conversations in batches; predicts an unseen annotator by default, see --annotator and --panel."""
-    from accord.scoring import Execution, Perspective, Shard
+    from accord.scoring import Execution, Perspective, Shard, parts
+    from accord.store import scores_of_run
 
     speaker, options = Perspective.named(by.annotator, tuple(panel or ()), rule), scoring.options()
     names, roles, is_file = column_map(reading.columns), reading.role_map, _is_file(out)
@@ -145,7 +149,8 @@ def score(
                 on_scored=progress.at, on_total=progress.expect if sys.stderr.isatty() else None,
                 format=reading.format, columns=names, roles=roles,
             )  # fmt: skip
-            _send_events(project, evaluator, done.run)
+            with _events(project, evaluator) as send:
+                send(partial(scores_of_run, project.mart, done.run))
         else:
 
             def on_progress(rows: int, expected: int) -> None:
@@ -153,24 +158,31 @@ def score(
                 progress.at(rows)
 
             execution = Execution(engine or "local", workers, Shard.parse(shard))
-            parts = project.score_parts(
-                sources, out, evaluator, speaker, options, execution, reading.format, names, on_progress, roles
-            )
+            with _events(project, evaluator) as send:
+                made = project.score_parts(
+                    sources, out, evaluator, speaker, options, execution, reading.format, names, on_progress, roles,
+                    lambda folder, key: send(partial(parts.scored_rows, folder, key)),
+                )  # fmt: skip
     note(f"evaluator: {evaluator}")
     if is_file:
         note(*done.role_notes)
         _end_of_file(done.to_json(), project_options)
     else:
-        _end_of_parts(parts.to_json(), project_options)
+        _end_of_parts(made.to_json(), project_options)
 
 
-def _send_events(project: Project, evaluator: Path, run: str) -> None:
-    """Send the scores of a run as events if the project or the environment names an OpenTelemetry collector."""
-    from accord.hosts.otel import emit_run, open_events
+@contextmanager
+def _events(project: Project, evaluator: Path) -> Iterator[Callable[[Callable[[], Iterable[ScoreRow]]], None]]:
+    """Yield a function that reads scores and sends them as events if a collector is named; else it does not read."""
+    from accord.hosts.otel import emit_rows, identity, open_events
 
     with open_events(project.config.monitoring.otel, note) as events:
-        if events is not None:
-            emit_run(events, project, project.load(evaluator), run)
+        if events is None:
+            yield lambda rows: None
+            return
+        scorer = project.load(evaluator)
+        about = identity(scorer, project.store)
+        yield lambda rows: emit_rows(events, scorer, about, rows())
 
 
 def _costs(given: str | None) -> Costs | None:

@@ -28,7 +28,8 @@ class Scored:
             f"no score: {self.row['unscored']}" if value is None else f"{value:.2f} (80% interval {low:g} to {high:g})"
         )
         people = "" if self.rating is None else f", people {self.rating:g}"
-        return f"  {one_line(self.row['conversation'], _WORDS)}: {score}{people}: {self.words}"
+        text = f"  {one_line(self.row['conversation'], _WORDS)}: {score}{people}"
+        return f"{text}: {self.words}" if self.words else text
 
 
 def _samples(scorer: HostScorer, given: Any) -> list[tuple[Sample | Unscored, Sequence[Label]]]:

@@ -7,25 +7,41 @@ the runs of a conversation stay together in every interval.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec
 
 import numpy as np
 
-from accord.edges import BadInput, count_of
+from accord.edges import AccordError, BadInput, count_of
 from accord.hosts.shared.assertion_input import Scored, labeled, scored_conversations
 from accord.hosts.shared.scores import HostScorer, Openable, open_scorer
 from accord.hosts.shared.trials import PREFIX, PRESENT
 from accord.statistics import CONFIDENCE, LOWER_IS_BETTER, STATISTICS, Clusters, Paired, bootstrap, clustered_mean
 from accord.values import Estimate, ScoreRow
 
+P = ParamSpec("P")
 Bound = Literal["lower", "estimate"]
 METRICS = tuple(name for name in STATISTICS if name not in LOWER_IS_BETTER | {"coverage", "width"})
 _SHOWN = 5
 _scorers: dict[str, HostScorer] = {}
 
 
+def _shown_at_the_test(assertion: Callable[P, None]) -> Callable[P, None]:
+    """Leave frames of Accord out of the traceback of its errors, so that pytest shows the line of the test."""
+
+    @wraps(assertion)
+    def call(*arguments: P.args, **named: P.kwargs) -> None:
+        __tracebackhide__ = True
+        try:
+            assertion(*arguments, **named)
+        except AccordError as error:
+            raise error.with_traceback(None) from None
+
+    return call
+
+
+@_shown_at_the_test
 def assert_score(
     conversations: Any,
     mean_at_least: float,
@@ -60,6 +76,7 @@ def assert_score(
     _finish(words, found, mean_at_least, bound, lowest, "read them; if their scores are right, improve the replies")
 
 
+@_shown_at_the_test
 def assert_agreement(
     conversations_or_labels: Any,
     at_least: float = 0.6,
@@ -112,6 +129,7 @@ def assert_agreement(
     _finish(words, found, at_least, bound, far, "read them; label more conversations, fit again, or lower at_least")
 
 
+@_shown_at_the_test
 def assert_not_worse(
     new: Any, old: Any, margin: float = 0.0, evaluator: Openable | None = None, max_unscored: float = 0.0
 ) -> None:

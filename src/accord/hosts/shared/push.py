@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from accord.edges import BadInput, check_address, register_secret, strip_url_secrets
 from accord.project import config_sections
-from accord.values import POPULATION, canonical_json, text_hash
+from accord.values import POPULATION, Signature, canonical_json, text_hash
 from accord.version import __version__
 
 Kind = Literal["session", "trace", "span"]
@@ -53,7 +53,8 @@ class HostScore:
         name: Name of the score.
         value: Value, in units of the scale.
         comment: Value, band and evaluator in one sentence.
-        details: JSON values: band, interval, annotator, turn, signature, version.
+        details: JSON values: band with its level (0.9: it holds 90% of ratings), interval, annotator, turn, signature,
+            version.
         time: Time of the conversation, ISO 8601 with a time zone; None if unknown.
         trace: Id of the trace that holds the object; None if unknown.
         project: Id of the host's project that holds the object; None if unknown.
@@ -137,8 +138,10 @@ def host_score(row: Mapping[str, Any], place: Place, name: str) -> HostScore | s
     evaluator = signature.partition("|")[0] or "unknown evaluator"
     band = [numbers.get("band_low"), numbers.get("band_high")]
     text = f"Predicted rating {value:.4g}" + ("" if annotator == POPULATION else f" of {annotator}")
+    level = Signature.coverage_of(signature)
     if None not in band:
-        text += f", band {band[0]:.4g} to {band[1]:.4g}"
+        text += f", {'' if level is None else f'{level:.0%} '}band {band[0]:.4g} to {band[1]:.4g}"
+        numbers["band_level"] = level
     details = {
         **{key: number for key, number in numbers.items() if number is not None}, "annotator": annotator,
         **({} if turn is None else {"turn": turn}), "conversation": str(row["conversation"]), "evaluator": evaluator,
@@ -352,4 +355,7 @@ def _json_of(read: Callable[[int], bytes], deadline: float) -> Any:
 def missing_setting(host: str, *names: str) -> BadInput:
     """Return the error about settings that a host needs."""
     lines = ", ".join(f'{name}: "${{{host.upper()}_{name.upper()}}}"' for name in names)
-    return BadInput(f"push.{host} has no {' and no '.join(names)}; add to accord.yaml: push: {{{host}: {{{lines}}}}}")
+    return BadInput(
+        f"push.{host} has no {' and no '.join(names)}: set the environment variables, or add them to .env and to "
+        f"accord.yaml: push: {{{host}: {{{lines}}}}}"
+    )

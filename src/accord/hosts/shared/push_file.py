@@ -143,7 +143,7 @@ def _host_scores(
     rows: Sequence[Mapping[str, Any]], places: _Places, name: str, host: str, run: PushRun
 ) -> list[HostScore]:
     """Return the scores to send of some rows, the last one of each id; the others are counted."""
-    known = [row for row in rows if "conversation" in row and "value" in row]
+    known = [row for row in rows if {"conversation", "value", "signature"} <= row.keys()]  # labels have no signature
     run.skipped.update([_NOT_A_SCORE] * (len(rows) - len(known)))
     places.load({str(row["conversation"]) for row in known})
     found: dict[str, HostScore] = {}
