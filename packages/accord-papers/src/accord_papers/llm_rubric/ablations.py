@@ -203,7 +203,7 @@ def _whole(data: DataSet) -> DataSet:
 
 
 def questions(data: DataSet, rubric: Rubric, seeds: Sequence[int], tested: DataSet | None = None) -> list[Row]:
-    """Table 3: every question as the main one, on the texts for which the judge answered it.
+    """Table 3: every question as the main one, on the texts with an answer of the judge.
 
     `tested` as in `ablations`.
     """
@@ -233,7 +233,7 @@ def questions(data: DataSet, rubric: Rubric, seeds: Sequence[int], tested: DataS
 
 
 def answered(data: DataSet) -> DataSet:
-    """Return the texts for which the judge answered the set's question; all of them if it was never asked."""
+    """Return the texts with an answer of the judge to the set's question; all texts if there is none."""
     places = [place for place, column in enumerate(data.evidence.columns) if column.question == data.question.id]
     known = data.evidence.present[:, places].any(axis=1)
     return replace(data, evidence=data.evidence.take(np.flatnonzero(known))) if known.any() else data
@@ -254,7 +254,7 @@ def own_curve(data: DataSet, draws: int) -> list[Row]:
 
 
 def _on_share(make: Predict, share: float, draw: int) -> Predict:
-    """Learn from a random share of the training groups, at least two of them."""
+    """Learn from a random share of the training groups, with a minimum of two."""
 
     def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
         names = sorted({labels.group_of(label.target) for label in labels})

@@ -26,7 +26,7 @@ from accord_papers.study import StudyInput
 FEWEST, FEWEST_GROUPS = 40, 5
 """Smallest number of ratings of a question, and of groups of conversations with a rating."""
 MOST_OPTIONS = 10
-"""Largest scale of a question whose answers an oracle is told."""
+"""Largest number of options of a question with answers that an oracle knows."""
 
 
 class OwnSet(NamedTuple):
@@ -35,7 +35,7 @@ class OwnSet(NamedTuple):
     Attributes:
         data: Texts with an answer of the judge, with all their labels; without questions that it never answered.
         rubric: Questions with enough ratings to be predicted, the main one among them.
-        told: The main question, and the questions whose answers an oracle is told.
+        told: The main question, and those with answers that an oracle knows.
     """
 
     data: DataSet

@@ -114,8 +114,8 @@ def oracle(given: StudyInput) -> PartTable:
             for row in with_published(found, published.TABLE_1[data.name], published.STATISTICS)]  # fmt: skip
     note = (
         "llm_rubric_real: trained on the synthetic dialogues, as the paper says. 5-fold: trained on other real "
-        "dialogues; the published r is near these rows. Rows e and f need a second annotator, whom no real dialogue "
-        f"has. {CEILING}"
+        "dialogues; the published r is near these rows. Rows e and f need several annotators of a dialogue, and real "
+        f"dialogues have one. {CEILING}"
     )
     return PartTable(rows, ("dataset", "system", "n"), published.STATISTICS, note)
 
@@ -126,7 +126,7 @@ def oracle_of_project(given: StudyInput) -> PartTable:
     others = {question.id for question in told.questions} - {told.main}
     if not any(label.question in others for label in data.labels):
         raise BadInput(
-            f"no annotator answered another question than {told.main!r}; an oracle is told such answers. Import some: "
+            f"no annotator answered another question than {told.main!r}; an oracle needs such answers. Import some: "
             "accord import"
         )
     rows = ablations.oracle(data, told, _seeds(given))
