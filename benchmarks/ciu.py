@@ -51,7 +51,7 @@ def published_combinations(data: Rated, seeds: int, quick: bool) -> list[Row]:
     splits, strategies = (SPLITS[:1], STRATEGIES[::6]) if quick else (SPLITS, STRATEGIES)
     forms = {name: PUBLISHED_FORMS[name] for name in list(PUBLISHED_FORMS)[:: 2 if quick else 1]}
     rows = select(data, seeds, splits, strategies)
-    return [*rows, *unify(data, "paper", forms, seeds, splits, part="select"), *ratios(rows)]
+    return [*rows, *unify(data, forms, seeds, splits, part="select"), *ratios(rows)]
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ def main() -> None:
         rows += published_combinations(data.only(METRICS), seeds, given.quick)
     if "unify" in wanted:
         for bank, members in banks.items():
-            rows += unify(data.only(members), bank, OURS, 3 if given.quick else seeds)
+            rows += unify(data.only(members), OURS, 3 if given.quick else seeds, bank=bank)
     if "transfer" in wanted and given.to is not None:
         other = responses(given.to)
         bank, members = list(banks.items())[-1]

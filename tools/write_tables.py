@@ -8,7 +8,8 @@ its `columns` and the cells of its `rows`. In a cell, `{{FILE COLUMN KEY=VALUE .
 figure: FILE is a benchmark, KEY=VALUE select one of its rows, COLUMN is the value. FORMAT is a Python format
 string; `{low}` and `{high}` are the ends of the interval (`COLUMN_low` and `COLUMN_high`, or `low` and `high` for
 `value`). `.3` prints three decimals without the leading zero and `.1%` a percentage; `{}` prints a text. `sum:COLUMN`
-adds all selected rows. The table `machines` lists commit, parts and machine of every result file.
+adds all selected rows. The table `machines` lists commit, parts and machine of every result file; a row of a part that
+was measured at another commit names it under `commit`.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def machine_rows() -> list[list[str]]:
         parts = (content.get("only") or "all").replace(",", ", ") + ("; short run" if content["quick"] else "")
         text = "{processor}, {cores} cores, {gigabytes} GB, Python {python}, load {load:.1f}"
         machine = text.format(**content["machine"]).replace("(R)", "")
-        rows.append([path.stem, str(content["commit"]), parts, machine])
+        commits = dict.fromkeys([content["commit"], *(row.get("commit") for row in content["rows"])])
+        rows.append([path.stem, ", ".join(str(name) for name in commits if name), parts, machine])
     return rows
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import printed, write, write_corpus
+from commands import accord, accord_json, printed, write, write_corpus
 from scipy import stats
 from synthetic_corpus import rated_chats
 
@@ -251,6 +251,17 @@ def test_project_needs_a_budget_before_any_request(project: ChatServer) -> None:
         r"sends about \d+ requests.*has 0 left.*budget: {requests: \d+}", found.reason
     )
     assert not project.requests
+
+
+def test_without_a_scorer_the_other_parts_run(project: ChatServer) -> None:
+    write("accord.yaml", "rubric: rubric.yaml\nmetrics: []\n")
+    given = ["paper", "adoror", "--project", "accord.yaml"]
+    rows = {part["part"]: part for part in accord_json(*given, "--list")["parts"]}
+    asking = {"table-1-systems", "table-4", "table-6", "carry-over"}
+    assert {name for name, part in rows.items() if part["missing_models"] == ["scorer"]} == asking
+    said = accord(*given, "--only", "prefixes,table-6")
+    assert "run on this project without further models: prefixes. For table-6, add" in said
+    assert "models: {scorer: {model: NAME}}" in said and not project.requests
 
 
 @pytest.mark.slow

@@ -125,8 +125,19 @@ def test_without_a_judge_and_a_writer_the_parts_say_what_is_missing(tmp_path, mo
           "- {id: helped, text: 'Did it help?', scale: ordinal, options: [0, 1]}\n")  # fmt: skip
     write("accord.yaml", "rubric: rubric.yaml\n")
     accord("import", *map(str, write_files(tmp_path, conversations(40))))
-    [part] = accord_json("paper", "rubicon", "--project", "accord.yaml", "--only", "table-1")["parts"]
-    assert part["status"] == "skipped" and "models" in part["reason"] and "writer" in part["reason"]
+    given = ["paper", "rubicon", "--project", "accord.yaml"]
+    reasons = {part["part"]: part["reason"] for part in accord_json(*given)["parts"] if part["status"] == "skipped"}
+    asking = {"table-1", "table-2", "table-3", "section-4-2", "figures-4-5", "stability"}
+    assert reasons.keys() == {*asking, "pools"}
+    needed = "models: {writer: {model: NAME}, judge: {model: NAME}}"
+    assert {reasons[part] for part in asking} == {
+        f"no model configured for 'writer' and 'judge'. Add to accord.yaml: {needed}"
+    }
+    assert "without further models: none. For table-1, table-2" in accord(*given)
+    lacking = {part["part"]: part["missing_models"] for part in accord_json(*given, "--list")["parts"]}
+    assert {part for part, roles in lacking.items() if roles == ["writer", "judge"]} == asking
+    write("accord.yaml", "rubric: rubric.yaml\nsources: {learned-rubric: {pool: llm-rubric}}\n")
+    assert "no model for judge" in accord(*given, "--list"), "a pool needs no writer"
 
 
 @pytest.mark.parametrize("missing", ["llm_rubric_real", "abc_eval"])

@@ -27,6 +27,7 @@ from accord_papers import (
     spread_of,
 )
 from accord_papers.ciu import combinations, plausibility, responses, single_metrics, tables_and_figures
+from accord_papers.ciu.published import METRICS
 
 DATA = os.environ.get("ACCORD_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
@@ -176,15 +177,36 @@ def test_a_metric_without_its_model_is_a_row_with_the_reason(monkeypatch):
     assert single_metrics.one_annotator(data)["spearman"] == pytest.approx(1)
 
 
-def test_a_strategy_keeps_the_metric_that_orders_the_ratings():
+def drawn_responses(name, metrics):
+    """80 responses; the second metric orders their ratings, the others are noise."""
     rng = np.random.default_rng(0)
-    truth = rng.normal(size=80)
-    values = np.column_stack([rng.normal(size=80), truth + 0.1 * rng.normal(size=80), rng.normal(size=80)])
+    truth, values = rng.normal(size=80), rng.normal(size=(80, len(metrics)))
+    values[:, 1] = truth + 0.1 * values[:, 1]
     targets = tuple(Target(f"c{n}") for n in range(80))
-    columns = tuple(Column(name, name) for name in ("noise", "signal", "other"))
+    columns = tuple(Column(metric, metric) for metric in metrics)
     evidence = EvidenceTable(targets, columns, values, np.ones(values.shape, dtype=bool))
     context = np.array([f"c{n // 2}" for n in range(80)], dtype=object)
-    data = responses.Rated("own", evidence, Labels([]), {"q": truth}, context, {"spearman": "q"})
+    return responses.Rated(name, evidence, Labels([]), {"q": truth}, context, {"spearman": "q"})
+
+
+@pytest.mark.parametrize(
+    ("metrics", "bank", "is_published"),
+    [
+        (METRICS, "the paper's six", True),
+        (METRICS[:4], "4 of the paper's six", False),
+        ((*METRICS, "words"), "the paper's six and 1 more", False),
+        (("words", "turns"), "0 of the paper's six and 2 more", False),
+    ],
+)
+def test_published_figures_stand_beside_all_six_metrics_only(metrics, bank, is_published):
+    rows = combinations.select(drawn_responses("topical_usr", metrics), 1, ("grouped",), ("univariate",))
+    assert {row["bank"] for row in rows} == {bank}
+    assert all(("spearman_overall_published" in row) == is_published for row in rows)
+    assert all(("ratio_published" in row) == is_published for row in combinations.ratios(rows))
+
+
+def test_a_strategy_keeps_the_metric_that_orders_the_ratings():
+    data = drawn_responses("own", ("noise", "signal", "other"))
     assert combinations.splits_of(data) == combinations.SPLITS
     rows = combinations.select(data, 1, ("grouped",), ("univariate", "forward-1", "recursive-2"))
     for row in rows:

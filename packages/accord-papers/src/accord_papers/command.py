@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,8 @@ from accord.cli.texts import spending
 from accord.edges import BadInput
 
 if TYPE_CHECKING:
-    from accord_papers import PartResult
+    from accord.project import Project
+    from accord_papers import Part, PartResult
 
 
 def _holds_pages(path: Path) -> bool:
@@ -41,7 +42,10 @@ def paper(
         str | None, typer.Option("--only", metavar="PART,...", help="Parts to run; --list prints them.")
     ] = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, max=1000, help="Splits, draws or seeds per figure.")] = 3,
-    lists: Annotated[bool, typer.Option("--list", help="List the parts with their input; run nothing.")] = False,
+    lists: Annotated[
+        bool,
+        typer.Option("--list", help="List the parts with their input, and those that run on --project; run nothing."),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for a page with the tables and figures."), PAGES
     ] = None,
@@ -50,11 +54,12 @@ def paper(
     """Run a paper's study on its public data or on your own: tables, baselines, ablations, published figures."""
     from accord.project.project import open_project
     from accord_papers import StudyInput, open_paper, run_parts, write_page
+    from accord_papers.study import models_note
 
     chosen = open_paper(name)
     if lists:
-        parts = [{"part": part.name, "title": part.title, "data": part.on_data is not None,
-                  "project": part.on_project is not None, "limits": part.limits} for part in chosen.parts]  # fmt: skip
+        with nullcontext() if project is None else open_project(project) as opened:
+            parts = [_part_row(part, opened) for part in chosen.parts]
         show({"paper": name, "parts": parts}, as_json, _listed)
         return
     if (data is None) == (project is None):
@@ -69,6 +74,8 @@ def paper(
             results.append(result)
             if not as_json:
                 say(_part_text(result))
+    if lacking := models_note(results):
+        note(lacking)
     if out is not None:
         source = "--data DATA" if data is not None else "--project accord.yaml"
         command_line = f"accord paper {name} {source} --repeats {repeats}" + (f" --only {only}" if only else "")
@@ -77,13 +84,25 @@ def paper(
         show({"paper": name, "repeats": repeats, "parts": [each.to_json() for each in results]}, True, str)
 
 
+def _part_row(part: Part, project: Project | None) -> dict[str, Any]:
+    """Return a part with its inputs; on a project, also the roles without a model."""
+    row = {"part": part.name, "title": part.title, "data": part.on_data is not None,
+           "project": part.on_project is not None, "limits": part.limits}  # fmt: skip
+    return row if project is None else {**row, "missing_models": part.missing_roles(project)}
+
+
 def _listed(found: Mapping[str, Any]) -> str:
     def needs(part: dict[str, Any]) -> str:
         return " or ".join(name for name in ("data", "project") if part[name]) or "impossible"
 
+    def here(part: dict[str, Any]) -> str:
+        missing = part["missing_models"]
+        return ("no model for " + ", ".join(missing) if missing else "runs") if part["project"] else "does not run"
+
+    on_project = any("missing_models" in part for part in found["parts"])
     return table(
-        ["part", "needs", "title", "limits"],
-        [[p["part"], needs(p), p["title"], p["limits"]] for p in found["parts"]],
+        ["part", "needs", *(["on this project"] if on_project else []), "title", "limits"],
+        [[p["part"], needs(p), *([here(p)] if on_project else []), p["title"], p["limits"]] for p in found["parts"]],
     )
 
 

@@ -191,6 +191,7 @@ class Part:
         on_data: Runs the part on the public data sets.
         on_project: Runs the part on a project.
         limits: Reason why the part, or a piece of it, cannot be run as published: data or models that cannot be had.
+        roles: Returns the roles of the models that the part asks on a project; None for no model.
     """
 
     name: str
@@ -198,6 +199,11 @@ class Part:
     on_data: Callable[[StudyInput], PartTable] | None = None
     on_project: Callable[[StudyInput], PartTable] | None = None
     limits: str = ""
+    roles: Callable[[Project], Sequence[str]] | None = None
+
+    def missing_roles(self, project: Project) -> list[str]:
+        """Return the roles that the part asks on a project and that have no model there."""
+        return [role for role in (self.roles(project) if self.roles else ()) if not project.stored_models.has(role)]
 
 
 @dataclass(frozen=True)
@@ -207,6 +213,7 @@ class PartResult:
     Attributes:
         status: `works`; `partial` and `impossible` for parts with `limits`; `skipped` with the reason.
         runs_on: The input of a part that is skipped because the other one is given.
+        missing_roles: Roles without a model in the project, for a part that is skipped because of them.
     """
 
     part: Part
@@ -215,6 +222,7 @@ class PartResult:
     table: PartTable | None = None
     seconds: float = 0.0
     runs_on: str = ""
+    missing_roles: Sequence[str] = ()
 
     @property
     def availability(self) -> str:
@@ -250,6 +258,24 @@ def run_parts(parts: Sequence[Part], given: StudyInput, only: Sequence[str] = ()
             yield _run(part, given)
 
 
+def models_to_add(roles: Sequence[str]) -> str:
+    """Return an entry of accord.yaml with a model for each role."""
+    return f"models: {{{', '.join(f'{role}: {{model: NAME}}' for role in roles)}}}"
+
+
+def models_note(results: Sequence[PartResult]) -> str:
+    """Return a sentence on the parts that run on a project as it is; empty if no part lacks a model."""
+    missing = list(dict.fromkeys(role for result in results for role in result.missing_roles))
+    if not missing:
+        return ""
+    runs = [result.part.name for result in results if result.table is not None]
+    others = [result.part.name for result in results if result.missing_roles]
+    return (
+        f"parts that run on this project without further models: {', '.join(runs) or 'none'}. "
+        f"For {', '.join(others)}, add to accord.yaml: {models_to_add(missing)}"
+    )
+
+
 def _run(part: Part, given: StudyInput) -> PartResult:
     from accord.project.evaluators.fit_cache import single_threaded
 
@@ -259,6 +285,10 @@ def _run(part: Part, given: StudyInput) -> PartResult:
             return PartResult(part, "impossible", part.limits)
         other = "a project: --project accord.yaml" if given.project is None else "the public data sets: --data FOLDER"
         return PartResult(part, "skipped", f"runs on {other}", runs_on=other)
+    if given.project is not None and (missing := part.missing_roles(given.project)):
+        names = " and ".join(map(repr, missing))
+        reason = f"no model configured for {names}. Add to accord.yaml: {models_to_add(missing)}"
+        return PartResult(part, "skipped", reason, missing_roles=missing)
     started = time.process_time()
     try:
         with single_threaded(0):  # small matrices take longer on several cores

@@ -17,6 +17,8 @@ from accord.methods.in_context.template import (
     RatedExamples,
     examples_of,
 )
+from accord.models import SCORER
+from accord.project import Project
 from accord.values import Labels, Question, Sample, Scale
 from accord_papers.adoror import metrics, published, simulation, system_answers
 from accord_papers.adoror.own_project import ask, rated_project, settings_of
@@ -127,6 +129,11 @@ def systems(given: StudyInput) -> PartTable:
         "chance: the table tests the steps, not the method."
     )
     return PartTable(table, ("dimension", "system", "n"), ("spearman",), note)
+
+
+def _roles(project: Project) -> tuple[str, ...]:
+    """Return the model that scores; it also writes the prompts if no writer is configured."""
+    return (SCORER,)
 
 
 def systems_of_project(given: StudyInput) -> PartTable:
@@ -392,14 +399,18 @@ PAPER = Paper(
     "Optimal Subgraph of Demonstrations and Prompts. EMNLP 2023.",
     (
         Part("table-1", "Table 1: baselines without prompts", baselines, baselines_of_project, GATHERED),
-        Part("table-1-systems", "Table 1: prompts and demonstrations", systems, systems_of_project, GATHERED),
+        Part("table-1-systems", "Table 1: prompts and demonstrations", systems, systems_of_project, GATHERED, _roles),
         Part("table-1-planted", "Table 1 in a planted world", planted_systems),
         Part("table-2", "Table 2: FED", limits="FED is not in the data folder; gpt-3.5-turbo-0301 is no longer served"),
         Part("table-3", "Table 3: ablations", ablations, limits=IN_PLANTED),
-        Part("table-4", "Table 4, figures 7 to 10: γ, ζ and k", sensitivity, sensitivity_of_project, IN_PLANTED),
+        Part(
+            "table-4", "Table 4, figures 7 to 10: γ, ζ and k", sensitivity, sensitivity_of_project, IN_PLANTED, _roles
+        ),
         Part("table-5", "Table 5: data", data_set, limits="only Topical-USR is in the data folder"),
-        Part("table-6", "Table 6: significance", significance, significance_of_project, IN_PLANTED),
-        Part("carry-over", "Figures 4 to 6: prompts on new inputs", carry_over, carry_over_of_project, IN_PLANTED),
+        Part("table-6", "Table 6: significance", significance, significance_of_project, IN_PLANTED, _roles),
+        Part(
+            "carry-over", "Figures 4 to 6: prompts on new inputs", carry_over, carry_over_of_project, IN_PLANTED, _roles
+        ),
         Part("prefixes", "Text that a prefix cache saves (not in the paper)", prefixes, prefixes_of_project),
     ),
     (TOPICAL_USR,),

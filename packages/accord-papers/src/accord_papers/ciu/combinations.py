@@ -19,7 +19,7 @@ from accord.learning.answer_models.contract import matrix
 from accord.learning.answer_models.metric_curves import Bins
 from accord.statistics import Clusters
 from accord.values import Labels, Score
-from accord_papers.ciu.published import SELECTED, UNIFIED, published
+from accord_papers.ciu.published import METRICS, SELECTED, UNIFIED, published
 from accord_papers.ciu.responses import Rated, held_out, question_of
 from accord_papers.ciu.selection import STRATEGIES, regressed, selected
 from accord_papers.ciu.single_metrics import with_interval
@@ -63,6 +63,23 @@ PUBLISHED_FORMS: Mapping[str, Combine] = {
 """MoE-Concat and MoE-CIU as published, as regressors and as classifiers."""
 
 
+PAPER = "the paper's six"
+"""Name of the paper's metrics if all of them were measured."""
+
+
+def bank_of(data: Rated) -> str:
+    """Return the name of a data set's metrics; `PAPER` only if these are the paper's six and no others."""
+    found = sum(name in data.metrics for name in METRICS)
+    others = len(data.metrics) - found
+    name = PAPER if found == len(METRICS) else f"{found} of {PAPER}"
+    return f"{name} and {others} more" if others else name
+
+
+def _published(data: Rated, system: str) -> Row:
+    """Return the figures of tables 2 and 4, which are those of all six metrics."""
+    return dict(published(UNIFIED, data.name, system)) if bank_of(data) == PAPER else {}
+
+
 def splits_of(data: Rated) -> Sequence[str]:
     """Return the splits that differ: random ones are those by context if every context has a single response."""
     return SPLITS if len(set(data.context)) < len(data.context) else SPLITS[:1]
@@ -81,17 +98,26 @@ def _about(part: str, data: Rated, system: str, bank: str, split: str, seeds: in
 
 def unify(
     data: Rated,
-    bank: str,
     modes: Mapping[str, Combine],
     seeds: int,
     splits: Sequence[str] = SPLITS,
     part: str = "unify",
+    bank: str | None = None,
 ) -> list[Row]:
-    """Test combinations over seeds on held-out responses; one that lacks a package is a row with the reason."""
+    """Test combinations over seeds on held-out responses; one that lacks a package is a row with the reason.
+
+    Args:
+        data: Responses with the metrics to combine.
+        modes: Combinations by name.
+        seeds: Number of seeds.
+        splits: Splits of the responses.
+        part: Part of the benchmark, in the rows.
+        bank: Name of the metrics in the rows; by default that of `bank_of`.
+    """
     rows: list[Row] = []
     for split in splits:
         for system, combine in modes.items():
-            row = _about(part, data, system, bank, split, seeds)
+            row = _about(part, data, system, bank or bank_of(data), split, seeds)
             try:
                 for column, question in data.questions.items():
                     if question in data.people:
@@ -99,7 +125,7 @@ def unify(
                         row |= {column: fmean(found), f"{column}_sd": float(np.std(found))}
             except AccordError as error:
                 row["missing"] = str(error)
-            rows.append(row | published(UNIFIED, data.name, system))
+            rows.append(row | _published(data, system))
     return rows
 
 
@@ -110,7 +136,7 @@ def select(
     rows: list[Row] = []
     for split in splits:
         found: dict[str, Row] = {
-            mode: _about("select", data, mode, "paper", split, seeds) for mode in (*strategies, "all")
+            mode: _about("select", data, mode, bank_of(data), split, seeds) for mode in (*strategies, "all")
         }
         kept: dict[str, list[NDArray[np.bool_]]] = {mode: [] for mode in found}
         for column, question in data.questions.items():
@@ -124,7 +150,7 @@ def select(
         for mode, row in found.items():
             shares = np.mean(kept[mode], axis=0)
             row["kept"] = {name: float(share) for name, share in zip(data.metrics, shares, strict=True)}
-            rows.append(row | published(UNIFIED, data.name, mode))
+            rows.append(row | _published(data, mode))
     return rows
 
 
@@ -157,7 +183,7 @@ def ratios(rows: Sequence[Row]) -> list[Row]:
         for name in of[0]["kept"]:
             about: Row = {"part": "select", "dataset": of[0]["dataset"], "system": f"selection ratio of {name}"}
             row = {**about, "split": split, "metric": name, "ratio": fmean(each["kept"][name] for each in of)}
-            paper = SELECTED.get(of[0]["dataset"], {}).get(name)
+            paper = SELECTED.get(of[0]["dataset"], {}).get(name) if of[0]["bank"] == PAPER else None
             found.append(row if paper is None else row | {"ratio_published": paper})
     return found
 

@@ -189,14 +189,20 @@ def _combinations(name: str, given: StudyInput) -> PartTable:
     """Tables 2 and 4: the selections with a support vector regressor, MoE-Concat and MoE-CIU."""
     data, forms = _metrics_of(given, name), combinations.PUBLISHED_FORMS
     rows = list(_selections(given, name))
-    rows += combinations.unify(data, "paper", forms, given.repeats, combinations.splits_of(data), part="select")
+    rows += combinations.unify(data, forms, given.repeats, combinations.splits_of(data), part="select")
     rows = [{**row, "metrics": _selected(row)} for row in rows]
-    missing = "".join(f" Without {metric}: {reason}." for metric, reason in data.missing.items() if metric in METRICS)
     note = (
         f"{HELD_OUT.format(given.repeats)} `metrics` are selected in at least half of the seeds. `recursive-k` drops k "
-        f"metrics, `forward-k` and `backward-k` keep k. The paper uses 15 seeds: --repeats 15.{missing}"
+        f"metrics, `forward-k` and `backward-k` keep k. The paper uses 15 seeds: --repeats 15.{_missing(data)}"
     )
     return _table(rows, ("split", "system", "metrics", "n"), _spearmans(data), note)
+
+
+def _missing(data: Rated) -> str:
+    """Return a sentence for each of the paper's metrics that was not measured."""
+    absent = [name for name in METRICS if name not in data.metrics]
+    said = "".join(f" Without {name}: {data.missing.get(name, 'it has no or equal values here')}." for name in absent)
+    return f"{said} The published figures are of all six." if absent else ""
 
 
 HELD_OUT = (
@@ -208,11 +214,9 @@ MOST_NAMES = 6
 
 def _selected(row: Row) -> str:
     """Return the metrics that a selection keeps in at least half of the seeds, or their number."""
-    if "kept" not in row:
-        return "all"
-    names = [name for name, share in row["kept"].items() if share >= 0.5]
-    if len(names) == len(row["kept"]):
-        return "all"
+    names = [name for name, share in row.get("kept", {}).items() if share >= 0.5]
+    if len(names) == len(row.get("kept", {})):
+        return str(row["bank"])
     return f"{len(names)} of {len(row['kept'])}" if len(names) > MOST_NAMES else ", ".join(names) or "differ by seed"
 
 
@@ -229,18 +233,20 @@ def _ratios(name: str, given: StudyInput) -> PartTable:
 def ours(given: StudyInput) -> PartTable:
     """Our combination and ridge regression of wider sets of metrics."""
     data = responses(given.folder(TOPICAL))[WITH_DOCUMENT]
-    rows = combinations.unify(data.only(METRICS), "the paper's six", combinations.OURS, given.repeats)
-    rows += combinations.unify(data.only(single_metrics.LEXICAL), "lexical", combinations.OURS, given.repeats)
+    paper = data.only(METRICS)
+    rows = combinations.unify(paper, combinations.OURS, given.repeats)
+    rows += combinations.unify(data.only(single_metrics.LEXICAL), combinations.OURS, given.repeats, bank="lexical")
     embedding = [name for name in (*EMBEDDING, *BERTSCORE) if name in data.metrics]
     if embedding:
         rows += combinations.unify(
-            data.only([*single_metrics.LEXICAL, *embedding]), "embedding", combinations.OURS, given.repeats
+            data.only([*single_metrics.LEXICAL, *embedding]), combinations.OURS, given.repeats, bank="embedding"
         )
     else:
         reason = data.missing[EMBEDDING[0]]
         rows.append({"split": "grouped", "system": "mixture", "bank": "embedding", "missing": reason})
     note = (
-        f"{HELD_OUT.format(given.repeats)} `lexical` needs no model; `embedding` adds cosines and BERTScore of MiniLM."
+        f"{HELD_OUT.format(given.repeats)} `lexical` needs no model; `embedding` adds cosines and BERTScore of "
+        f"MiniLM.{_missing(paper)}"
     )
     return _table(rows, ("split", "bank", "system", "n"), _spearmans(data), note)
 
@@ -248,7 +254,7 @@ def ours(given: StudyInput) -> PartTable:
 def ours_of_project(given: StudyInput) -> PartTable:
     """Our combination and ridge regression of a project's metrics and the paper's."""
     data = _metrics_of(given, "")
-    rows = combinations.unify(data, "own", combinations.OURS, given.repeats, combinations.splits_of(data))
+    rows = combinations.unify(data, combinations.OURS, given.repeats, combinations.splits_of(data))
     note = f"{HELD_OUT.format(given.repeats)} Metrics: {', '.join(data.metrics)}."
     return _table(rows, ("split", "system", "n"), _spearmans(data), note)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -31,6 +31,7 @@ from accord_papers.llm_rubric.protocols import (
     DataSet,
     Predict,
     Predicted,
+    attempted,
     authors_network,
     cross_validated,
     fold_rows,
@@ -72,7 +73,10 @@ def told(data: DataSet, rubric: Rubric, llm: bool, own: bool) -> DataSet:
     values = np.hstack([judged.values, people]) if llm else people
     targets = tuple(Target(label.target.conversation, row) for row, label in enumerate(rated.labels))
     table = EvidenceTable(targets, tuple(columns), values, np.ones(values.shape, dtype=bool))
-    labels = Labels(replace(label, target=target) for label, target in zip(rated.labels, targets, strict=True))
+    labels = Labels(
+        (replace(label, target=target) for label, target in zip(rated.labels, targets, strict=True)),
+        dict(zip(targets, rated.group, strict=True)),
+    )
     return DataSet(data.name, data.system_of, table, labels, data.question)
 
 
@@ -80,7 +84,7 @@ def anonymous(make: Predict) -> Predict:
     """Return the data without personalization: all labels are by one annotator."""
 
     def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
-        one = Labels(replace(label, annotator="anybody") for label in labels)
+        one = Labels((replace(label, annotator="anybody") for label in labels), labels.groups)
         return make(train, one, test, ["anybody"] * len(annotators))
 
     return predict
@@ -92,9 +96,9 @@ def isotonic(make: Predict, question: Question) -> Predict:
     def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
         rated = ratings(train, labels, question)
         inner = np.zeros(len(rated))
-        for split in grouped_folds(list(rated.conversation), 4, 0):
-            rows = np.flatnonzero([name in split.test for name in rated.conversation])
-            part = train.filter(split.train), labels.filter(split.train)
+        for split in grouped_folds(list(rated.group), 4, 0):
+            rows = np.flatnonzero([name in split.test for name in rated.group])
+            part = train.filter(split.train, labels.group_of), labels.filter(split.train)
             inner[rows] = make(*part, train.take(rated.row[rows]), list(rated.annotator[rows])).value
         value = make(train, labels, test, annotators).value
         for name in set(annotators):
@@ -107,21 +111,42 @@ def isotonic(make: Predict, question: Question) -> Predict:
     return predict
 
 
-def oracle(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
-    """Table 1, rows a to f; the last two need dialogues with several annotators."""
-    ours = learned(partial(Calibration, data.question, "mixed"))
-    known = told(data, rubric, llm=True, own=True)
-    shared = told(data, rubric, llm=True, own=False)
-    systems = {
-        "a oracle": (ours, known),
-        "b without the judge's answers": (ours, told(data, rubric, llm=False, own=True)),
-        "c without personalization": (anonymous(ours), known),
-        "d c, personalized isotonic": (isotonic(anonymous(ours), data.question), known),
-        "e depersonalized oracle": (anonymous(ours), shared),
-        "f e, personalized isotonic": (isotonic(anonymous(ours), data.question), shared),
+def oracle(data: DataSet, rubric: Rubric, seeds: Sequence[int], tested: DataSet | None = None) -> list[Row]:
+    """Table 1, rows a to f; the last two need several annotators of a dialogue.
+
+    Args:
+        data: The set to learn from; without `tested` it is cross-validated.
+        rubric: Its questions.
+        seeds: Seeds of the folds.
+        tested: Another set to test on, as a new domain.
+    """
+    where = tested or data
+
+    def measured(make: Callable[[Predict], Predict], llm: bool, own: bool) -> list[Paired]:
+        ours = make(learned(partial(Calibration, data.question, "mixed"), in_new_domain=tested is not None))
+        if tested is not None:
+            return transferred(ours, told(data, rubric, llm, own), told(tested, rubric, llm, own))
+        return cross_validated(ours, told(data, rubric, llm, own), seeds)
+
+    def corrected(make: Predict) -> Predict:
+        return isotonic(anonymous(make), data.question)
+
+    found = {
+        "a oracle": measured(lambda make: make, llm=True, own=True),
+        "b without the judge's answers": measured(lambda make: make, llm=False, own=True),
+        "c without personalization": measured(anonymous, llm=True, own=True),
+        "d c, personalized isotonic": measured(corrected, llm=True, own=True),
     }
-    found = {name: cross_validated(predict, prompt_text, seeds) for name, (predict, prompt_text) in systems.items()}
-    return fold_rows("oracle", data, found)
+    if has_several_annotators(where):
+        found["e depersonalized oracle"] = measured(anonymous, llm=True, own=False)
+        found["f e, personalized isotonic"] = measured(corrected, llm=True, own=False)
+    return fold_rows("oracle" if tested is None else "oracle, T", where, found)
+
+
+def has_several_annotators(data: DataSet) -> bool:
+    """Return True if a text of the set is rated by two annotators."""
+    rated = data.rated
+    return len({(label.target, label.annotator) for label in rated.labels}) > len(set(rated.target))
 
 
 # --- tables 2 and 3 ------------------------------------------------------------------------------------------------
@@ -155,8 +180,9 @@ def ablations(data: DataSet, rubric: Rubric, seeds: Sequence[int], tested: DataS
 
     ours = learned(partial(Calibration, data.question, "mixed"), in_new_domain=tested is not None)
     found = {"accord": measured(ours), "accord, without personalization": measured(anonymous(ours))}
-    for question in rubric.questions:
-        found[f"accord, without {question.id}"] = measured(ours, partial(without, question=question.id))
+    asked = {column.question for column in data.evidence.columns}
+    for name in (question.id for question in rubric.questions if question.id in asked):
+        found[f"accord, without {name}"] = measured(ours, partial(without, question=name))
     where, protocol = tested or data, "ablations" if tested is None else "ablations, T"
     rows = fold_rows(protocol, where, found) + test_rows(protocol, where, found)
     parts: dict[str, dict[str, Any]] = {
@@ -166,7 +192,10 @@ def ablations(data: DataSet, rubric: Rubric, seeds: Sequence[int], tested: DataS
         "network, without personalization": {"pooling": 1e6},
     }
     made = {name: learned(partial(authors_network, data.question, **changed)) for name, changed in parts.items()}
-    return rows + fold_rows(protocol, where, {name: measured(predict, number=3) for name, predict in made.items()})
+    networks, missing = attempted(
+        {name: partial(measured, predict, number=3) for name, predict in made.items()}, {"dataset": where.name}
+    )
+    return rows + fold_rows(protocol, where, networks) + missing
 
 
 def _whole(data: DataSet) -> DataSet:
@@ -174,52 +203,94 @@ def _whole(data: DataSet) -> DataSet:
 
 
 def questions(data: DataSet, rubric: Rubric, seeds: Sequence[int], tested: DataSet | None = None) -> list[Row]:
-    """Table 3: every question as the main one; `tested` as in `ablations`."""
+    """Table 3: every question as the main one, on the texts with an answer of the judge.
+
+    `tested` as in `ablations`.
+    """
     rows = []
     for question in rubric.questions:
-        train, test = (each and replace(each, question=question) for each in (data, tested))
+        train, test = (each and answered(replace(each, question=question)) for each in (data, tested))
         assert train is not None
         systems = {
             "accord": learned(partial(Calibration, question, "mixed"), in_new_domain=test is not None),
             "judge-expected": learned(partial(JudgeExpected, question)),
         }
-        found = {
-            name: transferred(predict, train, test) if test else cross_validated(predict, train, seeds[:2])
+        runs = {
+            name: partial(transferred, predict, train, test) if test
+            else partial(cross_validated, predict, train, seeds[:2])
             for name, predict in systems.items()
-        }
-        named = fold_rows(f"question {question.id}", test or train, found)
+        }  # fmt: skip
+        about = {"dataset": (test or train).name}
+        unasked = []
+        if all(column.question != question.id for column in train.evidence.columns):
+            del runs["judge-expected"]
+            unasked = [{**about, "system": "judge-expected", "missing": f"the judge never answered {question.id!r}"}]
+        found, missing = attempted(runs, about)
+        missing += unasked
+        named = fold_rows(f"question {question.id}", test or train, found) + missing
         rows += [{**row, "question": question.id} for row in named]
     return rows
+
+
+def answered(data: DataSet) -> DataSet:
+    """Return the texts with an answer of the judge to the set's question; all texts if there is none."""
+    places = [place for place, column in enumerate(data.evidence.columns) if column.question == data.question.id]
+    known = data.evidence.present[:, places].any(axis=1)
+    return replace(data, evidence=data.evidence.take(np.flatnonzero(known))) if known.any() else data
 
 
 # --- appendices ----------------------------------------------------------------------------------------------------
 
 
+def own_curve(data: DataSet, draws: int) -> list[Row]:
+    """Appendix J inside one set: cross-validated, learned from growing random shares of the training groups."""
+    ours = learned(partial(Calibration, data.question, "mixed"))
+    rows = []
+    for share in SHARES:
+        runs = [cross_validated(_on_share(ours, share, draw), data, [FOLD_SEEDS[0]])[0]
+                for draw in range(draws if share < 1 else 1)]  # fmt: skip
+        rows.append(_curve_row(data, share, runs))
+    return rows
+
+
+def _on_share(make: Predict, share: float, draw: int) -> Predict:
+    """Learn from a random share of the training groups, with a minimum of two."""
+
+    def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
+        names = sorted({labels.group_of(label.target) for label in labels})
+        kept = frozenset(random.Random(draw).sample(names, max(round(share * len(names)), 2)))
+        return make(train.filter(kept, labels.group_of), labels.filter(kept), test, annotators)
+
+    return predict
+
+
 def curve(train: DataSet, test: DataSet, draws: int) -> list[Row]:
     """Appendix J: T on growing random shares of the synthetic dialogues; mean and deviation over draws."""
-    names = sorted({target.conversation for target in train.evidence.targets})
-    rows: list[Row] = []
+    names = sorted({train.labels.group_of(target) for target in train.evidence.targets})
+    predict = learned(partial(Calibration, train.question, "mixed"), in_new_domain=True)
+    rows = []
     for share in SHARES:
-        found: list[Mapping[str, float | None]] = []
+        runs = []
         for draw in range(draws if share < 1 else 1):
             kept = random.Random(draw).sample(names, round(share * len(names)))
-            part = DataSet(
-                train.name, train.system_of, train.evidence.filter(kept), train.labels.filter(kept), train.question
-            )
-            predict = learned(partial(Calibration, train.question, "mixed"), in_new_domain=True)
-            [paired] = transferred(predict, part, test)
-            found.append({name: STATISTICS[name](paired) for name in ("rmse", "pearson", "log_loss")})
-        row: Row = {"protocol": "curve", "dataset": test.name, "system": f"accord, {share:.0%}", "share": share}
-        for name in found[0]:
-            values = [each[name] for each in found if each[name] is not None]
-            row |= {name: float(np.mean(values)), f"{name}_sd": float(np.std(values))}  # type: ignore[arg-type]
-        rows.append(row)
+            part = DataSet(train.name, train.system_of, *train.of_groups(kept), train.question)
+            runs += transferred(predict, part, test)
+        rows.append(_curve_row(test, share, runs))
     return rows
+
+
+def _curve_row(data: DataSet, share: float, runs: Sequence[Paired]) -> Row:
+    """Return the mean and deviation of each statistic over runs."""
+    row: Row = {"protocol": "curve", "dataset": data.name, "system": f"accord, {share:.0%}", "share": share}
+    for name in ("rmse", "pearson", "log_loss"):
+        values = [value for paired in runs if (value := STATISTICS[name](paired)) is not None]
+        row |= {name: float(np.mean(values)), f"{name}_sd": float(np.std(values))} if values else {name: None}
+    return row
 
 
 def adaptive(data: DataSet, seeds: Sequence[int]) -> list[Row]:
     """Appendix B: questions chosen for each dialogue, after 0 to 9 questions, and with a stop."""
-    rated, clusters = data.rated, Clusters(data.rated.conversation)
+    rated, clusters = data.rated, Clusters(data.rated.group)
     make = partial(Calibration, answer_model="mixed")
     rows: list[Row] = []
     for name, most, until in (
@@ -230,7 +301,7 @@ def adaptive(data: DataSet, seeds: Sequence[int]) -> list[Row]:
             adaptive_curve(
                 Experiment(
                     data.question, data.evidence, data.labels, rated,
-                    tuple(grouped_folds(list(rated.conversation), 5, seed)), 5, seed,
+                    tuple(grouped_folds(list(rated.group), 5, seed)), 5, seed,
                 ),
                 make, most, until,
             )

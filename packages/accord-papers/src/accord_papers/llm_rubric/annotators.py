@@ -14,7 +14,7 @@ from accord.evidence import ratings
 from accord.formats import read
 from accord.learning import Calibration
 from accord.statistics import CenteredPart, grouped_folds, pearson, reach
-from accord.values import Conversation, Label, Labels, Question, Rubric, Score
+from accord.values import Conversation, Label, Question, Rubric, Score, Target
 from accord_papers.llm_rubric.protocols import FOLD_SEEDS, DataSet
 from accord_papers.study import Row
 
@@ -53,15 +53,15 @@ def mean_rows(conversations: Iterable[Conversation], labels: Iterable[Label]) ->
 
 def everyone(data: DataSet, question: Question) -> tuple[list[str], Floats, Floats]:
     """Return annotators (A,), and their out-of-fold means and variances (m, A) for each row of the evidence."""
-    labels = Labels(label for label in data.labels if label.question == question.id)
+    labels = data.labels.on(question.id)
     rated = ratings(data.evidence, labels, question)
     people = sorted(set(map(str, rated.annotator)))
     value, spread = (np.full((len(data.evidence), len(people)), np.nan) for _ in range(2))
-    for split in grouped_folds(list(rated.conversation), 5, FOLD_SEEDS[0]):
+    for split in grouped_folds(list(rated.group), 5, FOLD_SEEDS[0]):
         head = Calibration(question, answer_model="mixed").fit(
-            data.evidence.filter(split.train), labels.filter(split.train)
+            data.evidence.filter(split.train, labels.group_of), labels.filter(split.train)
         )
-        tested = np.flatnonzero([target.conversation in split.test for target in data.evidence.targets])
+        tested = np.flatnonzero([labels.group_of(target) in split.test for target in data.evidence.targets])
         for place, name in enumerate(people):
             scores = head.predict_each(data.evidence.take(tested), [name] * len(tested))
             for row, score in zip(tested, scores, strict=True):
@@ -77,9 +77,9 @@ def panel(data: DataSet, rubric: Rubric) -> list[Row]:
         mine = replace(data, question=question)
         people, value, _ = everyone(mine, question)
         said = _said(mine)
-        here = [row for row, target in enumerate(data.evidence.targets) if target.conversation in said]
+        here = [row for row, target in enumerate(data.evidence.targets) if target in said]
         together = value[here].mean(axis=1)
-        truth = np.array([np.mean(list(said[data.evidence.targets[row].conversation].values())) for row in here])
+        truth = np.array([np.mean(list(said[data.evidence.targets[row]].values())) for row in here])
         row: Row = {"protocol": "panel", "system": "all annotators", "question": question.id, "n": len(here)}
         rmse = float(np.sqrt(np.mean((together - truth) ** 2)))
         rows.append({**row, "mean": float(together.mean()), "said": float(truth.mean()), "rmse": rmse,
@@ -87,25 +87,28 @@ def panel(data: DataSet, rubric: Rubric) -> list[Row]:
     return rows + controversial(data) + by_person(data)
 
 
-def _said(data: DataSet) -> dict[str, dict[str, float]]:
-    """Return each annotator's answer to the set's question, by dialogue."""
-    found: dict[str, dict[str, float]] = {}
+def _said(data: DataSet) -> dict[Target, dict[str, float]]:
+    """Return each annotator's answer to the set's question, by text."""
+    found: dict[Target, dict[str, float]] = {}
     for label in data.rated.labels:
-        found.setdefault(label.target.conversation, {})[label.annotator] = float(label.value or 0)
+        found.setdefault(label.target, {})[label.annotator] = float(label.value or 0)
     return found
 
 
 def controversial(data: DataSet) -> list[Row]:
-    """Compare the predicted disagreement of annotators on a dialogue with the actual one."""
+    """Compare the predicted disagreement on a dialogue with the actual one; no row if none has two annotators."""
     people, value, _ = everyone(data, data.question)
     place = {name: column for column, name in enumerate(people)}
     predicted, seen, names = [], [], []
+    said = _said(data)
     for row, target in enumerate(data.evidence.targets):
-        answers = _said(data).get(target.conversation, {})
+        answers = said.get(target, {})
         if len(answers) > 1:
             predicted.append(float(np.var(value[row, [place[name] for name in answers]])))
             seen.append(pvariance(answers.values()))
-            names.append(target.conversation)
+            names.append(str(target))
+    if not seen:
+        return []
     order = np.argsort(predicted)[::-1]
     tenth = order[: max(len(order) // 10, 1)]
     every: Row = {"protocol": "controversial", "system": "all", "n": len(seen), "mean": float(np.mean(seen))}

@@ -9,7 +9,7 @@ by-system  trained on four synthetic systems, tested on the fifth, by domain_cor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from accord.edges import BadInput
+from accord.edges import AccordError, BadInput
 from accord.evidence import (
     EvidenceTable,
     Ratings,
@@ -101,6 +102,11 @@ class DataSet:
         """The ratings as arrays."""
         return ratings(self.evidence, self.labels, self.question)
 
+    def of_groups(self, groups: Iterable[str]) -> tuple[EvidenceTable, Labels]:
+        """Return the evidence and the labels of some groups; a group is a dialogue unless a project has larger ones."""
+        names = frozenset(groups)
+        return self.evidence.filter(names, self.labels.group_of), self.labels.filter(names)
+
 
 def load(folder: Path, name: str, rubric: Rubric, judge: RecordedJudge) -> DataSet:
     """Read one set; the recorded judge's answers are used unchanged, as by the paper's authors."""
@@ -162,9 +168,15 @@ def learned(make: Callable[[], Head], in_new_domain: bool = False) -> Predict:
 
 
 def predictions(head: Head, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
-    """Return the predictions of a fitted head; these data leave no row unscored."""
-    scores = [score for score in head.predict_each(test, list(annotators)) if isinstance(score, Score)]
-    assert len(scores) == len(annotators)
+    """Return the predictions of a fitted head.
+
+    Raises:
+        BadInput: A row is unscored, which no row of the public data is.
+    """
+    found = head.predict_each(test, list(annotators))
+    scores = [score for score in found if isinstance(score, Score)]
+    if unscored := [score.reason for score in found if not isinstance(score, Score)]:
+        raise BadInput(f"{len(unscored)} of {len(found)} ratings have no prediction: {unscored[0]}")
     bands = [score.band for score in scores if score.band is not None]
     shares = np.array([score.probabilities for score in scores])
     return Predicted(np.array([s.value for s in scores]), shares, np.array(bands) if bands else None)
@@ -197,9 +209,9 @@ def regressed(make: Callable[[], RegressorMixin], question: Question, by_system:
         people, systems = sorted(set(rated.annotator)), sorted(set(_systems_in(taken))) if by_system else []
 
         def matrix(evidence: EvidenceTable, who: Sequence[str]) -> Floats:
-            return np.hstack(
-                [evidence.expected().values, _indicators(who, people), _indicators(_systems_in(evidence), systems)]
-            )
+            known = evidence.expected()
+            values = np.where(known.present, known.values, np.nan)
+            return np.hstack([values, _indicators(who, people), _indicators(_systems_in(evidence), systems)])
 
         model = make().fit(matrix(taken, list(rated.annotator)), rated.value)
         return Predicted(np.asarray(model.predict(matrix(test, annotators))))
@@ -218,12 +230,17 @@ def _indicators(names: Sequence[str], known: Sequence[str]) -> Floats:
 
 def ridge() -> RegressorMixin:
     """Ridge regression; its penalty is chosen on the training side."""
-    return make_pipeline(StandardScaler(), RidgeCV(np.logspace(0, 4, 17)))
+    return make_pipeline(_imputer(), StandardScaler(), RidgeCV(np.logspace(0, 4, 17)))
 
 
 def trees() -> RegressorMixin:
     """Extremely randomized trees with leaves of at least five ratings."""
-    return ExtraTreesRegressor(100, min_samples_leaf=5, random_state=0)
+    return make_pipeline(_imputer(), ExtraTreesRegressor(100, min_samples_leaf=5, random_state=0))
+
+
+def _imputer() -> SimpleImputer:
+    """Replace a missing answer by the mean of the training side; the public data have none."""
+    return SimpleImputer(keep_empty_features=True)
 
 
 def alone(make: Predict, question: str) -> Predict:
@@ -269,20 +286,35 @@ def all_systems(question: Question, new_domain: bool) -> dict[str, Predict]:
 
 
 def cross_validated(predict: Predict, data: DataSet, seeds: Sequence[int]) -> list[Paired]:
-    """Predict every rating without its dialogue, once for each fold seed."""
+    """Predict every rating without its group, once for each fold seed."""
     rated = data.rated
     repeats = []
     for seed in seeds:
         value, shares, band = np.zeros(len(rated)), nothing(rated), np.full((len(rated), 2), np.nan)
-        for split in grouped_folds(list(rated.conversation), 5, seed):
-            rows = np.flatnonzero([name in split.test for name in rated.conversation])
-            train = data.evidence.filter(split.train), data.labels.filter(split.train)
-            found = predict(*train, data.evidence.take(rated.row[rows]), list(rated.annotator[rows]))
+        for split in grouped_folds(list(rated.group), 5, seed):
+            rows = np.flatnonzero([name in split.test for name in rated.group])
+            found = predict(
+                *data.of_groups(split.train), data.evidence.take(rated.row[rows]), list(rated.annotator[rows])
+            )
             value[rows] = found.value
             shares[rows] = np.nan if found.shares is None else found.shares
             band[rows] = np.nan if found.band is None else found.band
         repeats.append(Paired(rated.options, rated.answer, shares, value, band))
     return repeats
+
+
+def attempted(
+    made: Mapping[str, Callable[[], Sequence[Paired]]], about: Row
+) -> tuple[dict[str, Sequence[Paired]], list[Row]]:
+    """Run each system; one that lacks a package or an answer of the judge is a row with the reason."""
+    found: dict[str, Sequence[Paired]] = {}
+    missing: list[Row] = []
+    for name, run in made.items():
+        try:
+            found[name] = run()
+        except AccordError as error:
+            missing.append({**about, "system": name, "missing": str(error)})
+    return found, missing
 
 
 def transferred(predict: Predict, train: DataSet, test: DataSet) -> list[Paired]:
@@ -299,8 +331,8 @@ def nothing(rated: Ratings) -> Floats:
 
 
 def fold_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paired]]) -> list[Row]:
-    """Return one row per system: statistics averaged over the fold seeds, intervals by bootstrap over dialogues."""
-    clusters = Clusters(data.rated.conversation)
+    """Return one row per system: statistics averaged over the fold seeds, intervals by bootstrap over groups."""
+    clusters = Clusters(data.rated.group)
     rows = []
     for name, repeats in systems.items():
         row: Row = {"protocol": protocol, "dataset": data.name, "system": name, "n": len(repeats[0])}
@@ -321,11 +353,11 @@ def fold_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paire
 
 
 def test_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paired]]) -> list[Row]:
-    """Test the first system against each other: paired permutation tests by dialogue, Holm over all of them.
+    """Test the first system against each other: paired permutation tests by group, Holm over all of them.
 
     Accord and the paper's network are also tested without their shifts by system.
     """
-    clusters = Clusters(data.rated.conversation)
+    clusters = Clusters(data.rated.group)
     first, *others = systems
     pairs = [(first, other) for other in others]
     bare = (f"accord, {WITHOUT_SHIFT}", f"{NETWORK}, {WITHOUT_SHIFT}")

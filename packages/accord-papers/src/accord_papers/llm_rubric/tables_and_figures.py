@@ -1,23 +1,29 @@
-"""The parts of LLM-RUBRIC's study: tables 1 to 5, figures 2, 4 and 5, appendices A and B."""
+"""The parts of LLM-RUBRIC's study, on its data and on a project: tables 1 to 5, figures 2, 4, 5, appendices A, B."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
+from markupsafe import Markup
 
 from accord.charts import Axis, ChartLine, line_chart
+from accord.edges import BadInput
 from accord.learning import Calibration
 from accord.report.report import reliability_curve
 from accord.statistics import Clusters, diagrams
+from accord.values import Rubric
 from accord_papers.catalog import Paper
 from accord_papers.llm_rubric import ablations, annotators, published
+from accord_papers.llm_rubric.own_project import own_set, roles, systems_of
 from accord_papers.llm_rubric.protocols import (
     FOLD_SEEDS,
     DataSet,
     all_systems,
     asked_always,
+    attempted,
     both,
     check_manifest,
     cross_validated,
@@ -27,8 +33,12 @@ from accord_papers.llm_rubric.protocols import (
 )
 from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart, with_published
 
-MOST_RATINGS = 30
-"""Figure 2 shows annotators with at least this many dialogues."""
+MOST_RATINGS, MOST_SHOWN = 30, 12
+"""Figure 2 shows annotators with at least this many dialogues; on a project, about this many annotators."""
+ORDER = (
+    "The published figures are those of the paper's real dialogues: compare the order of the rows, not the values. "
+    "Every rating is predicted without its group of conversations; the evidence is the judge's stored answers."
+)
 CEILING = (
     "The RMSE of the paper cannot be reached: for Pearson's r, every prediction has RMSE ≥ SD·√(1 - r²), here at least "
     ".743 on the real and .755 on the synthetic dialogues at the published r."
@@ -69,15 +79,60 @@ def table_1(given: StudyInput) -> PartTable:
     return PartTable(rows, ("dataset", "system"), published.STATISTICS, f"{SHIFTS} {CEILING}", charts)
 
 
+def table_1_of_project(given: StudyInput) -> PartTable:
+    """Table 1 on a project, cross-validated."""
+    data = own_set(given).data
+    runs = {name: partial(cross_validated, predict, data, _seeds(given))
+            for name, predict in systems_of(data).items()}  # fmt: skip
+    found, missing = attempted(runs, {"dataset": data.name})
+    rows = with_published(fold_rows("own", data, found), published.TABLE_1["llm_rubric_real"], published.STATISTICS)
+    charts = {"RMSE": interval_chart(rows, "rmse", "RMSE")}
+    return _with_reasons([*rows, *missing], ("system", "n"), published.STATISTICS, ORDER, charts)
+
+
+def _with_reasons(
+    rows: Sequence[Row],
+    labels: Sequence[str],
+    statistics: Sequence[str],
+    note: str = "",
+    charts: Mapping[str, Markup] | None = None,
+) -> PartTable:
+    """Return a table with the reasons for missing rows as a column, if there are any."""
+    shown = [*labels, *(["missing"] if any("missing" in row for row in rows) else [])]
+    return PartTable(rows, shown, statistics, note, charts or {})
+
+
 def oracle(given: StudyInput) -> PartTable:
-    """Table 1, rows a to f, on the synthetic dialogues."""
-    synth, _ = _sets(given)
-    rows = ablations.oracle(synth, asked_always(), _seeds(given))
-    return PartTable(
-        with_published(rows, published.TABLE_1[synth.name], published.STATISTICS),
-        ("dataset", "system"),
-        published.STATISTICS,
+    """Table 1, rows a to f, on the synthetic dialogues; rows a to d on the real ones."""
+    (synth, real), rubric, seeds = _sets(given), asked_always(), _seeds(given)
+    parts = (
+        (synth, ablations.oracle(synth, rubric, seeds), synth.name),
+        (real, ablations.oracle(synth, rubric, seeds, real), real.name),
+        (real, ablations.oracle(real, rubric, seeds), f"{real.name}, 5-fold"),
     )
+    rows = [{**row, "dataset": name} for data, found, name in parts
+            for row in with_published(found, published.TABLE_1[data.name], published.STATISTICS)]  # fmt: skip
+    note = (
+        "llm_rubric_real: trained on the synthetic dialogues, as the paper says. 5-fold: trained on other real "
+        "dialogues; the published r is near these rows. Rows e and f need several annotators of a dialogue, and real "
+        f"dialogues have one. {CEILING}"
+    )
+    return PartTable(rows, ("dataset", "system", "n"), published.STATISTICS, note)
+
+
+def oracle_of_project(given: StudyInput) -> PartTable:
+    """Table 1, rows a to f, on a project; e and f need texts with several annotators."""
+    data, _, told = own_set(given)
+    others = {question.id for question in told.questions} - {told.main}
+    if not any(label.question in others for label in data.labels):
+        raise BadInput(
+            f"no annotator answered another question than {told.main!r}; an oracle needs such answers. Import some: "
+            "accord import"
+        )
+    rows = ablations.oracle(data, told, _seeds(given))
+    note = "Rows e and f need texts with several annotators. " if len(rows) < 6 else ""
+    rows = with_published(rows, published.TABLE_1["llm_rubric_real"], published.STATISTICS)
+    return PartTable(rows, ("system", "n"), published.STATISTICS, f"{note}{ORDER}")
 
 
 def table_2(given: StudyInput) -> PartTable:
@@ -90,6 +145,16 @@ def table_2(given: StudyInput) -> PartTable:
     return PartTable([row for row in rows if "against" not in row], ("dataset", "system"), ("rmse", "pearson"), note)
 
 
+def table_2_of_project(given: StudyInput) -> PartTable:
+    """Table 2 on a project: without personalization, without each question, and without parts of the network."""
+    data, rubric, _ = own_set(given)
+    rows = [row for row in ablations.ablations(data, rubric, _seeds(given)) if "against" not in row]
+    figures = {name: pair for name, pair in published.TABLE_2.items() if not name.startswith("accord, without Q")}
+    return _with_reasons(
+        with_published(rows, figures, ("rmse", "pearson")), ("system", "n"), ("rmse", "pearson"), ORDER
+    )
+
+
 def table_3(given: StudyInput) -> PartTable:
     """Table 3: each question as the main one, on the real dialogues as published, and on the synthetic ones."""
     synth, real = _sets(given)
@@ -100,6 +165,13 @@ def table_3(given: StudyInput) -> PartTable:
     rows += ablations.questions(synth, asked_always(), _seeds(given))
     note = "The published figures are those of the judge's expected answer."
     return PartTable(rows, ("dataset", "question", "system"), ("rmse", "pearson"), note)
+
+
+def table_3_of_project(given: StudyInput) -> PartTable:
+    """Table 3 on a project: each question with enough ratings, on the texts for which the judge answered it."""
+    data, rubric, _ = own_set(given)
+    rows = ablations.questions(data, rubric, _seeds(given))
+    return _with_reasons(rows, ("question", "system", "n"), ("rmse", "pearson"))
 
 
 def means(given: StudyInput) -> PartTable:
@@ -125,13 +197,24 @@ def means_of_project(given: StudyInput) -> PartTable:
 
 def figure_2(given: StudyInput) -> PartTable:
     """Figure 2: distribution of each annotator's answers to Q0, actual and predicted out of fold."""
-    synth, _ = _sets(given)
-    rated = synth.rated
-    [paired] = cross_validated(learned(partial(Calibration, synth.question, "mixed")), synth, [FOLD_SEEDS[0]])
+    return _distributions(_sets(given)[0], MOST_RATINGS)
+
+
+def figure_2_of_project(given: StudyInput) -> PartTable:
+    """Figure 2 on a project: the annotators with the most ratings."""
+    data = own_set(given).data
+    counts = sorted(Counter(map(str, data.rated.annotator)).values(), reverse=True)
+    return _distributions(data, counts[:MOST_SHOWN][-1])
+
+
+def _distributions(data: DataSet, fewest: int) -> PartTable:
+    """Return the answers of annotators with at least this many ratings."""
+    rated = data.rated
+    [paired] = cross_validated(learned(partial(Calibration, data.question, "mixed")), data, [FOLD_SEEDS[0]])
     rows: list[Row] = []
     charts = {}
     for name, count in sorted(Counter(map(str, rated.annotator)).items()):
-        if count < MOST_RATINGS:
+        if count < fewest:
             continue
         mine = rated.annotator == name
         actual = np.bincount(paired.answer[mine], minlength=len(paired.options)) / count
@@ -142,18 +225,27 @@ def figure_2(given: StudyInput) -> PartTable:
         options = paired.options.tolist()
         lines = [ChartLine(options, actual.tolist(), kind="people", name="actual"),
                  ChartLine(options, predicted.tolist(), name="predicted")]  # fmt: skip
-        title = f"Answers of {name} to Q0"
+        title = f"Answers of {name} to {data.question.id}"
         charts[title] = line_chart(lines, Axis("answer"), Axis("share", 0, 1), title, size=(220, 120))
     return PartTable(rows, ("annotator", "n", "answer"), ("actual", "predicted"), charts=charts)
 
 
 def figure_4(given: StudyInput) -> PartTable:
     """Figure 4: learning curve, trained on shares of the synthetic and tested on the real dialogues."""
-    synth, real = _sets(given)
-    rows = ablations.curve(synth, real, given.repeats)
+    return _curve(ablations.curve(*_sets(given), given.repeats))
+
+
+def figure_4_of_project(given: StudyInput) -> PartTable:
+    """Figure 4 on a project: learned from shares of the training folds."""
+    return _curve(ablations.own_curve(own_set(given).data, given.repeats))
+
+
+def _curve(rows: Sequence[Row]) -> PartTable:
     shares = [row["share"] for row in rows]
     charts = {}
     for name in ("rmse", "pearson"):
+        if any(row[name] is None for row in rows):
+            continue
         mean, deviation = (np.array([row[key] for row in rows]) for key in (name, f"{name}_sd"))
         line = ChartLine(shares, mean.tolist(), (mean - deviation).tolist(), (mean + deviation).tolist())
         title = f"Learning curve: {name}"
@@ -164,9 +256,17 @@ def figure_4(given: StudyInput) -> PartTable:
 
 def figure_5(given: StudyInput) -> PartTable:
     """Figure 5 and appendix K: calibration of each answer to Q0, out of fold on the synthetic dialogues."""
-    synth, _ = _sets(given)
-    [paired] = cross_validated(learned(partial(Calibration, synth.question, "mixed")), synth, [FOLD_SEEDS[0]])
-    found = diagrams(paired, Clusters(synth.rated.conversation))
+    return _calibration(_sets(given)[0])
+
+
+def figure_5_of_project(given: StudyInput) -> PartTable:
+    """Figure 5 and appendix K on a project, out of fold."""
+    return _calibration(own_set(given).data)
+
+
+def _calibration(data: DataSet) -> PartTable:
+    [paired] = cross_validated(learned(partial(Calibration, data.question, "mixed")), data, [FOLD_SEEDS[0]])
+    found = diagrams(paired, Clusters(data.rated.group))
     rows: list[Row] = [
         {"answer": each.option, "smece": each.error.value, "smece_low": each.error.low, "smece_high": each.error.high,
          "smece_published": "< 0.05"}
@@ -178,15 +278,32 @@ def figure_5(given: StudyInput) -> PartTable:
 
 def appendix_a(given: StudyInput) -> PartTable:
     """Appendix A: predicted answers of all annotators, disagreement, and each annotator's expected error."""
-    synth, _ = _sets(given)
-    rows = annotators.panel(synth, asked_always())
+    return _panel(_sets(given)[0], asked_always())
+
+
+def appendix_a_of_project(given: StudyInput) -> PartTable:
+    """Appendix A on a project."""
+    data, rubric, _ = own_set(given)
+    return _panel(data, rubric)
+
+
+def _panel(data: DataSet, rubric: Rubric) -> PartTable:
+    rows = annotators.panel(data, rubric)
     return PartTable(rows, ("protocol", "system", "question", "n"), ("mean", "said", "rmse", "expected", "pearson"))
 
 
 def appendix_b(given: StudyInput) -> PartTable:
     """Appendix B: error by number of questions asked, chosen for each dialogue."""
-    synth, _ = _sets(given)
-    rows = ablations.adaptive(synth, _seeds(given))
+    return _adaptive(given, _sets(given)[0])
+
+
+def appendix_b_of_project(given: StudyInput) -> PartTable:
+    """Appendix B on a project."""
+    return _adaptive(given, own_set(given).data)
+
+
+def _adaptive(given: StudyInput, data: DataSet) -> PartTable:
+    rows = ablations.adaptive(data, _seeds(given))
     return PartTable(rows, ("rule", "system"), ("questions_asked", "rmse", "pearson", "log_loss"))
 
 
@@ -196,18 +313,19 @@ PAPER = Paper(
     "Hashemi, Eisner, Rosset, Van Durme & Kedzie: LLM-Rubric: A Multidimensional, Calibrated Approach to Automated "
     "Evaluation of Natural Language Texts. ACL 2024.",
     (
-        Part("table-1", "Table 1: prediction of Q0", table_1),
+        Part("table-1", "Table 1: prediction of Q0", table_1, table_1_of_project, roles=roles),
         Part("factscore", "Table 1, row 5: FActScore",
              limits="the released data lack the paper's Azure corpus and the texts of the synthetic dialogues"),
-        Part("oracle", "Table 1, rows a to f: oracles", oracle),
-        Part("table-2", "Table 2: ablations", table_2),
-        Part("table-3", "Table 3: prediction of each question", table_3),
+        Part("oracle", "Table 1, rows a to f: oracles", oracle, oracle_of_project, roles=roles),
+        Part("table-2", "Table 2: ablations", table_2, table_2_of_project, roles=roles),
+        Part("table-3", "Table 3: prediction of each question", table_3, table_3_of_project, roles=roles),
         Part("means", "Tables 4 and 5: means per system and question", means, means_of_project),
-        Part("figure-2", "Figure 2: distributions of annotators", figure_2),
-        Part("figure-4", "Figure 4: learning curve", figure_4),
-        Part("figure-5", "Figure 5: calibration", figure_5),
-        Part("appendix-a", "Appendix A: all annotators, controversial dialogues", appendix_a),
-        Part("appendix-b", "Appendix B: adaptive questions", appendix_b),
+        Part("figure-2", "Figure 2: distributions of annotators", figure_2, figure_2_of_project, roles=roles),
+        Part("figure-4", "Figure 4: learning curve", figure_4, figure_4_of_project, roles=roles),
+        Part("figure-5", "Figure 5: calibration", figure_5, figure_5_of_project, roles=roles),
+        Part("appendix-a", "Appendix A: all annotators, controversial dialogues", appendix_a, appendix_a_of_project,
+             roles=roles),
+        Part("appendix-b", "Appendix B: adaptive questions", appendix_b, appendix_b_of_project, roles=roles),
     ),
     ("llm_rubric_synth", "llm_rubric_real"),
 )  # fmt: skip

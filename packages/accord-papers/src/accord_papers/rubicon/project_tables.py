@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -68,7 +68,7 @@ class ProjectTables:
         except BadInput as error:
             failed.append(RubricResult("SPUR", None, failed=str(error)))
         results = self._results(self.learned(), rivals)
-        return [result_row(each, self.test, self.decided) for each in (*results, *failed)]
+        return [result_row(each, self.test, self.decided) for each in _any_of((*results, *failed))]
 
     def table_2(self) -> list[Row]:
         """Return the learned rubric with the full prompts, and the ablations of the prompts."""
@@ -80,7 +80,7 @@ class ProjectTables:
         with TemporaryDirectory() as folder:
             changes = {self.settings.policy: {}, **self._ablations(Path(folder))}
             results = [self._ablated(name, change) for name, change in changes.items()]
-        return [result_row(each, self.test, self.decided) for each in results]
+        return [result_row(each, self.test, self.decided) for each in _any_of(results)]
 
     def table_3(self) -> list[Row]:
         """Return every registered selection policy on the pool of the learned rubric, its own policy first."""
@@ -125,6 +125,13 @@ class ProjectTables:
 
     def _source(self, change: Mapping[str, Any]) -> LearnedRubric:
         return cast(LearnedRubric, make_source("learned-rubric", {**self.given, **change}, self.context))
+
+
+def _any_of(results: Sequence[RubricResult]) -> Sequence[RubricResult]:
+    """Return the results; `BadInput` with the reason of the first one if all of them failed."""
+    if all(each.outcome is None for each in results):
+        raise BadInput(f"no rubric has a result; {results[0].system}: {results[0].failed}")
+    return results
 
 
 def policy_results(

@@ -14,6 +14,8 @@ from accord.methods.learned_rubric.selection_policies import (
     UncertaintyWindow,
     curves,
 )
+from accord.models import JUDGE, WRITER
+from accord.project import Project
 from accord_papers.catalog import Paper
 from accord_papers.rubicon import published
 from accord_papers.rubicon.outcomes import HEADINGS, OF_PAPER
@@ -83,6 +85,12 @@ def _tables(given: StudyInput) -> ProjectTables:
     project = given.required_project()
     train, _ = project.training(project.evaluator("learned-rubric"))
     return ProjectTables(project, train)
+
+
+def _roles(project: Project) -> tuple[str, ...]:
+    """Return the models that learn a rubric; a given pool of assertions needs no writer."""
+    has_pool = project.config.settings_of("learned-rubric").get("pool") is not None
+    return (JUDGE,) if has_pool else (WRITER, JUDGE)
 
 
 def table_1(given: StudyInput) -> PartTable:
@@ -204,18 +212,19 @@ PAPER = Paper(
     (
         Part("figure-1", "Figure 1: conversations with assertions",
              limits="the conversations are private; accord report shows conversations for and against each assertion"),
-        Part("table-1", "Table 1: rubrics", None, table_1, PRIVATE),
+        Part("table-1", "Table 1: rubrics", None, table_1, PRIVATE, _roles),
         Part("bing", "Table 1, rows BING and BING, adapted",
              limits="the rubrics are not printed in the paper; the setting learned-rubric: {rivals: [FILE]} adds a "
              "rubric of your own to table 1"),
-        Part("table-2", "Table 2: ablations of the prompts", None, table_2, PRIVATE),
-        Part("table-3", "Table 3: selection policies", table_3_recorded, table_3, PRIVATE),
+        Part("table-2", "Table 2: ablations of the prompts", None, table_2, PRIVATE, _roles),
+        Part("table-3", "Table 3: selection policies", table_3_recorded, table_3, PRIVATE, _roles),
         Part("pools", "Table 3 on drawn pools, in which the informative assertions are known", pools),
         Part("section-4-2", "Section 4.2: yield and correlation of SAT and DSAT", section_4_2_recorded, section_4_2,
-             PRIVATE),
+             PRIVATE, _roles),
         Part("figures-4-5", "Figures 4 and 5: precision by threshold", precision_curves, precision_curves_of_project,
-             PRIVATE),
-        Part("stability", "Stability of the selection (not in the paper)", None, selection_stability),
+             PRIVATE, _roles),
+        Part("stability", "Stability of the selection (not in the paper)", None, selection_stability,
+             roles=_roles),
     ),
     ("llm_rubric_real", "abc_eval"),
 )  # fmt: skip
