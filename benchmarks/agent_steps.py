@@ -140,7 +140,7 @@ def _learned(labeled: list[Planted], rest: list[Planted], system: System, judge:
             project.judge(selection=JudgeSelection(everything=True))
         evaluator = project.fit(system.evaluator).evaluator
         scores = project.score([messages_of(each.conversation) for each in rest], evaluator=evaluator).scores
-    return {Target(row["conversation"], row["turn"]): float(row["value"]) for row in scores}
+    return {Target(row["conversation"], row["turn"]): row["value"] for row in scores if row["value"] is not None}
 
 
 def figures_of(made: Sequence[Planted], found: Predicted) -> dict[str, float]:
