@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import date
+from datetime import date, timedelta
 from hashlib import blake2b
 from math import sqrt
 from typing import Any, Literal, NamedTuple
@@ -37,7 +37,7 @@ MIN_ANCHORS = 10
 HALF = 0.5
 """Share of a change from which on it is the judge's."""
 SAME_CHANGE_DAYS = 28
-"""Largest distance in days of two changes that count as one; its first day is that of the paired anchors."""
+"""Largest distance in days of two changes that count as one; it began between two rounds of the paired anchors."""
 COMMAND = "accord judge --anchors"
 
 
@@ -182,7 +182,8 @@ def attribute(
         last_day=days[-1] if days else None, asks=asks, traffic_e=moved.log_e, anchor_e=judged.log_e,
     )  # fmt: skip
     width = limits[1] - limits[0]
-    judged_since = judged_days[max(judged.start, 1)] if judged.is_alarm else None
+    place = max(judged.start, 1)
+    judged_since = judged_days[place] if judged.is_alarm else None
     if not moved.is_alarm:
         if judged_since is None:
             return found
@@ -193,7 +194,7 @@ def attribute(
     scored_later = bool(earlier) and sum(earlier) / len(earlier) > HALF
     is_same = judged_since is not None and abs(_ordinal(since) - _ordinal(judged_since)) <= SAME_CHANGE_DAYS
     if judged_since is not None and is_same and found.anchors >= MIN_ANCHORS and not scored_later:
-        since = judged_since
+        since = min(max(since, _day_after(judged_days[place - 1])), judged_since)
     change, error = _traffic_change(traffic, since, width)
     part = _judge_change(anchors, since, width)
     share = _share(change, error, part[0])
@@ -264,6 +265,11 @@ def _places(days: Sequence[str], of_rows: Sequence[str]) -> NDArray[np.intp]:
 
 def _weekday(day: str) -> int:
     return date.fromisoformat(day).weekday()
+
+
+def _day_after(day: str) -> str:
+    """Return the next ISO date; that of learning, which is empty, stays."""
+    return day and (date.fromisoformat(day) + timedelta(days=1)).isoformat()
 
 
 def _ordinal(day: str) -> int:
