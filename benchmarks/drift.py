@@ -8,9 +8,9 @@ conversation's score, also the one that the evaluator learned from. `rounded` st
 that most ranks are ties. In `busy` streams, all conversations of a day move together by a random amount with a standard
 deviation of .2.
 
-drift-quiet    streams without a change that have an alarm on any of 120 days.
-drift-delay    days from the evening of a planted change on day 40 to the alarm and to its attribution, for changes in
-               standard deviations of a conversation's score; streams with a wrong attribution on any of 60 days, and
+drift-quiet    streams without a change that have an alarm on any of 60 days.
+drift-delay    days from the evening of a planted change on day 28 to the alarm and to its attribution, for changes in
+               standard deviations of a conversation's score; streams with a wrong attribution on any of 42 days, and
                on the last of them; streams without one, and the share of 95% intervals of the judge's share that
                contain the true one when it is first stated, and on the last day.
 """
@@ -34,14 +34,14 @@ from accord.values import Target
 
 PARTS = ("drift-quiet", "drift-delay")
 FIRST = date(2026, 1, 5)
-DAYS, CHANGE, PATIENCE = 120, 40, 60
+DAYS, CHANGE, PATIENCE = 60, 28, 42
 CONVERSATIONS, ANCHORS = 40, 40
 MEAN, SPREAD, NOISE, BUSY = 3.0, 0.6, 0.4, 0.2
 LIMITS = (1.0, 5.0)
 SHIFTS = (0.25, 0.5, 1.0)
 KINDS = {"system": (1.0, 0.0), "judge": (0.0, 1.0), "both": (0.5, 0.5)}
 """Parts of a change that are the system's and the judge's."""
-STREAMS, QUIET_STREAMS = 50, 500
+STREAMS, QUIET_STREAMS = 20, 500
 COLUMNS = (
     "what", "kind", "shift", "streams", "alarms", "share", "alarm_median", "alarm_90", "attributed_median",
     "attributed_90", "wrong", "wrong_last", "never", "share_held", "share_held_last",

@@ -125,10 +125,12 @@ def test_evaluator_without_a_judge_drifts_by_the_system_alone() -> None:
 def test_change_among_conversations_that_one_judge_scored_is_not_the_judges() -> None:
     traffic, judged = planted(3, system=0.6, judge=0.6)
     then = [each._replace(scored=each.day) for each in traffic]
-    assert attribute(then, judged, (1, 5), TODAY).scored_later is False
+    assert attribute(then, judged, (1, 5), TODAY).is_scored_at_once is False
     found = attribute([each._replace(scored=TODAY) for each in traffic], judged, (1, 5), TODAY)
     assert (
-        found.outcome == "system" and "those before were scored after that day too" in found.summary and not found.next
+        found.outcome == "system"
+        and "among conversations that were scored together" in found.summary
+        and not found.next
     )
 
 

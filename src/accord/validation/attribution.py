@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import date
+from datetime import date, timedelta
 from hashlib import blake2b
 from math import sqrt
 from typing import Any, Literal, NamedTuple
@@ -37,7 +37,7 @@ MIN_ANCHORS = 10
 HALF = 0.5
 """Share of a change from which on it is the judge's."""
 SAME_CHANGE_DAYS = 28
-"""Largest distance in days of two changes that count as one; its first day is that of the paired anchors."""
+"""Largest distance in days of two changes that count as one; it began between two rounds of the paired anchors."""
 COMMAND = "accord judge --anchors"
 
 
@@ -76,8 +76,7 @@ class Attribution:
         last_anchors: Last day with anchors (ISO); None without any.
         first_day, last_day: Finished days of traffic (ISO); None without any.
         asks: False if the evaluator asks no model, so that no judge can move its scores.
-        scored_later: True if most conversations from before the change were scored after it, so that one judge scored
-            both sides.
+        is_scored_at_once: True if conversations before and after the change were scored at the same time, by one judge.
         traffic_e, anchor_e: Logarithms of the largest values of the e-processes.
     """
 
@@ -93,7 +92,7 @@ class Attribution:
     first_day: str | None = None
     last_day: str | None = None
     asks: bool = True
-    scored_later: bool = False
+    is_scored_at_once: bool = False
     traffic_e: float = 0.0
     anchor_e: float = 0.0
 
@@ -124,8 +123,8 @@ class Attribution:
         moved = f"Scores moved by {_percent(self.change)} of the scale since {_day(self.since)}"
         if not self.asks:
             return f"{moved}; the evaluator asks no judge, so the assistant or its users changed."
-        if self.scored_later:
-            return f"{moved}; those before were scored after that day too, so the assistant or its users changed."
+        if self.is_scored_at_once:
+            return f"{moved}, among conversations that were scored together, so the assistant or its users changed."
         return f"{moved}; {_cause(self)}."
 
     def to_json(self) -> dict[str, Any]:
@@ -182,29 +181,29 @@ def attribute(
         last_day=days[-1] if days else None, asks=asks, traffic_e=moved.log_e, anchor_e=judged.log_e,
     )  # fmt: skip
     width = limits[1] - limits[0]
-    judged_since = judged_days[max(judged.start, 1)] if judged.is_alarm else None
+    place = max(judged.start, 1)
+    judged_since = judged_days[place] if judged.is_alarm else None
     if not moved.is_alarm:
         if judged_since is None:
             return found
         part = _judge_change(anchors, judged_since, width)
         return replace(found, outcome="judge", since=judged_since, judge_change=part[0], anchors_since=part[1])
     since = days[moved.start]
-    earlier = [each.scored >= since for each in traffic if each.day < since]
-    scored_later = bool(earlier) and sum(earlier) / len(earlier) > HALF
+    is_scored_at_once = _is_scored_at_once(traffic, since)
     is_same = judged_since is not None and abs(_ordinal(since) - _ordinal(judged_since)) <= SAME_CHANGE_DAYS
-    if judged_since is not None and is_same and found.anchors >= MIN_ANCHORS and not scored_later:
-        since = judged_since
+    if judged_since is not None and is_same and found.anchors >= MIN_ANCHORS and not is_scored_at_once:
+        since = min(max(since, _day_after(judged_days[place - 1])), judged_since)
     change, error = _traffic_change(traffic, since, width)
     part = _judge_change(anchors, since, width)
     share = _share(change, error, part[0])
     found = replace(found, since=since, change=change, judge_change=part[0], judge_share=share, anchors_since=part[1])
-    found = replace(found, scored_later=scored_later)
+    found = replace(found, is_scored_at_once=is_scored_at_once)
     return replace(found, outcome=_outcome(found, judged.is_alarm))
 
 
 def _outcome(found: Attribution, is_judge_alarm: bool) -> Outcome:
     """Return the cause of a change of traffic."""
-    if not found.asks or found.scored_later:
+    if not found.asks or found.is_scored_at_once:
         return "system"
     high = found.judge_share.high
     if found.anchors_since < MIN_ANCHORS or high is None:
@@ -266,6 +265,11 @@ def _weekday(day: str) -> int:
     return date.fromisoformat(day).weekday()
 
 
+def _day_after(day: str) -> str:
+    """Return the next ISO date; that of learning, which is empty, stays."""
+    return day and (date.fromisoformat(day) + timedelta(days=1)).isoformat()
+
+
 def _ordinal(day: str) -> int:
     return date.fromisoformat(day).toordinal()
 
@@ -277,6 +281,15 @@ def _draws(name: str) -> tuple[int, float]:
 
 
 # --- sizes of changes -------------------------------------------------------------------------------------------------
+
+
+def _is_scored_at_once(traffic: Sequence[ScoredConversation], since: str) -> bool:
+    """Return True if conversations before a change were scored as late as those after it, by their medians."""
+    before, after = [
+        sorted(each.scored or each.day for each in traffic if (each.day >= since) == is_after)
+        for is_after in (False, True)
+    ]
+    return bool(before and after) and before[len(before) // 2] >= after[len(after) // 2]
 
 
 def _traffic_change(traffic: Sequence[ScoredConversation], since: str, width: float) -> tuple[Estimate, float]:
