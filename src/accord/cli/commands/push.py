@@ -52,7 +52,8 @@ def push(
     if tool is not None and out is not None:
         with options.open() as project, Progress("rows read") as progress:
             file = predictions.write_predictions(project, tool, scores, out, conversations or (), progress.at)
-        note(file.hint)
+        if file.sent:
+            note(file.hint)
         options.show({"hosts": [file.to_json()]}, _text)
         _stop_if_incomplete(file.is_complete)
         return
@@ -113,7 +114,8 @@ def _lines(run: Mapping[str, Any]) -> list[str]:
     if "error" in run:
         return [f"{run['host']}: {run['error']}"]
     if "out" in run:
-        lines = [f"{count_of(run['sent'], 'prediction')} of {count_of(run['rows'], 'row')} in {run['out']}"]
+        place = f" in {run['out']}" if run["sent"] else f"; {run['out']} was not written"
+        lines = [f"{count_of(run['sent'], 'prediction')} of {count_of(run['rows'], 'row')}{place}"]
         return [*lines, *(f"  {count} left out: {reason}" for reason, count in run["skipped"].items())]
     verb = "would be sent" if run["is_plan"] else "sent"
     about = ", ".join(f"{count} about {kind}s" for kind, count in run["kinds"].items())
