@@ -340,6 +340,7 @@ def test_dead_host_leaves_scores_and_other_hosts_get_theirs(folder: Path, fault:
         found = accord_json("push", file, "--to", "langfuse", "--to", "phoenix", code=5)["hosts"]
         assert [(run["sent"], run["left"]) for run in found] == [(0, 1), (1, 0)]
         assert said in found[0]["problem"]
+        assert "send those that are left by the same command" in accord("push", file, "--to", "langfuse", code=5)
         dead.faults.clear()
         assert pushed(dead, file)["sent"] == 1
 
@@ -543,6 +544,7 @@ def test_predictions_without_conversations_write_no_file_and_name_the_next_step(
     command = ["push", write_scores("scores.jsonl", [score("c1")]), "--to", "label-studio", "--out", "tasks.json"]
     said = accord(*command, code=5)
     assert "0 predictions of 1 row; tasks.json was not written" in said and "--from FILE" in said
+    assert "some scores were not written, each with its reason" in said
     assert not Path("tasks.json").exists()
     assert "1 prediction of 1 row in tasks.json" in accord(*command, "--from", chats)
 
