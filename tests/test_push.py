@@ -340,6 +340,7 @@ def test_dead_host_leaves_scores_and_other_hosts_get_theirs(folder: Path, fault:
         found = accord_json("push", file, "--to", "langfuse", "--to", "phoenix", code=5)["hosts"]
         assert [(run["sent"], run["left"]) for run in found] == [(0, 1), (1, 0)]
         assert said in found[0]["problem"]
+        assert "send those that are left by the same command" in accord("push", file, "--to", "langfuse", code=5)
         dead.faults.clear()
         assert pushed(dead, file)["sent"] == 1
 
@@ -382,6 +383,7 @@ def test_file_without_scores_and_damaged_ledger_are_errors(folder: Path) -> None
         project(server)
         chats = write_rows("chats.jsonl", [{"id": "c1", "messages": [{"role": "user", "content": "Hi"}]}])
         assert "holds no scores of an evaluator" in refused("push", chats, "--to", "phoenix")
+        assert not Path(f"{chats}.pushed-phoenix.jsonl").exists()
         file = write_scores("scores.jsonl", [score("s1")])
         write(f"{file}.pushed-phoenix.jsonl", '{"time": "2026-03-01"}\nno line\n\n')
         assert "line 2: no line of a ledger" in refused("push", file, "--to", "phoenix")
@@ -533,6 +535,18 @@ def test_argilla_accepts_its_records(rubric: Question) -> None:
     assert read_back.id == "c1" and read_back.suggestions["helpful"].value == record["suggestions"]["helpful"]["value"]
     options = re.search(r"(?:values|labels)=(\[.*?\])", counts["hint"])
     assert options is None or record["suggestions"]["helpful"]["value"] in ast.literal_eval(options[1])
+
+
+def test_predictions_without_conversations_write_no_file_and_name_the_next_step(folder: Path) -> None:
+    write("accord.yaml", "push: {}\n")
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    chats = write_rows("chats.jsonl", [{"id": "c1", "messages": messages}])
+    command = ["push", write_scores("scores.jsonl", [score("c1")]), "--to", "label-studio", "--out", "tasks.json"]
+    said = accord(*command, code=5)
+    assert "0 predictions of 1 row; tasks.json was not written" in said and "--from FILE" in said
+    assert "some scores were not written, each with its reason" in said
+    assert not Path("tasks.json").exists()
+    assert "1 prediction of 1 row in tasks.json" in accord(*command, "--from", chats)
 
 
 @pytest.mark.parametrize(

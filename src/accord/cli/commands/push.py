@@ -52,9 +52,10 @@ def push(
     if tool is not None and out is not None:
         with options.open() as project, Progress("rows read") as progress:
             file = predictions.write_predictions(project, tool, scores, out, conversations or (), progress.at)
-        note(file.hint)
+        if file.sent:
+            note(file.hint)
         options.show({"hosts": [file.to_json()]}, _text)
-        _stop_if_incomplete(file.is_complete)
+        _stop_if_incomplete(file.is_complete, "written")
         return
     runs: list[dict[str, Any]] = []
     failures: list[AccordError] = []
@@ -75,7 +76,7 @@ def push(
     options.show({"hosts": runs}, _text)
     if failures:
         stop(failures[0].for_commands, failures[0].exit_code)
-    _stop_if_incomplete(is_complete)
+    _stop_if_incomplete(is_complete, "sent", plan, any(run.get("left") for run in runs))
 
 
 def _tool(to: Sequence[str], out: Path | None, is_plan: bool) -> str | None:
@@ -100,9 +101,13 @@ def _tool(to: Sequence[str], out: Path | None, is_plan: bool) -> str | None:
     return tool
 
 
-def _stop_if_incomplete(is_complete: bool) -> None:
+def _stop_if_incomplete(is_complete: bool, done: str, is_plan: bool = False, has_left: bool = False) -> None:
     if not is_complete:
-        stop("some scores were not sent, each with its reason", PARTLY_UNSCORED)
+        again = "; send those that are left by the same command" if has_left else ""
+        stop(
+            f"some scores {'would not be' if is_plan else 'were not'} {done}, each with its reason{again}",
+            PARTLY_UNSCORED,
+        )
 
 
 def _text(result: Mapping[str, Any]) -> str:
@@ -113,7 +118,8 @@ def _lines(run: Mapping[str, Any]) -> list[str]:
     if "error" in run:
         return [f"{run['host']}: {run['error']}"]
     if "out" in run:
-        lines = [f"{count_of(run['sent'], 'prediction')} of {count_of(run['rows'], 'row')} in {run['out']}"]
+        place = f" in {run['out']}" if run["sent"] else f"; {run['out']} was not written"
+        lines = [f"{count_of(run['sent'], 'prediction')} of {count_of(run['rows'], 'row')}{place}"]
         return [*lines, *(f"  {count} left out: {reason}" for reason, count in run["skipped"].items())]
     verb = "would be sent" if run["is_plan"] else "sent"
     about = ", ".join(f"{count} about {kind}s" for kind, count in run["kinds"].items())

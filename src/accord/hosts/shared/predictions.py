@@ -62,7 +62,10 @@ class Tool(Protocol):
 
 @dataclass
 class PredictionFile:
-    """Counts of a file of predictions, and a hint for its import; `skipped` has rows without a prediction by reason."""
+    """Counts of a file of predictions, and a hint for its import; `skipped` has rows without a prediction by reason.
+
+    Without predictions there is no file.
+    """
 
     host: str
     out: str
@@ -95,7 +98,7 @@ def write_predictions(
         project: Project with the question; its store has the imported conversations.
         tool: Name of the tool, one of `TOOLS`.
         scores: File of scores, or folder of parts.
-        out: File to write: a list in JSON.
+        out: File to write: a list in JSON; not written without a prediction.
         conversations: Files with the conversations that were scored, for those that the store lacks.
         on_rows: Called with the number of rows read.
 
@@ -122,12 +125,15 @@ def write_predictions(
         records.append(module.record(conversation, question, predictions))
         counts.sent += len(predictions)
     counts.skipped += Counter({_NO_TEXT: sum(map(len, found.values()))})
-    write_atomically(out, json.dumps(records, ensure_ascii=False, indent=1) + "\n")
+    if records:
+        write_atomically(out, json.dumps(records, ensure_ascii=False, indent=1) + "\n")
     return counts
 
 
 _NOT_A_SCORE, _OF_TURN = "not a row of scores", "a score of a turn; a task is a whole conversation"
-_NO_TEXT = "the conversation is neither in the store nor in a file of --from"
+_NO_TEXT = (
+    "the conversation is neither in the store nor in a file of --from; name the file that was scored: --from FILE"
+)
 
 
 def _prediction(row: Mapping[str, Any], question: Question) -> Prediction | str:

@@ -109,8 +109,6 @@ def push_file(
     sender = None if is_plan else HostSender(host, settings)
     label = name or settings.name or project.question.id
     rows = score_rows(scores)
-    if sender is not None:
-        ledger.open()
     try:
         while chunk := list(islice(rows, CHUNK_ROWS)):
             found = _host_scores(chunk, places, label, host, run)
@@ -119,7 +117,8 @@ def push_file(
             run.unchanged += len(found) - len(new)
             if sender is None:
                 _count(run, Sent(confirmed=new))
-            else:
+            elif new:
+                ledger.open()
                 for sent in _send(sender, new):
                     ledger.add(sent.confirmed)
                     _count(run, sent)
@@ -326,7 +325,9 @@ class Ledger:
         ]
 
     def open(self) -> None:
-        """Open the file to add scores."""
+        """Open the file to add scores; again, it stays open."""
+        if self._stream is not None:
+            return
         old = self.path.read_bytes()[-1:] if self.path.exists() else b""
         self._stream = open_private(self.path, "ab", buffering=0)
         if not old:
