@@ -139,6 +139,10 @@ def test_users_who_did_not_click_have_no_answer(tmp_path: Path) -> None:
     values = {label.annotator: label.value for label in read_labels(file, inferred)}
     assert values.pop("user-0") == 1 and values.pop("user-1") == 0
     assert set(values.values()) <= {None}, "missing, not negative"
+    offered = Scale(kind=ScaleKind.NOMINAL, options=("no click", "down", "up"))
+    values = {label.annotator: label.value for label in read_labels(file, Rubric(
+        name="clicks", questions=(Question(id="thumb", text="Click?", scale=offered),), main="thumb"))}  # fmt: skip
+    assert [values[f"user-{place}"] for place in (0, 1, 2, 4)] == ["up", "down", "no click", "no click"]
 
 
 def test_every_sheet_is_trained_on_also_a_single_one() -> None:
@@ -203,6 +207,12 @@ def test_network_receives_every_answer() -> None:
     assert answers.shape == (22, 2) and options == (4, 2)
     assert answers[-2:].tolist() == [[-1, 1], [-1, 0]] and (answers[:-2, 0] == rated.answer).all()
     assert answers[:, 1].tolist().count(-1) == 18
+    clicks = [Label(target, "click", "u", ("no click", "up", "down")[place % 3])
+              for place, target in enumerate(corpus.evidence.targets)]  # fmt: skip
+    offered = Labels([*corpus.labels, *clicks])
+    answers, options = answers_to(rated, offered, sheets_beyond(corpus.evidence, rated, offered))
+    assert options == (4, 3), "no click is an option of its own"
+    assert sorted(answers[-10:, 1].tolist()) == [0] * 3 + [1] * 4 + [2] * 3
 
 
 @pytest.mark.slow

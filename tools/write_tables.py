@@ -113,11 +113,14 @@ def render(name: str) -> str:
     """Return a table as Markdown.
 
     Raises:
-        UnknownFigure: The table is not defined, or one of its figures is unknown.
+        UnknownFigure: The table is not defined, one of its figures is unknown, or a row lacks a cell or has too many.
     """
     if name not in definitions():
         raise UnknownFigure(f"no table {name!r} in {DEFINITIONS.name}")
     table = definitions()[name]
+    for row in table["rows"]:
+        if len(row) != len(table["columns"]):
+            raise UnknownFigure(f"{len(row)} cells in {len(table['columns'])} columns of {name!r}: {row[0]}")
     rows = [[PLACEHOLDER.sub(lambda m: figure(m[1]), str(cell)) for cell in row] for row in table["rows"]]
     lines = [table["columns"], ["---"] * len(table["columns"]), *rows]
     return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |").replace("|  |", "| |") for line in lines)

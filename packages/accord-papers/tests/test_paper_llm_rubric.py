@@ -5,19 +5,24 @@ import os
 import random
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from commands import accord, accord_json
 from small_sample import sources
 
 from accord.edges import BadInput
+from accord.evidence import Column, EvidenceTable
+from accord.learning import Constant
+from accord.values import Label, Labels, Question, Scale, Target
 from accord_papers import StudyInput, open_paper, run_parts
-from accord_papers.llm_rubric import ablations, protocols, tables_and_figures
+from accord_papers.llm_rubric import ablations, distillation, protocols, tables_and_figures
 
 DATA = os.environ.get("ACCORD_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
 GIVEN = ["paper", "llm-rubric", "--project", "accord.yaml", "--repeats", "1"]
-PARTS = {"table-1", "oracle", "table-2", "table-3", "figure-2", "figure-4", "figure-5", "appendix-a", "appendix-b"}
+PARTS = {"table-1", "oracle", "table-2", "table-3", "figure-2", "figure-4", "figure-5", "appendix-a", "appendix-b",
+         "distillation"}  # fmt: skip
 
 
 @pytest.fixture
@@ -69,11 +74,14 @@ def test_oracles_questions_and_figures_of_a_project(project):
     assert {row["answer"] for row in found["figure-5"]} == set("1234")
 
 
-def test_appendices_of_a_project(project):
-    found = run("appendix-a", "appendix-b")
+def test_appendices_and_distillation_of_a_project(project):
+    found = run("appendix-a", "appendix-b", "distillation")
     assert {row["protocol"] for row in found["appendix-a"]} == {"panel", "controversial", "errors by person"}
     asked = [row["questions_asked"] for row in found["appendix-b"] if row["rule"] == "by number"]
     assert asked == sorted(asked) and asked[0] == 0
+    distilled = {(row["rated"], row["system"]): row for row in found["distillation"]}
+    assert len(distilled) == 8 and all(row["n"] == 127 for row in distilled.values())
+    assert distilled["100%", "fast, distilled"]["rmse"] < distilled["100%", "constant"]["rmse"]
 
 
 @pytest.mark.slow
@@ -121,3 +129,17 @@ def test_oracles_of_the_real_dialogues_are_near_the_published_ones_only_inside_t
         assert rows[inside, row]["pearson"] == pytest.approx(rows[inside, row]["pearson_published"], abs=0.05)
     assert [rows[across, row]["pearson_published"] for row in "abcd"] == [0.717, 0.625, 0.582, 0.650]
     assert rows[across, "a"]["pearson_high"] < rows[across, "a"]["pearson_published"]
+
+
+def test_drawn_answers_have_the_frequencies_of_the_distribution():
+    question = Question(id="Q0", text="How good?", scale=Scale(options=(1, 2, 3)))
+    targets = tuple(Target(f"c{place}") for place in range(300))
+    evidence = EvidenceTable(targets, (Column("x", "x"),), np.zeros((300, 1)), np.ones((300, 1), dtype=bool))
+    labels = Labels(Label(target, "Q0", f"p{place % 4}", (1, 1, 3)[place % 3]) for place, target in enumerate(targets))
+    head = Constant(question).fit(evidence, labels)
+    first, again = (distillation.drawn(head, evidence, labels, question, 0) for _ in range(2))
+    assert list(first) == list(again) and list(first) != list(distillation.drawn(head, evidence, labels, question, 1))
+    assert len(first) == 900 and len({(label.target, label.annotator) for label in first}) == 900
+    shares = {option: np.mean([label.value == option for label in first]) for option in (1, 2, 3)}
+    [score] = head.predict_each(evidence.take([0]), ["p0"])
+    assert shares == pytest.approx(dict(zip((1, 2, 3), score.probabilities, strict=True)), abs=0.05)

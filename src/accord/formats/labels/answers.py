@@ -12,7 +12,7 @@ from accord.formats.record import WrongShape
 from accord.values import Label, Question, Rubric, ScaleKind
 
 NO_CLICK = {"no click", "no_click", "not clicked", "no feedback", "no_feedback", "no vote", "no_vote"}
-"""Texts of a user who answered nothing: missing, not negative."""
+"""Texts of a user who answered nothing: missing, not negative, unless the question has one of them as an option."""
 NOT_APPLICABLE = {"na", "n/a", "not applicable", "none", "null", "nan", "-"} | NO_CLICK
 
 
@@ -36,6 +36,8 @@ def answer_to(question: Question | None, raw: Any, name: str) -> Any:
         options = {meaning.strip().casefold(): option for option, meaning in question.meanings.items()}
         if plain in options:
             return question.scale.parse(options[plain])
+        if plain in NO_CLICK:  # an answer only where the scale offers it (LLM-RUBRIC, footnote 26)
+            return next((option for option in question.scale.options if str(option).casefold() in NO_CLICK), None)
     return None if raw.strip().lower() in NOT_APPLICABLE else plain_number(raw.strip())
 
 

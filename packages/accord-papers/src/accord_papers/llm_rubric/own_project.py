@@ -11,7 +11,7 @@ import numpy as np
 from accord.edges import BadInput
 from accord.models import JUDGE
 from accord.project import Project
-from accord.values import Labels, Question, Rubric
+from accord.values import Labels, Question, Rubric, Sample
 from accord_papers.llm_rubric.protocols import (
     NETWORK,
     WITH_SHIFT,
@@ -36,11 +36,13 @@ class OwnSet(NamedTuple):
         data: Texts with an answer of the judge, with all their labels; without questions that it never answered.
         rubric: Questions with enough ratings to be predicted, the main one among them.
         told: The main question, and those with answers that an oracle knows.
+        samples: The texts in the order of the data's evidence.
     """
 
     data: DataSet
     rubric: Rubric
     told: Rubric
+    samples: Sequence[Sample]
 
 
 def roles(project: Project) -> tuple[str, ...]:
@@ -80,7 +82,9 @@ def own_set(given: StudyInput) -> OwnSet:
     predictable = [question for question in own.questions if _is_predictable(question, labels)]
     short = [q for q in own.questions if q.id == main.id or (_is_scale(q) and len(q.scale.numbers) <= MOST_OPTIONS)]
     data = DataSet("project", systems([sample.conversation for sample in train.samples]), kept, labels, main)
-    return OwnSet(data, _with(own, main, predictable), _with(own, main, short))
+    sample_of = {sample.target: sample for sample in train.samples}
+    samples = [sample_of[target] for target in kept.targets]
+    return OwnSet(data, _with(own, main, predictable), _with(own, main, short), samples)
 
 
 def _is_scale(question: Question) -> bool:

@@ -11,12 +11,15 @@ from markupsafe import Markup
 
 from accord.charts import Axis, ChartLine, line_chart
 from accord.edges import BadInput
+from accord.evidence.bank.reply_metrics import BANK
+from accord.evidence.metric_source import measure
+from accord.formats import read
 from accord.learning import Calibration
 from accord.report.report import reliability_curve
 from accord.statistics import Clusters, diagrams
-from accord.values import Rubric
+from accord.values import Rubric, Sample
 from accord_papers.catalog import Paper
-from accord_papers.llm_rubric import ablations, annotators, published
+from accord_papers.llm_rubric import ablations, annotators, distillation, published
 from accord_papers.llm_rubric.own_project import own_set, roles, systems_of
 from accord_papers.llm_rubric.protocols import (
     FOLD_SEEDS,
@@ -122,7 +125,8 @@ def oracle(given: StudyInput) -> PartTable:
 
 def oracle_of_project(given: StudyInput) -> PartTable:
     """Table 1, rows a to f, on a project; e and f need texts with several annotators."""
-    data, _, told = own_set(given)
+    own = own_set(given)
+    data, told = own.data, own.told
     others = {question.id for question in told.questions} - {told.main}
     if not any(label.question in others for label in data.labels):
         raise BadInput(
@@ -147,7 +151,8 @@ def table_2(given: StudyInput) -> PartTable:
 
 def table_2_of_project(given: StudyInput) -> PartTable:
     """Table 2 on a project: without personalization, without each question, and without parts of the network."""
-    data, rubric, _ = own_set(given)
+    own = own_set(given)
+    data, rubric = own.data, own.rubric
     rows = [row for row in ablations.ablations(data, rubric, _seeds(given)) if "against" not in row]
     figures = {name: pair for name, pair in published.TABLE_2.items() if not name.startswith("accord, without Q")}
     return _with_reasons(
@@ -169,8 +174,8 @@ def table_3(given: StudyInput) -> PartTable:
 
 def table_3_of_project(given: StudyInput) -> PartTable:
     """Table 3 on a project: each question with enough ratings, on the texts for which the judge answered it."""
-    data, rubric, _ = own_set(given)
-    rows = ablations.questions(data, rubric, _seeds(given))
+    own = own_set(given)
+    rows = ablations.questions(own.data, own.rubric, _seeds(given))
     return _with_reasons(rows, ("question", "system", "n"), ("rmse", "pearson"))
 
 
@@ -283,8 +288,8 @@ def appendix_a(given: StudyInput) -> PartTable:
 
 def appendix_a_of_project(given: StudyInput) -> PartTable:
     """Appendix A on a project."""
-    data, rubric, _ = own_set(given)
-    return _panel(data, rubric)
+    own = own_set(given)
+    return _panel(own.data, own.rubric)
 
 
 def _panel(data: DataSet, rubric: Rubric) -> PartTable:
@@ -307,6 +312,30 @@ def _adaptive(given: StudyInput, data: DataSet) -> PartTable:
     return PartTable(rows, ("rule", "system"), ("questions_asked", "rmse", "pearson", "log_loss"))
 
 
+DISTILLED = (
+    "`rated`: share of the training groups with ratings; tested groups have all of theirs. `judge, calibrated` reads "
+    "the judge's answers, the `fast` ones read word metrics (`metrics: [bank]`). `from ratings` learns from the rated "
+    f"texts, `distilled` from answers to all texts, drawn from the calibrated judge ({distillation.DRAWS} draws)."
+)
+
+
+def distilled(given: StudyInput) -> PartTable:
+    """Distillation on the real dialogues; the synthetic ones have no public texts, but a calibrated judge."""
+    synth, real = _sets(given)
+    samples = [Sample(record.conversation) for record in read(given.folder(real.name))]
+    teacher = Calibration(synth.question, "mixed").fit(synth.evidence, synth.labels).in_new_domain()
+    rows = distillation.distillation(real, measure(samples, BANK), _seeds(given), teacher)
+    note = f"{DISTILLED} 0%: the judge is calibrated on the synthetic dialogues, as a new domain."
+    return PartTable(rows, ("rated", "system", "n"), ("rmse", "pearson", "log_loss"), note)
+
+
+def distilled_of_project(given: StudyInput) -> PartTable:
+    """Distillation on a project."""
+    own = own_set(given)
+    rows = distillation.distillation(own.data, measure(own.samples, BANK), _seeds(given))
+    return PartTable(rows, ("rated", "system", "n"), ("rmse", "pearson", "log_loss"), DISTILLED)
+
+
 PAPER = Paper(
     "llm-rubric",
     "LLM-RUBRIC",
@@ -326,6 +355,7 @@ PAPER = Paper(
         Part("appendix-a", "Appendix A: all annotators, controversial dialogues", appendix_a, appendix_a_of_project,
              roles=roles),
         Part("appendix-b", "Appendix B: adaptive questions", appendix_b, appendix_b_of_project, roles=roles),
+        Part("distillation", "Limitations: distillation", distilled, distilled_of_project, roles=roles),
     ),
     ("llm_rubric_synth", "llm_rubric_real"),
 )  # fmt: skip
