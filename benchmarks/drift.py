@@ -132,7 +132,7 @@ def delays(streams: int, pool: Executor) -> Iterator[Row]:
     for (name, kind, world), shift in product(kinds, SHIFTS):
         work = partial(delay, kind=name, shift=shift, **world)
         rows = list(pool.map(work, range(streams), chunksize=5))
-        alarms, attributed = ([row[place] for row in rows] for place in (0, 1))
+        alarms, attributed = [row[0] for row in rows], [row[1] for row in rows]
         wrong, held = [[row[2][place] for row in rows] for place in (0, 1)], [row[3] for row in rows]
         yield {
             "what": "drift-delay", "kind": kind, "shift": shift, "streams": streams, **_quantiles("alarm", alarms),
