@@ -3,10 +3,10 @@
     python benchmarks/drift.py --json OUT [--only drift-quiet,drift-delay] [--quick]
 
 A stream has 40 conversations a day with lower scores on Mondays and higher ones at weekends, and 40 anchors that are
-judged again every day (`weekly`: every seventh day). Each judging adds noise of .4 standard deviations of a
-conversation's score, also the one that the evaluator learned from. `rounded` streams have the scores 1 to 5 alone, so
-that most ranks are ties. In `busy` streams, all conversations of a day move together by a random amount with a standard
-deviation of .2.
+judged again every day (`weekly`: every seventh day, also on that of the change). Each judging adds noise of .4
+standard deviations of a conversation's score, also the one that the evaluator learned from. `rounded` streams have
+the scores 1 to 5 alone, so that most ranks are ties. In `busy` streams, all conversations of a day move together by a
+random amount with a standard deviation of .2.
 
 drift-quiet    streams without a change that have an alarm on any of 60 days.
 drift-delay    days from the evening of a planted change on day 28 to the alarm and to its attribution, for changes in

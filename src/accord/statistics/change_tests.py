@@ -101,9 +101,9 @@ def change_test(ranks: Floats, day: NDArray[np.intp], level: float, moves_by_day
     days = int(day[-1]) + 1 if len(day) else 0
     if not days:
         return ChangeTest(0.0, None, 0, 0)
-    gains = np.stack([np.bincount(day, np.log1p(bet * (ranks - 0.5)), days) for bet in BETS], axis=1)
-    spreads = _spreads(ranks, day, days)[:, None] if moves_by_day else 1.0
-    capital = np.cumsum(gains / spreads, axis=0)
+    spreads = _spreads(ranks, day, days) if moves_by_day else np.ones(days)
+    gains = np.stack([np.bincount(day, np.log1p(bet * (ranks - 0.5)), days) / spreads for bet in BETS], axis=1)
+    capital = np.cumsum(gains, axis=0)
     weights = np.log(HAZARD) + np.arange(days) * np.log1p(-HAZARD)
     before = np.vstack([np.zeros(len(BETS)), capital[:-1]])
     started, largest, alarm, start = np.full(len(BETS), -np.inf), 0.0, None, 0
