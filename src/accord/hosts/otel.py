@@ -151,8 +151,11 @@ def attributes_of(
     notes, band = row["notes"] or {}, dict[str, float | None]()
     if row["band_low"] is not None:
         level = Signature.coverage_of(row["signature"])
-        band = {f"accord.score.band_{end}": row[f"band_{end}"] for end in ("low", "high")}
-        band["accord.score.band_level"] = level
+        band = {
+            "accord.score.band_low": row["band_low"],
+            "accord.score.band_high": row["band_high"],
+            "accord.score.band_level": level,
+        }
     found: dict[str, Any] = {
         "gen_ai.evaluation.name": question,
         "gen_ai.evaluation.score.value": row["value"],

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import BaseModel, Field, TypeAdapter
 
@@ -55,7 +55,7 @@ from accord.models import OUT_OF_BUDGET
 from accord.scoring.batch import BatchScorer
 from accord.scoring.results import Count, ScoreCounts, sum_counts
 from accord.store import batches
-from accord.values import Conversation, canonical_json, content_hash
+from accord.values import Conversation, ScoreRow, canonical_json, content_hash
 from accord.version import __version__
 
 if TYPE_CHECKING:
@@ -438,13 +438,13 @@ def part_rows(out: str, key: str) -> Iterator[dict[str, Any]]:
         yield {**row, **texts, **nested}
 
 
-def scored_rows(out: str, key: str) -> Iterator[dict[str, Any]]:
+def scored_rows(out: str, key: str) -> Iterator[ScoreRow]:
     """Yield the rows of a part that are about a conversation, as `part_rows`.
 
     Raises:
         BadInput: The part cannot be read.
     """
-    return (row for row in part_rows(out, key) if row["status"] != BAD_ROW)
+    return (cast("ScoreRow", row) for row in part_rows(out, key) if row["status"] != BAD_ROW)
 
 
 def _not_a_part(out: str, key: str, why: str) -> BadInput:
