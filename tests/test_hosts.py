@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -307,6 +308,15 @@ def test_repeated_ids_and_broken_rows_are_scored_one_by_one() -> None:
     assert first["value"] != second["value"] and first["conversation"] == second["conversation"] == "a"
     assert broken["value"] is None and broken["unscored"] and broken["conversation"] == "b"
     assert scorer.share(broken) is None and 0 <= (scorer.share(first) or 0) <= 1
+
+
+def test_many_threads_of_a_host_get_the_scores_of_one() -> None:
+    scorer = HostScorer(learned(support_chats()[:10], ["words"]))
+    chats = [[turn.to_json() for turn in chat.turns] for chat in support_chats()[10:30]]
+    expected = [scorer.one(chat)["value"] for chat in chats]
+    with ThreadPoolExecutor(50) as pool:
+        found = list(pool.map(lambda chat: scorer.one(chat)["value"], chats * 10))
+    assert len(set(expected)) > 10 and found == expected * 10
 
 
 def test_failure_of_one_conversation_leaves_the_others_scored(monkeypatch: pytest.MonkeyPatch) -> None:

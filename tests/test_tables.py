@@ -42,7 +42,7 @@ def test_pages_have_no_other_html_comments(tables: ModuleType) -> None:
 def test_figures_select_one_row(tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         {"system": "accord", "rmse": 0.7241, "rmse_low": 0.69, "rmse_high": 1.0, "share": 0.9949, "count": 12345.6},
-        {"system": "other", "rmse": None, "of": "sums", "lost": 3},
+        {"system": "other", "rmse": None, "of": "sums", "lost": 3, "version": "3.17.2"},
         {"system": "third", "of": "sums", "lost": 4},
         {"what": "gain", "value": -0.018, "low": -0.03, "high": None},
     ]
@@ -53,6 +53,7 @@ def test_figures_select_one_row(tables: ModuleType, tmp_path: Path, monkeypatch:
     assert tables.figure("some count system=accord as={:,.0f}") == "12,346"
     assert tables.figure("some value what=gain as='{:.3} from {low:.2}'") == "-.018 from -.03"
     assert tables.figure("some sum:lost of=sums as={:.0f}") == "7"
+    assert tables.figure("some version system=other lost=3 as={}") == "3.17.2"
     for placeholder, message in {
         "some rmse": "4 rows match",
         "some sum:rmse of=sums": "2 rows, 2 without a value",
