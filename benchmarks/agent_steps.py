@@ -143,7 +143,10 @@ def _learned(labeled: list[Planted], rest: list[Planted], system: System, judge:
             project.judge(selection=JudgeSelection(everything=True))
         evaluator = project.fit(system.evaluator).evaluator
         scores = project.score([messages_of(each.conversation) for each in rest], evaluator=evaluator).scores
-    return {Target(row["conversation"], row["turn"]): float(row["value"]) for row in scores}
+    values = {Target(row["conversation"], row["turn"]): row["value"] for row in scores}
+    found = {target: value for target, value in values.items() if value is not None}
+    assert len(found) == sum(len(each.faults) for each in rest)
+    return found
 
 
 def figures_of(made: Sequence[Planted], found: Predicted) -> dict[str, float]:
