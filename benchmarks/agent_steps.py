@@ -2,7 +2,7 @@
 
     python benchmarks/agent_steps.py [--only PART] [--quick] --json OUT
 
-The corpus is planted (`tests/planted_steps.py`): agents of a shop, a travel agency and a bank, at least 600 steps, of
+The corpus is planted (`tests/planted_steps.py`): agents of a shop, a travel agency and a bank, at least 400 steps, of
 which about a third have one of six faults. A scripted judge answers the five questions of the rubric `agent-steps`, and
 is right with a stated probability. People label the first 100 steps without error; the steps of all later conversations
 are predicted. Macro F1 of right and wrong steps, and recall of each fault: means over the seeds, 95% t-intervals.
@@ -12,10 +12,10 @@ shared              the judge's answers about a step follow from one belief, whi
 
 judge-alone         the judge's answer to the main question
 judge-any           a step is wrong if the judge's answer to any question is 0
-accord-judge        Accord learns from the judge's answers
+accord-judge        Accord learns from the judge's answers, with the head `ridge`
 accord-metrics      Accord learns from the metrics `steps`, without a judge
 accord              Accord learns from both
-accord-ridge        the same with the head `ridge` in place of the default choice of a head
+accord-default      the same with the default choice of a head, on the first seeds of `shared`
 
 Three of the faults (ignored error, invented claim, repeated call) are those that metrics of steps measure; the others
 (wrong tool, wrong argument, policy break) are left to the judge.
@@ -42,8 +42,8 @@ from accord.project import Config, JudgeSelection, Project
 from accord.values import Sample, Target, load_rubric
 
 PARTS = ("independent", "shared")
-ACCURACIES, QUICK_ACCURACIES = (0.7, 0.85), (0.85,)
-STEPS, LABELS, SEEDS = 600, 100, 5
+ACCURACY = 0.8
+STEPS, LABELS, SEEDS = 400, 100, 4
 
 
 class System(NamedTuple):
@@ -55,13 +55,14 @@ class System(NamedTuple):
 
 
 SYSTEMS = {
-    "accord-judge": System([], "default"),
-    "accord-metrics": System(["steps"], "default", is_judged=False),
-    "accord": System(["steps"], "default"),
-    "accord-ridge": System(["steps"], "ridge"),
+    "accord-judge": System([], "ridge"),
+    "accord-metrics": System(["steps"], "ridge", is_judged=False),
+    "accord": System(["steps"], "ridge"),
+    "accord-default": System(["steps"], "default"),
 }
-QUICK_SYSTEMS = ("accord-ridge",)
-COLUMNS = ("errors", "judge_accuracy", "system", "steps", "macro_f1", *(fault.replace(" ", "_") for fault in FAULTS))
+QUICK_SYSTEMS = ("accord",)
+DEFAULT_SEEDS = 2
+COLUMNS = ("errors", "system", "seeds", "steps", "macro_f1", *(fault.replace(" ", "_") for fault in FAULTS))
 Predicted = Mapping[Target, float]
 """Predicted answer to the main question, from 0 to 1, by step."""
 
@@ -70,34 +71,36 @@ def main() -> None:
     parser = options("agent_steps", str(__doc__), PARTS)
     given = parser.parse_args()
     parts = chosen(parser, given.only, PARTS)
-    systems = QUICK_SYSTEMS if given.quick else tuple(SYSTEMS)
     seeds = given.limit or (1 if given.quick else SEEDS)
     tasks = [
-        (part, accuracy, seed, systems)
-        for part in parts
-        for accuracy in (QUICK_ACCURACIES if given.quick else ACCURACIES)
-        for seed in range(seeds)
+        (part, seed, QUICK_SYSTEMS if given.quick else _systems(part, seed)) for seed in range(seeds) for part in parts
     ]
     if given.quick:
         done = [seed_figures(*task) for task in tasks]
     else:
         with futures.ProcessPoolExecutor(mp_context=get_context("fork")) as pool:
             done = list(pool.map(seed_figures, *zip(*tasks, strict=True)))
-    figures: dict[tuple[str, float, str], list[Mapping[str, float]]] = {}
-    for (part, accuracy, _, _), found in zip(tasks, done, strict=True):
+    figures: dict[tuple[str, str], list[Mapping[str, float]]] = {}
+    for (part, _, _), found in zip(tasks, done, strict=True):
         for system, row in found.items():
-            figures.setdefault((part, accuracy, system), []).append(row)
+            figures.setdefault((part, system), []).append(row)
+    setting = {"judge_accuracy": ACCURACY, "labels": LABELS}
     rows: list[Row] = [
-        {"errors": part, "judge_accuracy": accuracy, "system": system, "labels": LABELS, "seeds": seeds, **_means(each)}
-        for (part, accuracy, system), each in figures.items()
+        {"errors": part, "system": system, **setting, "seeds": len(each), **_means(each)}
+        for (part, system), each in sorted(figures.items(), key=lambda item: parts.index(item[0][0]))
     ]
     finish("agent_steps", rows, COLUMNS, given.json)
 
 
-def seed_figures(errors: str, accuracy: float, seed: int, systems: Sequence[str]) -> dict[str, dict[str, float]]:
+def _systems(part: str, seed: int) -> list[str]:
+    has_default = part == "shared" and seed < DEFAULT_SEEDS
+    return [name for name in SYSTEMS if name != "accord-default" or has_default]
+
+
+def seed_figures(errors: str, seed: int, systems: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return the figures of the judge alone and of some systems on the corpus of a seed."""
     made = planted_steps(STEPS, seed)
-    judge = erring_judge(made, accuracy, seed, is_shared=errors == "shared")
+    judge = erring_judge(made, ACCURACY, seed, is_shared=errors == "shared")
     labeled, rest = halves(made)
     stated = _stated(judge, rest)
     main = load_rubric("agent-steps").main
@@ -140,7 +143,10 @@ def _learned(labeled: list[Planted], rest: list[Planted], system: System, judge:
             project.judge(selection=JudgeSelection(everything=True))
         evaluator = project.fit(system.evaluator).evaluator
         scores = project.score([messages_of(each.conversation) for each in rest], evaluator=evaluator).scores
-    return {Target(row["conversation"], row["turn"]): row["value"] for row in scores if row["value"] is not None}
+    values = {Target(row["conversation"], row["turn"]): row["value"] for row in scores}
+    found = {target: value for target, value in values.items() if value is not None}
+    assert len(found) == sum(len(each.faults) for each in rest)
+    return found
 
 
 def figures_of(made: Sequence[Planted], found: Predicted) -> dict[str, float]:

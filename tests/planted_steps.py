@@ -86,7 +86,7 @@ class _Agent:
         error = fault == "ignored error" or (not fault and rng.random() < 0.15)
         asked = f"{domain.prefix}-{rng.randint(1000, 9999)}" if fault == "wrong argument" else id_
         tool = domain.other if fault == "wrong tool" else domain.look_up
-        result: dict[str, Any] = {"items": []} if fault == "wrong tool" else record
+        result: Mapping[str, Any] = {"items": []} if fault == "wrong tool" else record
         self._step(
             tool,
             {domain.key: asked},

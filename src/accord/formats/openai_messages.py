@@ -139,9 +139,7 @@ def turn_from_message(message: Any) -> Turn:
     content = message.get(content_key, message.get("parts"))
     text, others = text_of(content)
     if others:
-        calls, others = tool_messages.without_calls(others)
-        extra |= {"tool_calls": [*steps.calls_of(Turn("", "", extra=extra)), *calls]} if calls else {}
-        extra |= {"parts": others} if others else {}
+        extra |= tool_messages.fields_of(others, steps.calls_of(Turn("", "", extra=extra)))
     name, time = (None if cell is None else str(cell) for cell in (message.get("name"), message.get("time")))
     return Turn(role_named(role), text, name, time, extra)
 

@@ -26,8 +26,11 @@ def has_results(content: Any) -> bool:
     return isinstance(content, list) and any(_kind(part) in _RESULTS for part in content)
 
 
-def without_calls(parts: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
-    """Return the tool calls in the parts of a message in the form of OpenAI, and the other parts."""
+def fields_of(parts: Sequence[Any], known: Sequence[Any]) -> dict[str, Any]:
+    """Return the fields of a turn for the parts of a message that are no text: `tool_calls` and `parts`.
+
+    The tool calls are the known ones and those in the parts, in the form of OpenAI.
+    """
     calls, others = list[dict[str, Any]](), []
     for part in parts:
         if _kind(part) in _CALLS and isinstance(part.get("name"), str):
@@ -37,7 +40,7 @@ def without_calls(parts: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any]
             calls.append({**more, **named, "type": "function", "function": {"name": name, "arguments": arguments}})
         else:
             others.append(part)
-    return calls, others
+    return {**({"tool_calls": [*known, *calls]} if calls else {}), **({"parts": others} if others else {})}
 
 
 def result_messages(message: Mapping[str, Any], content_key: str) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +175,7 @@ def turns_in(value: Any) -> tuple[Turn, ...]:
         raise WrongShape(f"messages are a list, got {type(messages).__name__}")
     if not messages:
         raise WrongShape("the conversation has no messages")
-    return tuple(turn for message in messages for turn in turns_from_message(message))
+    return tuple(chain.from_iterable(map(turns_from_message, messages)))
 
 
 def cell_turns(value: Any, role: str) -> tuple[Turn, ...]:
@@ -195,7 +196,7 @@ def cell_turns(value: Any, role: str) -> tuple[Turn, ...]:
     if not isinstance(inner, list | tuple) or not inner or not all(_is_message(message) for message in inner):
         kind = type(value).__name__
         raise WrongShape(f"a prompt or a response is a text or messages, got {kind}: {abbreviated(value)}")
-    return tuple(turn for message in inner for turn in turns_from_message({"role": role, **message}))
+    return tuple(chain.from_iterable(turns_from_message({"role": role, **message}) for message in inner))
 
 
 def _is_message(value: Any) -> bool:
