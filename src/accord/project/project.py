@@ -320,12 +320,17 @@ class Project(Workspace):
 
         return label_suggestions.label_next(self, count, annotators, purpose)
 
-    def estimate(self) -> Estimates:
-        """Estimate the mean rating of each assistant version from few labels and many scores, and all differences."""
+    def estimate(self, scores: Sequence[str | Path] = (), difference: float = 0.2) -> Estimates:
+        """Estimate the mean rating of each assistant version from few labels and many scores, and all differences.
+
+        Args:
+            scores: Files of scores of further conversations; `PATH=VERSION` names the version of a file.
+            difference: Difference of two versions to plan labels for, in units of the scale.
+        """
         from accord.project import label_suggestions
 
         with self.store.run("estimate", self.config.shown()) as record:
-            estimates = label_suggestions.estimate(self)
+            estimates = label_suggestions.estimate(self, list(map(str, scores)), difference)
             record.results.update(estimates.to_json())
         return estimates
 
