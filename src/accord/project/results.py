@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.decisions import Decision, Evidence, Verdict, figures_of, verdict_of
+from accord.decisions import Decision, Evidence, Verdict, figures_of, second_judge, verdict_of
 from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
 from accord.learning import Evaluator, Level
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
@@ -113,6 +113,7 @@ class Compared(Tabular):
         rests_on: Count on which the first evaluator's predictions rest, with its correlation.
         doubled: Change of its score if every reply is written twice, if they rest on a count.
         groups: Agreement of the first system by group, if requested.
+        panel: Votes of several judges, and what they add to the best one; None for fewer than two judges.
 
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:
@@ -129,6 +130,7 @@ class Compared(Tabular):
     rests_on: tuple[str, float] | None = None
     doubled: float | None = None
     groups: Sequence[GroupAccuracy] = ()
+    panel: second_judge.JudgePanel | None = None
 
     @property
     def best(self) -> str:
@@ -159,7 +161,8 @@ class Compared(Tabular):
         groups = [group.to_json() for group in self.groups]
         decision = None if self.decision is None else self.decision.to_json()
         own = {"groups_by": groups, "decision": decision, "verdict": self.verdict.to_json()}
-        return {**self.comparison.to_json(), **own}
+        panel = None if self.panel is None else self.panel.to_json()
+        return {**self.comparison.to_json(), **own, "judges": panel}
 
 
 @dataclass(frozen=True, repr=False)
