@@ -204,7 +204,7 @@ def upper_half(row: dict[str, Any], answer: float) -> float:
     middle = (low + high) / 2
     if not shares:
         return float(answer > middle)
-    return sum(share for option, share in shares.items() if float(option) > middle) / sum(shares.values())
+    return float(sum(share for option, share in shares.items() if float(option) > middle) / sum(shares.values()))
 
 
 def recorded(folder: Path) -> tuple[list[dict[str, Any]], dict[int, Answers]]:

@@ -321,12 +321,7 @@ class Project(Workspace):
         return label_suggestions.label_next(self, count, annotators, purpose)
 
     def estimate(self, scores: Sequence[str | Path] = (), difference: float = 0.2) -> Estimates:
-        """Estimate the mean rating of each assistant version from few labels and many scores, and all differences.
-
-        Args:
-            scores: Files of scores of further conversations; `PATH=VERSION` names the version of a file.
-            difference: Difference of two versions to plan labels for, in units of the scale.
-        """
+        """Estimate each assistant version's mean rating and all differences; see `label_suggestions.estimate`."""
         from accord.project import label_suggestions
 
         with self.store.run("estimate", self.config.shown()) as record:

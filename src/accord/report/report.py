@@ -128,9 +128,7 @@ def content(
         BadInput: There are no ratings.
     """
     if fitted.held_out is None:
-        raise BadInput(
-            "no ratings of this evaluator's question, so its agreement with people is unknown; import ratings"
-        )
+        raise BadInput("no ratings of this evaluator's question, so its agreement is unknown; import ratings")
     tried, found = fitted.held_out, fitted.held_out.comparison
     of_sources = {line for each in fitted.findings.values() for line in each.cautions}  # in their own sections
     changed, actions = drift_of(drift, rubric), list(tried.verdict.actions)
