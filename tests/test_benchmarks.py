@@ -41,6 +41,7 @@ def test_make_bench_names_benchmarks_that_exist():
 
 SMALLEST = {
     "agent_steps": ["--only", "shared"],
+    "agreement": ["--only", "estimate-width"],
     "architecture": [],
     "calibration_speed": ["--only", "mixed"],
     "check_table": ["--limit", "2"],

@@ -725,6 +725,18 @@ def asked() -> dict[str, dict[str, Any]]:
     return {question["id"]: question for question in yaml.safe_load(Path(named).read_text())["questions"]}
 
 
+@pytest.mark.parametrize("labels", [True, False], ids=["from labels", "without labels"])
+def test_init_offers_narrow_questions(labels: bool) -> None:
+    rows = "".join(f"c{place},ann,{place % 5 + 1},{place % 2}\n" for place in range(20))
+    given = ["--from", write("l.csv", f"chat_id,rater,stars,Polite\n{rows}"), "--main", "stars"] if labels else []
+    accord_json("init", "--rubric", "narrow-questions", *given)
+    questions = asked()
+    main = {"stars", "Polite"} if labels else {"overall"}
+    narrow = {name: each for name, each in questions.items() if name not in main}
+    assert main < set(questions) and len(narrow) == 10 - labels, "the labels answer one of them"
+    assert all(each["scale"] == "binary" and each["options"] == {0: "No", 1: "Yes"} for each in narrow.values())
+
+
 def test_init_from_labels_writes_a_rubric_that_fits_them() -> None:
     rows = [
         f"c{i},ann,{i % 4 + 1},{['no', 'yes'][i % 2]},{['kind', 'cold', 'rude'][i % 3]},{i * 4.5},{i * 4},text {i}"

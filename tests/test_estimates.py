@@ -22,11 +22,14 @@ from accord.statistics import (
     SystemMean,
     estimate_systems,
     groups_of,
+    label_plans,
     mean_differences,
+    stratified_means,
 )
 from accord.statistics.corrected_means import estimate_system
 from accord.testing import planted
 from accord.validation import system_means
+from accord.validation.estimation import labeled_systems
 from accord.values import Question, Rubric, Sample, Scale, Signature, dump_rubric, score_from
 
 QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5, 6, 7, 8, 9)))
@@ -318,3 +321,100 @@ def test_equal_labels_stay_equal_although_annotators_differ() -> None:
     assert (first.mean, first.label_mean, first.low, first.labelled) == (5.0, 5.0, None, 6)
     assert first.reason is not None and first.reason.startswith("all 6 labels are 5,")
     assert second.reason is None and second.label_mean == pytest.approx(np.mean([4 + place % 3 for place in range(20)]))
+
+
+class Levels:
+    """Predicts the first column plus the mean of each system's training labels, as an evaluator with group shifts."""
+
+    annotators: Sequence[str] = ()
+
+    def __init__(self, system_of: dict[str, str]) -> None:
+        self.system_of = system_of
+
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> Levels:
+        said: dict[str, list[float]] = {}
+        for each in labels:
+            said.setdefault(self.system_of[each.target.conversation], []).append(float(each.value or 0))
+        self.level = {name: float(np.mean(values)) for name, values in said.items()}
+        return self
+
+    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score]:
+        options, by = (1.0, 9.0), Signature("levels")
+        at = [
+            np.clip(self.level.get(self.system_of[target.conversation], 5.0) + x, 1, 9)
+            for target, x in zip(evidence.targets, evidence.values[:, 0], strict=True)
+        ]
+        return [
+            score_from(target, "anybody", options, ((9 - x) / 8, (x - 1) / 8), by)
+            for target, x in zip(evidence.targets, at, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("unlabelled", [60, 0])
+def test_the_level_of_an_evaluator_does_not_hide_what_it_knows(unlabelled: int) -> None:
+    """A fold with low labels is predicted by an evaluator with a high level; λ is that of the scores within a fold."""
+    rng, ratios, inside = np.random.default_rng(3), [], 0
+    for seed in range(12):
+        names = [f"{system}{place:03d}" for system in "ab" for place in range(20 + unlabelled)]
+        system = {name: name[0] for name in names}
+        x = rng.normal(size=len(names))
+        value = np.clip(np.round(5 + x + rng.normal(size=len(names))), 1, 9)
+        table = EvidenceTable(
+            tuple(Target(name) for name in names), (Column("x", "x"),), x[:, None], np.ones((len(names), 1), dtype=bool)
+        )
+        labels = Labels(
+            Label(Target(name), "main", "ann", int(value[place]))
+            for place, name in enumerate(names) if int(name[1:]) < 20
+        )  # fmt: skip
+        more = {name: [(f"new {name}{n}", 5 + y) for n, y in enumerate(rng.normal(size=200))] for name in "ab"}
+        scored = {} if unlabelled else more
+        given = labeled_systems(table, labels, QUESTION, lambda _, of=system: Levels(of), system, 5, seed, scored)
+        for mean in estimate_systems(given, seed):
+            ratios.append(mean.width / mean.label_width)  # type: ignore[operator]
+            inside += mean.low <= 5 <= mean.high  # type: ignore[operator]
+    best = (1 - 0.5 * (unlabelled or 200) / ((unlabelled or 200) + 20)) ** 0.5
+    assert np.mean(ratios) < best + 0.08, "the scores explain half of the variance"
+    assert inside >= 21, "23 of 24 are expected"
+
+
+def curved(rng: np.random.Generator, labelled: int, others: int = 300) -> LabeledSystem:
+    """A system whose labels follow the square of its scores."""
+    f = rng.normal(size=labelled + others)
+    y = f**2 + rng.normal(scale=0.5, size=len(f))
+    return LabeledSystem("s", y[:labelled], f[:labelled], f[labelled:])
+
+
+def test_strata_follow_a_curve_of_labels_on_scores() -> None:
+    rng, ratios, inside = np.random.default_rng(0), [], 0
+    for seed in range(100):
+        given = curved(rng, 40)
+        [strata], [line] = stratified_means.stratified_means([given]), estimate_systems([given], seed)
+        ratios.append(strata.width / line.width)  # type: ignore[operator]
+        inside += strata.low <= 1 <= strata.high  # type: ignore[operator]
+    assert np.mean(ratios) < 0.85 and inside >= 0.88 * 100
+    alone = LabeledSystem("s", given.said, given.predicted, np.zeros(0))
+    [same] = stratified_means.stratified_means([alone])
+    assert (same.mean, same.low) == pytest.approx((same.label_mean, same.label_low))
+
+
+def test_planned_labels_show_the_asked_difference() -> None:
+    rng = np.random.default_rng(1)
+
+    def two(labelled: int, apart: float, others: int = 2000) -> list[SystemMean]:
+        given = []
+        for name, shift in (("a", 0.0), ("b", apart)):
+            f = rng.normal(size=labelled + others)
+            y = shift + 0.7 * f + rng.normal(scale=0.7, size=len(f))
+            given.append(LabeledSystem(name, y[:labelled], f[:labelled], f[labelled:]))
+        return estimate_systems(given)
+
+    plan = label_plans.difference_plan(*two(60, 0.0), asked=0.4)
+    assert plan is not None and plan.needed is not None and plan.fewest < plan.needed_alone < 2 * plan.needed + 60
+    found = [mean_differences(two(round(plan.fewest / 2), 0.4))[0].p_holm for _ in range(80)]
+    assert 0.65 < np.mean(np.array(found) < 0.05) < 0.93, "the power is 80%"
+    again = label_plans.difference_plan(*two(round(plan.fewest / 2), 0.0), asked=0.4)
+    assert again is not None and again.smallest == pytest.approx(0.4, rel=0.25)
+    few = label_plans.difference_plan(*two(60, 0.0, others=30), asked=0.05)
+    assert few is not None and few.needed is None and few.fewest == few.needed_alone
+    equal = estimate_systems([LabeledSystem(n, np.full(6, 3.0), np.arange(6.0), np.arange(9.0)) for n in "ab"])
+    assert label_plans.difference_plan(*equal, asked=0.2) is None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import accord_json, printed, write, write_rows
+from commands import accord_json, printed, refused, write, write_rows
 
 pytestmark = pytest.mark.usefixtures("working_folder")
 SETTINGS = (
@@ -69,3 +72,48 @@ def test_scores_of_others_do_not_count(fitted: None) -> None:
     found = accord_json("estimate")
     assert found["from_files"] == 0, "another system, training conversations, one annotator, another evaluator"
     assert [row["system"] for row in found["systems"]] == ["s0", "s1"]
+
+
+def test_files_of_another_machine_are_given_by_name(
+    fitted: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scores file whose run this store does not know: as if `accord score` had run elsewhere."""
+    before = accord_json("estimate")
+    write_rows("new.jsonl", (chat(n, "n", "s0") for n in range(200)))
+    here = Path.cwd()
+    there = tmp_path.with_name(f"{tmp_path.name}-elsewhere")
+    shutil.copytree(here, there)
+    monkeypatch.chdir(there)
+    printed("score", "new.jsonl", "--out", str(here / "far.jsonl"))
+    monkeypatch.chdir(here)
+    assert "names no assistant version" in refused("estimate", "--scores", "far.jsonl")
+    found = accord_json("estimate", "--scores", "far.jsonl=s0", "--scores", "far.jsonl=s0", "--difference", "0.5")
+    assert (found["from_files"], found["scores"]) == (200, before["scores"] + 200), "each conversation counts once"
+    narrow, wide = (rows["systems"][0]["high"] - rows["systems"][0]["low"] for rows in (found, before))
+    assert narrow < wide and found["narrowest"] in found["widths"]
+    [plan] = found["plans"]
+    assert plan["asked"] == 0.5 and 0 < plan["fewest"] <= plan["needed_alone"]
+    text = printed("estimate", "--scores", "far.jsonl=s0")
+    assert "narrowest here: " in text and "labels show a difference of" in text
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"value": 9.5}, "is not on the scale, 1 to 5"),
+        ({"value": 2.0, "signature": "x|question:other"}, "scores the question 'other'"),
+        ({"value": 2.0, "signature": "x|question:good"}, "was scored by another evaluator"),
+        ({"value": 2.0, "signature": None}, "has no score of a conversation"),
+        ({"value": 2.0, "in_training": True}, "has no score of a conversation"),
+    ],
+)
+def test_other_scores_are_refused(fitted: None, row: dict[str, Any], message: str) -> None:
+    write_rows("new.jsonl", [chat(0, "n", "s0")])
+    printed("score", "new.jsonl", "--out", "scores.jsonl")
+    [scored] = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
+    if row.get("signature", "") is None:
+        row = {"annotator": "ann"}
+    write_rows("odd.jsonl", [{**scored, "conversation": "odd", **row}])
+    assert message in refused("estimate", "--scores", "odd.jsonl=s0")
+    assert "no file none.jsonl" in refused("estimate", "--scores", "none.jsonl")
+    assert "allowed are numbers above 0" in refused("estimate", "--difference", "0")

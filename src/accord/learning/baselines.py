@@ -61,7 +61,7 @@ class Unlearned(Head):
 Floats = NDArray[np.float64]
 
 
-class _LabelsAlone(Head):
+class LabelsAlone(Head):
     """Baseline that ignores the evidence and counts the options that each annotator chose."""
 
     def __init__(self, question: Question) -> None:
@@ -91,6 +91,11 @@ class _LabelsAlone(Head):
     def is_fitted(self) -> bool:
         """True after `fit` or `restore`."""
         return bool(self.shares_)
+
+    @property
+    def everyone(self) -> Floats:
+        """(K,) shares of all training ratings."""
+        return self.shares_[_EVERYONE]
 
     @property
     def annotators(self) -> list[str]:
@@ -128,7 +133,7 @@ _EVERYONE = ""
 
 
 @heads.register("constant")
-class Constant(_LabelsAlone):
+class Constant(LabelsAlone):
     """Predicts the distribution of all training ratings for every row."""
 
     method = "constant"
@@ -139,7 +144,7 @@ class Constant(_LabelsAlone):
 
 
 @heads.register("annotator-mean")
-class AnnotatorMean(_LabelsAlone):
+class AnnotatorMean(LabelsAlone):
     """Predicts the distribution of the annotator's own training ratings for every row."""
 
     method = "annotator-mean"
@@ -153,7 +158,7 @@ class AnnotatorMean(_LabelsAlone):
 
 
 @heads.register("random")
-class RandomDraw(_LabelsAlone):
+class RandomDraw(LabelsAlone):
     """Draws an option at random with the shares of the training ratings."""
 
     method = "random"
@@ -196,7 +201,7 @@ class _JudgeAlone(Unlearned):
             return self
         answers = evidence.expected()
         judged = [place for place, column in enumerate(answers.columns) if column.question is not None]
-        result = _closest_column(answers, ratings(evidence, labels, self.question), judged)
+        result = closest_column(answers, ratings(evidence, labels, self.question), judged)
         if result is None:
             raise BadInput(f"no judge answered {self.question.id!r}, or a question that varies with its ratings")
         self.answered_, self.is_reversed_ = str(answers.columns[result.place].question), result.slope < 0
@@ -277,7 +282,7 @@ class JudgeArgmax(_JudgeAlone):
         return np.asarray(np.eye(len(shares))[int(shares.argmax())])
 
 
-class _ColumnLine(NamedTuple):
+class ColumnLine(NamedTuple):
     """Least-squares line of the ratings on one column: column index, slope, and means of column and ratings."""
 
     place: int
@@ -286,7 +291,7 @@ class _ColumnLine(NamedTuple):
     mean: float
 
 
-def _closest_column(table: EvidenceTable, rated: Ratings, places: Iterable[int]) -> _ColumnLine | None:
+def closest_column(table: EvidenceTable, rated: Ratings, places: Iterable[int]) -> ColumnLine | None:
     """Return the column that explains most of the ratings' variance; ratings without a value count as unexplained."""
     best, most = None, 0.0
     for place in places:
@@ -296,7 +301,7 @@ def _closest_column(table: EvidenceTable, rated: Ratings, places: Iterable[int])
             continue
         slope, r = float(np.cov(x, y)[0, 1] / np.var(x, ddof=1)), float(np.corrcoef(x, y)[0, 1])
         if r * r * len(rows) > most:
-            best, most = _ColumnLine(place, slope, float(x.mean()), float(y.mean())), r * r * len(rows)
+            best, most = ColumnLine(place, slope, float(x.mean()), float(y.mean())), r * r * len(rows)
     return best
 
 
@@ -305,7 +310,7 @@ _LEAST_RATINGS = 3
 
 
 @heads.register("best-column")
-class BestColumn(_LabelsAlone):
+class BestColumn(LabelsAlone):
     """Least squares on the single evidence column that explains most of the ratings' variance.
 
     The distribution is the one closest to all ratings' (in Kullback-Leibler divergence) that has the predicted mean.
@@ -313,6 +318,7 @@ class BestColumn(_LabelsAlone):
     """
 
     method = "best-column"
+    nothing: ClassVar[str] = "no feature"
 
     def __init__(self, question: Question) -> None:
         super().__init__(question)
@@ -326,16 +332,20 @@ class BestColumn(_LabelsAlone):
             BadInput: There is no label with evidence, or no column varies with the ratings.
         """
         super().fit(evidence, labels)
-        answers = evidence.expected()
-        result = _closest_column(answers, ratings(evidence, labels, self.question), range(len(answers.columns)))
+        answers, rated = evidence.expected(), ratings(evidence, labels, self.question)
+        result = closest_column(answers, rated, self._places(answers, rated))
         if result is None:
-            raise BadInput(f"no feature varies with the ratings of {self.question.id!r}")
+            raise BadInput(f"{self.nothing} varies with the ratings of {self.question.id!r}")
         chosen = answers.columns[result.place]
         self.columns_ = tuple(
             column for column in evidence.columns if chosen.name in (column.name, column.option and column.question)
         )
         self.line_ = (result.slope, result.center, result.mean)
         return self
+
+    def _places(self, answers: EvidenceTable, rated: Ratings) -> Sequence[int]:
+        """Return the columns to choose from."""
+        return range(len(answers.columns))
 
     @property
     def columns(self) -> tuple[Column, ...] | None:

@@ -151,6 +151,7 @@ HeadFactory = Callable[..., Head]
 heads: Registry[HeadFactory] = Registry(
     "head",
     "accord.learning.baselines",
+    "accord.learning.judge_panel",
     "accord.learning.calibration.heads",
     extras=dict.fromkeys(("svr", "gated", "concat", "label-free"), "papers"),
     contract=Contract.maker(

@@ -57,10 +57,13 @@ RENAMED: Mapping[str, str] = {"calibration": "default"}
 
 SIMPLE_HEADS = ("judge-mean", "ridge-judge", "ridge", "least-squares", "pls", "trees", "boosting")
 """Heads with a simple answer model, in the order of `compare`."""
+JUDGE_PANEL = ("best-judge", "judges-mean", "judges-median", "judges-weighted")
+"""Heads of several judges (`judge_panel`)."""
 SIMPLE: Mapping[str, EvaluatorSettings] = {
     "constant": EvaluatorSettings(sources=(), head="constant"),
     "best-column": EvaluatorSettings(head="best-column"),
     "judge-expected": EvaluatorSettings(sources=("rubric",), head="judge-expected"),
+    **{name: EvaluatorSettings(sources=("rubric",), head=name) for name in JUDGE_PANEL},
     **{name: EvaluatorSettings(head=name) for name in SIMPLE_HEADS},
 }
 """Baselines that can be fitted as evaluators."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -20,9 +21,10 @@ from accord.learning import (
 )
 from accord.project.label_scales import check_scales, is_other_scale, note_wordings
 from accord.project.results import Estimates, NextLabel
+from accord.project.score_files import scores_in_files
 from accord.scoring import RowOrigin, latest_scores
-from accord.statistics import groups_of, mean_differences
-from accord.validation import NOT_SAID, system_means
+from accord.statistics import estimate_systems, groups_of, label_plans, mean_differences
+from accord.validation import NOT_SAID, estimation
 from accord.values import POPULATION, Labels, Sample, Score, Target
 
 if TYPE_CHECKING:
@@ -120,7 +122,11 @@ def _check_rates(project: Workspace) -> None:
         raise BadInput(f"{project.question.id!r} compares two conversations; this needs a main question that rates one")
 
 
-def estimate(project: Workspace) -> Estimates:
+DIFFERENCE = 0.2
+"""Difference of two versions to plan labels for, in units of the scale."""
+
+
+def estimate(project: Workspace, files: Sequence[str] = (), difference: float = DIFFERENCE) -> Estimates:
     """Return each system's mean rating from its labels and all its scores, and the differences between systems.
 
     The scores are predictions of the evaluator in use for every conversation, or every turn if turns are labeled, from
@@ -129,10 +135,18 @@ def estimate(project: Workspace) -> Estimates:
     learned on are left out. Systems are compared on what they share: the same first message, or the attributes in
     `group_by`.
 
+    Args:
+        project: Workspace with labels.
+        files: Files of scores by the evaluator in use, also of another machine; `PATH=VERSION` names the assistant
+            version of a file whose rows do not name it.
+        difference: Difference of two versions to plan labels for, in units of the scale.
+
     Raises:
         BadInput: Labels are about turns and whole conversations, or about comparisons; there are none, or a system has
-            too few.
+            too few; a file has other scores; the difference is not above 0.
     """
+    if not 0 < difference < float("inf"):
+        raise BadInput(f"--difference {difference:g}: allowed are numbers above 0, in units of the scale")
     _check_rates(project)
     check_scales(project.store, [project.question])
     note_wordings(project.store, project.question)
@@ -151,12 +165,30 @@ def estimate(project: Workspace) -> Estimates:
     labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
     systems = {sample.conversation.id: sample.conversation.shown_system or NOT_SAID for sample in samples}
     scored = _scored_in_files(project, level)
-    found = system_means(
+    if files:
+        present = {*systems, *(conversation for each in scored.values() for conversation, _ in each)}
+        for name, each in scores_in_files(files, question, level, present, _signature(project)).items():
+            scored.setdefault(name, []).extend(each)
+    given = estimation.labeled_systems(
         evidence, labels, question, lambda _: evaluator.learner, systems, config.folds, config.seed, scored
     )
+    found = estimate_systems(given, config.seed)
+    pairs = combinations(found, 2)
+    plans = [plan for pair in pairs if (plan := label_plans.difference_plan(*pair, difference)) is not None]
     known = set(systems.values())
     from_files = sum(len(each) for name, each in scored.items() if name in known)
-    return Estimates(question.id, found, mean_differences(found), level, project.evaluator_in_use, from_files)
+    return Estimates(
+        question.id, found, mean_differences(found), level, project.evaluator_in_use, from_files,
+        estimation.method_widths(found, given), plans,
+    )  # fmt: skip
+
+
+def _signature(project: Workspace) -> str | None:
+    """Return the signature of scores by the evaluator in use; None without a fitted one."""
+    try:
+        return str(project.load().head.signature())
+    except BadInput:
+        return None
 
 
 def _scored_in_files(project: Workspace, level: Level) -> dict[str, list[tuple[str, float]]]:

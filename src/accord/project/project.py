@@ -322,12 +322,12 @@ class Project(Workspace):
 
         return label_suggestions.label_next(self, count, annotators, purpose)
 
-    def estimate(self) -> Estimates:
-        """Estimate the mean rating of each assistant version from few labels and many scores, and all differences."""
+    def estimate(self, scores: Sequence[str | Path] = (), difference: float = 0.2) -> Estimates:
+        """Estimate each assistant version's mean rating and all differences; see `label_suggestions.estimate`."""
         from accord.project import label_suggestions
 
         with self.store.run("estimate", self.config.shown()) as record:
-            estimates = label_suggestions.estimate(self)
+            estimates = label_suggestions.estimate(self, list(map(str, scores)), difference)
             record.results.update(estimates.to_json())
         return estimates
 

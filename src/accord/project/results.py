@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.decisions import Decision, Evidence, Verdict, figures_of, verdict_of
+from accord.decisions import Decision, Evidence, Verdict, figures_of, second_judge, verdict_of
 from accord.evidence import EvidenceTable, Ratings, Readable, Tabular, Training
 from accord.learning import Evaluator, Level
 from accord.models import IN_BATCH, NEVER_SENT, NOT_RECORDED
-from accord.statistics import MeanDifference, SystemMean
+from accord.statistics import MeanDifference, SystemMean, label_plans
 from accord.validation import (
     CalledRow,
     Comparison,
@@ -113,6 +113,7 @@ class Compared(Tabular):
         rests_on: Count on which the first evaluator's predictions rest, with its correlation.
         doubled: Change of its score if every reply is written twice, if they rest on a count.
         groups: Agreement of the first system by group, if requested.
+        panel: Votes of several judges, and what they add to the best one; None for fewer than two judges.
 
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:
@@ -129,6 +130,7 @@ class Compared(Tabular):
     rests_on: tuple[str, float] | None = None
     doubled: float | None = None
     groups: Sequence[GroupAccuracy] = ()
+    panel: second_judge.JudgePanel | None = None
 
     @property
     def best(self) -> str:
@@ -159,7 +161,8 @@ class Compared(Tabular):
         groups = [group.to_json() for group in self.groups]
         decision = None if self.decision is None else self.decision.to_json()
         own = {"groups_by": groups, "decision": decision, "verdict": self.verdict.to_json()}
-        return {**self.comparison.to_json(), **own}
+        panel = None if self.panel is None else self.panel.to_json()
+        return {**self.comparison.to_json(), **own, "judges": panel}
 
 
 @dataclass(frozen=True, repr=False)
@@ -341,6 +344,9 @@ class Estimates(Tabular):
         level: `conversation` or `turn`: the unit of labels and scores.
         evaluator: Name of the evaluator whose scores are used; each is predicted without labels of its conversation.
         from_files: Number of scores of conversations outside the store, from `accord score`.
+        widths: Mean width of the intervals of the versions by estimator; the means are those of PPI++.
+        plans: For each pair of versions, the smallest difference that the labels show and the labels that the asked
+            difference needs.
 
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:
@@ -355,6 +361,13 @@ class Estimates(Tabular):
     level: Level = "conversation"
     evaluator: str = ""
     from_files: int = 0
+    widths: Mapping[str, float] = field(default_factory=dict)
+    plans: Sequence[label_plans.DifferencePlan] = ()
+
+    @property
+    def narrowest(self) -> str | None:
+        """Estimator with the narrowest intervals here, on a tie the simplest; None without intervals."""
+        return min(reversed([*self.widths]), key=lambda name: round(self.widths[name], 6), default=None)
 
     @property
     def scores(self) -> int:
@@ -379,4 +392,7 @@ class Estimates(Tabular):
             "from_files": self.from_files,
             "systems": self.records(),
             "differences": [each.to_json() for each in self.differences],
+            "widths": dict(self.widths),
+            "narrowest": self.narrowest,
+            "plans": [each.to_json() for each in self.plans],
         }

@@ -44,6 +44,8 @@ DETAILS = ("spearman", "kendall", "weighted_kappa", "log_loss")
 SYSTEMS = {
     CONSTANT: "constant guess", "annotator-mean": "mean of each annotator", "random": "random draw",
     BEST_COLUMN: "best single feature", JUDGE_ALONE: "raw judge, mean answer", "judge-argmax": "raw judge, top answer",
+    "best-judge": "best judge of the training folds", "judges-mean": "mean of all judges",
+    "judges-median": "median of all judges", "judges-weighted": "weighted mean of all judges",
 }  # fmt: skip
 """Names of baselines in the report."""
 OBSERVED, PREDICTED, JUDGE = "observed", "predicted", "judge's raw answer"
@@ -126,9 +128,7 @@ def content(
         BadInput: There are no ratings.
     """
     if fitted.held_out is None:
-        raise BadInput(
-            "no ratings of this evaluator's question, so its agreement with people is unknown; import ratings"
-        )
+        raise BadInput("no ratings of this evaluator's question, so its agreement is unknown; import ratings")
     tried, found = fitted.held_out, fitted.held_out.comparison
     of_sources = {line for each in fitted.findings.values() for line in each.cautions}  # in their own sections
     changed, actions = drift_of(drift, rubric), list(tried.verdict.actions)
@@ -139,6 +139,7 @@ def content(
         comparison=found,
         question=_present(found.question, rubric),
         decision=tried.decision,
+        panel=tried.panel,
         data=_data(tried, rubric),
         verdict=tried.verdict,
         view=verdict_view(tried.verdict.to_json()),

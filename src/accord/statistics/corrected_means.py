@@ -44,6 +44,7 @@ class SystemMean:
         reason: Reason of a missing interval.
         parts: Contributions of labeled and of unlabeled units to the mean.
         spent: Share of the degrees of freedom that the choice of λ uses.
+        label_part: Contributions of labeled units to `label_mean`.
     """
 
     system: str
@@ -59,17 +60,28 @@ class SystemMean:
     reason: str | None = None
     parts: tuple[CenteredPart, ...] = field(default=(), repr=False)
     spent: float = field(default=0.0, repr=False)
+    label_part: CenteredPart | None = field(default=None, repr=False)
+
+    @property
+    def width(self) -> float | None:
+        """Width of the interval, from end to end."""
+        return None if self.low is None or self.high is None else self.high - self.low
+
+    @property
+    def label_width(self) -> float | None:
+        """Width of the interval of the labels alone."""
+        return None if self.label_low is None or self.label_high is None else self.label_high - self.label_low
 
     @property
     def worth(self) -> float | None:
         """Factor by which the number of labels would have to grow for the same interval without scores."""
-        if self.low is None or self.high is None or self.label_low is None or self.label_high is None:
+        if self.width is None or self.label_width is None:
             return None
-        return ((self.label_high - self.label_low) / max(self.high - self.low, 1e-12)) ** 2
+        return (self.label_width / max(self.width, 1e-12)) ** 2
 
     def to_json(self) -> dict[str, Any]:
         """Return a flat row of JSON values."""
-        fields = {name: value for name, value in vars(self).items() if name not in ("parts", "spent")}
+        fields = {name: value for name, value in vars(self).items() if name not in ("parts", "spent", "label_part")}
         return {**fields, "worth": self.worth}
 
 
@@ -184,14 +196,19 @@ def _estimate(given: LabeledSystem, trust: Floats, spent: float) -> SystemMean:
         CenteredPart((off - off.mean()) / n, group),
         CenteredPart(used * (given.unlabelled - middle) / max(rest, 1), other_group),
     )  # fmt: skip
-    alone = CenteredPart((given.said - given.said.mean()) / n, group)
+    alone = label_part_of(given)
     reason = missing_interval(given)
     mean, label_mean = float(off.mean()), float(given.said.mean())
     half, label_half = (None, None) if reason else (reach(parts, spent), reach([alone]))
     return SystemMean(
         given.system, n, n + rest, mean, *_around(mean, half), label_mean, *_around(label_mean, label_half), used,
-        reason, parts, spent,
+        reason, parts, spent, alone,
     )  # fmt: skip
+
+
+def label_part_of(given: LabeledSystem) -> CenteredPart:
+    """Return the contributions of labeled units to the mean of the labels."""
+    return CenteredPart((given.said - given.said.mean()) / len(given.said), given.groups[0])
 
 
 def missing_interval(given: LabeledSystem) -> str | None:

@@ -29,7 +29,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics.corrected_means import LabeledSystem, SystemMean, missing_interval
+from accord.statistics.corrected_means import LabeledSystem, SystemMean, label_part_of, missing_interval
 from accord.statistics.intervals import CenteredPart, spread_of
 from accord.statistics.scale_intervals import mean_on_scale, scale_interval
 
@@ -97,7 +97,10 @@ def _efficient_mean(given: LabeledSystem, slope: float, ends: Ends, is_two_value
     )
     reason = missing_interval(given)
     mean = min(max(label_mean + slope * shift, ends[0]), ends[1])
-    return SystemMean(given.system, n, n + rest, mean, None, None, label_mean, None, None, slope, reason, parts)
+    return SystemMean(
+        given.system, n, n + rest, mean, None, None, label_mean, None, None, slope, reason, parts,
+        label_part=label_part_of(given),
+    )  # fmt: skip
 
 
 def _unseen_variance(given: LabeledSystem, every: Floats, ends: Ends) -> float:

@@ -22,6 +22,7 @@ from accord.statistics import (
     SystemMean,
     efficient_means,
     estimate_systems,
+    label_plans,
     mean_differences,
     mean_on_scale,
     normal_quantile,
@@ -131,7 +132,7 @@ def table_means(table: JudgedTable, width: float | None) -> Means:
         rows.append(_by_error_rates(table, given))
     rows.append(MeanRow(EFFICIENT, _estimate(efficient)))
     bias, p = (Estimate(), None) if answers is None else _bias(efficient, answers[judged], table.item[judged], given)
-    return Means(rows, EFFICIENT, _estimate(efficient), bias, p, label_plan(efficient, given, width))
+    return Means(rows, EFFICIENT, _estimate(efficient), bias, p, label_plan(efficient, width))
 
 
 def _system(table: JudgedTable, name: str, members: NDArray[np.bool_]) -> LabeledSystem:
@@ -178,19 +179,16 @@ def _bias(mean: SystemMean, answers: Floats, item: NDArray[np.object_], given: L
     return Estimate(difference, difference - half, difference + half), p_value(difference, parts)
 
 
-def label_plan(mean: SystemMean, given: LabeledSystem, width: float | None) -> LabelPlan | None:
-    """Return the number of labels for an interval of this width.
-
-    The variance of the mean is a/n + b for n labels: a/n of the labels beyond the scores, b of the scores of all rows.
-    """
+def label_plan(mean: SystemMean, width: float | None) -> LabelPlan | None:
+    """Return the number of labels for an interval of this width."""
     if mean.low is None or mean.high is None:
         return None
     width = (mean.high - mean.low) / 2 if width is None else width
     labels, scores = (spread_of([part])[0] ** 2 for part in mean.parts)
-    alone = spread_of([CenteredPart((given.said - given.said.mean()) / mean.labelled, given.groups[0])])[0] ** 2
-    wanted = (width / 2 / float(normal_quantile((1 + CONFIDENCE) / 2))) ** 2
-    needed = mean.labelled * labels / (wanted - scores) if wanted > scores else math.inf
-    without = mean.labelled * alone / wanted
+    assert mean.label_part is not None  # efficient means have one
+    alone = spread_of([mean.label_part])[0] ** 2
+    error = width / 2 / float(normal_quantile((1 + CONFIDENCE) / 2))
+    needed, without = label_plans.labels_for(error, mean.labelled, labels, scores, alone)
     best = math.ceil(min(needed, without)) if min(needed, without) <= mean.scored else None
     return LabelPlan(width, best, math.ceil(without), mean.labelled)
 

@@ -23,6 +23,7 @@ from accord.learning import (
     Predictions,
     RandomDraw,
     heads,
+    judge_panel,
     make_head,
 )
 from accord.methods import LOWEST_SCORE, SCORE
@@ -51,8 +52,8 @@ from accord.values import ISSUE, Labels, Question
 
 CONSTANT, JUDGE_ALONE, BEST_COLUMN = "constant", "judge-expected", "best-column"
 BASELINES = (
-    CONSTANT, "annotator-mean", "random", "label-free", BEST_COLUMN, "judge-argmax", JUDGE_ALONE, "mean-turn",
-    "lowest-turn",
+    CONSTANT, "annotator-mean", "random", "label-free", BEST_COLUMN, "judge-argmax", JUDGE_ALONE,
+    *judge_panel.PANEL, "mean-turn", "lowest-turn",
 )  # fmt: skip
 TESTED = ("rmse", "pearson", "log_loss")
 MapSystems = Callable[[Callable[[Repeats], EvaluatorMetrics], Sequence[Repeats]], list[EvaluatorMetrics]]
@@ -405,7 +406,9 @@ def _possible(evidence: EvidenceTable, question: Question) -> list[str]:
     is_issue = f"{ISSUE}{question.id.removeprefix(ISSUE)}" in columns
     turns = {"mean-turn": SCORE in columns and not is_issue, "lowest-turn": LOWEST_SCORE in columns and not is_issue}
     has_columns = bool(columns) and not question.compares
+    judges = 0 if question.compares else len(judge_panel.judges_of(evidence.expected().columns, question.id))
     allowed = {"label-free": PMI in columns and "label-free" in heads, BEST_COLUMN: has_columns, **turns}
+    allowed |= dict.fromkeys(judge_panel.PANEL, judges > 1)
     return [name for name in BASELINES if allowed.get(name, is_judged or not name.startswith("judge-"))]
 
 

@@ -2,6 +2,11 @@
 
 No label is used to predict its own conversation (cross-prediction, Zrnic & Candès, 2024), or to estimate its own
 annotator's effect.
+
+The scores are control variates within systems. An evaluator that was fitted without a fold has a level that is high if
+the labels of that fold are low, because both add up to the mean of all labels. Left in the scores, this correlation
+hides what they know: λ falls to 0. So each labeled unit's score is taken relative to the mean score that the same
+evaluator gives to the unlabeled units of the same system, or without any to all its units.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import MixedModel, level_of
-from accord.statistics import FOLDS, LabeledSystem, SystemMean, estimate_systems, grouped_folds
+from accord.statistics import FOLDS, LabeledSystem, SystemMean, estimate_systems, grouped_folds, stratified_means
 from accord.values import Labels, Question, Score, Target
 
 Floats = NDArray[np.float64]
@@ -26,7 +31,7 @@ _ROUNDS = 3
 """Alternations between estimating annotators' and systems' effects; more do not change printed digits."""
 
 
-def system_means(
+def labeled_systems(
     evidence: EvidenceTable,
     labels: Labels,
     question: Question,
@@ -35,8 +40,8 @@ def system_means(
     folds: int = FOLDS,
     seed: int = 0,
     scored: Mapping[str, Sequence[tuple[str, float]]] | None = None,
-) -> list[SystemMean]:
-    """Return each system's mean rating from its labeled and unlabeled conversations or turns.
+) -> list[LabeledSystem]:
+    """Return the labels and scores of each system's labeled and unlabeled conversations or turns.
 
     Ratings are corrected by the effect of their annotator, estimated on other groups.
 
@@ -52,23 +57,57 @@ def system_means(
         scored: Further unlabeled units by system: group and score by an evaluator that was fitted on all labels.
 
     Raises:
-        BadInput: There are too few ratings, a system has fewer than `MIN_LABELED` rated conversations or turns, or the
-            evidence is about both.
+        BadInput: There are too few ratings, or the evidence is about both.
     """
     rated = ratings(evidence, labels, question)
     group_of = {target: labels.group_of(target) for target in evidence.targets}
     system = np.array([system_of.get(name, NOT_SAID) for name in rated.conversation])
-    crossed = _CrossScores(rated, group_of, dict.fromkeys(group_of, 0.0), rated.value.copy())
+    named = {target: system_of.get(target.conversation, NOT_SAID) for target in group_of}
+    crossed = _CrossScores(rated, group_of, named, dict.fromkeys(group_of, 0.0), {}, rated.value.copy())
     for split in grouped_folds(list(rated.group), folds, seed):
         evaluator = make(question).fit(evidence.filter(split.train, labels.group_of), labels.filter(split.train))
         crossed.add_fold(evaluator, evidence, split.test, 1.0 / folds)
         crossed.correct(system, split.test)
     members: dict[str, list[Target]] = {}
-    for target in group_of:
-        members.setdefault(system_of.get(target.conversation, NOT_SAID), []).append(target)
+    for target, name in named.items():
+        members.setdefault(name, []).append(target)
     unit, more = "turns" if level_of(evidence.targets) == "turn" else "conversations", scored or {}
-    found = [crossed.of_system(name, members[name], more.get(name, ()), unit) for name in sorted(members)]
-    return estimate_systems(found, seed)
+    return [crossed.of_system(name, members[name], more.get(name, ()), unit) for name in sorted(members)]
+
+
+def system_means(
+    evidence: EvidenceTable,
+    labels: Labels,
+    question: Question,
+    make: Callable[[Question], Any],
+    system_of: Mapping[str, str],
+    folds: int = FOLDS,
+    seed: int = 0,
+) -> list[SystemMean]:
+    """Return each system's mean rating; arguments as in `labeled_systems`.
+
+    Raises:
+        BadInput: As `labeled_systems`, or a system has fewer than `MIN_LABELED` rated conversations or turns.
+    """
+    return estimate_systems(labeled_systems(evidence, labels, question, make, system_of, folds, seed), seed)
+
+
+PPI, STRATIFIED, ALONE = "PPI++", "stratified PPI++", "labels alone"
+
+
+def method_widths(means: Sequence[SystemMean], given: Sequence[LabeledSystem]) -> dict[str, float]:
+    """Return the mean width of the intervals by estimator, over the systems with an interval.
+
+    Args:
+        means: Means by PPI++.
+        given: Labels and scores of the same systems.
+    """
+    wide = [each for each in means if each.width is not None and each.label_width is not None]
+    if not wide:
+        return {}
+    by_strata = {each.system: each.width for each in stratified_means.stratified_means(given)}
+    widths = [(each.width, by_strata[each.system], each.label_width) for each in wide]
+    return dict(zip((PPI, STRATIFIED, ALONE), np.array(widths, dtype=float).mean(axis=0).tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -78,13 +117,17 @@ class _CrossScores:
     Attributes:
         rated: The n ratings.
         group_of: Group of each unit.
+        system_of: System of each unit.
         score: Sum of the scores of each unit so far, weighted by the share of each fold.
+        level: Mean score of the system's units (`reference`) by the evaluator that scored each labeled one.
         fair: (n,) ratings without the effects of their annotators.
     """
 
     rated: Ratings
     group_of: Mapping[Target, str]
+    system_of: Mapping[Target, str]
     score: dict[Target, float]
+    level: dict[Target, float]
     fair: Floats
 
     @cached_property
@@ -101,13 +144,25 @@ class _CrossScores:
         tested = set(self.rated.group)
         return {target for target, group in self.group_of.items() if group not in tested}
 
+    @cached_property
+    def reference(self) -> Mapping[str, Sequence[Target]]:
+        """Units whose mean score is an evaluator's level, by system: those of groups without a label, else all."""
+        units: dict[str, list[Target]] = {}
+        for target, name in self.system_of.items():
+            units.setdefault(name, []).append(target)
+        return {name: [each for each in every if each in self.far] or every for name, every in units.items()}
+
     def add_fold(self, evaluator: Any, evidence: EvidenceTable, test: Collection[str], share: float) -> None:
         """Score the units of the groups `test`, and add `share` of the scores of units that belong to no fold."""
         near = {target for target, group in self.group_of.items() if group in test}
-        for targets, weight in ((near, 1.0), (self.far, share)):
-            places = [place for place, target in enumerate(evidence.targets) if target in targets]
-            for target, value in _by_panel(evaluator, evidence.take(places)).items():
-                self.score[target] += weight * value
+        needed = near.union(self.far, *self.reference.values())
+        places = [place for place, target in enumerate(evidence.targets) if target in needed]
+        found = _by_panel(evaluator, evidence.take(places))
+        for targets, weight in ((self.far, share), (near, 1.0)):
+            for target in targets:
+                self.score[target] += weight * found[target]
+        levels = {name: float(np.mean([found[each] for each in units])) for name, units in self.reference.items()}
+        self.level.update((target, levels[self.system_of[target]]) for target in near)
 
     def correct(self, system: NDArray[np.str_], test: Collection[str]) -> None:
         """Subtract the effect of its annotator on other groups from each rating of the groups `test`.
@@ -126,13 +181,16 @@ class _CrossScores:
         """Return labels and scores of the units of a system, and of `more` unlabeled ones: group and score."""
         own = sorted((target for target in members if target in self.rows_of), key=_place)
         rest = [(self.group_of[target], self.score[target]) for target in members if target not in self.rows_of]
+        far = [self.score[target] for target in members if target in self.far]
+        level = float(np.mean(far or [self.level[target] for target in own])) if own else 0.0
+        predicted = [self.score[target] - self.level[target] + level for target in own]
         groups, scores = zip(*rest, *more, strict=True) if rest or more else ((), ())
         plain, fair = (
             [float(values[self.rows_of[target]].mean()) for target in own] for values in (self.rated.value, self.fair)
         )
         said = plain if len(set(plain)) == 1 else fair  # equal labels stay equal
         return LabeledSystem(
-            name, np.array(said), np.array([self.score[target] for target in own]), np.array(scores),
+            name, np.array(said), np.array(predicted), np.array(scores),
             [self.group_of[target] for target in own], groups, unit,
         )  # fmt: skip
 

@@ -50,6 +50,8 @@ def compare(
 
 def _compare_text(result: Mapping[str, Any]) -> str:
     parts = [verdict_text(result["verdict"]), comparison_text(result)]
+    if result["judges"]:
+        parts.append(result["judges"]["text"])
     if result["groups_by"]:
         parts.append(groups_text(result["groups_by"]))
     if result["unmade"]:
@@ -111,11 +113,30 @@ def _label_text(result: Mapping[str, Any]) -> str:
     return shown + (f"\n\nto fill in: {result['out']}" if result["out"] else "")
 
 
+GAIN = 0.99
+"""Ratio of widths above which scores are said to add nothing."""
+
+
 @command("estimate")
-def estimate(options: StatisticsOptions) -> None:
-    """Each assistant version's mean rating with a valid interval, and their differences."""
+def estimate(
+    options: StatisticsOptions,
+    scores: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scores",
+            metavar="FILE[=VERSION]",
+            help="Scores of conversations that were not imported, a file of `accord score`; VERSION is their assistant "
+            "version if the rows do not name it. Repeatable.",
+        ),
+    ] = None,
+    difference: Annotated[
+        float,
+        typer.Option("--difference", help="Difference of two versions to plan labels for, in units of the scale."),
+    ] = 0.2,
+) -> None:
+    """Each assistant version's mean rating with a valid interval, their differences, and the labels that these need."""
     with options.open_counted() as project:
-        options.show(project.estimate().to_json(), _estimate_text)
+        options.show(project.estimate(scores or (), difference).to_json(), _estimate_text)
 
 
 def _estimate_text(result: Mapping[str, Any]) -> str:
@@ -139,7 +160,34 @@ def _estimate_text(result: Mapping[str, Any]) -> str:
         "worth: as many times more labels alone would give as short an interval. Valid where the labeled "
         f"{unit} are a random part of each version's; 95% intervals over groups of conversations"
     )
-    return "\n".join([*lines, "", scores, about])
+    return "\n".join([*lines, "", *_plan_lines(result), scores, about])
+
+
+def _plan_lines(result: Mapping[str, Any]) -> list[str]:
+    """Return sentences on the estimators, and on the differences that the labels show."""
+    lines = []
+    if result["widths"]:
+        widths = ", ".join(f"{name} {width:.3f}" for name, width in result["widths"].items())
+        lines.append(
+            f"mean width of the intervals: {widths}; narrowest here: {result['narrowest']}. The figures above are "
+            "those of PPI++ in any case: an interval chosen because it is narrow holds the mean too rarely"
+        )
+        if result["widths"]["PPI++"] > GAIN * result["widths"]["labels alone"]:
+            lines.append(
+                "the scores narrow the intervals by less than 1%: all of a version is labeled, or within versions the "
+                "scores hardly follow the labels"
+            )
+    for plan in result["plans"]:
+        enough = (
+            f"{plan['fewest']:,} labels of both would show {plan['asked']:g}"
+            if plan["fewest"] > plan["labels"]
+            else f"they are enough for {plan['asked']:g}"
+        )
+        lines.append(
+            f"{plan['first']} and {plan['second']}: the {plan['labels']:,} labels show a difference of "
+            f"{plan['smallest']:.2f} or more in 4 of 5 samples; {enough}"
+        )
+    return lines
 
 
 def _gap_text(gap: Mapping[str, Any]) -> str:

@@ -39,7 +39,14 @@ def init(
         typer.Option("--from", help="Write a rubric that fits the labels of this file or folder; repeat."),
     ] = None,
     columns: Columns = None,
-    rubric: Annotated[str, typer.Option("--rubric", help="The shipped rubric to start from.")] = "llm-rubric",
+    rubric: Annotated[
+        str | None,
+        typer.Option(
+            "--rubric",
+            help="The shipped rubric to start from, by default llm-rubric; narrow-questions has ten two-valued ones. "
+            "With --from, its questions are added to those of the labels, without its main question.",
+        ),
+    ] = None,
     prompts: Annotated[
         Path | None,
         typer.Option("--prompts", help="Also write the prompts of `fit learned-rubric` there, to edit."),
@@ -63,7 +70,9 @@ def init(
                 "files, --main, --labels, --rater, --judge, --scale and --columns go with --from: "
                 "accord init --from labels.csv"
             )
-        result = _written({"accord.yaml": template, "rubric.yaml": dump_rubric(load_rubric(rubric))}, prompts)
+        result = _written(
+            {"accord.yaml": template, "rubric.yaml": dump_rubric(load_rubric(rubric or "llm-rubric"))}, prompts
+        )
         command, said = _next_here()
         show({**result, "said": said + _judge_note(result), "next": command}, as_json, _text)
         return
@@ -78,8 +87,10 @@ def init(
     )  # fmt: skip
     ends = answers.scale_map
     set_scales(found, ends)
-    base = _rubric_in_use(found)
+    base = _rubric_in_use(found) if rubric is None else None
     made = _extended(base, found, answers.main, ends)
+    if rubric is not None:
+        made = _with_shipped(made, load_rubric(rubric))
     text = dump_rubric(made.rubric)
     name = "rubric.yaml" if made.rubric == base else _free_name(HEAD + text)
     new = {"accord.yaml": template.replace("rubric: rubric.yaml ", f"rubric: {name} ")}
@@ -172,6 +183,17 @@ def _extended(base: Rubric | None, found: FileSurvey, main: str | None, scales: 
     if rubric == base:
         said.append(f"the rubric {base.name!r} asks these already, or they have no scale; nothing was changed")
     return InferredRubric(rubric, list(filter(None, said)))
+
+
+def _with_shipped(made: InferredRubric, shipped: Rubric) -> InferredRubric:
+    """Return a rubric from labels with the questions of a shipped one that the labels do not answer."""
+    from accord.project import InferredRubric
+
+    known = {question.id.casefold() for question in made.rubric.questions}
+    added = [each for each in shipped.questions if each.id != shipped.main and each.id.casefold() not in known]
+    rubric = _with_questions(made.rubric, [*made.rubric.questions, *added], made.rubric.main)
+    said = f"{count_of(len(added), 'question')} of {shipped.name} added, which only judges answer"
+    return InferredRubric(rubric, [*made.notes, said])
 
 
 def _with_questions(rubric: Rubric, questions: Sequence[Question], main: str) -> Rubric:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from accord.decisions import Decision, contenders, decide, rests_on
+from accord.decisions import Decision, contenders, decide, rests_on, second_judge
 from accord.edges import AccordError, BadInput, UnknownName
 from accord.evidence import EvidenceTable, Source, Training, joined
 from accord.learning import (
@@ -16,9 +16,11 @@ from accord.learning import (
     FoldTask,
     Predictions,
     heads,
+    judge_panel,
     learns,
 )
 from accord.models import run
+from accord.project.evaluators import judge_runs
 from accord.project.evaluators.diagnostics import groups_of
 from accord.project.evaluators.experiments import in_question, judge_state, leak_of, repeats_of, synthetic_in
 from accord.project.evaluators.fit_cache import FitCache, cache_key, single_threaded
@@ -105,6 +107,7 @@ def compare(
             raise _none_made(unmade)
         on_step("baselines")
         others = baselines(experiment, [system.name for system in systems], with_models=not only)
+        others += judge_runs.run_rivals(project, experiment, singles.samples)
         repeats = _repeats(project, systems, others, candidates, experiment, pool, on_step)
         on_step("intervals")
         decision = _decision(project, systems, others, repeats, candidates, experiment)
@@ -119,13 +122,15 @@ def compare(
         def predict(single: Experiment) -> Predictions:
             return _run_folds({first.name: candidates[first.name]._replace(experiment=single)}, pool)[first.name]
 
+        whole_repeats = {each.name: comparison.repeats(each.name) for each in ordered}
+        panel = second_judge.judge_panel_of(whole_repeats, first.name, experiment.ratings, whole, project.question)
         leak = leak_of(evaluator, own_experiment, comparison, predict)
         rests, doubled = rests_on(comparison.repeats(first.name), comparison.ratings, whole), None
         if rests is not None and not candidates[first.name].learns:
             fitted = evaluator.fitted_on(own_experiment.evidence, own_experiment.labels)
             doubled = doubling(project, fitted, own_experiment.evidence, candidates[first.name].train.samples)
     comparison = replace(comparison, groups=groups, unmade=unmade, leak=leak, synthetic=synthetic_in(singles))
-    return Compared(comparison, whole, train, decision, judge_state(project, whole), rests, doubled)
+    return Compared(comparison, whole, train, decision, judge_state(project, whole), rests, doubled, panel=panel)
 
 
 def _repeats(
@@ -144,7 +149,7 @@ def _repeats(
     default = project.config.evaluator if project.config.evaluator in names else names[0]
     chosen = contenders(by_name, names, default, rated) if CONSTANT in by_name else [default]
     tested = {name: candidates[name] for name in chosen if not candidates[name].learns}
-    rivals = [name for name in (CONSTANT, BEST_COLUMN, JUDGE_ALONE) if name in by_name]
+    rivals = [name for name in (CONSTANT, BEST_COLUMN, JUDGE_ALONE, judge_panel.BEST_JUDGE) if name in by_name]
     if count < 2 or not tested:
         return {}
     on_step(f"{', '.join(tested)} ({count} repetitions)")

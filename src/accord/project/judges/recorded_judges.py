@@ -172,13 +172,14 @@ def recorded_agreement(
             pairs = [
                 (fmean(people[sample.target]), expected)
                 for sample in samples
-                if sample.target in people and (expected := _expected(judge, sample, question)) is not None
+                if sample.target in people and (expected := expected_answer(judge, sample, question)) is not None
             ]
             rows.append(RecordedAgreement(recording.model, name, rubric.shown(name), len(pairs), *_correlations(pairs)))
     return sorted(rows, key=lambda row: (row.spearman is None, -abs(row.spearman or 0.0)))
 
 
-def _expected(judge: RecordedJudge, sample: Sample, question: Question) -> float | None:
+def expected_answer(judge: RecordedJudge, sample: Sample, question: Question) -> float | None:
+    """Return the mean of a recorded distribution; None without an answer."""
     [answer] = wait(judge.answer(sample, [question]))
     if not isinstance(answer, Answer):
         return None
