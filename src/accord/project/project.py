@@ -276,11 +276,10 @@ class Project(Workspace):
         config = self.config
         asking = scoring.ModelAccess(True, config.store, self._caps, config.budget.shared, config.folder)
         asking = replace(asking, redactor=config.privacy.redactor("send"))
-        options = replace(options or scoring.ScoreOptions(), synthetic=self.config.synthetic)
-        self.warn_of_erased(evaluator or self.folder())
-        scorer = scoring.BatchScorer(
-            evaluator or self.folder(), perspective or scoring.Perspective(), options, asking, format, columns, roles
-        )
+        options = replace(options or scoring.ScoreOptions(), synthetic=config.synthetic)
+        evaluator, perspective = evaluator or self.folder(), perspective or scoring.Perspective()
+        self.warn_of_erased(evaluator)
+        scorer = scoring.BatchScorer(evaluator, perspective, options, asking, format, columns, roles)
         check_question(self.store, self.rubric, scorer.evaluator)
         settings = scoring.asked_in(scorer.evaluator.question, {"source": str(source), **config.shown()})
         with self.store.run("score parts", settings) as record:
