@@ -462,7 +462,7 @@ def test_plugins_and_schema() -> None:
     }  # fmt: skip
     assert set(listed["sources"]) == {
         "rubric", "metrics", "likelihood", "meaning", "issues", "learned-rubric", "in-context",
-        "lexical", "bank", "embedding", "reference", "bertscore",
+        "lexical", "bank", "steps", "embedding", "reference", "bertscore",
     }  # fmt: skip
     assert {"correctness", "all"} <= set(listed["selection policies"])
     assert set(listed["presets"]) == {

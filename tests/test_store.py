@@ -272,14 +272,16 @@ def test_other_files_and_other_schema_versions_are_refused(tmp_path: Path) -> No
         Store(f"sqlite:///{tmp_path}/text.db")
     store = Store(f"sqlite:///{tmp_path}/new.db")
     execute(store, "UPDATE schema_version SET version = 9999")
-    with pytest.raises(BadInput, match="the store has schema version 9999, this Accord reads version 2"):
+    with pytest.raises(
+        BadInput, match=f"the store has schema version 9999, this Accord reads version {SCHEMA_VERSION}"
+    ):
         Store(store.url)
     execute(store, "DROP TABLE schema_version", "CREATE TABLE schema_version AS SELECT char(27) || '[2J' AS version")
     store.close()
     with pytest.raises(BadInput, match=r"schema version \?\[2J, this Accord"):
         Store(store.url)
     [damage] = check_store(store.url).damage
-    assert damage.what.startswith("its schema version is ?[2J, this Accord reads version 2")
+    assert damage.what.startswith(f"its schema version is ?[2J, this Accord reads version {SCHEMA_VERSION}")
 
 
 def damaged_copies(path: Path) -> dict[str, bytes]:
@@ -334,7 +336,7 @@ def test_intact_store_has_no_damage(store: Store) -> None:
     assert found.damage == [] and found.notes == [] and found.version == SCHEMA_VERSION
     assert found.rows == {
         "conversations": 2, "annotations": 2, "cache": 3, "cache_conversations": 2, "erased": 1, "claims": 1, "budgets": 1, "runs": 1, "days": 1,
-        "alarms": 1, **dict.fromkeys(
+        "alarms": 1, "anchors": 1, **dict.fromkeys(
             ("assignments", "chat_messages", "chats", "confirmations", "items", "predictions", "sessions", "studies",
              "users"), 0
         ),
@@ -349,6 +351,7 @@ BROKEN = {
     "runs": ("settings = '['", "id"),
     "days": ("content = '{'", "key"),
     "alarms": ("content = '{'", "key"),
+    "anchors": ("content = '{}'", "key"),
 }
 
 
@@ -381,7 +384,7 @@ def test_missing_tables_columns_and_versions_are_damage(store: Store) -> None:
     assert found == {"table alarms has no sent", "table claims is missing"}
     execute(store, "UPDATE schema_version SET version = 9999")
     [damage] = check_store(store.url).damage
-    assert damage.what.startswith("its schema version is 9999, this Accord reads version 2")
+    assert damage.what.startswith(f"its schema version is 9999, this Accord reads version {SCHEMA_VERSION}")
     execute(store, "DROP TABLE schema_version")
     [damage] = check_store(store.url).damage
     assert "it is no store of Accord" in damage.what

@@ -35,7 +35,7 @@ from accord.store import (
     restore,
     vacuum,
 )
-from accord.store.schema import metadata
+from accord.store.schema import SCHEMA_VERSION, metadata
 from accord.values import Annotation, Label, Target
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -119,12 +119,12 @@ def test_damaged_copy_is_refused_and_store_is_unchanged(store: Store, tmp_path: 
     (tmp_path / "cut.db").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.db").write_text("no store at all, " * 100)
     with closing(sqlite3.connect(tmp_path / "old.db")) as copy, copy:
-        copy.execute("UPDATE schema_version SET version = 3")
+        copy.execute(f"UPDATE schema_version SET version = {SCHEMA_VERSION + 1}")
     for name, reason in {
         "cut.db": "cannot be restored",
         "none.db": "there is no store",
         "text.db": "cannot be restored",
-        "old.db": "its schema version is 3, this Accord reads version 2",
+        "old.db": f"its schema version is {SCHEMA_VERSION + 1}, this Accord reads version {SCHEMA_VERSION}",
     }.items():
         with pytest.raises(BadInput, match=reason):
             restore(store.url, tmp_path / name, replace=True)

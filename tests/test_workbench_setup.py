@@ -512,7 +512,7 @@ def test_previewed_fields_stay_until_they_are_saved_or_discarded(started: Workbe
     ({"title": " "}, "no title"), ({"question.Q0": "", "question.Q1": ""}, "no question chosen"),
     ({"sample": "none"}, "sample: got"), ({"filter": "{"}, "filter cannot be read"), ({"name": "../x"}, "name of a study"),
     ({"order": "by <script>"}, "order"), ({"filter": '["system", "unheard"]'}, "no conversation matches"),
-    ({"level": "pair"}, "is about one conversation"), ({"filter": "[" * 4000}, "filter cannot be read"),
+    ({"level": "pair"}, "is about single conversations and replies"), ({"filter": "[" * 4000}, "filter cannot be read"),
     ({"person.zoe": "on"}, "no user &#39;zoe&#39;; there are no users yet"),
 ])  # fmt: skip
 def test_form_of_a_study_keeps_its_fields_and_tells_the_error(

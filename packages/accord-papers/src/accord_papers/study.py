@@ -154,10 +154,10 @@ def columns_of(statistic: str, estimate: Estimate) -> Row:
 def spread_of(statistic: str, values: Sequence[float]) -> Row:
     """Return the mean of a statistic over repeats as columns of a row, with the spread that `spread_name` names.
 
-    A spread of repeats is no 95% interval of their mean.
+    A spread of repeats is no 95% interval of their mean, and a single repeat has none.
     """
-    if not values:
-        return {statistic: None}
+    if len(values) < 2:
+        return {statistic: values[0] if values else None}
     low, high = np.quantile(values, [0.025, 0.975] if len(values) >= FEWEST_REPEATS else [0.0, 1.0])
     return columns_of(statistic, Estimate(float(np.mean(values)), float(low), float(high)))
 
