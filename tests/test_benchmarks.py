@@ -50,8 +50,9 @@ SMALLEST = {
     "drift": ["--only", "drift-quiet", "--limit", "2"],
     "cost": ["--baseline", "HEAD", "--only", "start-up,import"],
     "decision": ["--only", "contradictions"],
-    "faults": ["--only", "killed", "--limit", "20"],
+    "faults": ["--only", "paid_twice", "--limit", "20"],
     "first_hour": ["--only", "kinds,rows"],
+    "first_labels": ["--only", "llm_rubric_real"],
     "import_speed": ["--limit", "50"],
     "issues": ["--only", "reading"],
     "judging_overhead": ["--limit", "4"],
@@ -59,6 +60,7 @@ SMALLEST = {
     "privacy": ["--only", "written"],
     "rubric_selection": ["--limit", "1"],
     "simulated_annotators": [],
+    "specification_gaps": ["--limit", "12"],
     "workbench": ["--only", "bare,page"],
 }
 """Options of the smallest run of each benchmark, besides `--quick`."""

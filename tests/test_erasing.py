@@ -121,7 +121,7 @@ import os, signal, sys
 from accord.cli import commands
 from accord.cli.app import app
 from accord.project.erasing import erase, files
-from accord.store import erasing
+from accord.store.erasure import erasing
 from accord.scoring import erased_rows
 import importlib
 

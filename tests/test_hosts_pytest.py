@@ -191,6 +191,7 @@ def test_plug_in_loads_nothing_of_accord_before_its_use(folder: Path) -> None:
         "accord",
         "accord.hosts",
         "accord.hosts.pytest_plugin",
+        "accord.hosts.shared",
         "accord.hosts.shared.trials",
     ]
 

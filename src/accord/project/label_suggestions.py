@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +13,7 @@ from accord.decisions import LEFT, left_for_people
 from accord.edges import BadInput
 from accord.learning import (
     FEWEST_LABELS,
+    Level,
     judge_level,
     level_of,
     spread_targets,
@@ -25,7 +26,7 @@ from accord.project.score_files import scores_in_files
 from accord.scoring import RowOrigin, latest_scores
 from accord.statistics import estimate_systems, groups_of, label_plans, mean_differences
 from accord.validation import NOT_SAID, estimation
-from accord.values import POPULATION, Labels, Sample, Score, Target
+from accord.values import POPULATION, Labels, Question, Sample, Score, Target
 
 if TYPE_CHECKING:
     from accord.learning import Level
@@ -154,9 +155,7 @@ def estimate(project: Workspace, files: Sequence[str] = (), difference: float = 
     seen = frozenset(project.rubric.learned_on)  # they are not a random sample of the scored conversations
     labels = Labels(label for label in project.store.labels() if label.target.conversation not in seen)
     rated = labels.on(question.id).targets
-    level = evaluator.level or level_of(rated, question) or "conversation"
-    if not any((target.turn is None) == (level == "conversation") for target in rated):
-        raise BadInput(f"no {level} has a label on {question.id!r}; choose some to label: accord label next")
+    level = _rated_level(evaluator.level, rated, question)
     samples = [sample for sample in project.all_samples(level) if sample.conversation.id not in seen]
     evidence = project.measure(evaluator.sources, samples)
     targets = frozenset(sample.target for sample in samples)
@@ -164,23 +163,38 @@ def estimate(project: Workspace, files: Sequence[str] = (), difference: float = 
     topics = [name for name in config.group_by if name != "system"]
     labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
     systems = {sample.conversation.id: sample.conversation.shown_system or NOT_SAID for sample in samples}
-    scored = _scored_in_files(project, level)
-    if files:
-        present = {*systems, *(conversation for each in scored.values() for conversation, _ in each)}
-        for name, each in scores_in_files(files, question, level, present, _signature(project)).items():
-            scored.setdefault(name, []).extend(each)
+    scored = _scored_elsewhere(project, files, level, systems)
     given = estimation.labeled_systems(
         evidence, labels, question, lambda _: evaluator.learner, systems, config.folds, config.seed, scored
     )
     found = estimate_systems(given, config.seed)
-    pairs = combinations(found, 2)
-    plans = [plan for pair in pairs if (plan := label_plans.difference_plan(*pair, difference)) is not None]
+    plans = [label_plans.difference_plan(*pair, difference) for pair in combinations(found, 2)]
     known = set(systems.values())
     from_files = sum(len(each) for name, each in scored.items() if name in known)
     return Estimates(
         question.id, found, mean_differences(found), level, project.evaluator_in_use, from_files,
-        estimation.method_widths(found, given), plans,
+        estimation.method_widths(found, given), [plan for plan in plans if plan is not None],
     )  # fmt: skip
+
+
+def _rated_level(known: Level | None, rated: Collection[Target], question: Question) -> Level:
+    """Return the level of an evaluator or of ratings, or raise BadInput if nothing of that level has a label."""
+    level = known or level_of(rated, question) or "conversation"
+    if not any((target.turn is None) == (level == "conversation") for target in rated):
+        raise BadInput(f"no {level} has a label on {question.id!r}; choose some to label: accord label next")
+    return level
+
+
+def _scored_elsewhere(
+    project: Workspace, files: Sequence[str], level: Level, systems: Mapping[str, str]
+) -> dict[str, list[tuple[str, float]]]:
+    """Return scores of conversations that are not in the store, by system: those of earlier runs and those of files."""
+    scored = _scored_in_files(project, level)
+    if files:
+        present = {*systems, *(conversation for each in scored.values() for conversation, _ in each)}
+        for name, each in scores_in_files(files, project.question, level, present, _signature(project)).items():
+            scored.setdefault(name, []).extend(each)
+    return scored
 
 
 def _signature(project: Workspace) -> str | None:

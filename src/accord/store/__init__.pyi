@@ -4,8 +4,8 @@ from .derived_tables import MonitoringTables as MonitoringTables, VECTOR_DTYPE a
 from .derived_tables import VectorCache as VectorCache
 from .engine import located_store as located_store, store_exists as store_exists, store_file as store_file
 from .engine import StoreError as StoreError
-from .erased_text import ErasedText as ErasedText
-from .erasing import Erasures as Erasures
+from .erasure.erased_text import ErasedText as ErasedText
+from .erasure.erasing import Erasures as Erasures
 from .group_commit import Conflict as Conflict
 from .imports import Imports as Imports, RemovedCounts as RemovedCounts
 from .integrity import check_store as check_store, is_store_file as is_store_file
@@ -32,5 +32,5 @@ from .rows import changed_conversation as changed_conversation, conversation_row
 from .rows import label_of as label_of, label_row as label_row, now as now, TableRow as TableRow
 from .schema import ADJUDICATED as ADJUDICATED
 from .store import ANNOTATION_BATCH as ANNOTATION_BATCH, Store as Store
-from .tombstones import name_hash as name_hash
+from .erasure.tombstones import name_hash as name_hash
 from .text_search import TextSearch as TextSearch, words_of as words_of

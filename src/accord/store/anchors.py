@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import func, select
 
 from accord.store.engine import database_errors, read_json
+from accord.store.erasure.tombstones import CONVERSATION, without_erased
 from accord.store.rows import now
 from accord.store.schema import anchors
 from accord.store.store import Store
-from accord.store.tombstones import CONVERSATION, without_erased
 from accord.values import Target, canonical_json, content_hash
 
 

@@ -28,8 +28,9 @@ from sqlalchemy import Connection, Engine, Table, and_, delete, func, not_, sele
 from accord.edges import BadInput, create_private
 from accord.store.derived_tables import COMPUTED
 from accord.store.engine import LOCK_WAIT_MS, StoreError, add_rows, connected, database_errors, open_engine, parsed_url
-from accord.store.erased_text import ErasedText
-from accord.store.erasing import Erasures
+from accord.store.erasure.erased_text import ErasedText
+from accord.store.erasure.erasing import Erasures
+from accord.store.erasure.tombstones import ANNOTATOR, CONVERSATION, tombstone_key
 from accord.store.import_parts import IMPORT
 from accord.store.integrity import check_store
 from accord.store.rows import PERSON, batches
@@ -47,7 +48,6 @@ from accord.store.schema import (
     users,
 )
 from accord.store.store import Store
-from accord.store.tombstones import ANNOTATOR, CONVERSATION, tombstone_key
 
 COPY_BATCH = 5000
 """Rows per transaction: other writers wait for less than a second."""

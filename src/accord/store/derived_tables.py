@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, func, or_, select, update
 
 from accord.store.engine import StoreError, database_errors, lock_writing, read_json
+from accord.store.erasure.tombstones import without_erased_in_day
 from accord.store.rows import BATCH, MODEL, AddedCounts, AnnotationKeys, annotation_from, annotation_row, batches, now
 from accord.store.schema import alarms, annotation_table, cache, days
 from accord.store.store import Store
-from accord.store.tombstones import without_erased_in_day
 from accord.values import (
     ISSUE,
     OVERALL,

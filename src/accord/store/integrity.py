@@ -42,7 +42,8 @@ from accord.store.engine import (
     parsed_url,
     version_of,
 )
-from accord.store.erasing import Erasures
+from accord.store.erasure.erasing import Erasures
+from accord.store.erasure.tombstones import ErasedKind
 from accord.store.foreign_objects import (
     RECREATE,
     ForeignObject,
@@ -60,7 +61,6 @@ from accord.store.people.studies import ItemKind, State
 from accord.store.request_claims import spool_folders
 from accord.store.rows import annotation_from
 from accord.store.schema import SCHEMA_VERSION, VERSION_TABLE, annotation_table, conversations, metadata
-from accord.store.tombstones import ErasedKind
 from accord.values import Conversation
 
 NAMED_ROWS = 3

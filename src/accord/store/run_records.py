@@ -11,10 +11,10 @@ from sqlalchemy import Connection, Engine, Table, and_, func, select, update
 
 from accord.edges import redact_json
 from accord.store.engine import database_errors, read_json
+from accord.store.erasure.tombstones import without_erased_names
 from accord.store.import_parts import UNDONE
 from accord.store.rows import Run, now
 from accord.store.schema import runs
-from accord.store.tombstones import without_erased_names
 from accord.values import canonical_json
 
 

@@ -22,6 +22,14 @@ from accord.store.engine import (
     read_json,
     takes_rows,
 )
+from accord.store.erasure.tombstones import (
+    NamesOf,
+    of_annotation,
+    of_cached,
+    of_conversation,
+    remove_tombstones,
+    without_erased,
+)
 from accord.store.import_parts import ImportPart, check_running, confirm, is_tracked, take_scales
 from accord.store.rows import (
     BATCH,
@@ -56,14 +64,6 @@ from accord.store.schema import (
     is_current_answer,
     is_included,
     is_rating,
-)
-from accord.store.tombstones import (
-    NamesOf,
-    of_annotation,
-    of_cached,
-    of_conversation,
-    remove_tombstones,
-    without_erased,
 )
 from accord.values import (
     ANNOTATOR_KINDS,
@@ -431,7 +431,7 @@ class Store(RunRecords):
     # --- database access ----------------------------------------------------------------------------------------
 
     def without_erased(self, connection: Connection, rows: Sequence[R], names: NamesOf) -> list[R]:
-        """Return the rows that name nothing erased (`accord.store.tombstones`); all of them with `restores_erased`."""
+        """Return the rows that name nothing erased; all of them with `restores_erased`."""
         if self.restores_erased:
             remove_tombstones(connection, rows, names)
         return without_erased(connection, rows, names)

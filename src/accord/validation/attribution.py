@@ -190,15 +190,21 @@ def attribute(
         return replace(found, outcome="judge", since=judged_since, judge_change=part[0], anchors_since=part[1])
     since = days[moved.start]
     is_scored_at_once = _is_scored_at_once(traffic, since)
-    is_same = judged_since is not None and abs(_ordinal(since) - _ordinal(judged_since)) <= SAME_CHANGE_DAYS
-    if judged_since is not None and is_same and found.anchors >= MIN_ANCHORS and not is_scored_at_once:
-        since = min(max(since, _day_after(judged_days[place - 1])), judged_since)
+    if judged_since is not None and found.anchors >= MIN_ANCHORS and not is_scored_at_once:
+        since = _limited_since(since, judged_days[place - 1], judged_since)
     change, error = _traffic_change(traffic, since, width)
     part = _judge_change(anchors, since, width)
     share = _share(change, error, part[0])
     found = replace(found, since=since, change=change, judge_change=part[0], judge_share=share, anchors_since=part[1])
     found = replace(found, is_scored_at_once=is_scored_at_once)
     return replace(found, outcome=_outcome(found, judged.is_alarm))
+
+
+def _limited_since(since: str, last_before: str, judged_since: str) -> str:
+    """Return the first day of a change of traffic, between two rounds of anchors if it is also the judge's change."""
+    if abs(_ordinal(since) - _ordinal(judged_since)) > SAME_CHANGE_DAYS:
+        return since
+    return min(max(since, _day_after(last_before)), judged_since)
 
 
 def _outcome(found: Attribution, is_judge_alarm: bool) -> Outcome:

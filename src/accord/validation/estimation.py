@@ -181,9 +181,7 @@ class _CrossScores:
         """Return labels and scores of the units of a system, and of `more` unlabeled ones: group and score."""
         own = sorted((target for target in members if target in self.rows_of), key=_place)
         rest = [(self.group_of[target], self.score[target]) for target in members if target not in self.rows_of]
-        far = [self.score[target] for target in members if target in self.far]
-        level = float(np.mean(far or [self.level[target] for target in own])) if own else 0.0
-        predicted = [self.score[target] - self.level[target] + level for target in own]
+        predicted = self._predicted(own, [self.score[target] for target in members if target in self.far])
         groups, scores = zip(*rest, *more, strict=True) if rest or more else ((), ())
         plain, fair = (
             [float(values[self.rows_of[target]].mean()) for target in own] for values in (self.rated.value, self.fair)
@@ -193,6 +191,11 @@ class _CrossScores:
             name, np.array(said), np.array(predicted), np.array(scores),
             [self.group_of[target] for target in own], groups, unit,
         )  # fmt: skip
+
+    def _predicted(self, own: Sequence[Target], far: Sequence[float]) -> list[float]:
+        """Return the scores of labeled units around one level, that of `far` ones, instead of those of their folds."""
+        level = float(np.mean(far or [self.level[target] for target in own])) if own else 0.0
+        return [self.score[target] - self.level[target] + level for target in own]
 
 
 def _place(target: Target) -> tuple[str, int]:

@@ -60,7 +60,7 @@ def init(
     you have edited, or that the labels answer, are kept and the others added. The result goes into a new file if
     rubric.yaml exists, and accord.yaml names it.
     """
-    from accord.project import positions_note, project_template, set_scales, survey_files
+    from accord.project import project_template, set_scales, survey_files
     from accord.values import dump_rubric, load_rubric
 
     template = project_template()
@@ -89,8 +89,7 @@ def init(
     set_scales(found, ends)
     base = _rubric_in_use(found) if rubric is None else None
     made = _extended(base, found, answers.main, ends)
-    if rubric is not None:
-        made = _with_shipped(made, load_rubric(rubric))
+    made = made if rubric is None else _with_shipped(made, load_rubric(rubric))
     text = dump_rubric(made.rubric)
     name = "rubric.yaml" if made.rubric == base else _free_name(HEAD + text)
     new = {"accord.yaml": template.replace("rubric: rubric.yaml ", f"rubric: {name} ")}
@@ -98,22 +97,35 @@ def init(
     if made.rubric != base and "accord.yaml" in result["kept"] and _names_it(name):
         result["kept"].remove("accord.yaml")
         result["changed"] = [f"accord.yaml: rubric: {name}"]
-    said = [*made.notes, *found.rater_notes]
-    if found.positions:
-        said.append(positions_note(found.positions))
-    if found.other_candidates:
-        said.append(f"these could be ratings too: {', '.join(found.other_candidates)} (--labels NAME)")
-    asked = [
-        {"question": each.id, "name": each.name, "scale": _scale_text(each), "kind": each.scale.kind.value,
-         "labels": found.questions[each.id].total}
-        for each in made.rubric.questions if each.id in found.questions
-    ]  # fmt: skip
+    said = [*made.notes, *_notes_of(found)]
+    asked = _asked(made.rubric, found)
     command, needed = _next(found, paths, columns, answers)
     more = {
         "main": made.rubric.main, "questions": asked, "raters": found.people, "judges": dict(found.judges),
         "rated_by": found.who_rated, "said": said + needed + _judge_note(result), "next": command,
     }  # fmt: skip
     show({**result, **more}, as_json, _text)
+
+
+def _asked(rubric: Rubric, found: FileSurvey) -> list[dict[str, Any]]:
+    """Return a row for each question that has labels."""
+    return [
+        {"question": each.id, "name": each.name, "scale": _scale_text(each), "kind": each.scale.kind.value,
+         "labels": found.questions[each.id].total}
+        for each in rubric.questions if each.id in found.questions
+    ]  # fmt: skip
+
+
+def _notes_of(found: FileSurvey) -> list[str]:
+    """Return sentences on what was read in files: who rated, positions, and further columns that may be ratings."""
+    from accord.project import positions_note
+
+    said = list(found.rater_notes)
+    if found.positions:
+        said.append(positions_note(found.positions))
+    if found.other_candidates:
+        said.append(f"these could be ratings too: {', '.join(found.other_candidates)} (--labels NAME)")
+    return said
 
 
 def _judge_note(result: Mapping[str, Sequence[str]]) -> list[str]:

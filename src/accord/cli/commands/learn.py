@@ -66,30 +66,23 @@ def judge(
         budget.apply(project)
         _warn_of_small(project.config.models)
         if anchors:
-            if source or everything or batch or longest or people:
+            if source or batch or selection != JudgeSelection(limit=limit):
                 raise BadInput("--anchors judges its own sample; of the selections it takes --limit alone")
             _judge_anchors(project, limit, plan, options)
-            return
-        if plan:
+        elif plan:
             planned = project.plan_judge(source or (), selection)
             options.show(planned.to_json(), plan_text)
             if not (planned.questions or planned.answered or everything):
                 note(_NO_RATED)
-            return
-        if batch:
+        elif batch:
             if source:
                 raise BadInput("--batch asks the judge of the rubric; leave out --source")
             _show_batches(judge_in_batches(project, selection), options)
-            return
-        done = _judge(project, source or (), selection, options)
-        if not done.samples and not everything:
-            note(_NO_RATED)
-        note(*_notices(done))
-        if done.failed or done.not_asked:
-            stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
+        else:
+            _judge(project, source or (), selection, options)
 
 
-def _judge(project: Project, sources: Sequence[str], selection: JudgeSelection, options: StatisticsOptions) -> JudgeRun:
+def _judge(project: Project, sources: Sequence[str], selection: JudgeSelection, options: StatisticsOptions) -> None:
     """Ask the models with progress, and print the result, also that of a run that stops halfway."""
     total = project.plan_judge(sources, selection).steps if sys.stderr.isatty() else None
     stopped: list[JudgeRun] = []
@@ -100,7 +93,11 @@ def _judge(project: Project, sources: Sequence[str], selection: JudgeSelection, 
         for partial in stopped:
             options.show(partial.to_json(), lambda _: _judged_text(stopped[0]))
     options.show(done.to_json(), lambda _: _judged_text(done))
-    return done
+    if not done.samples and not selection.everything:
+        note(_NO_RATED)
+    note(*_notices(done))
+    if done.failed or done.not_asked:
+        stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
 
 
 def _judge_anchors(project: Project, limit: int | None, plans: bool, options: StatisticsOptions) -> None:

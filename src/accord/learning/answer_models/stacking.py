@@ -88,9 +88,7 @@ def fit_stack(
     Raises:
         BadInput: No candidate can be tried.
     """
-    obstacles = {name: _obstacle(name, maker, evidence, rated, max_seconds) for name, maker in make.items()}
-    if "mixed" in make and None not in obstacles.values():
-        obstacles["mixed"] = None
+    obstacles = _obstacles(make, evidence, rated, max_seconds)
     models = {name: maker() for name, maker in make.items() if obstacles[name] is None}
     held_out = {
         name: model.cross_predict(make[name], model.prepare(evidence), rated, labels) for name, model in models.items()
@@ -107,6 +105,14 @@ def fit_stack(
     if len(kept) == 1:
         return models[next(iter(kept))], (known, new), tuple(trials)
     return StackedAnswers({name: models[name] for name in kept}, kept), (known, new), tuple(trials)
+
+
+def _obstacles(make: Makers, evidence: EvidenceTable, rated: Ratings, max_seconds: float) -> dict[str, str | None]:
+    """Return why each candidate cannot be tried; `mixed` is tried if no other one can be."""
+    obstacles = {name: _obstacle(name, maker, evidence, rated, max_seconds) for name, maker in make.items()}
+    if "mixed" in make and None not in obstacles.values():
+        obstacles["mixed"] = None
+    return obstacles
 
 
 def _untried(obstacles: Mapping[str, str | None]) -> list[CandidateTrial]:

@@ -96,11 +96,7 @@ def compare(
     )
     if len(experiment.ratings) > MOST_COPIED and not pool.is_explicit:
         pool.close()
-    candidates = {}
-    for name, evaluator in evaluators.items():
-        samples = singles if evaluator.takes_every_sheet else singles.rated()
-        known, own = in_question(_known(evaluator, tables, samples), samples)
-        candidates[name] = CandidateEvaluator(evaluator, own, replace(experiment, evidence=known, labels=own.labels))
+    candidates = _candidates(evaluators, tables, singles, experiment)
     with single_threaded(len(experiment.ratings)):
         systems = _systems(project, candidates, unmade, pool, on_step)
         if not systems:
@@ -290,6 +286,21 @@ def _known(evaluator: Evaluator, tables: Mapping[str, EvidenceTable], train: Tra
         if not learns(source):
             known = joined(known, tables[_source_key(source)], source.name)
     return known
+
+
+def _candidates(
+    evaluators: Mapping[str, Evaluator],
+    tables: Mapping[str, EvidenceTable],
+    singles: Training,
+    experiment: Experiment,
+) -> dict[str, CandidateEvaluator]:
+    """Return the evaluators with their training data and their experiments on the common folds."""
+    candidates = {}
+    for name, evaluator in evaluators.items():
+        samples = singles if evaluator.takes_every_sheet else singles.rated()
+        known, own = in_question(_known(evaluator, tables, samples), samples)
+        candidates[name] = CandidateEvaluator(evaluator, own, replace(experiment, evidence=known, labels=own.labels))
+    return candidates
 
 
 def _systems(

@@ -11,7 +11,7 @@ from accord.learning import Experiment, Predictions, make_head
 from accord.models import JUDGE, RecordedJudge
 from accord.project.judges.recorded_judges import expected_answer
 from accord.validation import BEST_COLUMN
-from accord.values import Sample, Target
+from accord.values import Question, Sample, Target
 
 if TYPE_CHECKING:
     from accord.project.workspace import Workspace
@@ -41,12 +41,16 @@ def run_rivals(project: Workspace, experiment: Experiment, samples: Sequence[Sam
     named = {ONE_RUN: {key: runs[:1] for key, runs in own.items()}, all_runs(typical): own}
     found = []
     for name, answers in named.items():
-        replayed = RecordedJudge(answers, recording.model)
-        rows: dict[Target, dict[str, float]] = {}
-        for sample in samples:
-            value = expected_answer(replayed, sample, question)
-            rows[sample.target] = {} if value is None else {name: value}
-        table = EvidenceTable.from_rows([Column(name, f"recorded|model:{recording.model}|runs:{name}")], rows)
+        table = _replayed_answers(name, RecordedJudge(answers, recording.model), samples, question)
         own_experiment = replace(experiment, evidence=table, cache=None)
         found.append(own_experiment.run(name, lambda asked: make_head(BEST_COLUMN, asked, {})))
     return found
+
+
+def _replayed_answers(name: str, judge: RecordedJudge, samples: Sequence[Sample], question: Question) -> EvidenceTable:
+    """Return the expected answers of a recorded judge as the only column of a table."""
+    rows: dict[Target, dict[str, float]] = {}
+    for sample in samples:
+        value = expected_answer(judge, sample, question)
+        rows[sample.target] = {} if value is None else {name: value}
+    return EvidenceTable.from_rows([Column(name, f"recorded|model:{judge.name}|runs:{name}")], rows)

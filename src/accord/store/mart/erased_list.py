@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import MB, read_text, write_atomically
-from accord.store.tombstones import name_hash
+from accord.store.erasure.tombstones import name_hash
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple, get_args
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from accord.edges import BadInput
+from accord.store.erasure.tombstones import ANNOTATOR, tombstone_key, tombstones_among
 from accord.store.group_commit import Conflict, GroupWriter
 from accord.store.rows import now
 from accord.store.schema import annotation_table, assignments, chats, sessions, users
 from accord.store.store import Store
-from accord.store.tombstones import ANNOTATOR, tombstone_key, tombstones_among
 
 Role = Literal["annotator", "lead", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -16,11 +16,11 @@ from sqlalchemy import ColumnElement, Connection, and_, func, insert, literal, o
 
 from accord.edges import BadInput
 from accord.store.engine import read_json
+from accord.store.erasure.tombstones import of_conversation
 from accord.store.group_commit import Conflict
 from accord.store.people.studies import Assignment, Item, Studies, assign
 from accord.store.rows import BATCH, batches, conversation_row, now
 from accord.store.schema import chat_messages, chats, conversations
-from accord.store.tombstones import of_conversation
 from accord.values import Conversation, Target, canonical_json
 
 ChatState = Literal["open", "ended", "dropped"]

@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, or
 
 from accord.edges import BadInput
 from accord.store.engine import read_json
+from accord.store.erasure.tombstones import of_annotation
 from accord.store.group_commit import Conflict, GroupWriter
 from accord.store.people.accounts import UserAccounts
 from accord.store.rows import (
@@ -42,7 +43,6 @@ from accord.store.schema import (
 )
 from accord.store.store import Store
 from accord.store.targets import check_target
-from accord.store.tombstones import of_annotation
 from accord.values import Annotation, Target, canonical_json, content_hash
 
 State = Literal["open", "done", "skipped"]

@@ -21,7 +21,8 @@ from sqlalchemy import Connection, Table, and_, delete, func, or_, select, tuple
 
 from accord.store.derived_tables import COMPUTED
 from accord.store.engine import database_errors, lock_writing, read_json
-from accord.store.erased_text import ErasedText
+from accord.store.erasure.erased_text import ErasedText
+from accord.store.erasure.tombstones import CONVERSATION, ErasedKind, name_hash, tombstone_key
 from accord.store.import_parts import lock_imports
 from accord.store.rows import BATCH, batches, now
 from accord.store.schema import (
@@ -46,7 +47,6 @@ from accord.store.schema import (
     users,
 )
 from accord.store.store import Store
-from accord.store.tombstones import CONVERSATION, ErasedKind, name_hash, tombstone_key
 from accord.values import canonical_json
 
 Counts = dict[str, int]
@@ -97,7 +97,7 @@ class Erasures:
         return sum(self._store._one(query.where(erased.c.digest.in_(batch))) or 0 for batch in batches(digests, BATCH))
 
     def hashes(self) -> list[str]:
-        """Return the hash of every erased conversation (`accord.store.tombstones`)."""
+        """Return the hash of every erased conversation (`accord.store.erasure.tombstones`)."""
         keys = self._store._stream(select(erased.c.key).where(erased.c.kind == CONVERSATION))
         return [key.rpartition(" ")[2] for (key,) in keys]
 

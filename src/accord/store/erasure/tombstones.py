@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from sqlalchemy import Connection, delete, select
 
 from accord.store.engine import lock_writing
-from accord.store.erased_text import ErasedText, strings_in
+from accord.store.erasure.erased_text import ErasedText, strings_in
 from accord.store.rows import BATCH, batches
 from accord.store.schema import erased
 
