@@ -117,7 +117,7 @@ def change_test(ranks: Floats, day: NDArray[np.intp], level: float, moves_by_day
         if alarm == today or (alarm is None and today == days - 1):
             by_start = np.logaddexp.reduce(capital[today] - before[: today + 1], axis=1) + weights[: today + 1]
             start = int(by_start.argmax())
-    return ChangeTest(largest, alarm, start, days)
+    return ChangeTest(round(largest, 9), alarm, start, days)  # equal on all machines if nothing happened
 
 
 def _spreads(ranks: Floats, day: NDArray[np.intp], days: int) -> Floats:
