@@ -407,7 +407,8 @@ def test_good_rows_and_labels_before_a_bad_one_are_kept() -> None:
     new_project()
     good = Path(CHATS).read_text().splitlines()[:3]
     write("chats.jsonl", "\n".join([*good, "{broken"]) + "\n")
-    assert "chats.jsonl, line 4: not JSON" in refused("import", "chats.jsonl")
+    error = refused("import", "chats.jsonl")
+    assert "chats.jsonl, line 4: not JSON" in error and "; --skip-bad-rows leaves bad rows out" in error
     assert "0 conversations imported, 3 already there" in printed("import", "chats.jsonl", "--skip-bad-rows")
     rows = ["support-001,ann,Q0,3", "support-002,ann,Q0,3"]
     refused("import", labels(*rows, "support-003,ann,Q0,9"))

@@ -19,7 +19,7 @@ import typer.core
 from accord.cli.outputs import check_outputs, outputs_of, refuse_empty_outputs
 from accord.cli.plugin_commands import HELP_OPTIONS, PluginCommand, plugin_names
 from accord.cli.terminal import ask_at_terminal, can_ask, say_line, set_verbosity
-from accord.edges import AccordError, BadInput
+from accord.edges import AccordError, BadInput, BadRow
 from accord.version import __version__
 
 PARTLY_UNSCORED = 5
@@ -149,6 +149,7 @@ def _flag(name: str, *options: str, help: str = "", hidden: bool = False) -> ins
 
 _HIDDEN = (_flag("verbose", "--verbose", "-v", hidden=True), _flag("quiet", "--quiet", "-q", hidden=True))
 """Options that every command takes, and that `accord --help` documents."""
+_SKIP = "--skip-bad-rows"
 _FORCE = _flag("force", "--force", help="Replace a file or folder that does not look like an earlier output.")
 """Option of every command that writes a file."""
 
@@ -188,7 +189,11 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             if not isinstance(error, AccordError):
                 stop_for_plugin(error)
                 raise
-            stop(error.for_commands, error.exit_code)
+            said = error.for_commands
+            can_skip = any(hasattr(each, "skip_bad_rows") for each in groups.values())
+            if can_skip and isinstance(error, BadRow) and _SKIP not in said:
+                said = f"{said}; {_SKIP} leaves bad rows out"
+            stop(said, error.exit_code)
         finally:
             set_verbosity(False, False)
 
