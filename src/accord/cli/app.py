@@ -9,7 +9,7 @@ import gc
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
 
@@ -154,6 +154,14 @@ _FORCE = _flag("force", "--force", help="Replace a file or folder that does not 
 """Option of every command that writes a file."""
 
 
+def _said_of(error: AccordError, groups: Iterable[Any]) -> str:
+    """Return the message of an error; that of a bad row names the option, if there is one, to leave bad rows out."""
+    said, can_skip = error.for_commands, any(hasattr(each, "skip_bad_rows") for each in groups)
+    return (
+        f"{said}; {_SKIP} leaves bad rows out" if can_skip and isinstance(error, BadRow) and _SKIP not in said else said
+    )
+
+
 def guarded(function: Callable[..., Any]) -> Callable[..., None]:
     """Wrap a command: its outputs are checked, and expected failures end in one line on stderr and an exit code.
 
@@ -189,11 +197,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             if not isinstance(error, AccordError):
                 stop_for_plugin(error)
                 raise
-            said = error.for_commands
-            can_skip = any(hasattr(each, "skip_bad_rows") for each in groups.values())
-            if can_skip and isinstance(error, BadRow) and _SKIP not in said:
-                said = f"{said}; {_SKIP} leaves bad rows out"
-            stop(said, error.exit_code)
+            stop(_said_of(error, groups.values()), error.exit_code)
         finally:
             set_verbosity(False, False)
 
