@@ -49,7 +49,7 @@ def main() -> None:
     rows: list[Row] = []
     for part in chosen(parser, given.only, PARTS):
         if part == "speed":
-            rows += _speed(*((60, 120) if given.quick else (200, 500)))
+            rows += _speed(*((30, 60) if given.quick else (200, 500)))
         else:
             rows += [_growth(*size) for size in (SIZES[:2] if given.quick else SIZES)[: given.limit]]
     finish("rubric_selection", rows, COLUMNS, given.json)

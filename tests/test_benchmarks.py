@@ -42,7 +42,6 @@ def test_make_bench_names_benchmarks_that_exist():
 SMALLEST = {
     "agent_steps": ["--only", "shared"],
     "agreement": ["--only", "estimate-width"],
-    "architecture": [],
     "calibration_speed": ["--only", "mixed"],
     "check_table": ["--limit", "2"],
     "ciu": [],
@@ -65,6 +64,7 @@ SMALLEST = {
 }
 """Options of the smallest run of each benchmark, besides `--quick`."""
 TOO_LONG = {
+    "architecture": "test_architecture_counts.py runs it",
     "attacks": "runs hundreds of tests, which the suite runs anyway",
     "demonstration_selection": "takes minutes",
     "scale": "takes minutes",
