@@ -154,12 +154,12 @@ _FORCE = _flag("force", "--force", help="Replace a file or folder that does not 
 """Option of every command that writes a file."""
 
 
-def _said_of(error: AccordError, groups: Iterable[Any]) -> str:
+def _message_of(error: AccordError, groups: Iterable[Any]) -> str:
     """Return the message of an error; that of a bad row names the option, if there is one, to leave bad rows out."""
-    said, can_skip = error.for_commands, any(hasattr(each, "skip_bad_rows") for each in groups)
-    return (
-        f"{said}; {_SKIP} leaves bad rows out" if can_skip and isinstance(error, BadRow) and _SKIP not in said else said
-    )
+    message = error.for_commands
+    if not isinstance(error, BadRow) or _SKIP in message or not any(hasattr(each, "skip_bad_rows") for each in groups):
+        return message
+    return f"{message}; {_SKIP} leaves bad rows out"
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., None]:
@@ -197,7 +197,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             if not isinstance(error, AccordError):
                 stop_for_plugin(error)
                 raise
-            stop(_said_of(error, groups.values()), error.exit_code)
+            stop(_message_of(error, groups.values()), error.exit_code)
         finally:
             set_verbosity(False, False)
 

@@ -228,7 +228,9 @@ class Metrics(Source):
             return values, reasons, self._note(session.spoken, session.copies)
         conversation = sample.conversation.at(sample.turn)
         of_steps = {
-            name: metric(conversation) for name, metric in self._of_conversations.items() if _is_of_steps(metric)
+            name: metric(conversation)
+            for name, metric in self._of_conversations.items()
+            if isinstance(metric, StepMetric)
         }
         values, reasons = values | of_steps, reasons | dict.fromkeys(of_steps, NO_STEPS)
         if len(of_steps) == len(self._of_conversations):
@@ -292,10 +294,6 @@ def measure(samples: Iterable[Sample], names: Sequence[str], language: str | Non
     """
     settings = MetricSettings(names=tuple(names), language=language)
     return Metrics(settings, SourceContext(Rubric.model_construct()))._measured(list(samples))
-
-
-def _is_of_steps(metric: Metric) -> bool:
-    return isinstance(metric, StepMetric)
 
 
 def _guarded(name: str, metric: Any) -> Any:

@@ -126,6 +126,18 @@ class PartTable:
         return any(row.get(f"{name}_published") is not None for row in self.rows)
 
 
+def table_with_reasons(
+    rows: Sequence[Row],
+    labels: Sequence[str],
+    statistics: Sequence[str],
+    note: str = "",
+    charts: Mapping[str, Markup] | None = None,
+) -> PartTable:
+    """Return a table with the reasons for missing rows as a column, if there are any."""
+    shown = [*labels, *(["missing"] if any("missing" in row for row in rows) else [])]
+    return PartTable(rows, shown, statistics, note, charts or {})
+
+
 def with_published(rows: Iterable[Row], figures: Mapping[str, Sequence[Any]], statistics: Sequence[str]) -> list[Row]:
     """Return rows with the paper's figures of each system, given in the order of the statistics."""
     found = []

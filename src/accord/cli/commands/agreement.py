@@ -114,7 +114,7 @@ def _label_text(result: Mapping[str, Any]) -> str:
 
 
 GAIN = 0.99
-"""Ratio of widths above which scores are said to add nothing."""
+"""Ratio of widths above which a sentence states that scores add nothing."""
 
 
 @command("estimate")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from accord.project import BatchRun, Fitted, JudgeRun, JudgeSelection, Project
     from accord.project.judges import anchors
 
+Run = TypeVar("Run", "JudgeRun", "anchors.AnchorRun")
 _SHOWN = 12
 """Metrics that `accord synth --check` prints."""
 _NO_RATED = "no conversation has ratings, so none is judged; use --all to judge all conversations"
@@ -82,17 +84,30 @@ def judge(
             _judge(project, source or (), selection, options)
 
 
-def _judge(project: Project, sources: Sequence[str], selection: JudgeSelection, options: StatisticsOptions) -> None:
-    """Ask the models with progress, and print the result, also that of a run that stops halfway."""
-    total = project.plan_judge(sources, selection).steps if sys.stderr.isatty() else None
-    stopped: list[JudgeRun] = []
+def _with_progress(
+    project: Project,
+    options: StatisticsOptions,
+    title: str,
+    total: int | None,
+    run: Callable[[Callable[[], None], Callable[[Run], None]], Run],
+    text: Callable[[Run], str],
+) -> Run:
+    """Run something with progress, and print its result, also that of a run that stops halfway."""
+    stopped: list[Run] = []
     try:
-        with spending(project.budget), Progress("judged", total) as progress:
-            done = project.judge(sources, selection, progress.step, stopped.append)
+        with spending(project.budget), Progress(title, total) as progress:
+            done = run(progress.step, stopped.append)
     finally:
-        for partial in stopped:
-            options.show(partial.to_json(), lambda _: _judged_text(stopped[0]))
-    options.show(done.to_json(), lambda _: _judged_text(done))
+        for halfway in stopped:
+            options.show(halfway.to_json(), lambda _: text(stopped[0]))
+    options.show(done.to_json(), lambda _: text(done))
+    return done
+
+
+def _judge(project: Project, sources: Sequence[str], selection: JudgeSelection, options: StatisticsOptions) -> None:
+    """Ask the models, print the result, and end with an error if questions stayed unanswered."""
+    total = project.plan_judge(sources, selection).steps if sys.stderr.isatty() else None
+    done = _with_progress(project, options, "judged", total, partial(project.judge, sources, selection), _judged_text)
     if not done.samples and not selection.everything:
         note(_NO_RATED)
     note(*_notices(done))
@@ -101,20 +116,14 @@ def _judge(project: Project, sources: Sequence[str], selection: JudgeSelection, 
 
 
 def _judge_anchors(project: Project, limit: int | None, plans: bool, options: StatisticsOptions) -> None:
-    """Judge the anchors with progress, or plan it, and print the result, also that of a run that stops halfway."""
+    """Judge the anchors, or plan it, and end with an error if some were not judged."""
     from accord.project.judges import anchors
 
     if plans:
         options.show(anchors.plan_anchors(project, limit).to_json(), plan_text)
         return
-    stopped: list[anchors.AnchorRun] = []
-    try:
-        with spending(project.budget), Progress("anchors judged", limit) as progress:
-            done = anchors.judge_anchors(project, limit, progress.step, stopped.append)
-    finally:
-        for partial in stopped:
-            options.show(partial.to_json(), lambda _: _anchors_text(stopped[0]))
-    options.show(done.to_json(), lambda _: _anchors_text(done))
+    run = partial(anchors.judge_anchors, project, limit)
+    done = _with_progress(project, options, "anchors judged", limit, run, _anchors_text)
     if done.failed:
         stop("some anchors were not judged; run the command again to judge them alone", PARTLY_UNSCORED)
 

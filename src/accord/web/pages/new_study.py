@@ -253,8 +253,10 @@ def _chosen_questions(values: Mapping[str, str], project: Project) -> list[str]:
         raise BadInput("no question chosen; choose at least one")
     if wrong := [each for each in chosen if each not in fitting]:
         asked = project.rubric[wrong[0]]
-        kind = "single calls of tools" if asked.is_about_steps else "single conversations and replies"
-        kind = "two conversations side by side" if asked.compares else kind
+        if asked.compares:
+            kind = "two conversations side by side"
+        else:
+            kind = "single calls of tools" if asked.is_about_steps else "single conversations and replies"
         raise BadInput(f"question {wrong[0]!r} is about {kind}; choose other questions, or another unit")
     return [] if chosen == fitting else chosen
 

@@ -31,7 +31,7 @@ from accord_papers.ciu.responses import (
     of_project,
     usable,
 )
-from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart
+from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart, table_with_reasons
 
 TOPICAL, PERSONA, DIALOGUES = "topical_usr", "persona_usr", "llm_rubric_real"
 SHOWN = (
@@ -85,18 +85,6 @@ def _questions(given: StudyInput) -> list[str]:
     return found
 
 
-def _table(
-    rows: Sequence[Row],
-    labels: Sequence[str],
-    statistics: Sequence[str],
-    note: str = "",
-    charts: Mapping[str, Markup] | None = None,
-) -> PartTable:
-    """Return a table with the reasons for missing rows as a column, if there are any."""
-    shown = [*labels, *(["missing"] if any("missing" in row for row in rows) else [])]
-    return PartTable(rows, shown, statistics, note, charts or {})
-
-
 # --- single metrics ---------------------------------------------------------------------------------------------------
 
 
@@ -126,7 +114,7 @@ def _single(name: str, given: StudyInput) -> PartTable:
     charts = {f"Spearman with {question}": _chart(main, column, f"Single metrics: {question}")
               for column, question in QUESTIONS.items()}  # fmt: skip
     statistics = [*QUESTIONS, *(_p(column) for column in QUESTIONS)]
-    return _table(rows, ("subset", "system", "n"), statistics, note, charts)
+    return table_with_reasons(rows, ("subset", "system", "n"), statistics, note, charts)
 
 
 def _p(column: str) -> str:
@@ -147,7 +135,7 @@ def single_of_project(given: StudyInput) -> PartTable:
         part.append({"question": question, **single_metrics.one_annotator(data)})
         charts[f"Spearman with {question}"] = _chart(part, "spearman", f"Single metrics: {question}")
         rows += part
-    return _table(rows, ("question", "system", "n"), ("spearman", _p("spearman")), SINGLE, charts)
+    return table_with_reasons(rows, ("question", "system", "n"), ("spearman", _p("spearman")), SINGLE, charts)
 
 
 def figure_1(given: StudyInput) -> PartTable:
@@ -162,7 +150,7 @@ def figure_1(given: StudyInput) -> PartTable:
         "Length in words. The published figure is of Topical-Chat and Persona-Chat together, in characters; the public "
         "ratings do not show it."
     )
-    return _table(rows, ("subset", "n"), tuple(QUESTIONS), note)
+    return table_with_reasons(rows, ("subset", "n"), tuple(QUESTIONS), note)
 
 
 # --- combinations -----------------------------------------------------------------------------------------------------
@@ -195,7 +183,7 @@ def _combinations(name: str, given: StudyInput) -> PartTable:
         f"{HELD_OUT.format(given.repeats)} `metrics` are selected in at least half of the seeds. `recursive-k` drops k "
         f"metrics, `forward-k` and `backward-k` keep k. The paper uses 15 seeds: --repeats 15.{_missing(data)}"
     )
-    return _table(rows, ("split", "system", "metrics", "n"), _spearmans(data), note)
+    return table_with_reasons(rows, ("split", "system", "metrics", "n"), _spearmans(data), note)
 
 
 def _missing(data: Rated) -> str:
@@ -227,7 +215,9 @@ def _spearmans(data: Rated) -> list[str]:
 def _ratios(name: str, given: StudyInput) -> PartTable:
     """Selection ratios of tables 2 and 4."""
     rows = combinations.ratios(_selections(given, name))
-    return _table(rows, ("split", "metric"), ("ratio",), "Share of the 17 selections, over seeds and questions.")
+    return table_with_reasons(
+        rows, ("split", "metric"), ("ratio",), "Share of the 17 selections, over seeds and questions."
+    )
 
 
 def ours(given: StudyInput) -> PartTable:
@@ -248,7 +238,7 @@ def ours(given: StudyInput) -> PartTable:
         f"{HELD_OUT.format(given.repeats)} `lexical` needs no model; `embedding` adds cosines and BERTScore of "
         f"MiniLM.{_missing(paper)}"
     )
-    return _table(rows, ("split", "bank", "system", "n"), _spearmans(data), note)
+    return table_with_reasons(rows, ("split", "bank", "system", "n"), _spearmans(data), note)
 
 
 def ours_of_project(given: StudyInput) -> PartTable:
@@ -256,7 +246,7 @@ def ours_of_project(given: StudyInput) -> PartTable:
     data = _metrics_of(given, "")
     rows = combinations.unify(data, combinations.OURS, given.repeats, combinations.splits_of(data))
     note = f"{HELD_OUT.format(given.repeats)} Metrics: {', '.join(data.metrics)}."
-    return _table(rows, ("split", "system", "n"), _spearmans(data), note)
+    return table_with_reasons(rows, ("split", "system", "n"), _spearmans(data), note)
 
 
 def transfer(given: StudyInput) -> PartTable:
@@ -274,7 +264,7 @@ def transfer(given: StudyInput) -> PartTable:
         "Learned on Topical-USR without a label of the other data set. `warned`: share of scores with a warning, "
         "such as metrics unlike those in training. The rating of the dialogues is Q0, satisfaction of the user."
     )
-    return _table(rows, ("dataset", "system", "n"), (*QUESTIONS, "warned"), note)
+    return table_with_reasons(rows, ("dataset", "system", "n"), (*QUESTIONS, "warned"), note)
 
 
 # --- plausibility -----------------------------------------------------------------------------------------------------

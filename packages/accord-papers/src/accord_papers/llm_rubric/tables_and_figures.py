@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from markupsafe import Markup
 
 from accord.charts import Axis, ChartLine, line_chart
 from accord.edges import BadInput
@@ -34,7 +33,7 @@ from accord_papers.llm_rubric.protocols import (
     learned,
     transferred,
 )
-from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart, with_published
+from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart, table_with_reasons, with_published
 
 MOST_RATINGS, MOST_SHOWN = 30, 12
 """Figure 2 shows annotators with at least this many dialogues; on a project, about this many annotators."""
@@ -90,19 +89,7 @@ def table_1_of_project(given: StudyInput) -> PartTable:
     found, missing = attempted(runs, {"dataset": data.name})
     rows = with_published(fold_rows("own", data, found), published.TABLE_1["llm_rubric_real"], published.STATISTICS)
     charts = {"RMSE": interval_chart(rows, "rmse", "RMSE")}
-    return _with_reasons([*rows, *missing], ("system", "n"), published.STATISTICS, ORDER, charts)
-
-
-def _with_reasons(
-    rows: Sequence[Row],
-    labels: Sequence[str],
-    statistics: Sequence[str],
-    note: str = "",
-    charts: Mapping[str, Markup] | None = None,
-) -> PartTable:
-    """Return a table with the reasons for missing rows as a column, if there are any."""
-    shown = [*labels, *(["missing"] if any("missing" in row for row in rows) else [])]
-    return PartTable(rows, shown, statistics, note, charts or {})
+    return table_with_reasons([*rows, *missing], ("system", "n"), published.STATISTICS, ORDER, charts)
 
 
 def oracle(given: StudyInput) -> PartTable:
@@ -155,7 +142,7 @@ def table_2_of_project(given: StudyInput) -> PartTable:
     data, rubric = own.data, own.rubric
     rows = [row for row in ablations.ablations(data, rubric, _seeds(given)) if "against" not in row]
     figures = {name: pair for name, pair in published.TABLE_2.items() if not name.startswith("accord, without Q")}
-    return _with_reasons(
+    return table_with_reasons(
         with_published(rows, figures, ("rmse", "pearson")), ("system", "n"), ("rmse", "pearson"), ORDER
     )
 
@@ -176,7 +163,7 @@ def table_3_of_project(given: StudyInput) -> PartTable:
     """Table 3 on a project: each question with enough ratings, on the texts for which the judge answered it."""
     own = own_set(given)
     rows = ablations.questions(own.data, own.rubric, _seeds(given))
-    return _with_reasons(rows, ("question", "system", "n"), ("rmse", "pearson"))
+    return table_with_reasons(rows, ("question", "system", "n"), ("rmse", "pearson"))
 
 
 def means(given: StudyInput) -> PartTable:
