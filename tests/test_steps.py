@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ from commands import accord, accord_json, read_rows, refused, write, write_rows
 from planted_steps import Planted, erring_judge, labels_of, messages_of, planted_steps, truth
 
 from accord.edges import BadInput
-from accord.evidence.bank.step_metrics import STEPS
+from accord.evidence.bank.step_metrics import STEPS, metrics
 from accord.evidence.metric_source import measure
 from accord.formats import read
 from accord.live import LiveScorer
@@ -23,6 +24,7 @@ from accord.project import Config, JudgeSelection, Project
 from accord.redaction import Redactor
 from accord.store import ErasedText, Store
 from accord.values import Conversation, Label, Sample, Target, Turn, check_label, load_rubric, steps
+from accord.web.transcript import step_content
 
 RUBRIC = load_rubric("agent-steps")
 
@@ -368,3 +370,37 @@ def test_erasing_finds_words_of_arguments_and_results(is_ascii: bool) -> None:
     erased = ErasedText([chat])
     assert erased.mentions("worst: zoë.k99@example.org") and erased.mentions(json.dumps({"about": "TÜV-4711-77"}))
     assert not erased.mentions("worst: ann.k99@example.org")
+
+
+LEAVES = (None, "", "x", "\ud800", "a" * 5000, 0, 1e308, True, [], {}, '{"a":', "[1]", "\u202e", "call-1")
+KEYS = ("text", "id", "tool_use_id", "name", "input", "arguments", "content", "is_error", "function", "result")
+PARTS = ("tool_use", "tool_result", "text", "tool_call", "tool_call_response", "image")
+
+
+def any_value(rng: random.Random, depth: int = 0) -> Any:
+    if depth > 3 or rng.random() < 0.5:
+        return rng.choice(LEAVES)
+    if rng.random() < 0.3:
+        return [any_value(rng, depth + 1) for _ in range(3)]
+    fields = {rng.choice(KEYS): any_value(rng, depth + 1) for _ in range(4)}
+    return {**fields, "type": rng.choice(PARTS)}
+
+
+def any_message(rng: random.Random) -> dict[str, Any]:
+    content = {rng.choice(("content", "parts")): [any_value(rng, 1) for _ in range(3)]}
+    return {"role": rng.choice(("user", "assistant", "tool", "system")), **content, "tool_calls": any_value(rng)}
+
+
+@pytest.mark.attack
+def test_random_messages_are_imported_or_reported_and_their_steps_are_shown(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    rows = [{"id": f"c{place}", "messages": [any_message(rng) for _ in range(3)]} for place in range(300)]
+    file = tmp_path / "chats.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    with Project(Config(store="sqlite:///:memory:", rubric="agent-steps")) as project:
+        done = project.import_(str(file), skip_bad_rows=True)
+        stored = list(project.store.conversations())
+    assert len(stored) == done.conversations.new > 30 and len(stored) + done.skipped == len(rows)
+    for conversation in stored:
+        assert all(step_content(step) for step in steps.steps_of(conversation.turns))
+        assert all(metrics.get(name)(conversation) is None or steps.steps_of(conversation.turns) for name in STEPS)
