@@ -1,4 +1,4 @@
-"""Overhead of judging: requests per second of Accord, of a bare loop with the same SDK, and of a raw HTTP client.
+"""Overhead of judging: requests per second of Accord, of a bare loop with the official SDK, and of a raw HTTP client.
 
     python benchmarks/judging_overhead.py [--quick] [--limit CONVERSATIONS] --json OUT
 
@@ -22,7 +22,7 @@ KEPT_AT = "http://127.0.0.1/v1"
 """Endpoint of the stored answers."""
 
 COMMON = (
-    "import openai.resources.chat.completions  # imported before the time is measured"
+    "import httpx2  # imported before the time is measured"
     + RUBRIC
     + """
 import asyncio
@@ -90,6 +90,7 @@ done(requests, start)
 SDK = (
     COMMON
     + """
+import openai.resources.chat.completions
 from openai import AsyncOpenAI
 async def run():
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)

@@ -22,7 +22,7 @@ control = socket.socket(fileno=int(sys.argv[1]))
 for name in ("accord.cli.commands", "accord.project.project", "accord.evidence.rubric_answers", "accord.models.ask_judge",
              "accord.store.store", "accord.learning.evaluator_loader", "accord.live.service.app", "accord.live.log_follower",
              "accord.project.evaluators.comparing", "accord.scoring.file", "accord.report.project_run", "accord.web.app",
-             "accord.testing", "openai", "scipy.optimize", "sklearn.linear_model", "psycopg",
+             "accord.testing", "httpx2", "scipy.optimize", "sklearn.linear_model", "psycopg",
              "uvicorn", "fastapi"):
     try:
         importlib.import_module(name)

@@ -313,7 +313,7 @@ def test_brackets_in_a_text_do_not_count_as_depth(tmp_path: Path) -> None:
     assert [type(each).__name__ for each in read_rows(tmp_path / "a.jsonl")] == ["Row"]
 
 
-SLOW_TO_LOAD = ["sklearn", "scipy.stats", "scipy.optimize", "scipy.special", "polars", "openai", "jax", "torch",
+SLOW_TO_LOAD = ["sklearn", "scipy.stats", "scipy.optimize", "scipy.special", "polars", "httpx2", "jax", "torch",
                 "fastapi", "sqlalchemy.dialects.postgresql.asyncpg"]  # fmt: skip
 
 

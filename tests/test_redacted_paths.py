@@ -24,7 +24,7 @@ from waiting import PATIENCE
 
 from accord import open as open_project
 from accord.edges import is_local_address
-from accord.models import run
+from accord.models import open_embedder, run
 from accord.project import Project
 from accord.project.config_sections import PrivacyConfig
 from accord.store import Chats
@@ -148,6 +148,7 @@ def test_a_server_of_another_machine_receives_no_canary(
     folder.mkdir()
     inputs.mkdir()
     monkeypatch.chdir(folder)
+    open_embedder.cache_clear()  # its vectors come from the endpoint of another test
     with ChatServer(Batches(quoting)) as server:
         url = other_machine(server.url)
         monkeypatch.setenv("OPENAI_BASE_URL", url)

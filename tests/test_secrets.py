@@ -196,11 +196,10 @@ def test_batch_replies_do_not_store_the_key(place: str, tmp_path: Path, monkeypa
 
 # --- nothing bypasses the edge modules ------------------------------------------------------------------------------------
 
-NETWORK_CLIENTS = ("openai", "httpx", "urllib.request", "fsspec", "requests", "aiohttp")
+NETWORK_CLIENTS = ("openai", "httpx", "httpx2", "urllib.request", "fsspec", "requests", "aiohttp")
 """Packages whose exceptions and responses contain text from other machines."""
 EDGES = {
-    "models/requests/client.py": "`failures` converts the SDK's exceptions",
-    "models/requests/batching.py": "catches NotFoundError without reading it",
+    "models/requests/client.py": "`failures` converts the HTTP library's exceptions",
     "embedded/catalogue.py": "downloads; errors become BadInput",
     "live/monitoring.py": "webhooks; errors show status and type only",
     "hosts/shared/push.py": "scores for hosts; errors show status and type only",
@@ -208,7 +207,7 @@ EDGES = {
 }
 RAW = re.compile(r"\b(?:response|error|exc)\.(?:body|text|content|message|reason_phrase|headers|request|args)\b")
 READ_RAW = {
-    ("models/requests/client.py", "error.body"): "redacted by `_reason_in`",
+    ("models/requests/client.py", "response.content"): "of an error: redacted by `_reason_in` and `error_code`",
     ("models/requests/client.py", "response.request"): "the client's own request",
     ("models/requests/client.py", "response.headers"): "parsed, or shown by `shorten` and `_origin` only",
 }

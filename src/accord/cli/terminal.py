@@ -31,7 +31,7 @@ def set_verbosity(verbose: bool, quiet: bool) -> None:
         return
     import logging
 
-    loggers = [logging.getLogger(name) for name in ("accord", "httpx")]
+    loggers = [logging.getLogger(name) for name in ("accord", "httpx2")]
     for logger in loggers:
         logger.setLevel(logging.INFO if verbose else logging.ERROR if quiet else logging.NOTSET)
         for handler in _handlers:

@@ -6,18 +6,17 @@ To a judge, a batch is a chat model whose replies come later. A prompt without a
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from accord.edges import redact
 from accord.models.model import CallFailed, Prompt, Reply
-from accord.models.requests.client import ChatCompletions, chat_request_of, failures
+from accord.models.requests.client import ChatCompletions, NotFound, chat_request_of
 from accord.models.requests.flow import IN_BATCH
 from accord.models.requests.reply_parsing import (
     MALFORMED,
@@ -146,19 +145,13 @@ class BatchEndpoint:
     def __init__(self, wire: ChatCompletions) -> None:
         self._wire = wire
 
-    @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[None]:
-        with failures(self._wire.endpoint, self._wire.name):
-            async with asyncio.timeout(FILE_SECONDS):
-                yield
-
     async def upload(self, lines: bytes) -> str:
         """Upload a batch file, which is free, and return its id; see `start` for errors."""
-        async with self._asking():
-            file = await self._wire.client.files.create(file=("accord.jsonl", lines), purpose="batch")
-            if not _is_name(file.id):
-                raise CallFailed(MALFORMED, "the endpoint answered 200 without a valid file")
-            return file.id
+        file = await self._fetch("POST", "/files", data={"purpose": "batch"}, files={"file": ("accord.jsonl", lines)})
+        name = _field(file, "id")
+        if not _is_name(name):
+            raise CallFailed(MALFORMED, "the endpoint answered 200 without a valid file")
+        return str(name)
 
     async def start(self, file: str, mark: str) -> Batch:
         """Start a batch from an uploaded file. If the answer is lost, `marked` finds the batch by its mark.
@@ -167,32 +160,29 @@ class BatchEndpoint:
             CallFailed: The provider did not start it, or its answer did not arrive (see `may_have_started`).
             ModelError: No call can succeed, or the provider has no batches.
         """
-        async with self._asking():
-            made = await self._wire.client.batches.create(
-                input_file_id=file, endpoint=ENDPOINT, completion_window=WINDOW, metadata={MARK: mark}
-            )
-            return _batch(made)
+        made = {"input_file_id": file, "endpoint": ENDPOINT, "completion_window": WINDOW, "metadata": {MARK: mark}}
+        return _batch(await self._fetch("POST", "/batches", json=made))
+
+    async def _fetch(self, method: str, path: str, **request: Any) -> Any:
+        """Return the JSON of a response; see `start` for errors."""
+        return parse_json(await self._wire.send(method, path, FILE_SECONDS, **request))
 
     async def marked(self, marks: Collection[str]) -> dict[str, Batch]:
         """Return the batches in the provider's list that have one of these marks, by mark; see `start` for errors."""
-        from openai import NotFoundError
-
         batches: dict[str, Batch] = {}
         after: dict[str, str] = {}
         for _ in range(PAGES if marks else 0):
-            async with self._asking():
-                try:
-                    page = await self._wire.client.batches.list(limit=PAGE, **after)  # type: ignore[arg-type]
-                except NotFoundError:
-                    break  # the provider has no list: nothing can be confirmed
-                listed = page.data if isinstance(getattr(page, "data", None), list) else []
-                for entry in listed:
-                    metadata = getattr(entry, "metadata", None)
-                    mark = metadata.get(MARK) if isinstance(metadata, dict) else None
-                    if isinstance(mark, str) and mark in marks and mark not in batches:
-                        batches[mark] = _batch(entry)
-            last = getattr(listed[-1], "id", None) if listed else None
-            is_last = len(listed) < PAGE and getattr(page, "has_more", None) is not True
+            try:
+                page = await self._fetch("GET", "/batches", params={"limit": PAGE, **after})
+            except NotFound:
+                break  # the provider has no list: nothing can be confirmed
+            listed = _items(_field(page, "data"))
+            for entry in listed:
+                mark = _field(_field(entry, "metadata"), MARK)
+                if isinstance(mark, str) and mark in marks and mark not in batches:
+                    batches[mark] = _batch(entry)
+            last = _field(listed[-1], "id") if listed else None
+            is_last = len(listed) < PAGE and _field(page, "has_more") is not True
             if is_last or len(batches) == len(marks) or not _is_name(last) or after.get("after") == last:
                 break
             after = {"after": str(last)}
@@ -200,28 +190,22 @@ class BatchEndpoint:
 
     async def look(self, batch: str) -> Batch:
         """Return the progress of a batch, `gone` if the provider does not know it; see `start` for errors."""
-        from openai import NotFoundError
-
-        async with self._asking():
-            try:
-                return _batch(await self._wire.client.batches.retrieve(batch))
-            except NotFoundError:
-                return Batch(batch, GONE, 0, 0, 0, None, None, "the provider does not know it")
+        try:
+            return _batch(await self._fetch("GET", f"/batches/{quote(batch, safe='')}"))
+        except NotFound:
+            return Batch(batch, GONE, 0, 0, 0, None, None, "the provider does not know it")
 
     async def results(self, batch: Batch, keys: Collection[str]) -> BatchResults:
         """Download the results of a finished batch that was submitted with these keys; see `start` for errors."""
-        from openai import NotFoundError
-
         results: dict[str, Reply | str] = {}
         unreadable: dict[str, bytes] = {}
         no_line = batch.status if batch.status != COMPLETED else NO_RESULT_LINE
         for file in filter(None, (batch.output, batch.errors)):
-            async with self._asking():
-                try:
-                    content = (await self._wire.client.files.content(file)).content
-                except NotFoundError:
-                    no_line = RESULT_FILE_GONE  # the provider keeps files for some weeks
-                    continue
+            try:
+                content = await self._wire.send("GET", f"/files/{quote(file, safe='')}/content", FILE_SECONDS)
+            except NotFound:
+                no_line = RESULT_FILE_GONE  # the provider keeps files for some weeks
+                continue
             rows = [(key, result) for key, result in read_batch(content, self._wire.name) if key in keys]
             if not rows:
                 unreadable[file] = content.strip()
@@ -269,16 +253,24 @@ def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[lis
 def _batch(value: Any) -> Batch:
     """Return a provider's description of a batch with checked types."""
     name, status, output, errors = (
-        getattr(value, field, None) for field in ("id", "status", "output_file_id", "error_file_id")
+        _field(value, field) for field in ("id", "status", "output_file_id", "error_file_id")
     )
     if not all(map(_is_name, (name, status, output or status, errors or status))):
         raise CallFailed(MALFORMED, "the endpoint answered 200 without a valid batch")
-    counts = getattr(value, "request_counts", None)
-    completed, failed, total = (_count(getattr(counts, field, 0)) for field in ("completed", "failed", "total"))
-    listed = getattr(getattr(value, "errors", None), "data", None)
-    messages = [getattr(error, "message", None) for error in (listed if isinstance(listed, list) else [])[:3]]
+    counts = _field(value, "request_counts")
+    completed, failed, total = (_count(_field(counts, field)) for field in ("completed", "failed", "total"))
+    messages = [_field(error, "message") for error in _items(_field(_field(value, "errors"), "data"))[:3]]
     says = "; ".join(shorten(message) for message in messages if message)
     return Batch(str(name), str(status), completed, failed, total, output or None, errors or None, says)
+
+
+def _field(value: Any, name: str) -> Any:
+    """Return a field of a JSON object; None if it is missing or `value` is not an object."""
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _count(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""Client of OpenAI-compatible endpoints: the official `openai` SDK, with its errors converted to Accord's."""
+"""Client of OpenAI-compatible endpoints over HTTP, with the errors of the HTTP library converted to Accord's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -34,11 +33,12 @@ from accord.edges import (
 from accord.models.model import DEFAULT_URL, NO_ADDRESS, URL_VARIABLE, CallFailed, Prompt, Reply
 from accord.models.requests.reply_parsing import MALFORMED, TOO_LARGE, error_code, parse_json, read_chat_reply, shorten
 from accord.models.requests.streaming import EVENTS, ReplyStream, StreamedReply
+from accord.version import __version__
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from openai import AsyncOpenAI
+    from httpx2 import AsyncClient, Response
 
 
 TIMEOUT_SECONDS = 60.0
@@ -50,8 +50,15 @@ ENCODINGS = "gzip"
 POOLED, POOLS = 16, 8
 """Requests in progress per client, and maximum number of clients. Several small pools are faster than one: for each
 request the HTTP library checks every idle connection of its pool."""
+KEPT_ALIVE = 100
+"""Maximum idle connections of a client."""
 KEY_VARIABLE = "OPENAI_API_KEY"
-"""Default endpoint of the SDK."""
+ACCOUNT_HEADERS = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
+"""Environment variables of an account that is billed, and their headers."""
+
+
+class NotFound(ModelError):
+    """The endpoint answered HTTP 404: no such model, route, batch or file."""
 
 
 def open_client(
@@ -61,33 +68,45 @@ def open_client(
     timeout: float,
     most_bytes: int = MOST_BYTES,
     certificates: SSLContext | None = None,
-) -> AsyncOpenAI:
+) -> AsyncClient:
     """Open a client of an OpenAI-compatible endpoint, without sending a request.
 
-    The key comes from `OPENAI_API_KEY` unless given. The SDK's own retries are off, since `Retrying` counts them.
+    The key comes from `OPENAI_API_KEY` unless given. `Retrying` repeats requests, so the client never does.
     Replies are checked by `receiver`. Reading the system's certificates takes tens of milliseconds, so
     clients of one endpoint share them.
 
     Raises:
-        NotSent: No key is given and `OPENAI_API_KEY` is not set, or a project names the address and the user has not
-            confirmed it.
+        NotSent: No key is given and `OPENAI_API_KEY` is not set, the key cannot be sent in a header, or a project names
+            the address and the user has not confirmed it.
     """
     check_address(base_url)
-    from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
+    import httpx2
 
-    try:
-        http = DefaultAsyncHttpxClient(
-            timeout=timeout,
-            headers={"Accept-Encoding": ENCODINGS},
-            event_hooks={"request": [_trace_sending], "response": [receiver(most_bytes)]},
-            verify=True if certificates is None else certificates,
-        )
-        return AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0, http_client=http)
-    except OpenAIError:
+    key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
+    if key is None:
         raise NotSent(
             f"no API key for model {model!r}: set {KEY_VARIABLE} in the environment (to any text if the endpoint needs "
             "no key)"
-        ) from None
+        )
+    register_secret(key)
+    if not (key.isascii() and key.isprintable()):
+        raise NotSent(f"the API key for model {model!r} has characters that no header allows; copy it again")
+    headers = {name: os.environ[variable] for variable, name in ACCOUNT_HEADERS.items() if os.environ.get(variable)}
+    return httpx2.AsyncClient(
+        base_url=base_url,
+        timeout=timeout,
+        headers={
+            "Accept": "application/json",
+            "Accept-Encoding": ENCODINGS,
+            "User-Agent": f"accord/{__version__}",
+            **({"Authorization": f"Bearer {key}"} if key else {}),
+            **headers,
+        },
+        event_hooks={"request": [_trace_sending], "response": [receiver(most_bytes)]},
+        follow_redirects=True,
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=KEPT_ALIVE),
+        verify=True if certificates is None else certificates,
+    )
 
 
 @dataclass
@@ -113,20 +132,11 @@ async def _trace_sending(request: Any) -> None:
     request.extensions = {**request.extensions, "trace": trace}
 
 
-def _certificates() -> SSLContext:
-    """Return the certificates of the HTTP library that the SDK uses."""
-    from openai import DefaultAsyncHttpxClient
-
-    built_on = next(kind.__module__ for kind in DefaultAsyncHttpxClient.__mro__ if kind.__module__[:6] != "openai")
-    context: SSLContext = import_module(built_on.partition(".")[0]).create_ssl_context()
-    return context
-
-
 @dataclass(eq=False)
 class _Pool:
     """A client with its connections and its number of requests in progress."""
 
-    client: AsyncOpenAI
+    client: AsyncClient
     busy: int = 0
 
 
@@ -163,15 +173,12 @@ class Endpoint(ABC):
         self.endpoint = strip_url_secrets(url).rstrip("/") + "/"
 
     @cached_property
-    def client(self) -> AsyncOpenAI:
-        """Client of the SDK, opened on first use; see `open_client` for errors."""
-        return self._opened()
-
-    @cached_property
     def _certificates(self) -> SSLContext:
-        return _certificates()
+        import httpx2
 
-    def _opened(self) -> AsyncOpenAI:
+        return httpx2.create_ssl_context()
+
+    def _opened(self) -> AsyncClient:
         return open_client(self.name, *self._options, self._certificates)
 
     async def fetch(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -181,24 +188,41 @@ class Endpoint(ABC):
             CallFailed: This request failed; see `failures` for the reasons.
             ModelError: No request can succeed: wrong key, no permission, no such model.
         """
-        pool = self._free()  # outside the timeout: the SDK takes a second to load
+        if body is None:
+            return parse_json(await self.send("GET", path))
+        return parse_json(await self.send("POST", path, json=dict(body)))
+
+    async def send(self, method: str, path: str, seconds: float | None = None, **request: Any) -> bytes:
+        """Send one request and return the body of the response.
+
+        Args:
+            method: `GET` or `POST`.
+            path: Path below the base URL.
+            seconds: Time limit; None: `timeout`.
+            request: Body and parameters, as in `httpx2.AsyncClient.request`.
+
+        Raises:
+            CallFailed, ModelError: See `fetch`.
+        """
+        with self._busy_client() as client, failures(self.endpoint, self.name):
+            async with asyncio.timeout(self.timeout if seconds is None else seconds):
+                return (await _response(client, client.build_request(method, path, **request))).content
+
+    @contextmanager
+    def _busy_client(self) -> Iterator[AsyncClient]:
+        """Count a request of a client for the time of the block; see `open_client` for errors."""
+        pool = self._free()
         pool.busy += 1
         try:
-            with failures(self.endpoint, self.name):
-                async with asyncio.timeout(self.timeout):
-                    if body is None:
-                        content = await pool.client.get(path, cast_to=bytes)
-                    else:
-                        content = await pool.client.post(path, body=dict(body), cast_to=bytes)
+            yield pool.client
         finally:
             pool.busy -= 1
-        return parse_json(content)
 
     def _free(self) -> _Pool:
         """Return a client with a free slot; open another one if all are busy."""
         free = next((pool for pool in self._pools if pool.busy < POOLED), None)
         if free is None and len(self._pools) < POOLS:
-            free = _Pool(self._opened() if self._pools else self.client)
+            free = _Pool(self._opened())
             self._pools.append(free)
         return free or min(self._pools, key=lambda pool: pool.busy)
 
@@ -213,15 +237,31 @@ class Endpoint(ABC):
 
     async def close(self) -> None:
         """Close the connections, in the event loop that opened them."""
-        if "client" in vars(self):
-            await self.client.close()
-        for pool in self._pools[1:]:
-            await pool.client.close()
+        for pool in self._pools:
+            await pool.client.aclose()
+
+
+async def _response(client: AsyncClient, request: Any, is_streamed: bool = False) -> Response:
+    """Send a request and return its response if the status is one of success.
+
+    Raises:
+        httpx2.HTTPStatusError: The status is not one of success.
+        httpx2.TransportError: There is no response, for whatever reason the HTTP library has.
+    """
+    import httpx2
+
+    try:
+        response = await client.send(request, stream=is_streamed)
+    except (AccordError, TimeoutError, httpx2.TransportError):
+        raise
+    except Exception as error:  # for example an invalid URL of a redirect
+        raise httpx2.TransportError(type(error).__name__) from error
+    return response.raise_for_status()
 
 
 @contextmanager
 def failures(endpoint: str, model: str) -> Iterator[None]:
-    """Convert the SDK's exceptions to Accord's. Of the key and the body, messages contain only an HTTP 501's reason.
+    """Convert exceptions of the HTTP library to Accord's. Of the key and the body, messages have only a 501's reason.
 
     A failure has `is_sent=False` if there was no connection.
 
@@ -230,34 +270,21 @@ def failures(endpoint: str, model: str) -> Iterator[None]:
             `malformed`.
         ModelError: No request can succeed: wrong key, no permission, no such model, or not supported by the server.
     """
-    import openai
+    import httpx2
 
     sending = _Sending()
     token = _SENDING.set(sending)
     try:
         yield
-    except (openai.APITimeoutError, TimeoutError):
+    except (httpx2.TimeoutException, TimeoutError):
         raise CallFailed("timeout", f"{endpoint} did not answer in time", is_sent=sending.is_sent) from None
-    except openai.APIConnectionError as error:
-        if isinstance(error.__cause__, AccordError):  # raised by `receiver`
-            raise error.__cause__ from None
+    except httpx2.TransportError:
         problem = "lost the connection" if sending.is_sent else "cannot connect"
         detail = f"{problem} to {address_of(endpoint)} ({endpoint})"
         raise CallFailed("unreachable", detail, is_sent=sending.is_sent) from None
-    except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-        # The body of a 401 may repeat the key, so only the status is shown.
-        raise ModelError(f"{endpoint} refused the key for {model!r} (HTTP {error.status_code})") from None
-    except openai.NotFoundError:
-        raise ModelError(f"{endpoint} has no model {model!r}, or no such route (HTTP 404)") from None
-    except openai.APIStatusError as error:
-        if error.status_code == NOT_IMPLEMENTED:
-            reason = _reason_in(error.body)
-            raise ModelError(f"{endpoint} does not support this request to {model!r} (HTTP 501){reason}") from None
-        raise _status_failure(endpoint, error) from None
-    except (
-        openai.APIResponseValidationError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
-        RecursionError,
-    ):  # fmt: skip
+    except httpx2.HTTPStatusError as error:
+        raise _status_failure(endpoint, model, error.response) from None
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError):
         raise CallFailed(MALFORMED, f"{endpoint} sent a reply in an unknown format") from None
     finally:
         _SENDING.reset(token)
@@ -271,24 +298,39 @@ def address_of(url: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _reason_in(body: object) -> str:
-    """Return the reason in the body of an error as one line without secrets, or an empty string."""
-    reason = body.get("message") if isinstance(body, Mapping) else None
+def _error_in(response: Response) -> Mapping[str, Any]:
+    """Return the description of an error in a response, empty if there is none."""
+    try:
+        body = parse_json(response.content)
+    except CallFailed:
+        return {}
+    error = body.get("error", body) if isinstance(body, dict) else None
+    return error if isinstance(error, dict) else {}
+
+
+def _reason_in(error: Mapping[str, Any]) -> str:
+    """Return the reason in the description of an error as one line without secrets, or an empty string."""
+    reason = error.get("message")
     if not isinstance(reason, str) or not reason.strip():
         return ""
     return f": {one_line(redact_message(reason), LONGEST_REASON)}"
 
 
-def _status_failure(endpoint: str, error: Any) -> CallFailed:
-    """Return the failure of an HTTP status: too many requests, a server error, or a rejected request."""
-    status = error.status_code
+def _status_failure(endpoint: str, model: str, response: Response) -> AccordError:
+    """Return the error of an HTTP status: see `failures`."""
+    status = response.status_code
+    if status in {401, 403}:  # the body of a 401 may repeat the key, so only the status is shown
+        return ModelError(f"{endpoint} refused the key for {model!r} (HTTP {status})")
+    if status == 404:
+        return NotFound(f"{endpoint} has no model {model!r}, or no such route (HTTP 404)")
+    if status == NOT_IMPLEMENTED:
+        reason = _reason_in(_error_in(response))
+        return ModelError(f"{endpoint} does not support this request to {model!r} (HTTP 501){reason}")
     if status == 429:
-        return CallFailed(
-            "rate-limited", f"{endpoint} answered HTTP 429: too many requests", retry_after(error.response)
-        )
+        return CallFailed("rate-limited", f"{endpoint} answered HTTP 429: too many requests", retry_after(response))
     if status >= 500 or status in {408, 409}:
-        return CallFailed("server", f"{endpoint} answered HTTP {status}", retry_after(error.response))
-    code = error_code(getattr(error, "code", None))
+        return CallFailed("server", f"{endpoint} answered HTTP {status}", retry_after(response))
+    code = error_code(_error_in(response).get("code"))
     reason = "too long" if status == 413 or "context_length" in code else "rejected"
     return CallFailed(reason, f"{endpoint} answered HTTP {status}" + (f" ({code})" if code else ""))
 
@@ -323,27 +365,29 @@ class ChatCompletions(Endpoint):
         """
         body: dict[str, Any] = {"model": self.name, **chat_request_of(prompt), "stream": True}
         body["stream_options"] = {"include_usage": True}  # hidden reasoning tokens are billed too
-        request = self.client.chat.completions.with_streaming_response.create(
-            **body, extra_headers={"Accept": EVENTS, "Accept-Encoding": "identity"}
-        )
+        headers = {"Accept": EVENTS, "Accept-Encoding": "identity"}
         reply = StreamedReply(self.name, self._options[3])
         until = asyncio.get_running_loop().time() + self.timeout
-        try:
+        with self._busy_client() as client:
             with failures(self.endpoint, self.name):
                 async with asyncio.timeout_at(until):
-                    response = await request.__aenter__()
-            if not response.headers.get("content-type", "").startswith(EVENTS):
-                whole = read_chat_reply(parse_json(await response.read()), self.name, with_tokens=False)
-                yield whole.text
-                yield whole
-                return
-            chunks = response.iter_bytes()
-            while not reply.has_ended and (chunk := await _next_of(chunks, until, reply, self.endpoint)) is not None:
-                for text in reply.feed(chunk):
-                    yield text
-            yield reply.reply()
-        finally:
-            await request.__aexit__(None, None, None)
+                    request = client.build_request("POST", "/chat/completions", json=body, headers=headers)
+                    response = await _response(client, request, is_streamed=True)
+            try:
+                if not response.headers.get("content-type", "").startswith(EVENTS):
+                    whole = read_chat_reply(parse_json(await response.aread()), self.name, with_tokens=False)
+                    yield whole.text
+                    yield whole
+                    return
+                chunks = response.aiter_bytes()
+                while (
+                    not reply.has_ended and (chunk := await _next_of(chunks, until, reply, self.endpoint)) is not None
+                ):
+                    for text in reply.feed(chunk):
+                        yield text
+                yield reply.reply()
+            finally:
+                await response.aclose()
 
 
 async def _next_of(chunks: AsyncIterator[bytes], until: float, reply: StreamedReply, endpoint: str) -> bytes | None:
