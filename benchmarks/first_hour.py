@@ -1,6 +1,10 @@
 """The first hour of a new user: files read wrongly, rows that go missing, recommendations that do harm.
 
-    python benchmarks/first_hour.py [--only kinds,rows,recommended] [--quick] --json OUT
+    python benchmarks/first_hour.py [--only install,kinds,rows,recommended] [--baseline COMMIT] [--quick] --json OUT
+
+- `install`: a new virtual environment, `pip install` of this version without a cache, and `accord demo` in it: seconds,
+  processor seconds, and megabytes on disk: of all, without pip and setuptools, and also without bytecode (which uv and
+  the container image do not write). `--baseline` measures a commit in the same way.
 
 - `kinds`: files of eight kinds (`tests/new_user_files.py`) are imported, compared, learned from and scored. `commands`
   lead to the verdict. `wrong` lists the readings that differ from the files: people, judges, questions, replies and
@@ -21,21 +25,27 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-from harness import Row, chosen, data_folder, finish, options
+from cost import ROOT, checkout
+from harness import Row, chosen, data_folder, finish, options, rows_of_part
 from new_user_files import KINDS, Kind
 
 import accord
+from accord.edges import BadInput
 from accord.project import Config, Project
 
-PARTS = ("kinds", "rows", "recommended")
+PARTS = ("install", "kinds", "rows", "recommended")
 COLUMNS = ["what", "set", "size", "commands", "value", "of", "recommended", "baseline", "wrong"]
+COLUMNS += ["seconds", "cpu_seconds", "mb", "mb_without_pip", "mb_without_bytecode"]
 SETS = (("topical_usr", "Overall"), ("llm_rubric_real", "Q0"), ("llm_rubric_synth", "Q0"), ("abc_eval", "irrelevant"))
+PIP = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+"""Packages of a new virtual environment."""
 SIZES, DRAWN = (11, 30, 100), 20
 STRENGTHS = (0.0, 0.4, 0.8, 1.2)
 """Strength of the effect of the reply's length and repeated words on the planted ratings."""
@@ -47,6 +57,45 @@ main: overall
 questions:
 - {id: overall, text: 'How good is it?', scale: ordinal, options: [1, 2, 3, 4, 5]}
 """
+
+
+# --- install ------------------------------------------------------------------------------------------------------
+
+
+def install_rows(baseline: str | None) -> Iterator[Row]:
+    """Two rows per version: its installation, and the first result in it."""
+    yield from _installed("this version", ROOT)
+    if baseline is not None:
+        with checkout(baseline) as folder:
+            yield from _installed(baseline, folder)
+
+
+def _installed(version: str, source: Path) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name) / "environment"
+        pip: list[str | Path] = [place / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-cache-dir", source]
+        times = [_timed([sys.executable, "-m", "venv", place], name), _timed(pip, name)]
+        files = [(path, path.lstat().st_blocks * 512 / 2**20) for path in place.rglob("*")]
+        own = [(path, size) for path, size in files if not {*PIP} & {part.split("-")[0] for part in path.parts}]
+        yield {
+            "what": "install", "set": version,
+            "seconds": sum(each for each, _ in times), "cpu_seconds": sum(each for _, each in times),
+            "mb": sum(size for _, size in files), "mb_without_pip": sum(size for _, size in own),
+            "mb_without_bytecode": sum(size for path, size in own if path.suffix != ".pyc"),
+        }  # fmt: skip
+        seconds, cpu_seconds = _timed([place / "bin" / "accord", "demo", "--out", Path(name) / "demo"], name)
+        yield {"what": "first-result", "set": version, "seconds": seconds, "cpu_seconds": cpu_seconds}
+
+
+def _timed(command: Sequence[str | Path], folder: str) -> tuple[float, float]:
+    """Run a command in a folder; return seconds and processor seconds."""
+    start, before = time.monotonic(), os.times()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        raise BadInput(f"{command[0]} failed: {done.stderr.strip()[-300:]}")
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return time.monotonic() - start, used
 
 
 # --- kinds --------------------------------------------------------------------------------------------------------
@@ -252,11 +301,14 @@ def _write(path: Path, rows: list[Row]) -> None:
 def main() -> None:
     """Run the chosen parts."""
     parser = options("first_hour", "The first hour of a new user.", PARTS)
+    parser.add_argument("--baseline", metavar="COMMIT", help="commit whose installation is measured too")
     given = parser.parse_args()
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the `accord` beside Python
     rows: list[Row] = []
     for part in chosen(parser, given.only, PARTS):
-        if part == "kinds":
+        if part == "install":
+            rows += rows_of_part(part, lambda: install_rows(given.baseline))
+        elif part == "kinds":
             rows += kind_rows(given.quick)
         elif part == "rows":
             rows += row_rows(data_folder(parser, given.data), given.quick)
