@@ -69,11 +69,23 @@ VERSION = accord.__version__
 RELEASES = {  # tag, file, text and its replacement, message
     "other tag": (f"v{VERSION}1", "", "", "", f"states {VERSION}; write {VERSION}1"),
     "no tag": (VERSION, "", "", "", "is no tag of a release"),
-    "papers": (f"v{VERSION}", "packages/accord-papers/src/accord_papers/version.py", VERSION, "9.9.9", "states 9.9.9; write"),
+    "papers": (
+        f"v{VERSION}",
+        "packages/accord-papers/src/accord_papers/version.py",
+        VERSION,
+        "9.9.9",
+        "states 9.9.9; write",
+    ),
     "citation": (f"v{VERSION}", "CITATION.cff", f"version: {VERSION}", "title: x", "CITATION.cff states no version"),
     "section": (f"v{VERSION}", "CHANGELOG.md", f"## {VERSION} (", "## 9.9.9 (", "CHANGELOG.md has no section of"),
     "date": (f"v{VERSION}", "CHANGELOG.md", f"## {VERSION} (", f"## {VERSION} (soon ", "with soon "),
-    "changes": (f"v{VERSION}", "CHANGELOG.md", "# Changelog", f"## {VERSION} (2026-01-01)\n\n## Rest (2026-01-01)\n\n", "lists no change"),
+    "changes": (
+        f"v{VERSION}",
+        "CHANGELOG.md",
+        "# Changelog",
+        f"## {VERSION} (2026-01-01)\n\n## Rest (2026-01-01)\n\n",
+        "lists no change",
+    ),
 }
 
 
@@ -86,7 +98,9 @@ def test_release_is_refused_if_files_state_another_version(case: str, tmp_path: 
         content = (ROOT / name).read_text(encoding="utf-8")
         if case == "changes":  # the first of two sections counts
             content = re.sub(rf"(?m)^## {re.escape(VERSION)} \(.*\)$", "", content)
-        (tmp_path / name).write_text(content.replace(text, replacement, 1) if name == changed else content, encoding="utf-8")
+        (tmp_path / name).write_text(
+            content.replace(text, replacement, 1) if name == changed else content, encoding="utf-8"
+        )
     with pytest.raises(SystemExit, match=re.escape(message)):
         release.main(tag, tmp_path)
 
@@ -94,7 +108,9 @@ def test_release_is_refused_if_files_state_another_version(case: str, tmp_path: 
 def test_release_notes_are_the_section_of_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     tool("release").main(f"v{VERSION}")
     notes = capsys.readouterr().out
-    section = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition(f"\n## {VERSION} (")[2].partition("\n## ")[0]
+    section = (
+        (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition(f"\n## {VERSION} (")[2].partition("\n## ")[0]
+    )
     assert len(notes.splitlines()) == len(section.strip().splitlines()) - 2 and "### First hour" in notes
     links = re.findall(r"\]\(([^)]+)\)", notes)
     assert links and all(link.startswith("https://") for link in links)
@@ -116,7 +132,45 @@ def test_only_the_jobs_that_publish_can_ask_for_a_token() -> None:
     assert jobs["tests"]["uses"].removeprefix("./") == ".github/workflows/tests.yml"
     assert "workflow_call" in content(".github/workflows/tests.yml")[True]
     commands = [step["run"] for step in jobs["build"]["steps"] if "run" in step]
-    assert "make build" in commands and any(f"tools/release.py" in each for each in commands)
+    assert "make build" in commands and any("tools/release.py" in each for each in commands)
+
+
+def test_container_has_no_rights_that_it_does_not_need() -> None:
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    final = lines[max(number for number, line in enumerate(lines) if line.startswith("FROM")) :]
+    images = [line.split()[1] for line in lines if line.startswith("FROM")]
+    assert len(images) == 2 and "AS build" not in final[0]
+    assert "USER 10001:10001" in final and not any("pip" in line for line in final)
+    assert any(line.startswith("HEALTHCHECK") for line in final) and any("/healthz" in line for line in final)
+    copied = {name for line in lines if line.startswith("COPY") and "--from" not in line for name in line.split()[1:-1]}
+    kept = [
+        line for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line[:1] in {"*", "!"}
+    ]
+    assert kept[0] == "*" and copied == {line[1:] for line in kept if line.startswith("!")}
+
+    services = content("compose.yaml")["services"]
+    images += [service["image"] for service in services.values()]
+    assert all(re.search(r":\d+(\.\d+)*", image) for image in images), images
+    assert services["accord"]["image"] == f"accord:{VERSION}"
+    for service in services.values():
+        assert service["read_only"] and service["cap_drop"] == ["ALL"] and not service.get("cap_add")
+        assert service["security_opt"] == ["no-new-privileges:true"] and not service.get("privileged")
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+        for name, value in service["environment"].items():
+            secret = any(word in name for word in ("PASSWORD", "TOKEN"))
+            assert not secret or re.match(r"\$\{(ACCORD_TOKEN|POSTGRES_PASSWORD):\?", value), name
+    assert "healthcheck" in services["postgres"] and services["postgres"]["user"] == "999:999"
+    assert services["accord"]["depends_on"]["postgres"]["condition"] == "service_healthy"
+    assert ".env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
+def test_install_page_lists_every_extra() -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8").partition("| extra |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (`.*?`) \| .* \| (yes|no|-) \| .* \|$", page, flags=re.M)
+    listed = {name: bundled for names, bundled in rows for name in re.findall(r"`([\w-]+)`", names)}
+    extras = PROJECT["project"]["optional-dependencies"]
+    [bundle] = re.findall(r"\[(.*)\]", extras["all"][0])
+    assert listed == {name: "yes" if name in bundle.split(",") else "no" for name in extras} | {"all": "-"}
 
 
 def test_hooks_are_local_and_name_files_that_exist() -> None:

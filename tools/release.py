@@ -27,8 +27,8 @@ def sections(changelog: str) -> dict[str, tuple[str, str]]:
 def problems(tag: str, root: Path) -> Iterator[str]:
     """Yield a sentence for each file that does not state the version of a tag."""
     version = tag.removeprefix("v")
-    if not re.fullmatch(r"v\d+\.\d+\.\d+(rc\d+)?", tag):
-        yield f"{tag} is no tag of a release; use v and the version, such as v0.2.0"
+    if not re.fullmatch(r"v\d+\.\d+\.\d+", tag):
+        yield f"{tag!r} is no tag of a release; use v and the version, such as v0.2.0"
     for name in STATES_VERSION:
         stated = re.findall(VERSION, (root / name).read_text(encoding="utf-8"), flags=re.M)
         if stated != [version]:
@@ -52,7 +52,7 @@ def notes(tag: str, root: Path) -> str:
     return re.sub(r"\]\((?!https:)([^)]+)\)", rf"]({FILES}/{tag}/\1)", text)
 
 
-def main(tag: str = "", root: Path = ROOT) -> None:
+def main(tag: str, root: Path = ROOT) -> None:
     """Print the notes of a release.
 
     Raises:
@@ -64,4 +64,4 @@ def main(tag: str = "", root: Path = ROOT) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(sys.argv[1] if len(sys.argv) > 1 else "")

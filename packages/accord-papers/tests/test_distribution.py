@@ -87,12 +87,13 @@ def test_wheel_holds_the_package_and_nothing_else(package, wheels):
 @pytest.mark.slow
 @pytest.mark.parametrize("package", DISTRIBUTIONS)
 def test_source_archive_builds_the_same_wheel(package, wheels, tmp_path):
-    archive = tarfile.open(build(DISTRIBUTIONS[package], "sdist", tmp_path / "sdist"))
-    [top] = {name.split("/")[0] for name in archive.getnames()}
-    assert {name.split("/")[1] for name in archive.getnames()} <= {
+    with tarfile.open(build(DISTRIBUTIONS[package], "sdist", tmp_path / "sdist")) as archive:
+        names = [name.split("/") for name in archive.getnames()]
+        archive.extractall(tmp_path, filter="data")
+    [top] = {name[0] for name in names}
+    assert {name[1] for name in names} <= {
         "src", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore"
     }  # fmt: skip
-    archive.extractall(tmp_path, filter="data")
     rebuilt = build(tmp_path / top, "wheel", tmp_path / "wheel")
     assert rebuilt.name == wheels[package].name and rebuilt.read_bytes() == wheels[package].read_bytes()
 
