@@ -72,6 +72,13 @@ docs: $(VENV)/ready ## write the generated pages: commands, JSON Schemas and the
 lock: $(VENV)/ready ## write requirements-dev.lock from the installed packages
 	$(BIN)/python tools/lock.py
 
+# Without isolation the tools of the development group build, whose versions are pinned.
+build: $(VENV)/ready ## build the wheels and source archives of both distributions into dist, and check them
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m build --no-isolation --outdir dist packages/accord-papers
+	$(BIN)/twine check --strict dist/*
+
 TAG ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 
 api: $(VENV)/ready ## list incompatible changes of the Python API since the last tag or TAG=COMMIT
@@ -111,6 +118,6 @@ cost: $(VENV)/ready ## compare processor time and memory with BASE=COMMIT, by de
 	$(BIN)/python benchmarks/cost.py $(if $(BASE),--baseline $(BASE)) $(if $(QUICK),--quick)
 
 clean: ## remove generated files
-	rm -rf $(VENV) $(OUT) .jax_cache .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OUT) dist .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check quick slow test lint format docs lock api tables screenshots papers bench cost clean
+.PHONY: help setup finetune models demo check quick slow test lint format docs lock build api tables screenshots papers bench cost clean

@@ -218,13 +218,22 @@ def test_demo_ends_with_a_link_to_its_report(folder: Path) -> None:
     assert printed("report", "mixture").splitlines()[-1] == (folder / "report.html").as_uri()
 
 
-def test_completion_is_offered() -> None:
-    environment = {"_ACCORD_COMPLETE": "complete_bash", "COMP_WORDS": "accord comp", "COMP_CWORD": "1"}
+SHELLS: dict[str, dict[str, str]] = {
+    "bash": {"COMP_WORDS": "accord comp", "COMP_CWORD": "1"},
+    "zsh": {"_TYPER_COMPLETE_ARGS": "accord comp"},
+    "fish": {"_TYPER_COMPLETE_ARGS": "accord comp", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    "powershell": {"_TYPER_COMPLETE_ARGS": "accord comp", "_TYPER_COMPLETE_WORD_TO_COMPLETE": "comp"},
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_is_offered_in_each_shell(shell: str) -> None:
+    environment = {**os.environ, **SHELLS[shell], "_ACCORD_COMPLETE": f"complete_{shell}"}
     told = subprocess.run(
         [sys.executable, "-c", "import sys\nfrom accord.cli import main\nsys.argv = ['accord']\nmain()"], capture_output=True, text=True, check=False,
-        env={**os.environ, **environment},
+        env=environment,
     )  # fmt: skip
-    assert "compare" in told.stdout
+    assert "compare" in told.stdout and "import" not in told.stdout
 
 
 @pytest.mark.parametrize(
