@@ -3,8 +3,8 @@
     python benchmarks/first_hour.py [--only install,kinds,rows,recommended] [--baseline COMMIT] [--quick] --json OUT
 
 - `install`: a new virtual environment, `pip install` of this version without a cache, and `accord demo` in it: seconds,
-  processor seconds, and megabytes on disk: of all, without pip and setuptools, and also without bytecode (which uv and
-  the container image do not write). `--baseline` measures a commit in the same way.
+  processor seconds, and megabytes on disk: of all, without pip and setuptools, and also without bytecode (which uv
+  does not write). `--baseline` measures a commit in the same way.
 
 - `kinds`: files of eight kinds (`tests/new_user_files.py`) are imported, compared, learned from and scored. `commands`
   lead to the verdict. `wrong` lists the readings that differ from the files: people, judges, questions, replies and
