@@ -34,6 +34,7 @@ from accord.values import Question, Rubric, Scale
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SOURCES = "https://github.com/accord-eval/accord/blob/main/"
 
 
 @pytest.fixture(autouse=True)
@@ -155,6 +156,17 @@ def test_readme_and_quickstart_run_in_one_folder(tmp_path: Path, monkeypatch: py
     assert Path("report.html").exists() and Path("scores.parquet").exists() and Path("accord-demo/report.html").exists()
 
 
+@pytest.mark.slow
+def test_guide_of_calibration_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind, block in steps(ROOT / "docs" / "calibrate.md"):
+        for line in block.splitlines() if kind == "sh" else ():
+            run_command(line)
+        if kind == "python":
+            exec(compile(block, "calibrate.md", "exec"), {})
+    assert Path("evaluators/default/evaluator.json").exists() and Path("judgments").is_dir()
+
+
 def test_every_command_of_the_readme_exists() -> None:
     targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), flags=re.M)
     known = {registered.name for registered in [*app.registered_commands, *app.registered_groups]} | {"paper"}
@@ -240,7 +252,8 @@ def content_of(rows: list[dict[str, Any]]) -> Any:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for link, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
-        target = page.parent / link if link else page
+        is_source = link.startswith(SOURCES)  # a file of the repository that is no page of the site
+        target = ROOT / link.removeprefix(SOURCES) if is_source else page.parent / link if link else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
 
@@ -274,7 +287,9 @@ def test_examples_run(example: Path) -> None:
 
 
 def test_gallery_shows_the_pictures_of_its_script() -> None:
-    names = runpy.run_path(str(ROOT / "tools" / "screenshots.py"), run_name="screenshots")["PICTURES"]
+    script = runpy.run_path(str(ROOT / "tools" / "screenshots.py"), run_name="screenshots")
+    names = script["PICTURES"]
     gallery = ROOT / "docs" / "gallery"
     shown = re.findall(r"\]\((\S+)\.png\)", (gallery / "README.md").read_text(encoding="utf-8"))
-    assert shown == list(names) and sorted(path.stem for path in gallery.glob("*.png")) == sorted(names)
+    files = {file for name in names for file in script["files_of"](name).values()}
+    assert shown == list(names) and {path.name for path in gallery.glob("*.png")} == files

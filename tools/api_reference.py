@@ -374,7 +374,7 @@ def _row(member: Member, module: str) -> str:
     if not inspect.isfunction(member.value) or not member.value.__doc__:
         return text
     said = markdown(member.value.__doc__, module)
-    return f"{text}  \n{textwrap.indent(said, '  ')}" + ("\n" if "\n\n" in said else "")
+    return f"{text}  \n{textwrap.indent(said, '    ')}" + ("\n" if "\n\n" in said else "")
 
 
 def page() -> str:
