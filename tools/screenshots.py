@@ -2,8 +2,8 @@
 
     python tools/screenshots.py [--out docs/gallery] [--only report,rate]
 
-A headless Chromium opens the pages of a project that `accord demo` makes and of a study with simulated ratings, on a laptop
-with light and dark colors and on a phone. A picture keeps its 256 most distinct colors, which saves two thirds of its size.
+A headless Chromium opens the pages of a project that `accord demo` makes and of a study with simulated ratings, on a
+laptop with light and dark colors and on a phone. A picture keeps its 256 most distinct colors, a third of its size.
 """
 
 from __future__ import annotations
