@@ -70,7 +70,7 @@ docs: $(VENV)/ready ## write the generated pages: commands, JSON Schemas and the
 	$(BIN)/python tools/write_docs.py
 
 site: $(VENV)/ready ## build the documentation site in site/, offline, and check its links; open site/index.html
-	$(BIN)/zensical build --clean --strict
+	PYTHONPATH=tools $(BIN)/zensical build --clean --strict
 	$(BIN)/python tools/check_site.py
 
 lock: $(VENV)/ready ## write requirements-dev.lock from the installed packages

@@ -34,7 +34,6 @@ from accord.values import Question, Rubric, Scale
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SOURCES = "https://github.com/accord-eval/accord/blob/main/"
 
 
 @pytest.fixture(autouse=True)
@@ -252,8 +251,7 @@ def content_of(rows: list[dict[str, Any]]) -> Any:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for link, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
-        is_source = link.startswith(SOURCES)  # a file of the repository that is no page of the site
-        target = ROOT / link.removeprefix(SOURCES) if is_source else page.parent / link if link else page
+        target = page.parent / link if link else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shutil
@@ -64,7 +65,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "zensical.toml", folder)
     shutil.copytree(DOCS, folder / "docs")
     command = [sys.executable, "-m", "zensical", "build", "--strict"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=300, encoding="utf-8")
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "site"
 

@@ -112,7 +112,7 @@ def index_page() -> str:
         for task, pages in entry.items()
     ]
     table = "\n".join(["## Tasks", "", "| task | pages |", "| --- | --- |", *rows])
-    head = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Check a judge")[0]
+    head = "\n## ".join((ROOT / "README.md").read_text(encoding="utf-8").split("\n## ")[:2])
     return head.replace("](docs/", "](").rstrip() + f"\n\n{table}\n"
 
 
