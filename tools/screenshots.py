@@ -174,7 +174,7 @@ def take(chromium: Any, path: Path, target: str, key: str, site: str, window: di
     page = context.new_page()
     page.goto(target, wait_until="networkidle")
     picture = Image.open(BytesIO(page.screenshot())).convert("RGB")
-    picture.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
+    picture.quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=3, dither=Image.Dither.NONE).save(path, optimize=True)
     context.close()
 
 
