@@ -41,11 +41,13 @@ def test_every_page_is_in_the_navigation_or_left_out() -> None:
     assert all(fnmatch(page, SETTINGS["not_in_nav"]) for page in outside), "add the page to nav in zensical.toml"
 
 
-def test_tokens_and_dark_pictures_of_the_site_are_those_of_the_product() -> None:
+def test_tokens_mark_and_dark_pictures_of_the_site_are_those_of_the_product() -> None:
     style = (DOCS / "assets" / "site.css").read_text(encoding="utf-8")
     tokens = [" ".join(each.split()) for each in re.findall(r"(?<![\w-])--(?!md-)[\w-]+:[^;]+;", style)]
     product = " ".join((ROOT / "src/accord/charts/style.css").read_text(encoding="utf-8").split())
     assert len(tokens) >= 10 and [each for each in tokens if each not in product] == []
+    mark = next((ROOT / "src/accord/web").rglob("mark.svg"))
+    assert (DOCS / SETTINGS["theme"]["logo"]).read_bytes() == mark.read_bytes()
     dark = {path.name for path in (DOCS / "gallery").glob("*-dark.png")}
     assert set(re.findall(r"url\(\.\./gallery/([\w-]+\.png)\)", style)) == dark
 
