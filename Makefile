@@ -69,6 +69,10 @@ format: $(VENV)/ready ## fix style
 docs: $(VENV)/ready ## write the generated pages: commands, JSON Schemas and the Python API
 	$(BIN)/python tools/write_docs.py
 
+site: $(VENV)/ready ## build the documentation site in site/, offline, and check its links; open site/index.html
+	PYTHONPATH=tools $(BIN)/zensical build --clean --strict
+	$(BIN)/python tools/check_site.py
+
 lock: $(VENV)/ready ## write requirements-dev.lock from the installed packages
 	$(BIN)/python tools/lock.py
 
@@ -118,6 +122,6 @@ cost: $(VENV)/ready ## compare processor time and memory with BASE=COMMIT, by de
 	$(BIN)/python benchmarks/cost.py $(if $(BASE),--baseline $(BASE)) $(if $(QUICK),--quick)
 
 clean: ## remove generated files
-	rm -rf $(VENV) $(OUT) dist .jax_cache .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OUT) dist site .cache .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check quick slow test lint format docs lock build api tables screenshots papers bench cost clean
+.PHONY: help setup finetune models demo check quick slow test lint format docs site lock build api tables screenshots papers bench cost clean

@@ -155,6 +155,17 @@ def test_readme_and_quickstart_run_in_one_folder(tmp_path: Path, monkeypatch: py
     assert Path("report.html").exists() and Path("scores.parquet").exists() and Path("accord-demo/report.html").exists()
 
 
+@pytest.mark.slow
+def test_guide_of_calibration_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind, block in steps(ROOT / "docs" / "calibrate.md"):
+        for line in block.splitlines() if kind == "sh" else ():
+            run_command(line)
+        if kind == "python":
+            exec(compile(block, "calibrate.md", "exec"), {})
+    assert Path("evaluators/default/evaluator.json").exists() and Path("judgments").is_dir()
+
+
 def test_every_command_of_the_readme_exists() -> None:
     targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), flags=re.M)
     known = {registered.name for registered in [*app.registered_commands, *app.registered_groups]} | {"paper"}
@@ -274,7 +285,9 @@ def test_examples_run(example: Path) -> None:
 
 
 def test_gallery_shows_the_pictures_of_its_script() -> None:
-    names = runpy.run_path(str(ROOT / "tools" / "screenshots.py"), run_name="screenshots")["PICTURES"]
+    script = runpy.run_path(str(ROOT / "tools" / "screenshots.py"), run_name="screenshots")
+    names = script["PICTURES"]
     gallery = ROOT / "docs" / "gallery"
     shown = re.findall(r"\]\((\S+)\.png\)", (gallery / "README.md").read_text(encoding="utf-8"))
-    assert shown == list(names) and sorted(path.stem for path in gallery.glob("*.png")) == sorted(names)
+    files = {file for name in names for file in script["files_of"](name).values()}
+    assert shown == list(names) and {path.name for path in gallery.glob("*.png")} == files

@@ -362,7 +362,8 @@ def description(name: Name) -> str:
 def entry(name: Name) -> str:
     """Return the section of one name."""
     module = getattr(name.thing, "__module__", name.package)
-    parts = [f"### {name.path}", f"```text\n{name.name}{signature(name)}\n```", markdown(description(name), module)]
+    heading = name.path.replace("__", r"\_\_")  # else the name is bold
+    parts = [f"### {heading}", f"```text\n{name.name}{signature(name)}\n```", markdown(description(name), module)]
     if inspect.isclass(name.thing) and (found := list(members(name))):
         parts.append("\n".join(_row(each, module) for each in found))
     return "\n\n".join(parts)
@@ -374,7 +375,7 @@ def _row(member: Member, module: str) -> str:
     if not inspect.isfunction(member.value) or not member.value.__doc__:
         return text
     said = markdown(member.value.__doc__, module)
-    return f"{text}  \n{textwrap.indent(said, '  ')}" + ("\n" if "\n\n" in said else "")
+    return f"{text}  \n{textwrap.indent(said, '    ')}" + ("\n" if "\n\n" in said else "")
 
 
 def page() -> str:

@@ -2,7 +2,8 @@
 
     python tools/screenshots.py [--out docs/gallery] [--only report,rate]
 
-A headless Chromium opens the pages of a project that `accord demo` makes and of a study with simulated ratings.
+A headless Chromium opens the pages of a project that `accord demo` makes and of a study with simulated ratings, on a
+laptop with light and dark colors and on a phone. A picture keeps its 256 most distinct colors, a third of its size.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 from urllib.request import urlopen
 
 import yaml
+from PIL import Image
 
 from accord.project import Project, load_config
 from accord.store import Studies
@@ -35,22 +38,26 @@ DESKTOP, PHONE = {"width": 1300, "height": 860}, {"width": 390, "height": 800}
 ANNOTATORS = ("Ana", "Ben", "Chloe")
 STUDY = {"helpfulness": {"title": "How good is the assistant?", "annotators_per_item": 2, "items": {"sample": 36}}}
 PICTURES = {
-    "report": ("", "report.html", DESKTOP, "light"),
-    "report-dark": ("", "report.html", DESKTOP, "dark"),
-    "report-phone": ("", "report.html", PHONE, "light"),
-    "home": ("Lena", "/", DESKTOP, "light"),
-    "rate": ("Ana", "/rate/helpfulness/next", DESKTOP, "light"),
-    "rate-phone": ("Ana", "/rate/helpfulness/next", PHONE, "light"),
-    "lead": ("Lena", "/lead/helpfulness", DESKTOP, "light"),
-    "new-study": ("Lena", "/studies/new", DESKTOP, "light"),
-    "rubric": ("Lena", "/rubric", DESKTOP, "light"),
-    "evaluators": ("Lena", "/evaluators", DESKTOP, "light"),
-    "board": ("Lena", "/board", DESKTOP, "light"),
-    "board-dark": ("Lena", "/board", DESKTOP, "dark"),
-    "explore": ("Lena", "/explore", DESKTOP, "light"),
-    "conversation": ("Lena", "worst", DESKTOP, "light"),
+    "report": ("", "report.html", DESKTOP),
+    "report-phone": ("", "report.html", PHONE),
+    "home": ("Lena", "/", DESKTOP),
+    "rate": ("Ana", "/rate/helpfulness/next", DESKTOP),
+    "rate-phone": ("Ana", "/rate/helpfulness/next", PHONE),
+    "lead": ("Lena", "/lead/helpfulness", DESKTOP),
+    "new-study": ("Lena", "/studies/new", DESKTOP),
+    "rubric": ("Lena", "/rubric", DESKTOP),
+    "evaluators": ("Lena", "/evaluators", DESKTOP),
+    "board": ("Lena", "/board", DESKTOP),
+    "explore": ("Lena", "/explore", DESKTOP),
+    "conversation": ("Lena", "worst", DESKTOP),
 }
-"""By name: the user, the page, the window and the color scheme."""
+"""By name: the user, the page and the window."""
+
+
+def files_of(name: str) -> dict[str, str]:
+    """Return the files of a picture by color scheme."""
+    light = {"light": f"{name}.png"}
+    return light if PICTURES[name][2] == PHONE else {**light, "dark": f"{name}-dark.png"}
 
 
 def main() -> None:
@@ -69,14 +76,15 @@ def main() -> None:
         keys, worst = prepare(demo)
         with served(demo) as site, browser() as chromium:
             for name in names:
-                user, page, window, scheme = PICTURES[name]
+                user, page, window = PICTURES[name]
                 target = (
                     (demo / page).as_uri()
                     if not user
                     else site + (f"/conversation/{worst}" if page == "worst" else page)
                 )
-                take(chromium, given.out / f"{name}.png", target, keys.get(user, ""), site, window, scheme)
-                print(given.out / f"{name}.png")
+                for scheme, file in files_of(name).items():
+                    take(chromium, given.out / file, target, keys.get(user, ""), site, window, scheme)
+                    print(given.out / file)
 
 
 def prepare(folder: Path) -> tuple[dict[str, str], str]:
@@ -165,7 +173,8 @@ def take(chromium: Any, path: Path, target: str, key: str, site: str, window: di
         context.request.post("/in", form={"key": key}, headers={"Origin": site})
     page = context.new_page()
     page.goto(target, wait_until="networkidle")
-    page.screenshot(path=str(path))
+    picture = Image.open(BytesIO(page.screenshot())).convert("RGB")
+    picture.quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=3, dither=Image.Dither.NONE).save(path, optimize=True)
     context.close()
 
 
