@@ -10,13 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from waiting import PATIENCE
 
 from accord.edges import BadInput
-from accord.runtime import (
-    WorkerPool,
-)
+from accord.runtime import WorkerPool, worker_pool
 
 WAITS = 30
 
@@ -151,3 +151,21 @@ def test_invalid_number_of_processes_is_rejected(monkeypatch: pytest.MonkeyPatch
         WorkerPool()
     with pytest.raises(BadInput, match="jobs must be a number of processes from 1, got '-2'"):
         WorkerPool(-2)
+
+
+def test_worker_that_starts_while_the_threads_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    starting, is_closing = threading.Event(), threading.Event()
+
+    class SlowStart(subprocess.Popen[bytes]):
+        def __init__(self, *given: Any, **options: Any) -> None:
+            starting.set()
+            is_closing.wait(PATIENCE)
+            super().__init__(*given, **options)
+
+    monkeypatch.setattr(worker_pool, "Popen", SlowStart)
+    with worker_pool.WorkerThreads(time.sleep, 1, imports=()) as threads:
+        waiting = threads.submit(600)
+        assert starting.wait(PATIENCE)
+        threading.Timer(0.2, is_closing.set).start()
+    with pytest.raises(worker_pool.WorkerLost):
+        waiting.result(0)

@@ -335,6 +335,8 @@ class WorkerThreads:
             except OSError as error:
                 raise AccordError(f"no further worker process can start: {error.strerror}; lower --workers") from None
             self._workers.append(worker)
+            if self._is_closed:  # it started while `__exit__` killed the others
+                worker.kill()
             with suppress(WorkerLost):  # `ask` reports it
                 worker.send_work(self._work)
         return worker
