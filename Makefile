@@ -69,6 +69,9 @@ format: $(VENV)/ready ## fix style
 docs: $(VENV)/ready ## write the generated pages: commands, JSON Schemas and the Python API
 	$(BIN)/python tools/write_docs.py
 
+notebooks: $(VENV)/ready ## run the notebooks of examples and write docs/notebooks
+	$(BIN)/python tools/write_notebooks.py
+
 lock: $(VENV)/ready ## write requirements-dev.lock from the installed packages
 	$(BIN)/python tools/lock.py
 
@@ -113,4 +116,4 @@ cost: $(VENV)/ready ## compare processor time and memory with BASE=COMMIT, by de
 clean: ## remove generated files
 	rm -rf $(VENV) $(OUT) .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check quick slow test lint format docs lock api tables screenshots papers bench cost clean
+.PHONY: help setup finetune models demo check quick slow test lint format docs notebooks lock api tables screenshots papers bench cost clean

@@ -34,6 +34,7 @@ from accord.values import Question, Rubric, Scale
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.md"))
 
 
 @pytest.fixture(autouse=True)
@@ -237,7 +238,7 @@ def content_of(rows: list[dict[str, Any]]) -> Any:
     return [(each.id, each.turns, each.documents, each.system) for each in found]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for link, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
         target = page.parent / link if link else page
