@@ -1,7 +1,7 @@
 """Run the notebooks of examples/notebooks and write them with their outputs to docs/notebooks.
 
-The stored notebooks have no outputs, so that a change of them is small. Each runs in a kernel of its own, in an empty
-folder. `python tools/write_notebooks.py NAME` runs one of them.
+The stored notebooks have no outputs, which keeps their diffs small. Each runs in a kernel of its own, in an empty
+folder. `python tools/write_notebooks.py NAME` runs a single notebook.
 """
 
 from __future__ import annotations
