@@ -246,6 +246,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
 
 
+def test_statements_of_the_comparison_have_sources() -> None:
+    text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    cells = " ".join(re.findall(r"^\|.*\|$", text, flags=re.M))
+    assert set(re.findall(r"\[([a-z]\d+)\]", cells)) == set(re.findall(r"^- ([a-z]\d+): ", text, flags=re.M))
+
+
 OTEL = (ROOT / "src/accord/hosts/otel.py").read_text(encoding="utf-8")
 """Names the attributes of OpenTelemetry records."""
 FILES_OF_READERS = {"my_metrics.py", "plugins/own.py"}
