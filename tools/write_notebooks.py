@@ -30,7 +30,8 @@ def run(notebook: Path, folder: Path) -> Any:
         CellExecutionError: A cell failed.
     """
     content = nbformat.read(notebook, as_version=4)
-    client = NotebookClient(content, timeout=SECONDS, resources={"metadata": {"path": str(folder)}})
+    resources = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(content, timeout=SECONDS, resources=resources, coalesce_streams=True)
     client.execute(env={**os.environ, "IPYTHONDIR": str(folder / ".ipython")})
     return content
 
