@@ -73,6 +73,9 @@ site: $(VENV)/ready ## build the documentation site in site/, offline, and check
 	PYTHONPATH=tools $(BIN)/zensical build --clean --strict
 	$(BIN)/python tools/check_site.py
 
+notebooks: $(VENV)/ready ## run the notebooks of examples and write docs/notebooks
+	$(BIN)/python tools/write_notebooks.py
+
 lock: $(VENV)/ready ## write requirements-dev.lock from the installed packages
 	$(BIN)/python tools/lock.py
 
@@ -124,4 +127,4 @@ cost: $(VENV)/ready ## compare processor time and memory with BASE=COMMIT, by de
 clean: ## remove generated files
 	rm -rf $(VENV) $(OUT) dist site .cache .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check quick slow test lint format docs site lock build api tables screenshots papers bench cost clean
+.PHONY: help setup finetune models demo check quick slow test lint format docs site notebooks lock build api tables screenshots papers bench cost clean

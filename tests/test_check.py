@@ -93,6 +93,8 @@ def test_five_valued_table_has_the_bias_and_errors_of_its_rows() -> None:
     assert found["within one point"] == 1 and found["same answer"] == pytest.approx(0.2)
     assert result.means.bias.value == pytest.approx(0.8) and "overstates the mean by 0.80" in result.verdict
     assert result.scale.ends == (1, 5)
+    shown = result._repr_html_()
+    assert result.verdict.partition("κ")[2] in shown and "bias of the judge" in shown
 
 
 def test_repeats_show_flips_and_the_share_of_noise() -> None:

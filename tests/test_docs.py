@@ -34,6 +34,7 @@ from accord.values import Question, Rubric, Scale
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.md"))
 
 
 @pytest.fixture(autouse=True)
@@ -248,12 +249,18 @@ def content_of(rows: list[dict[str, Any]]) -> Any:
     return [(each.id, each.turns, each.documents, each.system) for each in found]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for link, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
+    for link, anchor in re.findall(r"\]\((?!https://)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
         target = page.parent / link if link else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
+
+
+def test_statements_of_the_comparison_have_sources() -> None:
+    text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    cells = " ".join(re.findall(r"^\|.*\|$", text, flags=re.M))
+    assert set(re.findall(r"\[([a-z]\d+)\]", cells)) == set(re.findall(r"^- ([a-z]\d+): ", text, flags=re.M))
 
 
 OTEL = (ROOT / "src/accord/hosts/otel.py").read_text(encoding="utf-8")
@@ -268,7 +275,8 @@ def test_named_objects_and_files_exist(page: Path) -> None:
     for name in set(re.findall(r"`(accord(?:\.[A-Za-z_]\w*)+)(?:\(\))?`", text)):
         is_attribute = f'"{name}"' in OTEL
         assert is_attribute or name.endswith((".yaml", ".scores")) or locate(name) is not None, name
-    for name in set(re.findall(r"`((?:\w+/)*\w+\.py)\b", text)) - FILES_OF_READERS:
+    files = set(re.findall(r"`((?:\w+/)*\w+\.py)\b", text)) - FILES_OF_READERS
+    for name in files if page.name != "comparison.md" else ():  # files of other packages
         assert any((ROOT / folder / name).exists() for folder in ("", "src/accord", "benchmarks", "tests")), name
 
 

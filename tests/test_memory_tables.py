@@ -288,7 +288,7 @@ def test_fitted_and_compared_are_tables_without_arrays() -> None:
     compared = fitted.held_out
     for result in (fitted, compared, fitted.comparison, estimated):
         assert len(repr(result)) < 300 and "array" not in repr(result) and "<img" not in result._repr_html_()
-    assert "<th>RMSE</th>" in fitted._repr_html_()
+    assert "<th>RMSE</th>" in fitted._repr_html_() and "<th>labels and scores</th>" in estimated._repr_html_()
     table = compared.to_polars()
     assert table["evaluator"].to_list() == [row["evaluator"] for row in compared] and len(compared) == len(table)
     assert pa.table(compared).num_rows == len(table)

@@ -145,7 +145,7 @@ def llms_full_page() -> str:
     """llms-full.txt: README and all guides in one file."""
 
     def is_generated(page: Path) -> bool:
-        return page.name in GENERATED or page.parent.name == "papers"
+        return page.name in GENERATED or page.parent.name in {"notebooks", "papers"}
 
     pages = [ROOT / "README.md", *(page for _, page, _ in _pages() if not is_generated(page))]
     parts = [f"<!-- {each.relative_to(ROOT).as_posix()} -->\n\n{each.read_text('utf-8').strip()}" for each in pages]

@@ -106,7 +106,7 @@ class FileKind:
     Attributes:
         content: `conversations`; `labels`, without text; `answers` of an annotation tool on conversations of another
             file; `annotations` of `accord export`; `judgements`, the recorded answers of a model; or `scores` of an
-            evaluator.
+            evaluator, or its agreement card.
         names: Column names of the file; empty if no row is readable.
         columns: Part of the column map that applies to the file.
         fields: First readable row; `None` if there is none.
@@ -178,6 +178,7 @@ def _kind_of(first: Row | None, columns: Mapping[str, str] | None, where: str) -
 
 
 _SCORE_ONLY = frozenset({"annotator", "value", "in_training", "signature"})
+_CARD_ONLY = frozenset({"accord_version", "subject", "test", "digest"})
 
 
 def _content(fields: Fields) -> Content:
@@ -185,7 +186,7 @@ def _content(fields: Fields) -> Content:
         return "judgements"
     if looks_like_annotations(fields):
         return "annotations"
-    if fields.keys() >= _SCORE_ONLY:
+    if fields.keys() >= _SCORE_ONLY or fields.keys() >= _CARD_ONLY:
         return "scores"
     if any(kind.holds_answers(fields) for _, kind in formats):
         return "answers"
@@ -193,20 +194,20 @@ def _content(fields: Fields) -> Content:
 
 
 def scores_error(path: object) -> str:
-    """Return the error about a file of scores in place of conversations or labels."""
-    return f"{path} holds scores of an evaluator, not conversations or ratings of people"
+    """Return the error about a file of scores, or an agreement card, in place of conversations or labels."""
+    return f"{path} holds scores of an evaluator or its agreement card, not conversations or ratings of people"
 
 
 def reason_to_skip(path: Path) -> str | None:
     """Return the reason to skip a file, or None.
 
-    Skipped are empty files, scores, and texts without speakers such as a README.
+    Skipped are empty files, scores, agreement cards, and texts without speakers such as a README.
     """
     if not path.is_file():
         return None
     if path.stat().st_size == 0:
         return f"{path} is empty"
-    if path.suffix in ENDINGS:
+    if path.suffix in (*ENDINGS, ".json"):
         try:
             return scores_error(path) if sniff(path).content == "scores" else None
         except BadInput:

@@ -22,7 +22,7 @@ from accord.validation import (
     GroupAccuracy,
     SpecificationGap,
 )
-from accord.values import Findings, Sample
+from accord.values import Estimate, Findings, Sample, p_text
 
 Spent = Mapping[str, float | int | None]
 
@@ -378,6 +378,18 @@ class Estimates(Tabular):
         """Return a flat row per assistant version."""
         return [each.to_json() for each in self.systems]
 
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return a row per assistant version, then one per difference, with 95% intervals."""
+        means = "labels and scores"
+        versions = [
+            {"assistant version": each.system, "labeled": each.labelled, "scored": each.scored,
+             means: Estimate(each.mean, each.low, each.high).text(),
+             "labels alone": Estimate(each.label_mean, each.label_low, each.label_high).text()}
+            for each in self.systems
+        ]  # fmt: skip
+        gaps = [{"assistant version": f"{gap.first} − {gap.second}", means: _gap_text(gap)} for gap in self.differences]
+        return [*versions, *gaps]
+
     def summary(self) -> dict[str, Any]:
         """Return the question, the unit, and the numbers of assistant versions and scores."""
         return {"question": self.question, "level": self.level, "systems": len(self.systems), "scores": self.scores}
@@ -396,3 +408,9 @@ class Estimates(Tabular):
             "narrowest": self.narrowest,
             "plans": [each.to_json() for each in self.plans],
         }
+
+
+def _gap_text(gap: MeanDifference) -> str:
+    """Return a difference with its sign, interval and p value."""
+    ends = "" if gap.low is None or gap.high is None else f" [{gap.low:+.2f}, {gap.high:+.2f}]"
+    return f"{gap.difference:+.2f}{ends}" + ("" if gap.p_holm is None else f", {p_text(gap.p_holm)} (Holm)")

@@ -147,6 +147,7 @@ class CheckResult:
     def _repr_html_(self) -> str:
         rows = [[row.statistic, str(row.people), str(row.judge)] for row in self.agreement]
         rows += [[f"{self.mean_name}: {row.method}", "", str(row.mean)] for row in self.means.rows]
+        rows += [[name, "", text] for name, text in mean_rows(self)[len(self.means.rows) :]]
         return html_table(["", "people", "judge"], rows, self.verdict)
 
 

@@ -175,13 +175,13 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html_table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """Return an HTML table for a notebook; each cell is one escaped line of limited length."""
+    """Return an HTML table for a notebook; the caption and each cell are one escaped line of limited length."""
 
     def cells(tag: str, line: Sequence[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{_escaped(cell)}</{tag}>" for cell in line) + "</tr>"
 
     head = f"<thead>{cells('th', header)}</thead>" if header else ""
-    title = f"<caption>{_escaped(caption)}</caption>" if caption else ""
+    title = f"<caption>{escape(one_line(caption))}</caption>" if caption else ""
     return f"<table>{title}{head}<tbody>{''.join(cells('td', line) for line in rows)}</tbody></table>"
 
 

@@ -74,6 +74,8 @@ def init(
             {"accord.yaml": template, "rubric.yaml": dump_rubric(load_rubric(rubric or "llm-rubric"))}, prompts
         )
         command, said = _next_here()
+        if rubric is not None and "rubric.yaml" in result["kept"]:
+            said.insert(0, f"{rubric} was not written; to use it, set in accord.yaml: rubric: {rubric}")
         show({**result, "said": said + _judge_note(result), "next": command}, as_json, _text)
         return
     paths = list(dict.fromkeys([*labels_from, *(conversations or ())]))
@@ -297,22 +299,23 @@ def _data_files(folders: Iterable[Path]) -> list[Path]:
 
 def _next_here() -> tuple[str, list[str]]:
     """Return the command that follows an `accord init` without labels, and a sentence that explains the command."""
-    files = _data_files([Path()])
+    files = [path for path in _data_files([Path()]) if _content_of(path) != "scores"]
     if not files:
         return "accord demo", ["no data here yet; copy files of conversations and labels here, then: accord import ."]
-    labels = [path for path in files if _holds_labels(path)]
+    labels = [path for path in files if _content_of(path) == "labels"]
     offered = command_line("accord init", [], label_files=labels[:MOST_NAMED]).replace("init  ", "init ")
     said = [f"{', '.join(map(str, labels[:MOST_NAMED]))}: labels. For a rubric of their questions: {offered}"]
     return command_line("accord import", files if len(files) <= MOST_NAMED else ["."]), said if labels else []
 
 
-def _holds_labels(path: Path) -> bool:
+def _content_of(path: Path) -> str:
+    """Return the content of a file: conversations, labels, scores, ...; an empty text for something else."""
     from accord.formats import sniff
 
     try:
-        return sniff(str(path)).content == "labels"
-    except BadInput:  # something else
-        return False
+        return sniff(str(path)).content
+    except BadInput:
+        return ""
 
 
 def _written(files: dict[str, str], prompts: Path | None) -> dict[str, list[str]]:
