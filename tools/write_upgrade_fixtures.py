@@ -68,7 +68,12 @@ class Accord:
         paths = [str(folder / name) for name in packages]
         self._hidden = "" if len(packages) > 1 else "accord_papers"
         self._project = project
-        own = {"PYTHONPATH": os.pathsep.join(paths), "ACCORD_CONFIG": str(folder), "ACCORD_JOBS": "1", "OMP_NUM_THREADS": "1"}
+        own = {
+            "PYTHONPATH": os.pathsep.join(paths),
+            "ACCORD_CONFIG": str(folder),
+            "ACCORD_JOBS": "1",
+            "OMP_NUM_THREADS": "1",
+        }
         self._environment = os.environ | own
         found = self._python("-c", "import accord; print(accord.__file__)")
         if not Path(found.strip()).is_relative_to(folder):
