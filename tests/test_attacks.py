@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 
 import pytest
 from misbehaving_endpoint import answer_any
+from special_files import make_link, make_pipe
 from typer.testing import CliRunner, Result
 from waiting import PATIENCE, until
 
@@ -541,8 +542,8 @@ STORES: dict[str, Callable[[Path], object]] = {
     "a row of numbers": sql("UPDATE conversations SET content = '7'"),
     "a deep row": sql("UPDATE conversations SET content = '" + "[" * 50_000 + "'"),
     "another database": instead(sql("CREATE TABLE other (a)")),
-    "a pipe": instead(os.mkfifo),
-    "a device": instead(lambda path: path.symlink_to("/dev/zero")),
+    "a pipe": instead(make_pipe),
+    "a device": instead(lambda path: make_link(path, "/dev/zero")),
 }
 
 

@@ -22,6 +22,7 @@ HELPERS = {
 }  # fmt: skip
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 DATA = os.environ.get("ACCORD_DATA")
+pytestmark = pytest.mark.posix  # benchmarks measure with `resource`
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
 
 

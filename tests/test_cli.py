@@ -415,6 +415,7 @@ def test_good_rows_and_labels_before_a_bad_one_are_kept() -> None:
     assert accord_json("import", labels(*rows, "support-003,ann,Q0,4"))["labels"] == {"new": 1, "known": 2}
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_a_failing_score_leaves_the_file_that_was_there() -> None:
     write("keep.jsonl", "precious")
@@ -499,6 +500,7 @@ main()
 """The command line, which waits in the middle of the third part that it writes."""
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on() -> None:
     new_project()

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import http.server
 import json
-import os
 import shutil
 import struct
 import threading
@@ -22,6 +21,8 @@ from tiny_models import TINY, tiny_tensors, vocabulary, write_tiny_gguf
 
 pytest.importorskip("gguf", reason="accord[embedded] is not installed")
 pytest.importorskip("tokenizers", reason="accord[embedded] is not installed")
+
+from special_files import make_link, make_pipe
 
 from accord.edges import (
     BadInput,
@@ -520,16 +521,15 @@ def test_embedder_finds_similar_sentences() -> None:
     assert np.linalg.norm(long) == pytest.approx(1.0) and long @ cat > 0.5
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
 @pytest.mark.parametrize("name", ["tokenizer.json", "more.safetensors"])
 def test_pipe_in_a_model_folder_does_not_block(name: str, tmp_path: Path) -> None:
     for file in ("config.json", "model.safetensors"):
         (tmp_path / file).write_text("{}")
     assert model_folder(tmp_path) == tmp_path
-    os.mkfifo(tmp_path / name)
+    make_pipe(tmp_path / name)
     with pytest.raises(BadInput, match=f"{name} is a named pipe"):
         model_folder(tmp_path)
     (tmp_path / name).unlink()
-    (tmp_path / name).symlink_to(tmp_path / "nothing")
+    make_link(tmp_path / name, tmp_path / "nothing")
     with pytest.raises(BadInput, match=f"{name} is a broken link"):
         model_folder(tmp_path)

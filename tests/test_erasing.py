@@ -35,6 +35,7 @@ from planted_canary import (
 )
 from processes import Forked
 from serving import TOKEN, serving
+from special_files import make_link, make_pipe
 from throwaway_postgres import ThrowAwayPostgres
 from waiting import until
 
@@ -156,6 +157,7 @@ app(["store", "erase", "--conversation", sys.argv[2], "--yes"], prog_name="accor
 """
 
 
+@pytest.mark.posix
 @pytest.mark.attack
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [0, 1, 2, 3, 4, 6, 8, 10, 13, 16, 18, 20, 22, 24, 26])
@@ -660,11 +662,11 @@ def test_odd_files_and_folders_are_listed_or_left(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(project)
     Path("accord.yaml").write_text("{}")
     accord("import", write_rows(str(outside / "chats.jsonl"), [victim(), chat("chat-1")]))
-    Path("link").symlink_to(outside)
-    Path("loop").symlink_to(".")
+    make_link(Path("link"), outside)
+    make_link(Path("loop"), ".")
     for name in ("judgments", "uploads", "evaluators/bad", "parts"):
         Path(name).mkdir(parents=True)
-    os.mkfifo("pipe.jsonl")
+    make_pipe("pipe.jsonl")
     Path("judgments/bad.jsonl").write_bytes(b"\xff\xfe")
     Path("uploads/other.jsonl").write_text("nothing of it")
     Path("evaluators/bad/evaluator.json").write_bytes(b"\xff{")

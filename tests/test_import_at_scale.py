@@ -142,8 +142,8 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.linux
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 def test_workers_end_with_their_parent(file: Path, tmp_path: Path) -> None:
     mark = f"ACCORD_TEST_MARK={tmp_path.name}"
     (tmp_path / "long.py").write_text(LONG)

@@ -19,6 +19,7 @@ from host_servers import KEYS, HostServer
 from live_evaluator import predicted, replies
 from new_project import new_project
 from processes import Forked
+from special_files import make_pipe
 from waiting import PATIENCE, until
 
 from accord import (
@@ -435,7 +436,7 @@ def test_invalid_logs_are_refused(world: World) -> None:
             LogFollower(world.log, ingestor, rows, world.folder / "position", format="nosuch")
         with pytest.raises(BadInput, match="name another file for the position"):
             LogFollower(world.log, ingestor, rows, world.log)
-    os.mkfifo(world.log)
+    make_pipe(world.log)
     with pytest.raises(BadInput, match="is a named pipe, not a file; name a file"):
         world.once()
 
@@ -529,6 +530,7 @@ def test_command_ends_with_code_5_if_lines_may_be_lost(chats: list[Conversation]
     assert "rotated or truncated" in accord(*follow, "--once", code=5)
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_command_follows_stops_and_continues(
     chats: list[Conversation], evaluator: Evaluator, follow: list[str], tmp_path: Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 from processes import Forked
+from special_files import make_link, make_pipe
 from waiting import at_once
 
 from accord import Store
@@ -92,7 +92,7 @@ for place in range(100_000):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="Windows knows no SIGKILL")
+@pytest.mark.posix
 def test_killed_writer_loses_no_written_row(tmp_path: Path) -> None:
     names, wanted = ("w0", "w1", "w2"), set[str]()
     arguments = [["-c", WRITER, str(tmp_path), name, json.dumps(row(name))] for name in names]
@@ -183,8 +183,8 @@ def overwritten(part: Path) -> None:
     lambda part: pl.DataFrame({"a": [1]}).write_parquet(part, metadata={"accord-mart": "[" * 100_000}),
     overwritten, rewritten(lambda rows: rows.clear()), rewritten(lambda rows: rows, rows=2),
     rewritten(lambda rows: rows.with_columns(pl.col("value").cast(pl.String))), rewritten(lambda rows: rows.drop("low")),
-    rewritten(lambda rows: rows, replaces=["../accord.db"]), instead(os.mkfifo), instead(Path.mkdir),
-    instead(lambda path: path.symlink_to("/dev/zero")),
+    rewritten(lambda rows: rows, replaces=["../accord.db"]), instead(make_pipe), instead(Path.mkdir),
+    instead(lambda path: make_link(path, "/dev/zero")),
 ], ids=["cut", "empty", "csv", "foreign", "no metadata", "a list", "other columns", "newer", "deep metadata",
         "pages overwritten", "rows gone", "other count", "other type", "a column less", "foreign replaces", "a pipe",
         "a folder", "a device"])  # fmt: skip
@@ -204,7 +204,7 @@ def test_invalid_part_is_named_and_ignored(tmp_path: Path, spoil: Any) -> None:
     assert [each.name for each in tmp_path.glob("*.damaged")] == ["part-0000.parquet.damaged"]
 
 
-@pytest.mark.parametrize("spoil", [overwritten, instead(os.mkfifo)], ids=["pages overwritten", "a pipe"])
+@pytest.mark.parametrize("spoil", [overwritten, instead(make_pipe)], ids=["pages overwritten", "a pipe"])
 @pytest.mark.attack
 def test_damaged_compacted_part_is_named_and_the_other_rows_are_read(tmp_path: Path, spoil: Any) -> None:
     mart = Mart(tmp_path)
@@ -221,7 +221,7 @@ def test_damaged_compacted_part_is_named_and_the_other_rows_are_read(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["live-00.jsonl", "compacting.lock"])
-@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir], ids=["a pipe", "a folder"])
+@pytest.mark.parametrize("make", [make_pipe, Path.mkdir], ids=["a pipe", "a folder"])
 @pytest.mark.attack
 def test_log_or_lock_of_another_file_type_never_blocks(tmp_path: Path, name: str, make: Any) -> None:
     mart = Mart(tmp_path)

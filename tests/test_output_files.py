@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 from commands import invoke
+from special_files import make_link
 from synthetic_corpus import rated_chats
 
 from accord.edges import create_private, open_private, write_atomically
 from accord.values import dump_rubric
+
+pytestmark = pytest.mark.posix  # files have modes
 
 COMMANDS = [
     ["import", "chats.jsonl", "labels.csv"], ["fit", "m"], ["compare", "--only", "m"],
@@ -75,10 +78,10 @@ def test_write_whole_follows_links_and_never_replaces_a_device(tmp_path: Path, n
     write_atomically(tmp_path / "b.html", "\ud800", "xmlcharrefreplace")
     assert (tmp_path / "folder" / "a.html").read_text(encoding="utf-8") == "caf\u00e9"
     assert (tmp_path / "b.html").read_text() == "&#55296;"
-    (tmp_path / "link").symlink_to(tmp_path / "b.html")
+    make_link(tmp_path / "link", tmp_path / "b.html")
     write_atomically(tmp_path / "link", b"new")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "b.html").read_bytes() == b"new"
-    (tmp_path / "nothing").symlink_to(os.devnull)
+    make_link(tmp_path / "nothing", os.devnull)
     write_atomically(tmp_path / "nothing", "gone")
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
     assert mode(tmp_path / "b.html") == 0o600 and sorted(each.name for each in tmp_path.iterdir()) == [

@@ -14,6 +14,7 @@ import click
 import polars as pl
 import pytest
 import typer
+from special_files import make_link
 from typer.testing import CliRunner
 
 from accord import Conversation, Label, Store, Target, Turn
@@ -62,7 +63,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     store.add_conversations(Conversation(row["id"], (Turn("user", "Hi?"), Turn("assistant", "Yes."))) for row in ROWS)
     store.add_labels(Label(Target(row["id"]), "Q0", name, 1 + n) for n, row in enumerate(ROWS) for name in "ab")
     store.close()
-    Path("link.jsonl").symlink_to("chats.jsonl")
+    make_link(Path("link.jsonl"), "chats.jsonl")
     os.link("chats.jsonl", "hard.jsonl")
     os.link("accord.db", "hard.db")
     return tmp_path
@@ -182,9 +183,9 @@ def test_labels_that_were_filled_in_are_kept(folder: Path, ending: str) -> None:
 
 def test_paths_are_compared_through_links_dots_and_capitals(tmp_path: Path) -> None:
     (tmp_path / "a.db").write_text("x")
-    (tmp_path / "link").symlink_to(tmp_path / "a.db")
+    make_link(tmp_path / "link", tmp_path / "a.db")
     (tmp_path / "folder").mkdir()
-    (tmp_path / "other").symlink_to(tmp_path / "folder")
+    make_link(tmp_path / "other", tmp_path / "folder")
     for name in ("a.db", "link", "folder/../a.db", "other/../a.db"):
         assert is_same_path(tmp_path / name, tmp_path / "a.db")
     assert is_same_path(tmp_path / "A.DB-WAL", tmp_path / "a.db-wal"), "a file that does not exist may be either"

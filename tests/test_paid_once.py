@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import re
 import sqlite3
@@ -23,6 +22,7 @@ import numpy as np
 import pytest
 from misbehaving_endpoint import answer_any
 from processes import Forked
+from special_files import make_pipe
 from waiting import PATIENCE
 
 from accord import Conversation, Question, Rubric, Scale, Store, Turn
@@ -507,7 +507,7 @@ def test_spool_ignores_files_that_others_can_write_and_pipes(file_store: Store, 
     [said_once] = Spool(file_store).take_in()
     assert "can be written by other users" in said_once and path.exists()
     path.unlink()
-    os.mkfifo(path)
+    make_pipe(path)
     [said_once] = Spool(file_store).take_in()
     assert "is a named pipe, not a file" in said_once
     assert not file_store.replies(["k"])

@@ -345,6 +345,7 @@ def test_dead_host_leaves_scores_and_other_hosts_get_theirs(folder: Path, fault:
         assert pushed(dead, file)["sent"] == 1
 
 
+@pytest.mark.posix
 def test_killed_run_continues_where_it_was(folder: Path) -> None:
     names = [str(uuid.UUID(int=number)) for number in range(60)]
     with HostServer("langsmith", set(names)) as server:

@@ -7,7 +7,6 @@ import bz2
 import gzip
 import json
 import lzma
-import os
 import random
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from special_files import make_link, make_pipe
 
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
 from accord.edges import BadInput, BadRow, UnknownName
@@ -798,10 +798,9 @@ def test_a_wrapper_that_is_larger_than_any_row_is_read_row_by_row(tmp_path: Path
 
 
 @pytest.mark.attack
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
 def test_pipes_and_devices_are_never_opened(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.jsonl")
-    (tmp_path / "b.jsonl").symlink_to("/dev/zero")
+    make_pipe(tmp_path / "a.jsonl")
+    make_link(tmp_path / "b.jsonl", "/dev/zero")
     refused(tmp_path / "a.jsonl", "is a named pipe, not a file")
     refused(tmp_path / "b.jsonl", "is a device, not a file")
 

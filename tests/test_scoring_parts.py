@@ -15,6 +15,7 @@ import scaled
 from commands import invoke
 from new_project import new_project
 from processes import Forked, run
+from special_files import make_link, make_pipe
 
 from accord.cli import (
     commands,  # noqa: F401 - registers the commands
@@ -390,6 +391,7 @@ def test_invalid_workers_and_engines_are_rejected(tmp_path, scorer):
         score_parts(scorer, chats, tmp_path / "taken", ONE)
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_killed_worker_loses_no_rows(tmp_path, scorer, small_pieces, processes):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
@@ -405,6 +407,7 @@ def test_killed_worker_loses_no_rows(tmp_path, scorer, small_pieces, processes):
     assert ids(tmp_path / "out") == sorted(row["id"] for row in scaled.drawn(1200))
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_piece_that_kills_every_worker_fails(tmp_path, monkeypatch):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
@@ -440,6 +443,7 @@ def test_refused_processes_are_reported(tmp_path, monkeypatch):
         assert alone.processes == 1 and alone(str, [1, 2]) == ["1", "2"]
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_worker_error_stops_all_workers(tmp_path, monkeypatch, processes):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
@@ -578,9 +582,9 @@ SPOILED = {
     "cut to half": lambda part: part.write_bytes(part.read_bytes()[: part.stat().st_size // 2]),
     "empty": lambda part: part.write_bytes(b""),
     "pages overwritten": overwritten,
-    "a pipe": instead(os.mkfifo),
+    "a pipe": instead(make_pipe),
     "a folder": instead(Path.mkdir),
-    "a device": instead(lambda part: part.symlink_to("/dev/zero")),
+    "a device": instead(lambda part: make_link(part, "/dev/zero")),
 }
 
 

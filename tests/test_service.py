@@ -891,6 +891,7 @@ def test_requests_under_way_have_so_many_bytes_and_small_ones_always_find_room()
     assert found.count(503) == 5 and found.count(200) == 51
 
 
+@pytest.mark.posix
 def test_rows_that_find_no_room_are_kept_once(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

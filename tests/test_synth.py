@@ -308,6 +308,7 @@ def kept_replies(folder: Path) -> int:
         return int(database.execute("SELECT count(*) FROM cache WHERE kind = 'reply'").fetchone()[0])
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_killed_run_resumes_without_loss_or_second_payment(
     tmp_path: Path, folder: Path, api_key: None, monkeypatch: pytest.MonkeyPatch

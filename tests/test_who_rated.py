@@ -10,6 +10,7 @@ import pytest
 import yaml
 from commands import accord, accord_json, invoke, refused, write
 from rating_shapes import SHAPES, Shape, is_right, read_shape
+from special_files import make_link
 
 from accord import open as open_project
 from accord.project import remove_judgements
@@ -215,7 +216,7 @@ def test_undo_removes_no_file_outside_the_folder_of_judgements(folder: Path, nam
     (work / "judgments").mkdir(parents=True)
     for victim in (folder / "victim.jsonl", work / "victim.jsonl"):
         victim.write_text("{}\n", encoding="utf-8")
-    (work / "judgments" / "link.jsonl").symlink_to(folder / "victim.jsonl")
+    make_link(work / "judgments" / "link.jsonl", folder / "victim.jsonl")
     path = f"{folder}{name}" if name.startswith("/") else str(work / name)
     assert remove_judgements({path: text_hash("{}\n")}, work / "accord.yaml") == []
     assert (folder / "victim.jsonl").exists() and (work / "victim.jsonl").exists()

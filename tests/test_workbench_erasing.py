@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from browsing import faults, tab
 from served_workbench import STUDY, Browser, StartWorkbench, Workbench, chats, form_of, rate_all, token
+from special_files import make_link
 from test_workbench_pages import EVIL, strange
 
 from accord import Conversation, Turn
@@ -362,7 +363,7 @@ def test_recorded_erasure_is_continued_by_a_button_after_the_server_stopped(benc
 def test_failed_erasure_names_the_reason_and_goes_on_later(bench: Workbench) -> None:
     bench.project.mart.add([_score("gpt-9-0")])
     damaged = bench.project.mart.folder / "live-1.jsonl"
-    damaged.symlink_to("/dev/null")
+    make_link(damaged, "/dev/null")
     lea = bench.browser("lea")
     where = send(lea, conversation="gpt-9-0")[2]
     receipt, page = finished(lea, where), lea.get(where)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
 import stat
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from served_workbench import Browser, Workbench, shown_after, token
+from special_files import make_link, make_pipe
 from test_workbench_setup import started as started  # the fixture
 from test_workbench_setup import study_fields
 
@@ -25,7 +24,6 @@ from accord.values import dump_rubric, load_rubric
 from accord.web import ProjectFiles
 
 SECRET = "sk-of-the-server-12345"
-posix_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes, links and pipes")
 
 
 def hidden_fields(page: str) -> dict[str, str]:
@@ -157,13 +155,13 @@ def test_a_rubric_that_cannot_be_read_is_reported_and_not_overwritten(started: W
     assert status == 422 and "not valid YAML" in page and not (tmp_path / "rubric-2.yaml").exists()
 
 
-@posix_only
+@pytest.mark.posix
 @pytest.mark.attack
 def test_saved_pages_keep_the_mode_and_follow_no_dangling_link(started: Workbench, tmp_path: Path) -> None:
     browser, file, away = started.browser(), tmp_path / "accord.yaml", tmp_path.parent / f"{tmp_path.name}-away.yaml"
     file.chmod(0o640)
     owner = file.stat().st_uid
-    (tmp_path / "rubric-2.yaml").symlink_to(away)
+    make_link(tmp_path / "rubric-2.yaml", away)
     fields = {"form": token(browser.get("/rubric")), "text.0": "Mine?", "do": "preview"}
     assert saved(browser, "/rubric", fields, "save")[0] == 303
     assert saved(browser, "/studies/new", study_fields(browser, name="look"), "create")[0] == 303
@@ -171,7 +169,7 @@ def test_saved_pages_keep_the_mode_and_follow_no_dangling_link(started: Workbenc
     assert stat.S_IMODE(file.stat().st_mode) == 0o640 and file.stat().st_uid == owner
     files = ProjectFiles(tmp_path / "empty/accord.yaml")
     files.folder.mkdir()
-    (files.folder / "accord.yaml").symlink_to(away)
+    make_link(files.folder / "accord.yaml", away)
     with pytest.raises(BadInput, match="is a link to a file that does not exist"):
         files.create({"accord.yaml": "draws: 3\n"})
     assert not away.exists()
@@ -195,7 +193,7 @@ REPORTS = ["", "[", "[]", "7", '{"now": 3}', '{"now": {"rmse": "x"}}', '{"now": 
            '{"verdict": "good"}', "[" * 5000, "pipe", "folder"]  # fmt: skip
 
 
-@posix_only
+@pytest.mark.posix
 @pytest.mark.attack
 def test_a_damaged_report_stops_no_page(started: Workbench) -> None:
     browser, folder = started.browser(), started.project.folder()
@@ -210,7 +208,7 @@ def test_a_damaged_report_stops_no_page(started: Workbench) -> None:
                 report.rmdir()
             report.unlink(missing_ok=True)
             if content == "pipe":
-                os.mkfifo(report)
+                make_pipe(report)
             elif content == "folder":
                 report.mkdir()
             else:

@@ -59,6 +59,7 @@ def test_single_process_does_all_work() -> None:
         assert pool(str, []) == []
 
 
+@pytest.mark.posix
 def test_piece_of_a_killed_worker_is_repeated(tmp_path: Path) -> None:
     own = os.getpid()
 
@@ -125,6 +126,7 @@ with WorkerPool(2, imports=()) as pool:  # no `if __name__ == "__main__"`
 """
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_workers_end_with_the_main_process(tmp_path: Path, how: signal.Signals) -> None:
     told = tmp_path / "told"

@@ -84,9 +84,8 @@ class Accord:
         return self._python("-c", RUN, self._hidden, *arguments)
 
     def _python(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments], cwd=self._project, env=self._environment, capture_output=True, encoding="utf-8",
-        )  # fmt: skip
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, cwd=self._project, env=self._environment, capture_output=True, encoding="utf-8")
         if done.returncode:
             raise SystemExit(f"{' '.join(arguments[2:])} failed with exit code {done.returncode}:\n{done.stderr}")
         return done.stdout

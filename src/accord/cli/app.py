@@ -111,7 +111,7 @@ _FILE_ERRORS = {
 }  # fmt: skip
 """Errors that a user can resolve: no space, no permission, an invalid path."""
 _NAME_ERRORS = {errno.EINVAL, errno.EILSEQ}
-"""Errors of a name that a file system refuses, such as `a?.csv` on Windows; other calls raise them for other reasons."""
+"""Errors of a name that a file system refuses, such as `a?.csv` on Windows; they count only with the name."""
 RENAMED_OPTIONS = {
     "--how": "--method", "--per-turn": "--annotators-per-item", "--per-person": "--items-per-annotator",
     "--unnamed": "--anonymous",
