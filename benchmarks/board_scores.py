@@ -138,5 +138,5 @@ def _cpu_seconds(server: Server) -> float | None:
     status = Path(f"/proc/{server.process.pid}/stat")
     if not status.exists():
         return None
-    fields = status.read_text().rpartition(")")[2].split()
+    fields = status.read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -91,7 +91,7 @@ def watched(pid: int, most: dict[str, int], done: threading.Event) -> None:
         with suppress(OSError):
             for task in Path(f"/proc/{pid}/task").iterdir():
                 for child in (task / "children").read_text().split():
-                    lines = Path(f"/proc/{child}/status").read_text().splitlines()
+                    lines = Path(f"/proc/{child}/status").read_text(encoding="utf-8").splitlines()
                     most[child] = next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
 
 

@@ -167,7 +167,7 @@ def test_false_usage_does_not_extend_a_budget(usage: object, tmp_path: Path, mon
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     rows = [{"id": f"c{n}", "messages": [{"role": "user", "content": f"Is it {n}?"},
                                          {"role": "assistant", "content": "It is fine. " * 9}]} for n in range(24)]  # fmt: skip
-    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     sent = []
     for is_true in (True, False):
 
@@ -177,7 +177,7 @@ def test_false_usage_does_not_extend_a_budget(usage: object, tmp_path: Path, mon
 
         with ChatServer(respond) as server:
             Path("accord.yaml").write_text(json.dumps({"store": f"sqlite:///{is_true}.db", "models": {
-                "judge": {"mode": "decisions", "model": "m1", "base_url": server.url, "concurrency": 1}}}))  # fmt: skip
+                "judge": {"mode": "decisions", "model": "m1", "base_url": server.url, "concurrency": 1}}}), encoding="utf-8")  # fmt: skip
             assert run("import", "chats.jsonl").exit_code == 0
             assert run("judge", "--all", "--max-tokens", "6000").exit_code == 4
             sent.append(len(server.requests))
@@ -321,11 +321,11 @@ def test_pages_and_tables_hold_no_markup_and_no_formula(outputs: dict[str, Resul
 def test_errors_about_hostile_names_are_one_line(odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rubric = {"name": odd, "main": odd, "questions": [{"id": odd, "text": "?", odd: 1}]}
-    Path("odd.yaml").write_text(json.dumps(rubric))
+    Path("odd.yaml").write_text(json.dumps(rubric), encoding="utf-8")
     for row in ({"id": odd, "messages": 7}, {"messages": [{"role": [odd], "content": odd}]}, {odd: odd}):
-        Path("chats.jsonl").write_text(json.dumps(row) + "\n")
+        Path("chats.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
         for settings in ({}, {odd: 1}, {"rubric": "odd.yaml"}):
-            Path("accord.yaml").write_text(json.dumps({"store": "sqlite:///a.db", **settings}))
+            Path("accord.yaml").write_text(json.dumps({"store": "sqlite:///a.db", **settings}), encoding="utf-8")
             for command in (["import", "chats.jsonl"], ["fit", odd], ["import", f"{odd[:3000]}.jsonl"]):
                 result = run(*command)
                 assert result.exit_code in {1, 2} and not CONTROL.search(result.output)
@@ -550,8 +550,8 @@ STORES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("damage", STORES.values(), ids=STORES)
 def test_damaged_store_is_reported_by_the_check(damage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("accord.yaml").write_text("store: sqlite:///accord.db\n")
-    Path("chats.jsonl").write_text('{"id": "c", "messages": [{"role": "user", "content": "Hi"}]}\n')
+    Path("accord.yaml").write_text("store: sqlite:///accord.db\n", encoding="utf-8")
+    Path("chats.jsonl").write_text('{"id": "c", "messages": [{"role": "user", "content": "Hi"}]}\n', encoding="utf-8")
     assert run("import", "chats.jsonl").exit_code == 0
     damage(Path("accord.db"))
     assert run("store", "check").exit_code == 1

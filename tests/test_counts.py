@@ -155,10 +155,12 @@ def test_judge_sends_one_request_for_each_question_and_conversation(
     written(tmp_path, conversations)
     options = {1: "bad", 2: "good"}
     asked = [{"id": f"Q{place}", "text": f"How good ({place})?", "options": options} for place in range(questions)]
-    Path("rubric.yaml").write_text(json.dumps({"name": "r", "main": "Q0", "questions": asked}))
+    Path("rubric.yaml").write_text(json.dumps({"name": "r", "main": "Q0", "questions": asked}), encoding="utf-8")
     with ChatServer(answer_any) as server:
         judge = {"mode": "logprobs", "model": "m1", "base_url": server.url}
-        Path("accord.yaml").write_text(json.dumps({"rubric": "rubric.yaml", "models": {"judge": judge}}))
+        Path("accord.yaml").write_text(
+            json.dumps({"rubric": "rubric.yaml", "models": {"judge": judge}}), encoding="utf-8"
+        )
         invoke("import", CHATS)
         for _ in range(2):  # the second run reads stored answers
             invoke("judge", "--all")

@@ -59,10 +59,12 @@ def test_command_writes_both_files_also_when_the_gate_fails(tmp_path: Path, monk
     for minimum, code, word in (("4", 3, "**failed**"), ("1", 0, "passed")):
         result = CliRunner().invoke(app, ["gate", "--min-mean", minimum, *files])
         assert result.exit_code == code, result.output + result.stderr
-        assert word in Path("gate.md").read_text() and "<testcase" in Path("gate.xml").read_text()
-    Path("gate.md").write_text("my notes")
+        assert word in Path("gate.md").read_text(encoding="utf-8") and "<testcase" in Path("gate.xml").read_text(
+            encoding="utf-8"
+        )
+    Path("gate.md").write_text("my notes", encoding="utf-8")
     refused = CliRunner().invoke(app, ["gate", "--min-mean", "1", *files])
-    assert refused.exit_code == 1 and Path("gate.md").read_text() == "my notes"
+    assert refused.exit_code == 1 and Path("gate.md").read_text(encoding="utf-8") == "my notes"
 
 
 # --- script of the action ---------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def test_several_workers_store_the_same_rows_as_one(file: Path, rubric: Rubric) 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_rows_before_a_bad_row_stay_and_the_row_is_named(file: Path, rubric: Rubric, workers: int) -> None:
     good = [json.dumps(rated(f"c{n}")) for n in range(350)]
-    file.write_text("\n".join([*good, "{broken", *good]) + "\n")
+    file.write_text("\n".join([*good, "{broken", *good]) + "\n", encoding="utf-8")
     with pytest.raises(BadRow, match="line 351: not JSON"):
         imported(file, rubric, workers, skip=False)
     store = Store(f"sqlite:///{file.with_suffix('')}-{workers}-False.db")
@@ -171,7 +171,7 @@ def test_workers_end_with_their_parent(file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_file_of_only_bad_rows_is_refused(file: Path, rubric: Rubric) -> None:
-    file.write_text(json.dumps(rated("first")) + "\n" + "{broken\n" * 11_000)
+    file.write_text(json.dumps(rated("first")) + "\n" + "{broken\n" * 11_000, encoding="utf-8")
     with pytest.raises(BadInput, match="bad rows in succession"):
         imported(file, rubric, 2)
 
@@ -283,7 +283,7 @@ def test_an_answer_off_the_scale_is_refused_after_valid_ones(tmp_path: Path, rub
 def test_labels_of_an_interrupted_import_are_added_by_the_next(
     file: Path, rubric: Rubric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file.write_text("\n".join(json.dumps(rated(f"c{n}")) for n in range(650)))
+    file.write_text("\n".join(json.dumps(rated(f"c{n}")) for n in range(650)), encoding="utf-8")
 
     def fails(*_: Any) -> None:
         raise StoreError("no room")

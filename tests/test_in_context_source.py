@@ -720,4 +720,4 @@ def test_better_rival_on_the_held_out_side_is_named(working_folder: Path, monkey
         assert opened.fit_offline().cautions == [caution]
     assert f"note: {caution}" in invoke("fit").stderr
     printed("report")
-    assert caution in Path("report.html").read_text()
+    assert caution in Path("report.html").read_text(encoding="utf-8")

@@ -811,6 +811,6 @@ def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(
     assert found["seen"] == found["conversations"] == 30, "training conversations of the rubric are never tested on"
     rmse = {row["evaluator"]: row["rmse"] for row in found["rows"]}
     assert rmse["default"] < rmse["constant"] - 0.1
-    assert "sat-01" in Path("evaluators/default/evaluator.json").read_text()
+    assert "sat-01" in Path("evaluators/default/evaluator.json").read_text(encoding="utf-8")
     compared = printed("compare", "--only", "default")
     assert "30 conversations from which the rubric was learned are used for training only" in compared

@@ -557,7 +557,7 @@ def test_command_scores_while_a_host_is_down_and_sends_the_scores_later(
     rows = messages(chats[:10])
     with HostServer("phoenix", {chat.id for chat in chats[:10]}) as server:
         pass  # the port is known, and nothing listens
-    with Path("accord.yaml").open("a") as stream:
+    with Path("accord.yaml").open("a", encoding="utf-8") as stream:
         stream.write(f"push: {{phoenix: {{url: '{server.url}', api_key: {KEYS['phoenix']}}}}}\n")
     write(tmp_path / "log.jsonl", rows[:30])
     assert "phoenix does not take scores" in accord(*follow, "--once")
@@ -582,24 +582,24 @@ def test_default_evaluator_scores_live_as_in_a_batch(
     for number, chat in enumerate(few):
         for place in [sample.turn for sample in replies(chat)] if level == "turn" else [""]:
             rated += [f"{chat.id},{place},{name},{1 + (number + shift) % 4}" for shift, name in enumerate("ab")]
-    Path("labels.csv").write_text("\n".join(rated) + "\n")
+    Path("labels.csv").write_text("\n".join(rated) + "\n", encoding="utf-8")
     write(Path("chats.jsonl"), [{"id": c.id, "messages": [{"role": t.role, "content": t.content} for t in c.turns],
                                  "documents": [d.text for d in c.documents]} for c in few])  # fmt: skip
     write(Path("log.jsonl"), messages(few))
     accord("init")
-    config = Path("accord.yaml").read_text()
+    config = Path("accord.yaml").read_text(encoding="utf-8")
     assert "metrics: [lexical]" in config and "evaluator: default" in config
-    Path("accord.yaml").write_text(config.replace("folds: 5", "folds: 2\ndraws: 10"))
+    Path("accord.yaml").write_text(config.replace("folds: 5", "folds: 2\ndraws: 10"), encoding="utf-8")
     accord("import", "chats.jsonl", "labels.csv")
     accord("fit", "default")
     accord("follow", "log.jsonl", "--out", "live.jsonl", "--once")
     if level == "turn":
         accord("score", "chats.jsonl", "--out", "batch.jsonl")
-        batch = list(map(json.loads, Path("batch.jsonl").read_text().splitlines()))
+        batch = list(map(json.loads, Path("batch.jsonl").read_text(encoding="utf-8").splitlines()))
     else:
         scores = predicted(load_evaluator(Path("evaluators/default")), replies(*few))
         batch = [score.to_json() for score in scores]
-    live = list(map(json.loads, Path("live.jsonl").read_text().splitlines()))
+    live = list(map(json.loads, Path("live.jsonl").read_text(encoding="utf-8").splitlines()))
     names = ("conversation", "turn", "value", "low", "high", "distribution", "unscored")
     shown = [sorted(([row.get(name) for name in names] for row in rows), key=repr) for rows in (live, batch)]
     assert shown[0] == shown[1] and len(live) == len(replies(*few))

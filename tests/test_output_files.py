@@ -47,14 +47,14 @@ def test_commands_create_private_files_whatever_the_umask(
     monkeypatch.chdir(tmp_path)
     chats, labels, rubric = rated_chats(60)
     rows = ({"id": chat.id, "messages": [{"role": t.role, "content": t.content} for t in chat.turns]} for chat in chats)
-    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     main = rubric.main_question.id
     lines = [f"{each.target.conversation},{each.annotator},{each.value}\n" for each in labels if each.question == main]
-    Path("labels.csv").write_text(f"conversation,annotator,{main}\n" + "".join(lines))
-    Path("rubric.yaml").write_text(dump_rubric(rubric))
+    Path("labels.csv").write_text(f"conversation,annotator,{main}\n" + "".join(lines), encoding="utf-8")
+    Path("rubric.yaml").write_text(dump_rubric(rubric), encoding="utf-8")
     made = {"m": {"sources": ["bank"], "head": "curves"}}
     settings = {"rubric": "rubric.yaml", "evaluator": "m", "evaluators": made, "folds": 2, "draws": 20}
-    Path("accord.yaml").write_text(json.dumps(settings))
+    Path("accord.yaml").write_text(json.dumps(settings), encoding="utf-8")
     for command in COMMANDS:
         result = invoke(*command, code=None)
         assert result.exit_code in {0, 5}, (command, result.output)

@@ -50,12 +50,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with conversations and labels, in the working folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ACCORD_STORE", raising=False)
-    Path("rubric.yaml").write_text(dump_rubric(load_rubric("llm-rubric")))
+    Path("rubric.yaml").write_text(dump_rubric(load_rubric("llm-rubric")), encoding="utf-8")
     models = {"judge": {"mode": "recorded", "paths": ["answers.jsonl"]}}
-    Path("accord.yaml").write_text(json.dumps({"rubric": "rubric.yaml", "models": models}))
+    Path("accord.yaml").write_text(json.dumps({"rubric": "rubric.yaml", "models": models}), encoding="utf-8")
     for name in ("prices.yaml", ".env", "answers.jsonl"):
-        Path(name).write_text("# mine\n")
-    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+        Path(name).write_text("# mine\n", encoding="utf-8")
+    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
     for holder, card in (("evaluators/default", "evaluator.json"), ("accord.db.scores", "base.parquet")):
         Path(holder).mkdir(parents=True)
         (Path(holder) / card).write_text("{}")

@@ -71,7 +71,7 @@ def test_a_project_works_from_a_subfolder_and_from_anywhere_by_its_file(
     assert Path("scores.jsonl").is_file(), "paths of the command line start from the working folder"
     monkeypatch.chdir(tmp_path)
     ran("score", CHATS, "--out", "scores.jsonl", "--config", "project/accord.yaml")
-    assert Path("scores.jsonl").read_text() == (project / "deep/er/scores.jsonl").read_text()
+    assert Path("scores.jsonl").read_text(encoding="utf-8") == (project / "deep/er/scores.jsonl").read_text()
     monkeypatch.chdir(project)
     assert "40 conversations scored" in ran("score", CHATS, "--out", "scores.jsonl")
     assert not (tmp_path / "accord.db").exists() and not (tmp_path / "evaluators").exists()

@@ -496,7 +496,7 @@ def written(tool: str, code: int = 0) -> tuple[list[dict[str, Any]], dict[str, A
     rows = [score("c1"), unscored("c2"), score("c2", turn=1), score("c3")]
     file = write_scores("scores.jsonl", rows)
     [counts] = accord_json("push", file, "--to", tool, "--out", "tasks.json", code=code)["hosts"]
-    return json.loads(Path("tasks.json").read_text()), counts
+    return json.loads(Path("tasks.json").read_text(encoding="utf-8")), counts
 
 
 @pytest.mark.parametrize("tool", ["label-studio", "argilla"])

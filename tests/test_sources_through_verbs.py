@@ -318,7 +318,7 @@ def test_compare_score_report_and_gate_need_no_key_for_stored_answers(
 def test_findings_are_shown_in_terminal_and_report(place: Place) -> None:
     said = printed("fit", "mine")
     printed("report", "--out", "findings.html")
-    page = Path("findings.html").read_text()
+    page = Path("findings.html").read_text(encoding="utf-8")
     assert "saved in evaluators/mine" in said and "<script" not in page
     with open_project() as project:
         findings = project.fit_offline("mine").findings

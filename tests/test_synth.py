@@ -104,10 +104,10 @@ def test_five_methods_from_the_command_line(
     tmp_path: Path, folder: Path, api_key: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("topics.jsonl").write_text("\n".join(json.dumps(each) for each in topics(4)))
-    Path("prices.yaml").write_text("models: {m: {input: 1, output: 2}}")
+    Path("topics.jsonl").write_text("\n".join(json.dumps(each) for each in topics(4)), encoding="utf-8")
+    Path("prices.yaml").write_text("models: {m: {input: 1, output: 2}}", encoding="utf-8")
     with ChatServer(on_wire) as server:
-        Path("accord.yaml").write_text(f"models: {{user: {{model: m, base_url: '{server.url}'}}}}\n")
+        Path("accord.yaml").write_text(f"models: {{user: {{model: m, base_url: '{server.url}'}}}}\n", encoding="utf-8")
         given = ["--topics", "topics.jsonl", "--documents", "docs"]
         plan = answer(capsys, "synth", *given, "--plan", "--json")
         assert plan["requests"] > 40 and plan["money"] > 0 and not server.requests
@@ -287,7 +287,8 @@ def test_larger_budget_continues_a_stopped_run(
     with ChatServer(on_wire) as server:
         Path("accord.yaml").write_text(
             f"models: {{assistant: {{model: m, base_url: '{server.url}'}}}}\n"
-            f"synth: {{documents: docs, topics: {json.dumps(topics(3))}, concurrency: 1}}\n"
+            f"synth: {{documents: docs, topics: {json.dumps(topics(3))}, concurrency: 1}}\n",
+            encoding="utf-8",
         )
         sys.argv = ["accord", "synth", "--max-requests", "9"]
         with pytest.raises(SystemExit) as ended:
@@ -329,7 +330,8 @@ def test_killed_run_resumes_without_loss_or_second_payment(
     with ChatServer(respond) as server:
         Path("accord.yaml").write_text(
             f"models: {{user: {{model: m, base_url: '{server.url}', concurrency: 1}}}}\n"
-            f"synth: {{documents: docs, topics: {json.dumps(topics(6))}, concurrency: 4}}\n"
+            f"synth: {{documents: docs, topics: {json.dumps(topics(6))}, concurrency: 4}}\n",
+            encoding="utf-8",
         )
         command = ["-m", "accord", "synth", "--json"]
         first = Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""Linux, macOS and Windows: uses of what one of them lacks, output in code pages, names of folders, renamed files."""
+"""Linux, macOS and Windows: functions missing on one of them, output in code pages, names of folders, replaced files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accord.edges import BadInput, check_folder_names, output_paths, replace_fil
 
 ROOT = Path(__file__).parents[1]
 
-# --- uses of what a system lacks --------------------------------------------------------------------------------------
+# --- functions missing on a system ------------------------------------------------------------------------------------
 
 NAMES = {
     "AF_UNIX", "MSG_DONTWAIT", "SIGALRM", "SIGHUP", "SIGKILL", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXFSZ", "WNOHANG",
@@ -69,7 +69,7 @@ def uses(tree: ast.AST) -> Iterator[str]:
 
 
 def parsed(path: Path) -> ast.Module:
-    """Return the tree of a file; an empty one, which takes no time, if its text holds none of the words."""
+    """Return the syntax tree of a file, or an empty tree if no word occurs in the text."""
     text = path.read_text(encoding="utf-8")
     return ast.parse(text if _WORDS.search(text) else "")
 

@@ -394,7 +394,7 @@ def test_variable_that_redirects_postgresql_needs_a_confirmation(
 
 def test_projects_that_the_user_creates_need_no_confirmation(home: Path) -> None:
     assert CliRunner().invoke(app, ["init"]).exit_code == 0
-    with Path("accord.yaml").open("a") as file:
+    with Path("accord.yaml").open("a", encoding="utf-8") as file:
         file.write(FOREIGN)
     load_config()
     check_address(AWAY)

@@ -164,8 +164,8 @@ def test_a_second_file_is_added_to_the_recorded_judge(folder: Path, block: str) 
     assert judge_paths()[0] == first and len(judge_paths()) == 2
     assert (
         not block
-        or "scorer: {model: m}" in Path("accord.yaml").read_text()
-        and "# mine" in Path("accord.yaml").read_text()
+        or "scorer: {model: m}" in Path("accord.yaml").read_text(encoding="utf-8")
+        and "# mine" in Path("accord.yaml").read_text(encoding="utf-8")
     )
     with open_project() as project:
         assert sorted(project.recordings) == ["judge", "llm"]
@@ -189,8 +189,13 @@ def test_undo_removes_the_judgements_that_the_import_wrote(folder: Path) -> None
     output = accord("import", "--undo")
     assert f"{second} removed" in output and not Path(second).exists() and judge_paths() == [first]
     assert f"{first} removed" in accord("import", "--undo") and not Path(first).exists()
-    assert yaml.safe_load(Path("accord.yaml").read_text()).get("models") in (None, {}) and judge_paths() == []
-    assert set(yaml.safe_load(before)) >= set(yaml.safe_load(Path("accord.yaml").read_text())) - {"models"}
+    assert (
+        yaml.safe_load(Path("accord.yaml").read_text(encoding="utf-8")).get("models") in (None, {})
+        and judge_paths() == []
+    )
+    assert set(yaml.safe_load(before)) >= set(yaml.safe_load(Path("accord.yaml").read_text(encoding="utf-8"))) - {
+        "models"
+    }
 
 
 def test_undo_keeps_judgements_that_were_changed_or_that_another_import_has(folder: Path) -> None:

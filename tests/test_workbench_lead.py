@@ -355,7 +355,7 @@ def test_jobs_run_one_at_a_time_wait_once_and_say_why_they_failed() -> None:
 
     assert jobs.add("a", first) and began.wait(60)
     assert jobs.state("a") == "running" and jobs.add("b", lambda: done.append(2)) and not jobs.add("b", lambda: None)
-    assert jobs.state("b") == "waiting" and jobs.add("c", lambda: Path("/nowhere/at/all").read_text())
+    assert jobs.state("b") == "waiting" and jobs.add("c", lambda: Path("/nowhere/at/all").read_text(encoding="utf-8"))
     gate.set()
     jobs.wait()
     assert done == [1, 2] and "No such file" in jobs.failed["c"] and jobs.state("c") == ""

@@ -1,4 +1,4 @@
-"""Write what a version of Accord leaves behind in a project, for the tests of upgrades: tests/upgrades/VERSION.
+"""Write a project made by a version of Accord, for the tests of upgrades: tests/upgrades/VERSION.
 
 The code of a commit runs in a folder of its own, with the packages of this environment, on a part of the sample. The
 archive holds the project (settings, rubric, store, mart of scores, evaluators, files of scores), `expected.json`, the
@@ -32,7 +32,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "tests" / "upgrades"
 EVERY = 5
-"""One of so many conversations of the sample is in the project."""
+"""Step between the conversations of the sample that are in the project."""
 EVALUATORS = ("mixture", "svr")
 """Evaluators to save in addition to the default; the head of `svr` has moved to accord-papers since 0.1."""
 SETTINGS = """
@@ -80,7 +80,7 @@ class Accord:
             raise SystemExit(f"{sys.executable} imports {found.strip()}, not the code of {commit}; use another Python")
 
     def __call__(self, *arguments: str) -> str:
-        """Run a command and return its output; a failure of it ends this program with the command's message."""
+        """Run a command and return its output. If it fails, this program ends with its message."""
         return self._python("-c", RUN, self._hidden, *arguments)
 
     def _python(self, *arguments: str) -> str:
@@ -106,7 +106,7 @@ def write_inputs(source: Path, project: Path) -> None:
 
 
 def fill(accord: Accord, project: Path) -> None:
-    """Run the commands of daily work, and write what they must give in later versions."""
+    """Run the commands of daily work, and write the results that later versions must reproduce."""
     accord("init")
     settings = (project / "accord.yaml").read_text(encoding="utf-8")
     settings = re.sub(r"^folds: .*\n", "", settings, flags=re.MULTILINE) + SETTINGS
@@ -131,7 +131,7 @@ def fill(accord: Accord, project: Path) -> None:
 
 
 def dump(accord: Accord, project: Path) -> str:
-    """Write the store as SQL of PostgreSQL; return a sentence about it."""
+    """Write the store as SQL of PostgreSQL, and return a sentence about the dump."""
     sys.path.insert(0, str(ROOT / "tests"))
     from throwaway_postgres import ThrowAwayPostgres
 
