@@ -87,7 +87,9 @@ def dashboard(scores: int) -> Iterator[Row]:
         folder = Path(name)
         planted(folder / "accord.db.scores", scores)
         disk = sum(each.stat().st_size for each in (folder / "accord.db.scores").iterdir())
-        (folder / "accord.yaml").write_text("store: sqlite:///accord.db\nstudies: {look: {title: Look}}\n")
+        (folder / "accord.yaml").write_text(
+            "store: sqlite:///accord.db\nstudies: {look: {title: Look}}\n", encoding="utf-8"
+        )
         with Server(folder) as server:
             cookie = _signed_in(server)
             common: Row = {"what": "dashboard", "database": "sqlite", "scores": scores, "mart_megabytes": disk / 1e6}

@@ -272,12 +272,14 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Resu
     folder = tmp_path_factory.mktemp("hostile")
     questions = [{"id": "quality", "text": MARKUP, "options": [1, 2, 3, 4]},
                  {"id": "solved", "text": ODD[2], "scale": "binary", "options": [0, 1]}]  # fmt: skip
-    (folder / "rubric.yaml").write_text(json.dumps({"name": "hostile", "main": "quality", "questions": questions}))
+    (folder / "rubric.yaml").write_text(
+        json.dumps({"name": "hostile", "main": "quality", "questions": questions}), encoding="utf-8"
+    )
     rows = [{"id": f"{ODD[i % len(ODD)]} {i}".strip(), "metadata": {"system": ODD[i % 2], "topic": ODD[i % len(ODD)]},
              "messages": [{"role": "user", "content": f"Is it {i}? {ODD[i % len(ODD)]}"},
                           {"role": "assistant", "content": f"Yes. {MARKUP} {'Fine. ' * (i % 5)}"}],
              "documents": [{"title": MARKUP, "text": ESCAPE}]} for i in range(24)]  # fmt: skip
-    (folder / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     with (folder / "labels.csv").open("w", newline="") as stream:
         table = csv.writer(stream)
         table.writerow(["conversation", "annotator", "quality", "comment"])
@@ -296,7 +298,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Resu
             "models": {"judge": {"mode": "decisions", **endpoint}, "finder": endpoint},
             "studies": {"look": look, "others": {"title": "Others", "annotators": ["zoe"]}},
         }  # fmt: skip
-        (folder / "accord.yaml").write_text(json.dumps(settings))
+        (folder / "accord.yaml").write_text(json.dumps(settings), encoding="utf-8")
         yield {command: run(*command.split()) for command in COMMANDS}
 
 
@@ -356,7 +358,7 @@ def served(outputs: dict[str, Result]) -> Iterator[Served]:
     finally:
         process.terminate()
         code = process.wait(PATIENCE)
-    said = log.read_text(errors="backslashreplace")
+    said = log.read_text(errors="backslashreplace", encoding="utf-8")
     assert code in (0, -15) and "Traceback" not in said and not CONTROL.search(said)
     assert not [secret for secret in (*links.values(), TOKEN, KEY) if secret in said]
 

@@ -479,7 +479,7 @@ def test_plugins_and_schema() -> None:
     assert schema["additionalProperties"] is False and {"models", "sources"} < set(schema["properties"])
     assert schema["properties"]["sources"]["properties"]["issues"]["additionalProperties"] is False
     published = Path(__file__).parents[1] / "docs" / "accord.schema.json"
-    assert json.loads(published.read_text()) == schema, "run: make docs"
+    assert json.loads(published.read_text(encoding="utf-8")) == schema, "run: make docs"
 
 
 def process(*arguments: str, program: Sequence[str] = ("-m", "accord")) -> subprocess.Popen[str]:

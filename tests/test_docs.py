@@ -158,7 +158,7 @@ def test_readme_and_quickstart_run_in_one_folder(tmp_path: Path, monkeypatch: py
 
 
 def test_every_command_of_the_readme_exists() -> None:
-    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), flags=re.M)
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M)
     known = {registered.name for registered in [*app.registered_commands, *app.registered_groups]} | {"paper"}
     for block in blocks(ROOT / "README.md", "sh"):
         for line in block.splitlines():

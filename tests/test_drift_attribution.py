@@ -205,8 +205,8 @@ def fitted(tmp_path_factory: pytest.TempPathFactory, endpoint: tuple[Endpoint, s
         "evaluator": "ridge-judge",
         "monitoring": {"anchors": {"count": 20}},
     }  # fmt: skip
-    (folder / "rubric.yaml").write_text(RUBRIC)
-    (folder / "accord.yaml").write_text(json.dumps(settings))
+    (folder / "rubric.yaml").write_text(RUBRIC, encoding="utf-8")
+    (folder / "accord.yaml").write_text(json.dumps(settings), encoding="utf-8")
     noise = random.Random(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "sk-none")

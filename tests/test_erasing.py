@@ -294,7 +294,7 @@ def test_waiting_answers_are_erased(project: Path) -> None:
         found = [each for each in erase_in_files(opened, content) if each.kind == "waiting answers"]
     assert [each.rows for each in found] == [2] and before == Path.cwd()
     [left] = (project / "accord.db.unsaved").glob("*.jsonl")
-    assert [json.loads(line)["conversations"] for line in left.read_text().splitlines()] == [["chat-1"]]
+    assert [json.loads(line)["conversations"] for line in left.read_text(encoding="utf-8").splitlines()] == [["chat-1"]]
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -662,7 +662,7 @@ def test_odd_files_and_folders_are_listed_or_left(tmp_path: Path, monkeypatch: p
     project = tmp_path / "project"
     outside.mkdir()
     project.mkdir()
-    (outside / "far.txt").write_text(VICTIM)
+    (outside / "far.txt").write_text(VICTIM, encoding="utf-8")
     monkeypatch.chdir(project)
     Path("accord.yaml").write_text("{}", encoding="utf-8")
     accord("import", write_rows(str(outside / "chats.jsonl"), [victim(), chat("chat-1")]))
@@ -684,7 +684,7 @@ def test_odd_files_and_folders_are_listed_or_left(tmp_path: Path, monkeypatch: p
     assert listed == {
         "judgments/bad.jsonl": "unreadable", "parts": "unreadable", "latin.csv": "unreadable", "line.txt": "yours",
     }  # fmt: skip
-    assert Path("uploads/other.jsonl").exists() and (outside / "far.txt").read_text() == VICTIM
+    assert Path("uploads/other.jsonl").exists() and (outside / "far.txt").read_text(encoding="utf-8") == VICTIM
 
 
 def test_other_folders_of_a_home_folder_are_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

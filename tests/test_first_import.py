@@ -322,8 +322,8 @@ def test_dividers_separate_the_conversations_of_a_text_file() -> None:
 def test_json_lines_in_a_text_file_are_read_and_a_readme_is_skipped(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
-    (folder / "chats.txt").write_text(json.dumps({"id": "a", "messages": CHAT}) + "\n")
-    (folder / "README.txt").write_text("These are the chats of May.\n")
+    (folder / "chats.txt").write_text(json.dumps({"id": "a", "messages": CHAT}) + "\n", encoding="utf-8")
+    (folder / "README.txt").write_text("These are the chats of May.\n", encoding="utf-8")
     output = accord("import", "data")
     assert "1 conversation imported" in output and "skipped: data/README.txt is plain text without speakers" in output
 

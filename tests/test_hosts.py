@@ -194,7 +194,7 @@ def expected(folder: Path) -> list[float | None]:
         options = ScoreOptions(turns="last")
         scores = project.score(folder / "chats.jsonl", evaluator=folder / "evaluators" / "default", options=options)
         rows = {row["conversation"]: row["value"] for row in scores}
-    return [rows[json.loads(line)["id"]] for line in (folder / "chats.jsonl").read_text().splitlines()]
+    return [rows[json.loads(line)["id"]] for line in (folder / "chats.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def output_of(script: str, folder: Path) -> str:

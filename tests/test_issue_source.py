@@ -681,7 +681,7 @@ def issues_page(folder: Path, text: str) -> str:
     found = [IssueAnnotation(Target(text, 1), issues, 1, text, text, (text,))]
     return write_issues_page(
         summarize_issues(found, [chat], SODA), found, [chat], SODA, folder / "page.html"
-    ).read_text()
+    ).read_text(encoding="utf-8")
 
 
 def test_page_escapes_imported_text(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def test_killed_follower_writes_every_row_once(
         rows.write_bytes(rows.read_bytes()[:-20])
     world.write(3)
     world.once()
-    lines = [line for line in rows.read_text().splitlines() if line.endswith("}")]
+    lines = [line for line in rows.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
     assert [int(json.loads(line)["id"]) for line in lines] == list(range(15)) and not world.gaps
     assert [json.loads(line)["turn"] for line in lines] == [0, 1, 2] * 5, "conversations continue"
 
@@ -267,10 +267,13 @@ def test_monitoring_and_board_count_the_replies_of_a_killed_follower_once(
 
 
 def test_torn_row_ends_before_the_next_row(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"status": "scor')
+    (tmp_path / "rows.jsonl").write_text('{"status": "scor', encoding="utf-8")
     with RowLog(tmp_path / "rows.jsonl") as log:
         log.write([{"status": "scored"}])
-    assert (tmp_path / "rows.jsonl").read_text().splitlines() == ['{"status": "scor', '{"status": "scored"}']
+    assert (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines() == [
+        '{"status": "scor',
+        '{"status": "scored"}',
+    ]
 
 
 @pytest.mark.parametrize("change", ["rotated", "truncated", "rewritten longer"])
@@ -316,7 +319,7 @@ DAMAGED_POSITIONS = {
 @pytest.mark.attack
 def test_damaged_position_is_an_error_with_a_solution(world: World, content: str) -> None:
     world.write(2)
-    (world.folder / "position").write_text(content)
+    (world.folder / "position").write_text(content, encoding="utf-8")
     with pytest.raises(BadInput, match=r"position holds no valid position in a log .*remove it to read") as caught:
         world.once()
     assert "\n" not in str(caught.value)
@@ -422,7 +425,8 @@ def test_lines_that_repeat_the_conversation_add_new_turns_only(
 def test_blank_lines_and_a_byte_order_mark_are_skipped(evaluator: Evaluator, tmp_path: Path) -> None:
     row = {"conversation": "c", "role": "assistant", "content": "We open at nine."}
     (tmp_path / "log.jsonl").write_text(
-        "\ufeff" + json.dumps(row) + "\n" * 900 + json.dumps({**row, "content": "And close at five."}) + "\n"
+        "\ufeff" + json.dumps(row) + "\n" * 900 + json.dumps({**row, "content": "And close at five."}) + "\n",
+        encoding="utf-8",
     )
     assert once(tmp_path, evaluator) == 2 and [each["turn"] for each in kept(tmp_path)] == [0, 1]
 

@@ -172,7 +172,7 @@ def overwritten(part: Path) -> None:
 @pytest.mark.parametrize("spoil", [
     lambda part: part.write_bytes(part.read_bytes()[:-20]),
     lambda part: part.write_bytes(b""),
-    lambda part: part.write_text("conversation,value\na,3\n"),
+    lambda part: part.write_text("conversation,value\na,3\n", encoding="utf-8"),
     lambda part: pl.DataFrame({"a": [1]}).write_parquet(part),
     lambda part: pl.DataFrame({"a": [1]}).write_parquet(part, metadata={"accord-mart": "{}"}),
     lambda part: pl.DataFrame({"a": [1]}).write_parquet(part, metadata={"accord-mart": "[1]"}),
@@ -237,7 +237,7 @@ def test_log_or_lock_of_another_file_type_never_blocks(tmp_path: Path, name: str
 
 def test_replaced_files_are_only_those_of_the_mart(tmp_path: Path) -> None:
     kept = tmp_path / "accord.db"
-    kept.write_text("x")
+    kept.write_text("x", encoding="utf-8")
     mart = Mart(tmp_path / "mart")
     mart.add([row("a")], "0000")
     rewritten(lambda rows: rows, replaces=["../accord.db"])(tmp_path / "mart" / "part-0000.parquet")
@@ -336,7 +336,7 @@ def test_tidy_compacts_only_many_loose_rows(tmp_path: Path) -> None:
 
 def test_full_disk_gives_one_line(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
-    blocked.write_text("")
+    blocked.write_text("", encoding="utf-8")
     with pytest.raises(StoreError, match="cannot be written"):
         Mart(blocked / "scores").add([row("a")])
     with pytest.raises(StoreError, match="cannot be written"):
@@ -346,7 +346,7 @@ def test_full_disk_gives_one_line(tmp_path: Path) -> None:
 def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     Store(str(tmp_path / "accord.db")).close()
     place = tmp_path / "accord.db.scores"
-    place.write_text("x")
+    place.write_text("x", encoding="utf-8")
     assert [each.what for each in check_store(str(tmp_path / "accord.db"), place).damage] == [
         f"mart: {place} is not a folder"
     ]

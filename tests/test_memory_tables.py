@@ -24,7 +24,7 @@ from accord.scoring import ScoreRun
 from accord.scoring.results import ScoreCounts
 
 CHATS, RATINGS = sources()
-ROWS = [json.loads(line) for line in CHATS.read_text().splitlines()]
+ROWS = [json.loads(line) for line in CHATS.read_text(encoding="utf-8").splitlines()]
 FLAT = [
     {"id": row["id"], "prompt": row["messages"][0]["content"], "response": row["messages"][1]["content"]}
     for row in ROWS

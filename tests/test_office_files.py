@@ -173,7 +173,7 @@ MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": 
     ],
 )
 def test_name_or_version_of_the_assistant_is_the_system(tmp_path: Path, fields: dict[str, Any], system: str) -> None:
-    (tmp_path / "a.jsonl").write_text(json.dumps({"id": "c", "messages": MESSAGES, **fields}))
+    (tmp_path / "a.jsonl").write_text(json.dumps({"id": "c", "messages": MESSAGES, **fields}), encoding="utf-8")
     [record] = read(tmp_path / "a.jsonl")
     assert record.conversation.system == system
     flat = {name: value for name, value in fields.items() if name != "metadata" and not isinstance(value, dict)}
@@ -187,7 +187,9 @@ def test_name_or_version_of_the_assistant_is_the_system(tmp_path: Path, fields: 
 
 def test_model_of_all_replies_is_the_system(tmp_path: Path) -> None:
     rows = ["c,user,Hi,", "c,assistant,Hello,gpt-9", "c,user,Thanks,", "c,assistant,Welcome,gpt-9", "d,user,Hi,"]
-    (tmp_path / "a.csv").write_text("conversation,role,content,model\n" + "\n".join([*rows, "d,assistant,Yes,a"]))
+    (tmp_path / "a.csv").write_text(
+        "conversation,role,content,model\n" + "\n".join([*rows, "d,assistant,Yes,a"]), encoding="utf-8"
+    )
     assert {each.conversation.id: each.conversation.system for each in read(tmp_path / "a.csv")} == {
         "c": "gpt-9", "d": "a"
     }  # fmt: skip

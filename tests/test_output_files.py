@@ -68,8 +68,8 @@ def test_private_files_keep_what_is_there(tmp_path: Path, no_umask: None) -> Non
     for text in ("one", "two"):
         with open_private(path, "a", encoding="utf-8") as stream:
             stream.write(text)
-    assert path.read_text() == "onetwo" and mode(path) == 0o600
-    assert create_private(path).read_text() == "onetwo"
+    assert path.read_text(encoding="utf-8") == "onetwo" and mode(path) == 0o600
+    assert create_private(path).read_text(encoding="utf-8") == "onetwo"
     assert mode(create_private(tmp_path / "b.db")) == 0o600
 
 
@@ -77,7 +77,7 @@ def test_write_whole_follows_links_and_never_replaces_a_device(tmp_path: Path, n
     write_atomically(tmp_path / "folder" / "a.html", "caf\u00e9")
     write_atomically(tmp_path / "b.html", "\ud800", "xmlcharrefreplace")
     assert (tmp_path / "folder" / "a.html").read_text(encoding="utf-8") == "caf\u00e9"
-    assert (tmp_path / "b.html").read_text() == "&#55296;"
+    assert (tmp_path / "b.html").read_text(encoding="utf-8") == "&#55296;"
     make_link(tmp_path / "link", tmp_path / "b.html")
     write_atomically(tmp_path / "link", b"new")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "b.html").read_bytes() == b"new"

@@ -430,7 +430,7 @@ def test_live_scores_wait_for_a_host_that_is_down_also_over_a_restart(
         live.add([live_row(name) for name in names[:20]])
         until(lambda: any("wait in" in text for text in pusher.said))  # type: ignore[attr-defined]
         live.add([live_row(name) for name in names[20:]])
-    kept = "".join(path.read_text() for path in (tmp_path / "spool").iterdir())
+    kept = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "spool").iterdir())
     assert all(f'"{name}"' in kept for name in names) and "distribution" not in kept
     server.start()
     with pusher(server):

@@ -846,7 +846,7 @@ def without_host_ids(conversation: Conversation) -> dict[str, Any]:
 def test_spans_become_a_conversation(
     spans: list[dict[str, Any]], contents: list[str], metadata: dict[str, Any], tmp_path: Path
 ) -> None:
-    (tmp_path / "spans.jsonl").write_text("\n".join(map(json.dumps, spans)))
+    (tmp_path / "spans.jsonl").write_text("\n".join(map(json.dumps, spans)), encoding="utf-8")
     [record] = read(tmp_path / "spans.jsonl")
     assert [turn.content for turn in record.conversation.turns] == contents
     assert record.conversation.id == "t" and without_host_ids(record.conversation) == metadata
@@ -866,7 +866,7 @@ def test_spans_become_a_conversation(
 def test_spans_without_messages_are_skipped_with_their_reason(
     attributes: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "spans.jsonl").write_text(json.dumps(plain_span("a", 1) | {"attributes": attributes}))
+    (tmp_path / "spans.jsonl").write_text(json.dumps(plain_span("a", 1) | {"attributes": attributes}), encoding="utf-8")
     reasons: list[str] = []
     assert list(read(tmp_path / "spans.jsonl", format="otel", on_skip=reasons.append)) == []
     assert reasons == [reason]

@@ -53,7 +53,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("ACCORD_STORE", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     chats, ratings = sources()
-    lines = chats.read_text().splitlines(keepends=True)[:CONVERSATIONS]
+    lines = chats.read_text(encoding="utf-8").splitlines(keepends=True)[:CONVERSATIONS]
     Path("chats.jsonl").write_text("".join(lines), encoding="utf-8")
     ids = [json.loads(line)["id"] for line in lines]
     pl.read_csv(ratings).filter(pl.col("conversation").is_in(ids)).write_csv("ratings.csv")

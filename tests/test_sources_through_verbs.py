@@ -311,7 +311,9 @@ def test_compare_score_report_and_gate_need_no_key_for_stored_answers(
     assert "passed" in printed(*conditions, "1")
     assert "gate failed: 1 of 3 conditions" in refused(*conditions, "4", code=3)
     assert len(place.server.requests) == sent
-    assert SECRET not in "".join(path.read_text(errors="ignore") for path in Path().rglob("*") if path.is_file())
+    assert SECRET not in "".join(
+        path.read_text(errors="ignore", encoding="utf-8") for path in Path().rglob("*") if path.is_file()
+    )
 
 
 @pytest.mark.slow

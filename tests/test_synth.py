@@ -55,7 +55,9 @@ def folder(tmp_path: Path) -> Path:
     docs = tmp_path / "docs"
     docs.mkdir()
     for number, word in enumerate(WORDS):
-        (docs / f"{word}.md").write_text(f"# {word.capitalize()}\nHow the {word} is mended: turn {number} times.\n")
+        (docs / f"{word}.md").write_text(
+            f"# {word.capitalize()}\nHow the {word} is mended: turn {number} times.\n", encoding="utf-8"
+        )
     return docs
 
 
@@ -245,9 +247,9 @@ def test_model_without_topics_is_an_error(tmp_path: Path) -> None:
 
 
 def test_files_of_topics(tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_text("one\n\n two \n")
-    (tmp_path / "t.csv").write_text("text,documents\none,a.md; b.md\ntwo,\n")
-    (tmp_path / "bad.jsonl").write_text('{"text": "one"}\n{"text": ""}\n')
+    (tmp_path / "t.txt").write_text("one\n\n two \n", encoding="utf-8")
+    (tmp_path / "t.csv").write_text("text,documents\none,a.md; b.md\ntwo,\n", encoding="utf-8")
+    (tmp_path / "bad.jsonl").write_text('{"text": "one"}\n{"text": ""}\n', encoding="utf-8")
     assert [topic.text for topic in read_topics(tmp_path / "t.txt")] == ["one", "two"]
     assert [topic.documents for topic in read_topics(tmp_path / "t.csv")] == [("a.md", "b.md"), ()]
     with pytest.raises(BadInput, match=r"bad.jsonl: 2\. "):

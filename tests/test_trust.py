@@ -241,7 +241,7 @@ def test_a_file_above_that_others_can_write_to_is_refused(
 def test_a_link_above_into_a_folder_of_others_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = home.parent / "shared"
     shared.mkdir()
-    (shared / "accord.yaml").write_text("draws: 20\n")
+    (shared / "accord.yaml").write_text("draws: 20\n", encoding="utf-8")
     (shared / "accord.yaml").chmod(0o644)
     shared.chmod(0o777)
     make_link(home / "accord.yaml", shared / "accord.yaml")
@@ -444,7 +444,7 @@ def test_a_damaged_record_of_trust_is_an_error_that_names_it(content: str, home:
             pytest.skip("Windows has no named pipes in folders")
         make_pipe(trusted_file())
     else:
-        trusted_file().write_text(content)
+        trusted_file().write_text(content, encoding="utf-8")
     with pytest.raises(BadInput, match=r"trusted\.json"):
         note_addresses(home, [AWAY])
     assert CliRunner().invoke(app, ["init"]).exit_code == 0

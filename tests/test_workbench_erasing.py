@@ -83,7 +83,7 @@ def main_text(page: str) -> str:
 
 
 def test_lead_erases_a_conversation_after_a_question_with_counts(bench: Workbench, tmp_path: Path) -> None:
-    (tmp_path / "chats.jsonl").write_text('{"id": "gpt-9-0", "text": "Question 0?"}\n')
+    (tmp_path / "chats.jsonl").write_text('{"id": "gpt-9-0", "text": "Question 0?"}\n', encoding="utf-8")
     bench.project.mart.add([_score("gpt-9-0"), _score("gpt-9-1")])
     lea = bench.browser("lea")
     page = lea.get("/conversation/gpt-9-0?back=/board/list")
@@ -443,7 +443,7 @@ def test_settings_show_the_retention_in_words(workbench: StartWorkbench, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("has_script", [True, False], ids=["script", "no script"])
 def test_lead_erases_in_a_browser(bench: Workbench, browser: Any, tmp_path: Path, has_script: bool) -> None:
-    (tmp_path / "chats.jsonl").write_text('{"id": "gpt-9-0", "text": "Question 0?"}\n')
+    (tmp_path / "chats.jsonl").write_text('{"id": "gpt-9-0", "text": "Question 0?"}\n', encoding="utf-8")
     wrong: list[str] = []
 
     def check(page: Any, text: str) -> None:

@@ -373,10 +373,7 @@ class Mart:
                 self.remove_log(entry, invalid)
 
     def write_log(self, path: Path) -> int:
-        """Write the rows of a log without a writer as a part of the same name; return the number of invalid lines.
-
-        A row that is in a log and in its part counts once.
-        """
+        """Write the rows of a log as a part of the same name, where they count once; return the number of bad lines."""
         name = path.stem.removeprefix("live-")
         own = Mart(self.folder)
         invalid = own._read_log(path)
@@ -386,11 +383,10 @@ class Mart:
 
     def remove_log(self, path: Path, invalid: int) -> None:
         """Remove a log that nobody has open, as Windows requires; rename one with invalid lines to `NAME.damaged`."""
-        with suppress(FileNotFoundError):  # another process has sealed it too
-            if invalid:
+        if invalid:
+            with suppress(FileNotFoundError):  # another process has sealed it too
                 path.rename(path.with_name(f"{path.name}{DAMAGED}"))
-            else:
-                path.unlink()
+        path.unlink(missing_ok=True)
 
     def compact(self) -> bool:
         """Write everything into one part, and remove the parts it replaces; return False if another process does so.
