@@ -16,7 +16,7 @@ AGAIN = { echo "Some tests failed; they run again. Those listed as PASSED below 
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  %-15s %s\n", $$1, $$2}'
 
 $(VENV)/ready: pyproject.toml packages/accord-papers/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -95,6 +95,9 @@ else
 	$(BIN)/griffe check accord --against $(TAG) --search src
 endif
 
+upgrade-fixture: $(VENV)/ready ## write tests/upgrades for TAG=v0.2.0, or for TAG=COMMIT VERSION=0.2.0
+	$(BIN)/python tools/write_upgrade_fixtures.py $(TAG) $(if $(VERSION),--version $(VERSION))
+
 tables: $(VENV)/ready ## write the tables of the README and the docs from benchmarks/results
 	$(BIN)/python tools/write_tables.py
 
@@ -127,4 +130,4 @@ cost: $(VENV)/ready ## compare processor time and memory with BASE=COMMIT, by de
 clean: ## remove generated files
 	rm -rf $(VENV) $(OUT) dist site .cache .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check quick slow test lint format docs site notebooks lock build api tables screenshots papers bench cost clean
+.PHONY: help setup finetune models demo check quick slow test lint format docs site notebooks lock build api upgrade-fixture tables screenshots papers bench cost clean

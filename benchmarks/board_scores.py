@@ -87,7 +87,9 @@ def dashboard(scores: int) -> Iterator[Row]:
         folder = Path(name)
         planted(folder / "accord.db.scores", scores)
         disk = sum(each.stat().st_size for each in (folder / "accord.db.scores").iterdir())
-        (folder / "accord.yaml").write_text("store: sqlite:///accord.db\nstudies: {look: {title: Look}}\n")
+        (folder / "accord.yaml").write_text(
+            "store: sqlite:///accord.db\nstudies: {look: {title: Look}}\n", encoding="utf-8"
+        )
         with Server(folder) as server:
             cookie = _signed_in(server)
             common: Row = {"what": "dashboard", "database": "sqlite", "scores": scores, "mart_megabytes": disk / 1e6}
@@ -138,5 +140,5 @@ def _cpu_seconds(server: Server) -> float | None:
     status = Path(f"/proc/{server.process.pid}/stat")
     if not status.exists():
         return None
-    fields = status.read_text().rpartition(")")[2].split()
+    fields = status.read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

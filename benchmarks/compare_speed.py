@@ -79,7 +79,7 @@ def ran(source: Path, folder: Path, *arguments: str) -> Ran:
         watch.join()
         child.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - start
-    said = (folder / "stderr").read_text(errors="replace").strip().splitlines()
+    said = (folder / "stderr").read_text(errors="replace", encoding="utf-8").strip().splitlines()
     error = said[-1] if child.returncode and said else f"exit {child.returncode}" if child.returncode else None
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kilobytes elsewhere
     return Ran(seconds, used.ru_utime, (used.ru_maxrss * unit + sum(most.values())) / 1e6, error)
@@ -90,8 +90,8 @@ def watched(pid: int, most: dict[str, int], done: threading.Event) -> None:
     while not done.wait(0.2):
         with suppress(OSError):
             for task in Path(f"/proc/{pid}/task").iterdir():
-                for child in (task / "children").read_text().split():
-                    lines = Path(f"/proc/{child}/status").read_text().splitlines()
+                for child in (task / "children").read_text(encoding="utf-8").split():
+                    lines = Path(f"/proc/{child}/status").read_text(encoding="utf-8").splitlines()
                     most[child] = next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
 
 

@@ -235,7 +235,9 @@ def store_dies(conversations: int) -> Iterator[Row]:
             if cluster is not None:
                 cluster.start()
             well, kept = set(noting.well), judging.kept()
-            in_spool = sum(len(path.read_text().splitlines()) for path in folder.rglob("*.unsaved/*.jsonl"))
+            in_spool = sum(
+                len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.unsaved/*.jsonl")
+            )
             runs = judging.finish(1, 11)
             answered, damage = len(judging.kept()), check_store(url).damage
             if damage:

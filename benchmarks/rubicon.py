@@ -90,7 +90,7 @@ def _embedded_rows(data: Path, kept: Path | None, count: int) -> list[Row]:
     """The whole way with the model in this process: it writes, it judges; half of the dialogues are held out."""
     with tempfile.TemporaryDirectory() as folder:
         task = Path(folder) / "task.yaml"
-        task.write_text(TASK)
+        task.write_text(TASK, encoding="utf-8")
         sizes = {"reasons": 1, "pool_size": 2} if count < SMALL else {"reasons": 2, "pool_size": 12}
         about = {"task": str(task), "deduplicate": "embedding", "budgets": [[5, 5]], **sizes}
         config = config_from({

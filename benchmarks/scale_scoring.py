@@ -188,7 +188,11 @@ def _killed(victim: str, arguments: list[object], out: Path) -> bool:
 
 
 def _worker_of(pid: int) -> int:
-    children = [int(n) for task in Path(f"/proc/{pid}/task").iterdir() for n in (task / "children").read_text().split()]
+    children = [
+        int(n)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for n in (task / "children").read_text(encoding="utf-8").split()
+    ]
     return next(n for n in children if b"worker_pool" in Path(f"/proc/{n}/cmdline").read_bytes())
 
 

@@ -93,9 +93,9 @@ class Workbench(Server):
     def __init__(self, folder: Path, url: str, people: int, chats: int = 40) -> None:
         super().__init__(folder)
         self.url = url
-        (folder / "rubric.yaml").write_text(RUBRIC)
+        (folder / "rubric.yaml").write_text(RUBRIC, encoding="utf-8")
         settings = {"store": url, "rubric": "rubric.yaml", "studies": {"look": {"annotators_per_item": people}}}
-        (folder / "accord.yaml").write_text(json.dumps(settings))
+        (folder / "accord.yaml").write_text(json.dumps(settings), encoding="utf-8")
         with closing(Store(url)) as store, closing(Studies(store)) as studies:
             store.add_conversations(_chats(chats))
             self.keys = {f"p{place}": add_person(studies, f"p{place}") for place in range(people)}
@@ -230,7 +230,7 @@ def bare(people: int, saves: int) -> Row:
             thread.join()
         seconds = time.perf_counter() - begin
         server.stop(signal.SIGKILL)
-        lines = len(log.read_text().splitlines())
+        lines = len(log.read_text(encoding="utf-8").splitlines())
         times.sort()
         return {
             "what": "bare", "database": "file", "annotators": people, "answers": len(times),

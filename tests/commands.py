@@ -78,7 +78,7 @@ def write_corpus(chats: Iterable[Conversation], labels: Iterable[Label], rubric:
             for chat in chats
         ),
     )
-    with Path("labels.csv").open("w", newline="") as stream:
+    with Path("labels.csv").open("w", encoding="utf-8", newline="") as stream:
         rows = csv.writer(stream)
         rows.writerow(["conversation", "turn", "question", "annotator", "value"])
         rows.writerows(

@@ -114,7 +114,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run slow files first, each on one worker, so that quick tests fill the last minute on all workers."""
+    """Skip what this system lacks, and run slow files first, each on one worker, so that quick tests fill the end."""
+    lacking = {"posix": os.name != "posix", "linux": sys.platform != "linux"}
+    for name in (name for name, is_lacking in lacking.items() if is_lacking):
+        for item in items:
+            if marker := item.get_closest_marker(name):
+                item.add_marker(pytest.mark.skip(reason=marker.kwargs.get("reason", f"needs a {name} system")))
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
 

@@ -50,10 +50,10 @@ def fitted_project(folder: Path) -> Project:
             length = len(sample.conversation.turns[sample.turn or 0].content)
             useful, short, detail = 1 + min(3, length // 60), int(length < 80), min(2, length // 100) / 2
             rows.writerows([sample.conversation.id, sample.turn, who, useful, short, detail] for who in ("ann", "bob"))
-    (folder / "rubric.yaml").write_text(yaml.safe_dump(RUBRIC))
+    (folder / "rubric.yaml").write_text(yaml.safe_dump(RUBRIC), encoding="utf-8")
     settings = {"rubric": "rubric.yaml", "store": f"sqlite:///{folder}/accord.db", "metrics": ["words-per-reply", "question-rate"], "folds": 3,
                 "repeats": 1, "draws": 20, "curve_draws": 1, "evaluators": {"default": {"head": "mixed"}}}  # fmt: skip
-    (folder / "accord.yaml").write_text(yaml.safe_dump(settings))
+    (folder / "accord.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     project = Project(load_project(folder / "accord.yaml"))
     project.import_([folder / "chats.jsonl", folder / "labels.csv"])
     project.fit(every_question=True)

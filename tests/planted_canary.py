@@ -74,7 +74,7 @@ def settings(url: str, store: str) -> dict[str, Any]:
 
 def fill(folder: Path, inputs: Path, url: str, store: str) -> None:
     """Write the canary into a project by the real commands, in the working folder."""
-    Path("accord.yaml").write_text(json.dumps(settings(url, store)))
+    Path("accord.yaml").write_text(json.dumps(settings(url, store)), encoding="utf-8")
     chats = write_rows(str(inputs / "chats.jsonl"), [victim(), *(chat(f"chat-{n}", n) for n in range(24))])
     rows = [
         {"conversation": name, "question": "Q0", "annotator": by, "value": 1 + (place + shift) % 4}

@@ -65,7 +65,7 @@ def write_files(folder: Path, made: list[tuple[Conversation, bool]]) -> tuple[Pa
             messages = [{"role": turn.role, "content": turn.content} for turn in conversation.turns]
             stream.write(json.dumps({"id": conversation.id, "messages": messages, **conversation.metadata}) + "\n")
     rows = [f"{conversation.id},helped,ann,{int(good)}" for conversation, good in made]
-    labels.write_text("\n".join(["conversation,question,annotator,value", *rows]) + "\n")
+    labels.write_text("\n".join(["conversation,question,annotator,value", *rows]) + "\n", encoding="utf-8")
     return chats, labels
 
 

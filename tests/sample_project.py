@@ -83,7 +83,7 @@ def sample_project(folder: Path) -> Iterator[SampleProject]:
         "items": {"ids": [chat["id"] for chat in replies]},
     }
     settings: dict[str, Any] = {"draws": 50, "metrics": ["bank"], "evaluator": "mixture"}
-    (opened.folder / "accord.yaml").write_text(yaml.safe_dump(settings))
+    (opened.folder / "accord.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     opened("import", *map(str, sources()))
     opened("import", "new.jsonl", "replies.jsonl")
     opened.outputs = {"compare": json.loads(opened("compare", "--json")), "fit": json.loads(opened("fit", "--json"))}
@@ -94,7 +94,7 @@ def sample_project(folder: Path) -> Iterator[SampleProject]:
         settings["models"] = {"likelihood": {"model": "m1", "base_url": model.url}}
         settings["live"] = {"plausibility_share": 1.0}
         settings["studies"] = dict.fromkeys(("mixture", "every", "gated"), study)
-        (opened.folder / "accord.yaml").write_text(yaml.safe_dump(settings))
+        (opened.folder / "accord.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
         opened("fit", "every", "--every-question", *QUICK)
         opened("fit", "gated", *QUICK)
         yield opened

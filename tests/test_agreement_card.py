@@ -243,7 +243,7 @@ def test_differences_name_the_fields(card: AgreementCard) -> None:
 
 
 def test_published_schema_is_that_of_the_code() -> None:
-    schema = json.loads((Path(__file__).parents[1] / "docs" / "agreement-card.schema.json").read_text())
+    schema = json.loads((Path(__file__).parents[1] / "docs" / "agreement-card.schema.json").read_text(encoding="utf-8"))
     assert schema == AgreementCard.model_json_schema()
 
 

@@ -284,7 +284,9 @@ def test_a_bad_row_stops_the_import_or_is_skipped(
 ) -> None:
     memory.add_conversations(CHATS)
     path = tmp_path / "annotations.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in (GOOD, GOOD | change, GOOD | {"by": "bob"})))
+    path.write_text(
+        "".join(json.dumps(row) + "\n" for row in (GOOD, GOOD | change, GOOD | {"by": "bob"})), encoding="utf-8"
+    )
     with pytest.raises(BadInput, match=reason) as caught:
         import_files(memory, rubric, [path])
     assert str(path) in str(caught.value) and len(memory.labels()) >= 1, "what stood before it is kept"
@@ -294,7 +296,9 @@ def test_a_bad_row_stops_the_import_or_is_skipped(
 
 def test_a_broken_cell_of_a_table_is_a_bad_row(tmp_path: Path, rubric: Rubric) -> None:
     path = tmp_path / "annotations.csv"
-    path.write_text("conversation,question,by,kind,value\na,Q0,ann,person,3\na,kind,ann,person,good\n")
+    path.write_text(
+        "conversation,question,by,kind,value\na,Q0,ann,person,3\na,kind,ann,person,good\n", encoding="utf-8"
+    )
     rows = read_annotations(path, rubric)
     assert next(rows).value == 3
     with pytest.raises(

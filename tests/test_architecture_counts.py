@@ -58,7 +58,7 @@ def tree(tmp_path):
     for name, text in TREE.items():
         path = tmp_path / "src" / "accord" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     return tmp_path / "src"
 
 
@@ -81,14 +81,16 @@ def test_lines_of_the_papers_are_counted_apart(architecture, tree, folder):
     core = architecture.measure(tree)["core code-lines"]
     package = tree.parent / folder
     package.mkdir(parents=True)
-    (package / "study.py").write_text('"""A study."""\n\nimport numpy\n\nX = 1\nY = 2\n')
+    (package / "study.py").write_text('"""A study."""\n\nimport numpy\n\nX = 1\nY = 2\n', encoding="utf-8")
     counts = architecture.measure(tree)
     assert (counts["core code-lines"], counts["papers code-lines"]) == (core, 2)
 
 
 def test_short_file_with_one_importer_is_listed_with_its_importer(architecture, tree):
     project = tree / "accord" / "project" / "__init__.py"
-    project.write_text(project.read_text().replace("accord.values.score", "accord.values"))
+    project.write_text(
+        project.read_text(encoding="utf-8").replace("accord.values.score", "accord.values"), encoding="utf-8"
+    )
     counts = architecture.measure(tree)
     assert counts["single-importer-dust"] == ["values/score.py (3 lines, imported by values/__init__.py)"]
 
@@ -110,7 +112,7 @@ def test_rings_hidden_in_functions_and_type_checks_are_found(architecture, tmp_p
     for name, text in RING.items():
         path = tmp_path / "src" / "accord" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     files = architecture.read_package(tmp_path / "src")
     ring = ["accord.project.fitting", "accord.project.project", "accord.store.rows", "accord.store.store"]
     assert architecture.hidden_cycles(files) == ring
@@ -139,7 +141,7 @@ def test_baseline_is_a_second_column(architecture, tree, tmp_path, monkeypatch, 
     out = tmp_path / "out.json"
     monkeypatch.setattr(sys, "argv", ["architecture.py", "--baseline", str(tree), "--json", str(out), "--quick"])
     architecture.main()
-    rows = {row["what"]: row for row in json.loads(out.read_text())["rows"]}
+    rows = {row["what"]: row for row in json.loads(out.read_text(encoding="utf-8"))["rows"]}
     assert rows["files"]["baseline"] == len(TREE)
     assert rows["files"]["value"] == len(list((ROOT / "src" / "accord").rglob("*.py")))
     assert rows["dict-any-returns"]["baseline"] == 1

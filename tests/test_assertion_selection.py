@@ -337,14 +337,14 @@ def test_a_rubric_keeps_classes_weights_and_reasons_and_its_key(tmp_path) -> Non
     main = Question(id="m", text="?", scale=Scale(options=LIKERT))
     rubric = Rubric(name="r", main="m", questions=(learned, main), learned_on=("c1", "c2"))
     path = tmp_path / "rubric.yaml"
-    path.write_text(dump_rubric(rubric))
+    path.write_text(dump_rubric(rubric), encoding="utf-8")
     again = read_rubric(load_yaml(path), "r")
     assert again == rubric and again.assertions == (learned,)
     assert rubric.hash == Rubric(name="x", main="m", questions=(plain, main)).hash
-    path.write_text(dump_rubric(rubric).replace("class: sat", "class: happy"))
+    path.write_text(dump_rubric(rubric).replace("class: sat", "class: happy"), encoding="utf-8")
     with pytest.raises(BadInput, match="class"):
         read_rubric(load_yaml(path), "r")
-    path.write_text(dump_rubric(rubric).replace("weight: 2.0", "weight: -1"))
+    path.write_text(dump_rubric(rubric).replace("weight: 2.0", "weight: -1"), encoding="utf-8")
     with pytest.raises(BadInput, match="greater than 0"):
         read_rubric(load_yaml(path), "r")
 

@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 
 import pytest
 from misbehaving_endpoint import answer_any
+from special_files import make_link, make_pipe
 from typer.testing import CliRunner, Result
 from waiting import PATIENCE, until
 
@@ -166,7 +167,7 @@ def test_false_usage_does_not_extend_a_budget(usage: object, tmp_path: Path, mon
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     rows = [{"id": f"c{n}", "messages": [{"role": "user", "content": f"Is it {n}?"},
                                          {"role": "assistant", "content": "It is fine. " * 9}]} for n in range(24)]  # fmt: skip
-    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     sent = []
     for is_true in (True, False):
 
@@ -176,7 +177,7 @@ def test_false_usage_does_not_extend_a_budget(usage: object, tmp_path: Path, mon
 
         with ChatServer(respond) as server:
             Path("accord.yaml").write_text(json.dumps({"store": f"sqlite:///{is_true}.db", "models": {
-                "judge": {"mode": "decisions", "model": "m1", "base_url": server.url, "concurrency": 1}}}))  # fmt: skip
+                "judge": {"mode": "decisions", "model": "m1", "base_url": server.url, "concurrency": 1}}}), encoding="utf-8")  # fmt: skip
             assert run("import", "chats.jsonl").exit_code == 0
             assert run("judge", "--all", "--max-tokens", "6000").exit_code == 4
             sent.append(len(server.requests))
@@ -271,12 +272,14 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Resu
     folder = tmp_path_factory.mktemp("hostile")
     questions = [{"id": "quality", "text": MARKUP, "options": [1, 2, 3, 4]},
                  {"id": "solved", "text": ODD[2], "scale": "binary", "options": [0, 1]}]  # fmt: skip
-    (folder / "rubric.yaml").write_text(json.dumps({"name": "hostile", "main": "quality", "questions": questions}))
+    (folder / "rubric.yaml").write_text(
+        json.dumps({"name": "hostile", "main": "quality", "questions": questions}), encoding="utf-8"
+    )
     rows = [{"id": f"{ODD[i % len(ODD)]} {i}".strip(), "metadata": {"system": ODD[i % 2], "topic": ODD[i % len(ODD)]},
              "messages": [{"role": "user", "content": f"Is it {i}? {ODD[i % len(ODD)]}"},
                           {"role": "assistant", "content": f"Yes. {MARKUP} {'Fine. ' * (i % 5)}"}],
              "documents": [{"title": MARKUP, "text": ESCAPE}]} for i in range(24)]  # fmt: skip
-    (folder / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     with (folder / "labels.csv").open("w", newline="") as stream:
         table = csv.writer(stream)
         table.writerow(["conversation", "annotator", "quality", "comment"])
@@ -295,7 +298,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Resu
             "models": {"judge": {"mode": "decisions", **endpoint}, "finder": endpoint},
             "studies": {"look": look, "others": {"title": "Others", "annotators": ["zoe"]}},
         }  # fmt: skip
-        (folder / "accord.yaml").write_text(json.dumps(settings))
+        (folder / "accord.yaml").write_text(json.dumps(settings), encoding="utf-8")
         yield {command: run(*command.split()) for command in COMMANDS}
 
 
@@ -320,11 +323,11 @@ def test_pages_and_tables_hold_no_markup_and_no_formula(outputs: dict[str, Resul
 def test_errors_about_hostile_names_are_one_line(odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rubric = {"name": odd, "main": odd, "questions": [{"id": odd, "text": "?", odd: 1}]}
-    Path("odd.yaml").write_text(json.dumps(rubric))
+    Path("odd.yaml").write_text(json.dumps(rubric), encoding="utf-8")
     for row in ({"id": odd, "messages": 7}, {"messages": [{"role": [odd], "content": odd}]}, {odd: odd}):
-        Path("chats.jsonl").write_text(json.dumps(row) + "\n")
+        Path("chats.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
         for settings in ({}, {odd: 1}, {"rubric": "odd.yaml"}):
-            Path("accord.yaml").write_text(json.dumps({"store": "sqlite:///a.db", **settings}))
+            Path("accord.yaml").write_text(json.dumps({"store": "sqlite:///a.db", **settings}), encoding="utf-8")
             for command in (["import", "chats.jsonl"], ["fit", odd], ["import", f"{odd[:3000]}.jsonl"]):
                 result = run(*command)
                 assert result.exit_code in {1, 2} and not CONTROL.search(result.output)
@@ -355,7 +358,7 @@ def served(outputs: dict[str, Result]) -> Iterator[Served]:
     finally:
         process.terminate()
         code = process.wait(PATIENCE)
-    said = log.read_text(errors="backslashreplace")
+    said = log.read_text(errors="backslashreplace", encoding="utf-8")
     assert code in (0, -15) and "Traceback" not in said and not CONTROL.search(said)
     assert not [secret for secret in (*links.values(), TOKEN, KEY) if secret in said]
 
@@ -541,16 +544,16 @@ STORES: dict[str, Callable[[Path], object]] = {
     "a row of numbers": sql("UPDATE conversations SET content = '7'"),
     "a deep row": sql("UPDATE conversations SET content = '" + "[" * 50_000 + "'"),
     "another database": instead(sql("CREATE TABLE other (a)")),
-    "a pipe": instead(os.mkfifo),
-    "a device": instead(lambda path: path.symlink_to("/dev/zero")),
+    "a pipe": instead(make_pipe),
+    "a device": instead(lambda path: make_link(path, "/dev/zero")),
 }
 
 
 @pytest.mark.parametrize("damage", STORES.values(), ids=STORES)
 def test_damaged_store_is_reported_by_the_check(damage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("accord.yaml").write_text("store: sqlite:///accord.db\n")
-    Path("chats.jsonl").write_text('{"id": "c", "messages": [{"role": "user", "content": "Hi"}]}\n')
+    Path("accord.yaml").write_text("store: sqlite:///accord.db\n", encoding="utf-8")
+    Path("chats.jsonl").write_text('{"id": "c", "messages": [{"role": "user", "content": "Hi"}]}\n', encoding="utf-8")
     assert run("import", "chats.jsonl").exit_code == 0
     damage(Path("accord.db"))
     assert run("store", "check").exit_code == 1

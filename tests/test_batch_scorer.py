@@ -168,7 +168,7 @@ def test_evaluator_with_models_needs_access(folder, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Evaluator, "roles", property(lambda self: ("judge",)))
     shutil.copytree(folder, tmp_path / "asks")
-    (tmp_path / "asks" / "note.txt").write_text("another folder")
+    (tmp_path / "asks" / "note.txt").write_text("another folder", encoding="utf-8")
     with pytest.raises(BadInput, match="asks its judge"):
         BatchScorer(tmp_path / "asks")
     BatchScorer(tmp_path / "asks", access=ModelAccess(store=f"sqlite:///{tmp_path}/answers.db"))

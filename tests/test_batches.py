@@ -48,7 +48,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None) -> P
 
 def configure(url: str, mode: str = "logprobs", timeout: float = 60) -> None:
     judge = {"mode": mode, "model": "m1", "base_url": url, "samples": 3, "timeout": timeout}
-    Path("accord.yaml").write_text(json.dumps({"models": {"judge": judge}}))
+    Path("accord.yaml").write_text(json.dumps({"models": {"judge": judge}}), encoding="utf-8")
     invoke("import", *map(str, sources()))
 
 
@@ -82,9 +82,9 @@ def test_batches_of_several_judges_are_fetched_once_each(project: Path) -> None:
     provider = Batches(answer_any, looks=0)
     with ChatServer(provider) as server:
         configure(server.url)
-        content = json.loads(Path("accord.yaml").read_text())
+        content = json.loads(Path("accord.yaml").read_text(encoding="utf-8"))
         content["models"]["judge-second"] = {**content["models"]["judge"], "model": "m2"}
-        Path("accord.yaml").write_text(json.dumps(content))
+        Path("accord.yaml").write_text(json.dumps(content), encoding="utf-8")
         first = judged(5)
         assert first["requests"] == {"m1": first["submitted"] // 2, "m2": first["submitted"] // 2}
         assert len(provider.batches) == 2 and first["answered"] == 0
@@ -447,9 +447,11 @@ def test_wrong_input(project: Path) -> None:
         assert result.exit_code in {1, 4} and result.stderr.count("\n") == 1 and "sk-secret" not in result.output
         return result.stderr
 
-    Path("accord.yaml").write_text("folds: 3\n")
+    Path("accord.yaml").write_text("folds: 3\n", encoding="utf-8")
     assert "batches need a judge" in refused()
-    Path("accord.yaml").write_text("models: {judge: {mode: decisions, model: m1, base_url: 'http://127.0.0.1:9/v1'}}\n")
+    Path("accord.yaml").write_text(
+        "models: {judge: {mode: decisions, model: m1, base_url: 'http://127.0.0.1:9/v1'}}\n", encoding="utf-8"
+    )
     assert "no batches for 'm1' by decisions" in refused()
     with ChatServer(lambda request: Wire({"error": {"message": "sk-secret"}}, status=404)) as server:
         configure(server.url)

@@ -22,6 +22,7 @@ HELPERS = {
 }  # fmt: skip
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 DATA = os.environ.get("ACCORD_DATA")
+pytestmark = pytest.mark.posix  # benchmarks measure with `resource`
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
 
 
@@ -35,7 +36,7 @@ def test_every_benchmark_says_what_it_does(name, load, monkeypatch, capsys):
 
 
 def test_make_bench_names_benchmarks_that_exist():
-    listed = (ROOT / "Makefile").read_text().split("BENCHMARKS := ")[1].split("\n\n")[0]
+    listed = (ROOT / "Makefile").read_text(encoding="utf-8").split("BENCHMARKS := ")[1].split("\n\n")[0]
     assert sorted([*listed.replace("\\\n", " ").split(), "cost"]) == SCRIPTS
 
 
@@ -85,7 +86,7 @@ def test_every_benchmark_writes_rows(name, load, monkeypatch, tmp_path):
     data = ["--data", str(tmp_path / "none")] if DATA is None else ["--data", DATA]
     monkeypatch.setattr(sys, "argv", [f"{name}.py", "--quick", *SMALLEST.get(name, []), *data, "--json", str(out)])
     load(name).main()
-    assert json.loads(out.read_text())["rows"]
+    assert json.loads(out.read_text(encoding="utf-8"))["rows"]
 
 
 def test_no_reply_yields_an_issue_that_nobody_stated(load):

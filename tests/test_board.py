@@ -128,7 +128,7 @@ def test_scores_at_the_ends_of_the_calendar_are_shown(tmp_path: Path) -> None:
 
 def test_a_board_without_one_readable_part_names_the_damaged_ones(tmp_path: Path) -> None:
     config = tmp_path / "accord.yaml"
-    config.write_text(f"store: sqlite:///{tmp_path}/accord.db\n")
+    config.write_text(f"store: sqlite:///{tmp_path}/accord.db\n", encoding="utf-8")
 
     def run(*command: str, code: int = 0) -> str:
         return accord(*command, "--config", str(config), code=code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 from collections.abc import Iterator
@@ -266,7 +265,7 @@ def score(port: int, name: str) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="Windows knows no SIGKILL")
+@pytest.mark.posix
 def test_a_live_score_is_on_the_board_when_it_is_answered_and_outlives_a_kill(tmp_path: Path) -> None:
     evaluator = str(scaled.saved(tmp_path / "evaluator"))
     (tmp_path / "accord.yaml").write_text("store: sqlite:///accord.db\n", encoding="utf-8")

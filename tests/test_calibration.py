@@ -753,17 +753,21 @@ def test_missing_damaged_and_newer_folders_are_rejected(tmp_path: Path) -> None:
         unfitted.save(folder)
     unfitted.fitted_on(corpus.evidence, corpus.labels).save(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["arrays.safetensors", "evaluator.json"]
-    card = json.loads((folder / "evaluator.json").read_text())
-    (folder / "evaluator.json").write_text(json.dumps({**card, "format": 99, "accord_version": "9.9"}))
+    card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
+    (folder / "evaluator.json").write_text(
+        json.dumps({**card, "format": 99, "accord_version": "9.9"}), encoding="utf-8"
+    )
     with pytest.raises(BadInput, match=r"written by Accord 9.9 in folder format 99; this Accord"):
         load_evaluator(folder)
-    (folder / "evaluator.json").write_text(json.dumps({**card, "format": 1, "accord_version": "0.1.0"}))
+    (folder / "evaluator.json").write_text(
+        json.dumps({**card, "format": 1, "accord_version": "0.1.0"}), encoding="utf-8"
+    )
     with pytest.raises(BadInput, match=r"in folder format 1; this Accord .* reads 5. Fit it again: accord fit"):
         load_evaluator(folder)
-    (folder / "evaluator.json").write_text(json.dumps(card)[:-20])
+    (folder / "evaluator.json").write_text(json.dumps(card)[:-20], encoding="utf-8")
     with pytest.raises(BadInput, match="damaged evaluator"):
         load_evaluator(folder)
-    (folder / "evaluator.json").write_text(json.dumps(card))
+    (folder / "evaluator.json").write_text(json.dumps(card), encoding="utf-8")
     (folder / "arrays.safetensors").write_bytes(b"\xff" * 20)
     with pytest.raises(BadInput, match="damaged evaluator"):
         load_evaluator(folder)

@@ -83,7 +83,10 @@ def test_fresh_labels_certify_a_scoring_run(tmp_path: Path, monkeypatch: pytest.
         there = ScoreOptions(new_domain=True, certify=Path("fresh.csv"), adapt=True)
         done = project.score(chats, "s.jsonl", options=there)
         assert done.certificate is not None and done.certificate["groups"] == len(fresh)
-        assert all("|band:" in json.loads(line)["signature"] for line in Path("s.jsonl").read_text().splitlines())
+        assert all(
+            "|band:" in json.loads(line)["signature"]
+            for line in Path("s.jsonl").read_text(encoding="utf-8").splitlines()
+        )
         with pytest.raises(BadInput, match="has labels in the store already"):
             project.score(chats, "s.jsonl", options=ScoreOptions(new_domain=True, certify=Path("old.csv")))
         with pytest.raises(BadInput, match="add --new-domain"):

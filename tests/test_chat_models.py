@@ -326,6 +326,7 @@ def test_recording_of_a_benchmark(data: Path, rubric: Rubric) -> None:
 # --- flows --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_interrupt_waits_for_cancelled_work() -> None:
     from accord.models import wait

@@ -71,7 +71,7 @@ def test_the_whole_way_by_single_steps() -> None:
     assert {"accord.yaml", "rubric.yaml"} < set(written) and all(Path(name).is_file() for name in written)
     assert "kept accord.yaml as it is" in printed("init")
     assert "unknown rubric 'llm-rubirc'" in refused("init", "--rubric", "llm-rubirc")
-    settings = Path("accord.yaml").read_text()
+    settings = Path("accord.yaml").read_text(encoding="utf-8")
     assert settings.count("folds: 5\n") == 1
     write("accord.yaml", settings.replace("folds: 5\n", PLAIN))
     assert "40 conversations imported" in printed("import", CHATS, RATINGS)
@@ -91,7 +91,7 @@ def test_the_whole_way_by_single_steps() -> None:
     assert failing.stderr.strip() == "accord: gate failed: 1 of 3 conditions not met"
     assert "within annotators, lower bound" in printed("gate", "--min-within=-1")
     assert "1 of 2 conditions" in refused("gate", "--min-agreement=-1", "--min-within", "0.99", code=3)
-    write("twice.jsonl", 2 * Path(CHATS).read_text())
+    write("twice.jsonl", 2 * Path(CHATS).read_text(encoding="utf-8"))
     assert "two conversations have the id 'support-001'" in refused("score", "twice.jsonl", "--out", "s.jsonl")
 
 
@@ -103,11 +103,11 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> No
         chat["messages"][0]["content"] = evil
         chat["messages"][-1]["content"] += f" {evil}"
     write_rows("evil.jsonl", chats)
-    ratings = Path(RATINGS).read_text().replace("amira", '"<img src=x onerror=alert(2)>"')
-    Path("ratings.csv").write_text(ratings)
+    ratings = Path(RATINGS).read_text(encoding="utf-8").replace("amira", '"<img src=x onerror=alert(2)>"')
+    Path("ratings.csv").write_text(ratings, encoding="utf-8")
     write("accord.yaml", "metrics: [words]\n" + PLAIN)
     printed("run", "evil.jsonl", "ratings.csv", "--out", "out", "--evaluator", "default")
-    page = Path("out/report.html").read_text()
+    page = Path("out/report.html").read_text(encoding="utf-8")
     assert (
         "<script" not in page and "onerror=alert(2)>" not in page and "49" not in page.split("&lt;script&gt;")[1][:60]
     )
@@ -125,8 +125,8 @@ def test_demo_with_a_scripted_judge_needs_no_key(monkeypatch: pytest.MonkeyPatch
     assert "the judge is scripted, not a model" in results[0].stderr
     assert "plan of the judge: 1258 questions in 150 requests" in results[0].stderr
     assert "OPENAI_API_KEY" not in os.environ
-    first, second = (Path(f"judged-{place}/scores.jsonl").read_text() for place in range(2))
-    assert first == second and "scripted" in html.unescape(Path("judged-0/report.html").read_text())
+    first, second = (Path(f"judged-{place}/scores.jsonl").read_text(encoding="utf-8") for place in range(2))
+    assert first == second and "scripted" in html.unescape(Path("judged-0/report.html").read_text(encoding="utf-8"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-own")
     assert "unknown judge of the demo 'gpt'. Available: scripted" in refused("demo", "--judge", "gpt", "--out", "other")
     assert "leave out one" in refused("demo", "--judge", "scripted", "--with-models", "--out", "other")
@@ -141,7 +141,7 @@ def test_demo_and_real_data_are_one_command(data: Path) -> None:
         "You can compare assistant versions by scores of new conversations: scores typically miss a person's rating by 0."
     )
     about = next(part for part in rest if part.startswith("Demo: the conversations"))
-    assert "a script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
+    assert "a script" in about and about in html.unescape(Path("accord-demo/report.html").read_text(encoding="utf-8"))
     assert "150 conversations, 507 ratings by 4 people" in result.stdout
     assert "accord models pull" in refused("demo", "--with-models", "--out", "other")
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
@@ -181,7 +181,9 @@ def test_fewer_questions_more_labels_groups_and_estimates(monkeypatch: pytest.Mo
         )
         assert "unknown loss 'cubed'" in refused("score", CHATS, "--out", "s.jsonl", "--loss", "cubed")
         printed("score", CHATS, "--out", "median.jsonl", "--loss", "absolute")
-        assert {json.loads(line)["value"] for line in Path("median.jsonl").read_text().splitlines()} <= {1, 2, 3, 4}
+        assert {
+            json.loads(line)["value"] for line in Path("median.jsonl").read_text(encoding="utf-8").splitlines()
+        } <= {1, 2, 3, 4}
         costs = np.array([[0, 1, 5, 9], [2, 0, 1, 5], [4, 2, 0, 1], [9, 4, 1, 0]])
         table = write("costs.csv", "\n".join(",".join(map(str, row)) for row in costs.tolist()))
         for given in (table, "0,1,5,9;2,0,1,5;4,2,0,1;9,4,1,0"):
@@ -383,7 +385,9 @@ def test_the_keys_of_the_first_version_are_refused_with_what_is_written_instead(
 
 
 def labels(*rows: str) -> str:
-    Path("labels.csv").write_text("conversation,annotator,question,value\n" + "".join(row + "\n" for row in rows))
+    Path("labels.csv").write_text(
+        "conversation,annotator,question,value\n" + "".join(row + "\n" for row in rows), encoding="utf-8"
+    )
     return "labels.csv"
 
 
@@ -405,7 +409,7 @@ def test_labels_off_the_scale_and_of_unknown_conversations() -> None:
 
 def test_good_rows_and_labels_before_a_bad_one_are_kept() -> None:
     new_project()
-    good = Path(CHATS).read_text().splitlines()[:3]
+    good = Path(CHATS).read_text(encoding="utf-8").splitlines()[:3]
     write("chats.jsonl", "\n".join([*good, "{broken"]) + "\n")
     error = refused("import", "chats.jsonl")
     assert "chats.jsonl, line 4: not JSON" in error and "; --skip-bad-rows leaves bad rows out" in error
@@ -415,6 +419,7 @@ def test_good_rows_and_labels_before_a_bad_one_are_kept() -> None:
     assert accord_json("import", labels(*rows, "support-003,ann,Q0,4"))["labels"] == {"new": 1, "known": 2}
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_a_failing_score_leaves_the_file_that_was_there() -> None:
     write("keep.jsonl", "precious")
@@ -422,9 +427,9 @@ def test_a_failing_score_leaves_the_file_that_was_there() -> None:
     imported()
     printed("fit")
     assert "no file nowhere.jsonl" in refused("score", "nowhere.jsonl", "--out", "keep.jsonl", "--force")
-    write("bad.jsonl", Path(CHATS).read_text() + "{broken\n")
+    write("bad.jsonl", Path(CHATS).read_text(encoding="utf-8") + "{broken\n")
     assert "line 41: not JSON" in refused("score", "bad.jsonl", "--out", "keep.jsonl", "--force")
-    assert Path("keep.jsonl").read_text() == "precious"
+    assert Path("keep.jsonl").read_text(encoding="utf-8") == "precious"
     for arguments, says in (
         ("--annotator amirra", "unknown annotator 'amirra'. Did you mean 'amira'? Available: amira, bruno, chen, dilek."),
         ("--panel amira --rule median", "unknown panel rule 'median'"),
@@ -439,13 +444,13 @@ def test_a_failing_score_leaves_the_file_that_was_there() -> None:
 
 def test_one_column_map_serves_conversations_and_labels() -> None:
     new_project()
-    Path("t.csv").write_text("cid,prompt,response\nx,hello,hi\n")
-    Path("l.csv").write_text("cid,who,Q0,Quality\nx,ann,3,2\n")
+    Path("t.csv").write_text("cid,prompt,response\nx,hello,hi\n", encoding="utf-8")
+    Path("l.csv").write_text("cid,who,Q0,Quality\nx,ann,3,2\n", encoding="utf-8")
     columns = ["--columns", "conversation=cid", "--columns", "annotator=who"]
     said = printed("import", "t.csv", "l.csv", *columns, "--format", "table")
     assert "1 conversation imported" in said and "1 label imported" in said
     assert "unknown column to read as 'annotator': 'whom'" in refused("import", "t.csv", "--columns", "annotator=whom")
-    Path("l2.csv").write_text("cid,who,question,value\nx,ann,Quality,2\n")
+    Path("l2.csv").write_text("cid,who,question,value\nx,ann,Quality,2\n", encoding="utf-8")
     found = accord_json("import", "l2.csv", *columns)
     assert found["labels"]["new"] == 1 and found["other_questions"] == {"Quality": 1}
     assert "give a number" in refused("gate", "--min-agreement", "nan")
@@ -474,7 +479,7 @@ def test_plugins_and_schema() -> None:
     assert schema["additionalProperties"] is False and {"models", "sources"} < set(schema["properties"])
     assert schema["properties"]["sources"]["properties"]["issues"]["additionalProperties"] is False
     published = Path(__file__).parents[1] / "docs" / "accord.schema.json"
-    assert json.loads(published.read_text()) == schema, "run: make docs"
+    assert json.loads(published.read_text(encoding="utf-8")) == schema, "run: make docs"
 
 
 def process(*arguments: str, program: Sequence[str] = ("-m", "accord")) -> subprocess.Popen[str]:
@@ -499,11 +504,12 @@ main()
 """The command line, which waits in the middle of the third part that it writes."""
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on() -> None:
     new_project()
-    row = json.loads(Path(CHATS).read_text().splitlines()[0])
-    with Path("many.jsonl").open("w") as stream:
+    row = json.loads(Path(CHATS).read_text(encoding="utf-8").splitlines()[0])
+    with Path("many.jsonl").open("w", encoding="utf-8") as stream:
         stream.writelines(json.dumps({**row, "id": f"c{i:05d}"}) + "\n" for i in range(5000))
     running = process("import", "many.jsonl", program=("-c", STOPS))
     assert running.stdout is not None and running.stdout.readline() == "in the middle\n"
@@ -519,8 +525,10 @@ def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(
 @pytest.mark.slow
 def test_a_full_disk_ends_in_one_line() -> None:
     new_project()
-    row = json.loads(Path(CHATS).read_text().splitlines()[0])
-    Path("many.jsonl").write_text("".join(json.dumps({**row, "id": f"c{i}"}) + "\n" for i in range(5000)))
+    row = json.loads(Path(CHATS).read_text(encoding="utf-8").splitlines()[0])
+    Path("many.jsonl").write_text(
+        "".join(json.dumps({**row, "id": f"c{i}"}) + "\n" for i in range(5000)), encoding="utf-8"
+    )
     limited = run_with_full_disk(2**20, "import", "many.jsonl")
     assert limited.returncode == 1
     assert "Traceback" not in limited.stderr and limited.stderr.count("\n") == 1, limited.stderr
@@ -574,7 +582,7 @@ def test_a_judging_run_is_priced_before_and_capped_while_it_runs(monkeypatch: py
         assert plan["requests"] == 40 and plan["questions"] == 30 * 9 + 10 * 5 and plan["unpriced"] == "m1"
         assert not server.requests, "a plan asks nobody"
         assert "price of 'm1' unknown; add it to prices.yaml" in printed("judge", "--plan")
-        Path("prices.yaml").write_text("models: {m1: {input: 1, output: 2}}\n")
+        Path("prices.yaml").write_text("models: {m1: {input: 1, output: 2}}\n", encoding="utf-8")
         assert "in money" in printed("judge", "--plan")
         said = refused("judge", "--max-requests", "25", code=4)
         assert "the next request would exceed the budget of 25 requests" in said
@@ -606,11 +614,11 @@ def test_several_evaluators_are_fitted_one_after_the_other() -> None:
     assert "40 conversations scored" in printed("score", CHATS, "--out", "s.jsonl", *curved)
     assert "needs a calibration" in refused("score", CHATS, "--out", "s.csv", "--ask", "2", *curved)
     assert accord_json("report", "curved", "--out", "curved.html")["report"] == "curved.html"
-    assert "curved" in Path("curved.html").read_text()
+    assert "curved" in Path("curved.html").read_text(encoding="utf-8")
     drawn = "mean and standard deviation over 3 random subsets"
     for options in (["--curve-draws", "3"], ["--set", "curve_draws=3"]):
         printed("report", "plain", "--out", "drawn.html", *options)
-        assert drawn in Path("drawn.html").read_text()
+        assert drawn in Path("drawn.html").read_text(encoding="utf-8")
     assert "'--curve-draws': Input should be greater" in invoke("report", "--curve-draws", "0", code=2).stderr
     assert "saved in elsewhere" in printed("fit", "curved", "--out", "elsewhere")
     assert "40 conversations scored" in printed("score", CHATS, "--out", "s.jsonl"), "the one fitted last"
@@ -643,7 +651,7 @@ def test_settings_of_one_run_do_not_need_a_file() -> None:
     ]
     fitted = accord_json("fit", "plain", *settings)
     assert fitted["comparison"]["folds"] == 3
-    assert Path("accord.yaml").read_text() == FEW, "the file stays as it is"
+    assert Path("accord.yaml").read_text(encoding="utf-8") == FEW, "the file stays as it is"
     again = accord_json("fit", "plain")
     assert again["comparison"]["folds"] == 2
     assert again["evaluator"] != fitted["evaluator"]
@@ -660,7 +668,10 @@ def test_another_question_than_the_main_one_is_learned() -> None:
     third = pl.read_csv(RATINGS)["Q3"]
     assert fitted["comparison"]["ratings"] == (third != "NA").sum() == 96
     printed("score", CHATS, "--out", "s.jsonl", "--evaluator", "third")
-    assert all("|question:Q3|" in json.loads(line)["signature"] for line in Path("s.jsonl").read_text().splitlines())
+    assert all(
+        "|question:Q3|" in json.loads(line)["signature"]
+        for line in Path("s.jsonl").read_text(encoding="utf-8").splitlines()
+    )
 
 
 @pytest.mark.slow
@@ -685,7 +696,7 @@ def test_what_was_exported_is_imported_again() -> None:
     new_project()
     imported()
     said = accord_json("export", "kept.jsonl")
-    assert said["annotations"]["person"] == len(Path("kept.jsonl").read_text().splitlines()) > 1000
+    assert said["annotations"]["person"] == len(Path("kept.jsonl").read_text(encoding="utf-8").splitlines()) > 1000
     assert f"{said['annotations']['person']} by people" in printed("export", "people.csv", "--kind", "person")
     write("accord.yaml", "store: sqlite:///other.db\n")
     printed("import", CHATS)
@@ -722,8 +733,10 @@ def chats(name: str = "chats.jsonl", count: int = 24, **beside: Any) -> str:
 
 def asked() -> dict[str, dict[str, Any]]:
     """The questions of the rubric that accord.yaml names."""
-    named = yaml.safe_load(Path("accord.yaml").read_text())["rubric"]
-    return {question["id"]: question for question in yaml.safe_load(Path(named).read_text())["questions"]}
+    named = yaml.safe_load(Path("accord.yaml").read_text(encoding="utf-8"))["rubric"]
+    return {
+        question["id"]: question for question in yaml.safe_load(Path(named).read_text(encoding="utf-8"))["questions"]
+    }
 
 
 @pytest.mark.parametrize("labels", [True, False], ids=["from labels", "without labels"])
@@ -772,11 +785,11 @@ def test_the_main_question_is_guessed_and_said_where_nobody_names_it() -> None:
 
 def test_init_from_labels_leaves_the_rubric_file_as_it_is() -> None:
     printed("init")
-    before = Path("rubric.yaml").read_text()
+    before = Path("rubric.yaml").read_text(encoding="utf-8")
     labels = write("l.csv", "id,rater,helpful\n" + "".join(f"c{i},ann,{i % 2}\n" for i in range(8)))
     said = printed("init", "--from", labels)
     assert "wrote rubric-from-labels.yaml" in said and "changed accord.yaml: rubric: rubric-from-labels.yaml" in said
-    assert Path("rubric.yaml").read_text() == before and list(asked()) == ["helpful"]
+    assert Path("rubric.yaml").read_text(encoding="utf-8") == before and list(asked()) == ["helpful"]
     assert "8 labels imported" in printed("import", chats(), labels)
 
 
@@ -1004,7 +1017,7 @@ def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(
     [constant, *_] = [line.split() for line in compared.stdout.splitlines() if line.startswith("constant")]
     assert constant[:2] == ["constant", "127"] and constant.count("–") == 3, "r, ρ and τ of the constant are dashes"
     printed("report", "--set", "draws=40")
-    assert "lower bound of r within annotators" in Path("report.html").read_text()
+    assert "lower bound of r within annotators" in Path("report.html").read_text(encoding="utf-8")
 
 
 def test_what_a_leak_would_have_gained_is_told_where_groups_join_samples() -> None:
@@ -1023,11 +1036,13 @@ def test_what_a_leak_would_have_gained_is_told_where_groups_join_samples() -> No
 
 def test_two_answers_are_told_by_kappa_and_the_shares_called_rightly() -> None:
     question = "{id: ok, text: 'Was it good?', scale: binary, options: {0: Bad., 1: Good.}}"
-    Path("thumbs.yaml").write_text(f"name: thumbs\nmain: ok\nquestions: [{question}]\n")
+    Path("thumbs.yaml").write_text(f"name: thumbs\nmain: ok\nquestions: [{question}]\n", encoding="utf-8")
     write("accord.yaml", "rubric: thumbs.yaml\nevaluators: {plain: {head: mixed}}\ndraws: 50\n")
     rows = pl.read_csv(RATINGS).drop_nulls("Q0").rows(named=True)
     thumbs = [f"{row['conversation']},ok,{row['annotator']},{int(row['Q0'] >= 3)}" for row in rows]
-    Path("thumbs.csv").write_text("\n".join(["conversation,question,annotator,value", *thumbs]) + "\n")
+    Path("thumbs.csv").write_text(
+        "\n".join(["conversation,question,annotator,value", *thumbs]) + "\n", encoding="utf-8"
+    )
     printed("import", CHATS, "thumbs.csv")
     found = accord_json("compare", "--only", "plain")
     line = found["rows"][0]

@@ -99,8 +99,10 @@ def test_init_names_the_files_that_are_there() -> None:
 def test_init_names_the_conversations_beside_the_labels_and_the_columns() -> None:
     Path("data").mkdir()
     sample("data/my chats.jsonl", "data/rated by all.csv")
-    text = Path("data/rated by all.csv").read_text().replace("conversation,annotator", "chat,who is it", 1)
-    Path("data/rated by all.csv").write_text(text)
+    text = (
+        Path("data/rated by all.csv").read_text(encoding="utf-8").replace("conversation,annotator", "chat,who is it", 1)
+    )
+    Path("data/rated by all.csv").write_text(text, encoding="utf-8")
     mapped = ["--columns", "conversation=chat", "--columns", "annotator=who is it"]
     said = follow(printed("init", "--from", "data/rated by all.csv", *mapped))
     assert "40 conversations imported" in said and "0 labels imported" not in said
@@ -109,7 +111,9 @@ def test_init_names_the_conversations_beside_the_labels_and_the_columns() -> Non
 def test_init_without_data_says_what_is_needed() -> None:
     said = printed("init")
     assert "Next: accord demo" in said and "then: accord import ." in said
-    Path("labels.csv").write_text("conversation,annotator,useful\n" + "".join(f"c{i},ann,{i % 3}\n" for i in range(9)))
+    Path("labels.csv").write_text(
+        "conversation,annotator,useful\n" + "".join(f"c{i},ann,{i % 3}\n" for i in range(9)), encoding="utf-8"
+    )
     said = printed("init", "--from", "labels.csv")
     assert "Next:" not in said and "name the file that holds them: accord import CONVERSATIONS labels.csv" in said
 
@@ -149,13 +153,13 @@ def test_install_hints_fit_the_installation(
 
 def test_the_models_of_the_template_need_only_be_uncommented() -> None:
     invoke("init")
-    text = Path("accord.yaml").read_text()
-    Path("accord.yaml").write_text(text + "models:\n  judge: {mode: logprobs, model: m}\n")
+    text = Path("accord.yaml").read_text(encoding="utf-8")
+    Path("accord.yaml").write_text(text + "models:\n  judge: {mode: logprobs, model: m}\n", encoding="utf-8")
     assert "no label" in invoke("compare", code=1).stderr
     start = text.index("# models:")
     block = text[start : text.index("# sources:")]
     uncommented = "".join(line.removeprefix("# ") for line in block.splitlines(keepends=True))
-    Path("accord.yaml").write_text(text.replace(block, uncommented))
+    Path("accord.yaml").write_text(text.replace(block, uncommented), encoding="utf-8")
     assert "no label" in invoke("compare", code=1).stderr
 
 
@@ -170,7 +174,7 @@ def test_a_key_given_twice_is_named_with_its_line() -> None:
 def test_view_prints_the_address_where_there_is_no_display(folder: Path) -> None:
     new_project()
     assert "Write one: accord report" in invoke("view", code=1).stderr
-    Path("report.html").write_text("<p>")
+    Path("report.html").write_text("<p>", encoding="utf-8")
     Path("deep").mkdir()
     address = (folder / "report.html").as_uri()
     assert printed("view", "report", "--no-open").strip() == printed("view").strip() == address
@@ -181,7 +185,7 @@ def test_view_opens_a_browser_where_there_is_a_display(folder: Path, monkeypatch
     opened: list[str] = []
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("webbrowser.open", lambda address: not opened.append(address))
-    Path("mine.html").write_text("<p>")
+    Path("mine.html").write_text("<p>", encoding="utf-8")
     invoke("view", "report", "--file", "mine.html")
     invoke("view", "report", "--file", "mine.html", "--no-open")
     assert opened == [(folder / "mine.html").as_uri()]
@@ -200,7 +204,7 @@ def test_view_board_signs_the_single_user_in(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(webbrowser, "open", lambda address: True)
-    Path("accord.yaml").write_text("store: sqlite:///accord.db\n")
+    Path("accord.yaml").write_text("store: sqlite:///accord.db\n", encoding="utf-8")
     with project(tmp_path) as opened, served(opened) as port:
         link = printed("view", "board", "--port", str(port)).strip()
         browser = Browser(port, link="/")

@@ -70,9 +70,9 @@ def written(folder: Path, count: int) -> list[Path]:
         json.dumps({"id": f"c{place}", "messages": [{"role": "user", "content": f"hi {place}"}, reply]}) + "\n"
         for place in range(count)
     )
-    (folder / CHATS).write_text("".join(rows))
+    (folder / CHATS).write_text("".join(rows), encoding="utf-8")
     labels = "".join(f"c{place},Q0,p{place % 3},{1 + place % 4}\n" for place in range(count))
-    (folder / LABELS).write_text("conversation,question,annotator,value\n" + labels)
+    (folder / LABELS).write_text("conversation,question,annotator,value\n" + labels, encoding="utf-8")
     return [folder / CHATS, folder / LABELS]
 
 
@@ -88,7 +88,7 @@ def test_import_command_opens_each_file_for_its_survey_and_to_read_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, 20)
-    (tmp_path / "accord.yaml").write_text("metrics: [words]\n")
+    (tmp_path / "accord.yaml").write_text("metrics: [words]\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     with opened(tmp_path) as counts:
         invoke("import", str(tmp_path / CHATS), str(tmp_path / LABELS), "--workers", "1")
@@ -155,10 +155,12 @@ def test_judge_sends_one_request_for_each_question_and_conversation(
     written(tmp_path, conversations)
     options = {1: "bad", 2: "good"}
     asked = [{"id": f"Q{place}", "text": f"How good ({place})?", "options": options} for place in range(questions)]
-    Path("rubric.yaml").write_text(json.dumps({"name": "r", "main": "Q0", "questions": asked}))
+    Path("rubric.yaml").write_text(json.dumps({"name": "r", "main": "Q0", "questions": asked}), encoding="utf-8")
     with ChatServer(answer_any) as server:
         judge = {"mode": "logprobs", "model": "m1", "base_url": server.url}
-        Path("accord.yaml").write_text(json.dumps({"rubric": "rubric.yaml", "models": {"judge": judge}}))
+        Path("accord.yaml").write_text(
+            json.dumps({"rubric": "rubric.yaml", "models": {"judge": judge}}), encoding="utf-8"
+        )
         invoke("import", CHATS)
         for _ in range(2):  # the second run reads stored answers
             invoke("judge", "--all")

@@ -88,14 +88,15 @@ def test_example_runs_and_is_short(example, capsys, monkeypatch):
     example.main()
     said = capsys.readouterr().out
     assert "'rmse'" in said and "'scored': 40" in said
-    assert len(EXAMPLE.read_text().splitlines()) <= 70
+    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 70
 
 
 def test_product_does_not_know_the_example():
     assert not [
         path
         for path in SRC.rglob("*.py")
-        if 'register("politeness")' in path.read_text() or "Politeness" in path.read_text()
+        if 'register("politeness")' in path.read_text(encoding="utf-8")
+        or "Politeness" in path.read_text(encoding="utf-8")
     ]
 
 
@@ -160,7 +161,7 @@ def test_head_uses_the_source(example, server, tmp_path):
         raw = run(project.source("politeness").measure(samples), project.models)
         rows = [f"{s.target.conversation},{who},{round(1 + 3 * (x - 1) / 4)}"
                 for s, [x] in zip(samples, raw.values, strict=True) for who in ("ann", "bob")]  # fmt: skip
-        (tmp_path / "labels.csv").write_text("\n".join(["conversation,annotator,Q0", *rows]) + "\n")
+        (tmp_path / "labels.csv").write_text("\n".join(["conversation,annotator,Q0", *rows]) + "\n", encoding="utf-8")
         project.import_([tmp_path / "labels.csv"])
         found = project.fit("mine", tmp_path / "mine").comparison
         assert found["mine"].values["rmse"] < 0.6 * found["annotator-mean"].values["rmse"]
@@ -213,7 +214,7 @@ def test_command_line_and_report_show_findings(example, project, monkeypatch, tm
         fitted
     )
     assert fitted.to_json()["findings"] == {"politeness": {"slope": slope}} and "a line is not much" in fitted.cautions
-    html = write_report(project, tmp_path / "report.html", fitted).read_text()
+    html = write_report(project, tmp_path / "report.html", fitted).read_text(encoding="utf-8")
     assert "<h2>Politeness &amp; co</h2>" in html and "What &lt;politeness&gt; is worth." in html
     assert html.count("a line is not much") == 1 and '<p class="soft">read it</p>' in html
     assert (

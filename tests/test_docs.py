@@ -86,7 +86,7 @@ def run_command(line: str) -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, f"{line}\n{result.output}\n{result.stderr}"
     if link := re.search(r"/in/(\S+)", result.stdout):
-        Path("key").write_text(link[1])
+        Path("key").write_text(link[1], encoding="utf-8")
 
 
 def use_server(arguments: list[str]) -> None:
@@ -94,18 +94,18 @@ def use_server(arguments: list[str]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with open("serve.log", "w") as log:
+    with open("serve.log", "w", encoding="utf-8") as log:
         process = Forked(["-m", "accord", *arguments, "--port", str(port)], stdout=log, stderr=log)
     try:
         until(lambda: answers(port) or process.poll() is not None, Path("serve.log").read_text)
-        assert process.poll() is None, Path("serve.log").read_text()
+        assert process.poll() is None, Path("serve.log").read_text(encoding="utf-8")
         browser = Browser(port)
-        browser.post("/in", key=Path("key").read_text())
+        browser.post("/in", key=Path("key").read_text(encoding="utf-8"))
         page = browser.get("/rate/first-look/next")
         assert browser.status == 200 and 'name="form"' in page, page
         messages = [{"conversation": "c", "role": "user", "content": "Can I return it?"},
                     {"conversation": "c", "role": "assistant", "content": "Yes, within 45 days of delivery [1]."}]  # fmt: skip
-        printed = re.search(r"token of live scoring.*: (\S+)", Path("serve.log").read_text())
+        printed = re.search(r"token of live scoring.*: (\S+)", Path("serve.log").read_text(encoding="utf-8"))
         assert printed is not None
         headers = {"Content_Type": "application/json", "Authorization": f"Bearer {printed[1]}"}
         _, said, _ = browser.ask("POST", "/v1/scores", json.dumps({"messages": messages}), **headers)
@@ -113,7 +113,7 @@ def use_server(arguments: list[str]) -> None:
     finally:
         process.terminate()
         code = process.wait(PATIENCE)
-    assert code == 0, Path("serve.log").read_text()
+    assert code == 0, Path("serve.log").read_text(encoding="utf-8")
 
 
 def answers(port: int) -> bool:
@@ -126,7 +126,9 @@ def answers(port: int) -> bool:
 def write_settings(block: str) -> None:
     """Add the settings of a block to accord.yaml, as its reader does."""
     path = Path("accord.yaml")
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **yaml.safe_load(block)}))
+    path.write_text(
+        yaml.safe_dump({**yaml.safe_load(path.read_text(encoding="utf-8")), **yaml.safe_load(block)}), encoding="utf-8"
+    )
 
 
 @pytest.mark.slow
@@ -168,7 +170,7 @@ def test_guide_of_calibration_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_every_command_of_the_readme_exists() -> None:
-    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), flags=re.M)
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M)
     known = {registered.name for registered in [*app.registered_commands, *app.registered_groups]} | {"paper"}
     for block in blocks(ROOT / "README.md", "sh"):
         for line in block.splitlines():
@@ -195,11 +197,11 @@ def test_example_of_data_formats_is_read(tmp_path: Path, monkeypatch: pytest.Mon
     files = re.findall(r"`([\w.]+)`:\n\n```(?:json|csv|text)\n(.*?)^```", text, flags=re.M | re.S)
     assert len(files) == text.count("`:\n\n```") == 5
     for name, content in files:
-        Path(name).write_text(content)
+        Path(name).write_text(content, encoding="utf-8")
     for _, block in steps(ROOT / "docs" / "data.md"):
         for line in block.splitlines():
             run_command(line)
-    rows = [json.loads(line) for line in Path("annotations.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in Path("annotations.jsonl").read_text(encoding="utf-8").splitlines()]
     assert Counter(row["conversation"] for row in rows) == {"c1": 3, "c2": 2, "c3": 1}
     assert [row["value"] for row in rows if row.get("turn") == 1] == [1, 0]
     with accord.open("accord.yaml") as project:

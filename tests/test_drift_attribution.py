@@ -205,8 +205,8 @@ def fitted(tmp_path_factory: pytest.TempPathFactory, endpoint: tuple[Endpoint, s
         "evaluator": "ridge-judge",
         "monitoring": {"anchors": {"count": 20}},
     }  # fmt: skip
-    (folder / "rubric.yaml").write_text(RUBRIC)
-    (folder / "accord.yaml").write_text(json.dumps(settings))
+    (folder / "rubric.yaml").write_text(RUBRIC, encoding="utf-8")
+    (folder / "accord.yaml").write_text(json.dumps(settings), encoding="utf-8")
     noise = random.Random(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "sk-none")
@@ -292,7 +292,7 @@ def test_daily_caps_hold_over_all_rounds_of_a_day(project: Path) -> None:
     caps = ["--set", "monitoring.anchors.budget.requests=9"]
     accord("judge", "--anchors", *caps, code=4)
     assert "0 judged now, 9 earlier today" in accord("judge", "--anchors", *caps, code=4)
-    with Project(config_from(json.loads(Path("accord.yaml").read_text()), folder=Path())) as opened:
+    with Project(config_from(json.loads(Path("accord.yaml").read_text(encoding="utf-8")), folder=Path())) as opened:
         opened.config.monitoring.anchors.budget.requests = 9
         assert judging.plan_anchors(opened, now=days_ago(-1)).requests == 20
         with pytest.raises(BudgetReached):
@@ -391,10 +391,10 @@ def test_drift_of_the_judge_is_on_the_board_in_watch_and_an_alarm(
 def test_server_judges_anchors_when_they_are_due(project: Path) -> None:
     config, said = Config(monitoring={"anchors": {"every": "7 days", "count": 20}}), list[str]()  # type: ignore[arg-type]
     settings = {
-        **json.loads(Path("accord.yaml").read_text()),
+        **json.loads(Path("accord.yaml").read_text(encoding="utf-8")),
         "monitoring": {"anchors": {"every": "7 days", "count": 20}},
     }
-    Path("accord.yaml").write_text(json.dumps(settings))
+    Path("accord.yaml").write_text(json.dumps(settings), encoding="utf-8")
     rounds = AnchorRounds(config, lambda: open_project("accord.yaml"), said.append)
     rounds.work()
     rounds.work()

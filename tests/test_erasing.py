@@ -35,6 +35,7 @@ from planted_canary import (
 )
 from processes import Forked
 from serving import TOKEN, serving
+from special_files import make_link, make_pipe
 from throwaway_postgres import ThrowAwayPostgres
 from waiting import until
 
@@ -99,7 +100,9 @@ def test_erasing_a_conversation_leaves_no_byte_of_it_and_all_others(project: Pat
         "evaluator",
     }
     assert counts["rows"]["annotations"] == result["rows"]["annotations"]
-    assert "chat-1" in Path("scores.jsonl").read_text() or "new-1" in Path("scores.jsonl").read_text()
+    assert "chat-1" in Path("scores.jsonl").read_text(encoding="utf-8") or "new-1" in Path("scores.jsonl").read_text(
+        encoding="utf-8"
+    )
     assert "nothing is damaged" in accord("store", "check")
     assert "nothing is damaged" in accord("store", "check", "--set", "store=sqlite:///copies/backup.db")
 
@@ -156,6 +159,7 @@ app(["store", "erase", "--conversation", sys.argv[2], "--yes"], prog_name="accor
 """
 
 
+@pytest.mark.posix
 @pytest.mark.attack
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [0, 1, 2, 3, 4, 6, 8, 10, 13, 16, 18, 20, 22, 24, 26])
@@ -194,7 +198,7 @@ def live_message(port: int, name: str, text: str) -> int:
 def test_erasing_beside_two_servers_and_a_study(project: Path) -> None:
     Path("accord.yaml").write_text(json.dumps({
         "store": "sqlite:///accord.db", "studies": {"look": {"title": "Look", "items": {"sample": 30}}},
-    }))  # fmt: skip
+    }), encoding="utf-8")  # fmt: skip
     with (
         serving(project, "--evaluator", "evaluators/metrics") as first,
         serving(project, "--evaluator", "evaluators/metrics") as second,
@@ -222,7 +226,7 @@ def test_pending_batch_brings_nothing_back(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     with ChatServer(Batches(answer_any, looks=0)) as server:
         judge = {"mode": "sampling", "samples": 2, "model": "m1", "base_url": server.url}
-        Path("accord.yaml").write_text(json.dumps({"models": {"judge": judge}}))
+        Path("accord.yaml").write_text(json.dumps({"models": {"judge": judge}}), encoding="utf-8")
         accord("import", write_rows("chats.jsonl", [victim(), chat("chat-1")]))
         accord("judge", "--batch", "--all", code=5)
         receipt = erased_by_command("--conversation", VICTIM)
@@ -290,7 +294,7 @@ def test_waiting_answers_are_erased(project: Path) -> None:
         found = [each for each in erase_in_files(opened, content) if each.kind == "waiting answers"]
     assert [each.rows for each in found] == [2] and before == Path.cwd()
     [left] = (project / "accord.db.unsaved").glob("*.jsonl")
-    assert [json.loads(line)["conversations"] for line in left.read_text().splitlines()] == [["chat-1"]]
+    assert [json.loads(line)["conversations"] for line in left.read_text(encoding="utf-8").splitlines()] == [["chat-1"]]
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -312,7 +316,7 @@ def test_a_fit_that_began_before_an_erasure_saves_nothing_of_it(
         monkeypatch.setattr("accord.project.evaluators.fitting.save_unless_erased", save_later)
     else:
         monkeypatch.setattr(Evaluator, "save", erase_and_save)
-    with Project(config_from(json.loads(Path("accord.yaml").read_text()))) as opened:
+    with Project(config_from(json.loads(Path("accord.yaml").read_text(encoding="utf-8")))) as opened:
         with pytest.raises(BadInput, match="erased during the fit, so the evaluator was not saved"):
             opened.fit("shots")
         assert opened.store.runs("fit")[-1]["status"] == "failed"
@@ -342,7 +346,7 @@ def test_conversations_before_a_day_are_erased(project: Path) -> None:
 def test_kept_scores_have_a_pseudonym_and_no_text(project: Path) -> None:
     erased_by_command("--conversation", VICTIM, "--keep-scores")
     assert marks_in(project) == {}
-    rows = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in Path("scores.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["conversation"].startswith("erased-") for row in rows] == [True, False] and rows[0]["value"]
     with Project(config_from({"store": "sqlite:///accord.db"})) as opened:
         frame, _ = opened.mart.read(lambda rows: rows.collect())
@@ -365,8 +369,8 @@ def test_an_annotator_is_erased(project: Path, keeps: bool) -> None:
     if keeps:
         assert next(values for by, values in after.items() if by not in {"bob", "cleo"}) == before
     assert not [text for text in texts if "'ann'" in text or '"ann"' in text]
-    assert '"ann"' not in Path("evaluators/default/evaluator.json").read_text()
-    assert '"ann"' not in Path("annotations.jsonl").read_text()
+    assert '"ann"' not in Path("evaluators/default/evaluator.json").read_text(encoding="utf-8")
+    assert '"ann"' not in Path("annotations.jsonl").read_text(encoding="utf-8")
     assert "ann" not in accord("users", "list")
 
 
@@ -498,7 +502,7 @@ def test_data_of_a_person_are_exported(project: Path) -> None:
     assert done["rows"]["ratings"] == 25 and done["rows"]["account"] == 1
     done = accord_json("store", "person", USER, "--export", "user")
     assert done["rows"]["conversations"] == 1 and done["rows"]["judgements"] > 3 and done["rows"]["scores"] > 0
-    assert SAID in Path("user/conversations.jsonl").read_text()
+    assert SAID in Path("user/conversations.jsonl").read_text(encoding="utf-8")
     assert "not an empty folder" in refused("store", "person", "ann", "--export", "user")
     assert "has nothing of 'nobody'" in refused("store", "person", "nobody", "--export", "empty")
     assert not Path("empty").exists()
@@ -599,7 +603,7 @@ def test_erasing_hostile_ids_one_by_one_keeps_reports_runs_and_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("accord.yaml").write_text('{"draws": 20, "repeats": 1, "metrics": ["lexical"]}')
+    Path("accord.yaml").write_text('{"draws": 20, "repeats": 1, "metrics": ["lexical"]}', encoding="utf-8")
     people = ("ann", "annette", "Q0", "bot-1")
     accord(
         "import",
@@ -626,7 +630,9 @@ def test_erasing_hostile_ids_one_by_one_keeps_reports_runs_and_others(
             assert {
                 run["id"]: (run["settings"], run["results"]) for run in store.runs("fit", "report", "score")
             } == runs
-        rows = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines() if line.strip()]
+        rows = [
+            json.loads(line) for line in Path("scores.jsonl").read_text(encoding="utf-8").splitlines() if line.strip()
+        ]
         assert [row["conversation"] for row in rows] == left
     assert Path("evaluators/default/evaluator.json").is_file()
 
@@ -636,11 +642,11 @@ def test_an_annotator_named_like_a_setting_is_erased_without_damage(project: Pat
     rows = [{"conversation": f"chat-{n}", "question": "Q0", "annotator": name, "value": 1 + n % 4} for n in range(20)]
     accord("import", write_rows("in/more.jsonl", rows))
     accord("fit", "default")
-    card = json.loads(Path("evaluators/default/evaluator.json").read_text())
+    card = json.loads(Path("evaluators/default/evaluator.json").read_text(encoding="utf-8"))
     with closing(Store("sqlite:///accord.db")) as store:
         before = [run for run in store.runs("fit", "judge", "compare") if run["status"] == "done"]
     erased_by_command("--annotator", name)
-    after = json.loads(Path("evaluators/default/evaluator.json").read_text())
+    after = json.loads(Path("evaluators/default/evaluator.json").read_text(encoding="utf-8"))
     for field in ("name", "question", "sources", "level"):
         assert after[field] == card[field]
     assert after["head"]["name"] == card["head"]["name"] and after["head"] != card["head"]
@@ -656,35 +662,35 @@ def test_odd_files_and_folders_are_listed_or_left(tmp_path: Path, monkeypatch: p
     project = tmp_path / "project"
     outside.mkdir()
     project.mkdir()
-    (outside / "far.txt").write_text(VICTIM)
+    (outside / "far.txt").write_text(VICTIM, encoding="utf-8")
     monkeypatch.chdir(project)
-    Path("accord.yaml").write_text("{}")
+    Path("accord.yaml").write_text("{}", encoding="utf-8")
     accord("import", write_rows(str(outside / "chats.jsonl"), [victim(), chat("chat-1")]))
-    Path("link").symlink_to(outside)
-    Path("loop").symlink_to(".")
+    make_link(Path("link"), outside)
+    make_link(Path("loop"), ".")
     for name in ("judgments", "uploads", "evaluators/bad", "parts"):
         Path(name).mkdir(parents=True)
-    os.mkfifo("pipe.jsonl")
+    make_pipe("pipe.jsonl")
     Path("judgments/bad.jsonl").write_bytes(b"\xff\xfe")
-    Path("uploads/other.jsonl").write_text("nothing of it")
+    Path("uploads/other.jsonl").write_text("nothing of it", encoding="utf-8")
     Path("evaluators/bad/evaluator.json").write_bytes(b"\xff{")
-    Path("parts/manifest.json").write_text("{}")
+    Path("parts/manifest.json").write_text("{}", encoding="utf-8")
     Path("parts/part-1.parquet").touch()
     Path("latin.csv").write_bytes(b"conversation,value,signature\n\xff,1,x\n")
-    Path("line.txt").write_text("a" * 3_000_000 + f" {VICTIM} " + "b" * 3_000_000)
+    Path("line.txt").write_text("a" * 3_000_000 + f" {VICTIM} " + "b" * 3_000_000, encoding="utf-8")
     Path("/".join(["d"] * 300)).mkdir(parents=True)
     receipt = erased_by_command("--conversation", VICTIM)
     listed = {str(Path(each["path"]).relative_to(project)): each["kind"] for each in receipt["files"]}
     assert listed == {
         "judgments/bad.jsonl": "unreadable", "parts": "unreadable", "latin.csv": "unreadable", "line.txt": "yours",
     }  # fmt: skip
-    assert Path("uploads/other.jsonl").exists() and (outside / "far.txt").read_text() == VICTIM
+    assert Path("uploads/other.jsonl").exists() and (outside / "far.txt").read_text(encoding="utf-8") == VICTIM
 
 
 def test_other_folders_of_a_home_folder_are_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    Path("accord.yaml").write_text("{}")
+    Path("accord.yaml").write_text("{}", encoding="utf-8")
     accord("import", write_rows("documents/chats.jsonl", [victim()]))
     for folder in ("evaluators", "uploads"):
         write_rows(f"{folder}/chats.jsonl", [victim()])
@@ -786,7 +792,7 @@ def test_erasing_in_postgresql_leaves_no_byte(tmp_path: Path, monkeypatch: pytes
         fill(project, inputs, server.url, cluster.url)
         data = Path(cluster.url.partition("host=")[2]) / "db"
         before = others(cluster.url)
-        with Project(config_from(json.loads(Path("accord.yaml").read_text()))) as opened:
+        with Project(config_from(json.loads(Path("accord.yaml").read_text(encoding="utf-8")))) as opened:
             assert plan_erasure(opened, Selection(conversations=(VICTIM,))).conversations == 1
             erase(opened, Selection(conversations=(VICTIM,)))
         assert others(cluster.url) == before
@@ -802,7 +808,9 @@ def test_erasing_in_postgresql_leaves_no_byte(tmp_path: Path, monkeypatch: pytes
 def test_server_erases_expired_data_at_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     retention = {"conversations": "10 days"}
-    Path("accord.yaml").write_text(json.dumps({"store": "sqlite:///accord.db", "privacy": {"retention": retention}}))
+    Path("accord.yaml").write_text(
+        json.dumps({"store": "sqlite:///accord.db", "privacy": {"retention": retention}}), encoding="utf-8"
+    )
     accord("import", write_rows(str(tmp_path / "chats.jsonl"), [chat("old")]))
     with serving(tmp_path) as server:
         until(lambda: "retention: 1 conversation" in server.log, lambda: server.log)

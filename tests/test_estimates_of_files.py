@@ -110,7 +110,7 @@ def test_files_of_another_machine_are_given_by_name(
 def test_other_scores_are_refused(fitted: None, row: dict[str, Any], message: str) -> None:
     write_rows("new.jsonl", [chat(0, "n", "s0")])
     printed("score", "new.jsonl", "--out", "scores.jsonl")
-    [scored] = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
+    [scored] = [json.loads(line) for line in Path("scores.jsonl").read_text(encoding="utf-8").splitlines()]
     if row.get("signature", "") is None:
         row = {"annotator": "ann"}
     write_rows("odd.jsonl", [{**scored, "conversation": "odd", **row}])

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from small_sample import sources
+from special_files import make_link, make_pipe
 
 import accord
 from accord import (
@@ -212,13 +213,13 @@ def test_evaluator_scores_the_level_it_learned(level: str, tmp_path: Path) -> No
         )
     chats = {record.conversation.id: record.conversation for record in accord.read(sources()[0])}
     replies = {(c.id, i) for c in chats.values() for i, turn in enumerate(c.turns) if turn.role == "assistant"}
-    rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
     scored = [(row["conversation"], row["turn"]) for row in rows]
     assert done.level == level and len(scored) == len(set(scored)) == done.counts.scored
     assert set(scored) == (replies if level == "turn" else {(name, None) for name in chats})
     if level == "turn":
         ends = {name: max(place for chat, place in replies if chat == name) for name in chats}
-        kept = [json.loads(line) for line in (tmp_path / "last.jsonl").read_text().splitlines()]
+        kept = [json.loads(line) for line in (tmp_path / "last.jsonl").read_text(encoding="utf-8").splitlines()]
         assert {row["conversation"]: row["turn"] for row in kept} == ends and last.counts.scored == len(chats)
         assert all(row in rows for row in kept), "the score of a reply does not depend on other replies"
 
@@ -236,10 +237,10 @@ def test_drift_counts_replies_to_the_same_turns_once(tmp_path: Path) -> None:
                 for place in range(120)
             ]  # fmt: skip
             new = tmp_path / f"{contexts}.jsonl"
-            new.write_text("\n".join(map(json.dumps, rows)))
+            new.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
             done = project.score(new, tmp_path / "scores.jsonl", tmp_path / "e")
             assert bool(done.drift) == is_compared, "ten contexts are too few for any number of replies"
-            scores = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+            scores = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
             unlike = {row["conversation"] for row in scores if "unlike the training data" in (row["warning"] or "")}
             assert unlike == {"0"} and str(done.drift_said).startswith("1 of 120 conversations is unlike the training")
             assert ("features shifted" in str(done.drift_said)) == is_compared and "do not" not in str(done.drift_said)
@@ -489,7 +490,6 @@ def test_non_finite_scores_are_rejected() -> None:
             replace(whole, **part)  # type: ignore[arg-type]
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices have no names here")
 @pytest.mark.parametrize("name", ["evaluator.json", "arrays.safetensors", "rubric.yaml"])
 @pytest.mark.attack
 def test_pipes_devices_and_links_in_a_folder_are_not_opened(saved: Path, tmp_path: Path, name: str) -> None:
@@ -499,22 +499,21 @@ def test_pipes_devices_and_links_in_a_folder_are_not_opened(saved: Path, tmp_pat
         card["sources"] = [{"name": "bank", "settings": {}, "learned": {}}]
         (folder / "evaluator.json").write_text(json.dumps(card), encoding="utf-8")
     (folder / name).unlink(missing_ok=True)
-    (folder / name).symlink_to("/dev/zero")
+    make_link(folder / name, "/dev/zero")
     with pytest.raises(BadInput, match=f"{name} is a device, not a file"):
         load_evaluator(folder)
     (folder / name).unlink()
-    os.mkfifo(folder / name)
+    make_pipe(folder / name)
     with pytest.raises(BadInput, match=f"{name} is a named pipe, not a file"):
         load_evaluator(folder)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="links need rights here")
 @pytest.mark.attack
 def test_evaluator_inside_itself_is_rejected(saved: Path, tmp_path: Path) -> None:
     folder = damaged(saved, tmp_path)
     card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
     (folder / "evaluator.json").write_text(json.dumps({**card, "other_questions": ["a"]}), encoding="utf-8")
     (folder / "other_questions").mkdir()
-    (folder / "other_questions" / "0").symlink_to(folder)
+    make_link(folder / "other_questions" / "0", folder)
     with pytest.raises(BadInput, match="contains itself"):
         load_evaluator(folder)

@@ -51,7 +51,7 @@ def rows(opened: Project, folder: Path, perspective: Perspective | None = None) 
     out = folder / "scores.jsonl"
     made = opened.load()
     score(opened, made, list(opened.store.conversations()), out, perspective=perspective or Perspective())
-    return [json.loads(line) for line in out.read_text().splitlines()]
+    return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.slow
@@ -95,7 +95,9 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
     with not_fitted(tmp_path, monkeypatch) as opened:
         opened.fit(every_question=True)
         chats = tmp_path / "chats.jsonl"
-        chats.write_text("".join(json.dumps(each.to_json()) + "\n" for each in opened.store.conversations()))
+        chats.write_text(
+            "".join(json.dumps(each.to_json()) + "\n" for each in opened.store.conversations()), encoding="utf-8"
+        )
 
         def by_question() -> dict[tuple[str, str], tuple[float, float]]:
             found, _ = opened.mart.read(lambda each: each.collect())
@@ -105,7 +107,7 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
         opened.score(chats, tmp_path / "scores.jsonl")
         first = by_question()
         notes = {row["conversation"]: row["notes"]["other_questions"]["Q1"]["value"]
-                 for row in map(json.loads, (tmp_path / "scores.jsonl").read_text().splitlines())}  # fmt: skip
+                 for row in map(json.loads, (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines())}  # fmt: skip
         assert (
             {name: value for (question, name), (value, _) in first.items() if question == "Q1"}
             == {name: round(value, 5) for name, value in notes.items()}
@@ -158,9 +160,9 @@ def test_folder_with_every_question_is_complete(tmp_path: Path, monkeypatch: pyt
         opened.fit()
         assert opened.load().other_questions == (), "a fit without other questions predicts only its own"
     card = tmp_path / "again" / "evaluator.json"
-    about = json.loads(card.read_text())
+    about = json.loads(card.read_text(encoding="utf-8"))
     for wrong in (["Q0"], ["Q1", "Q2"], 3, [3]):
-        card.write_text(json.dumps({**about, "other_questions": wrong}))
+        card.write_text(json.dumps({**about, "other_questions": wrong}), encoding="utf-8")
         with pytest.raises(BadInput):
             load_evaluator(tmp_path / "again")
 
@@ -183,7 +185,7 @@ def test_unlearnable_questions_are_cautions(tmp_path: Path, monkeypatch: pytest.
             '  - {id: Q3, text: "About a turn?", options: {1: a, 2: b}}\n'
             '  - {id: Q4, text: "By few?", options: {1: a, 2: b}}\n'
         )
-        (tmp_path / "help.yaml").write_text(more)
+        (tmp_path / "help.yaml").write_text(more, encoding="utf-8")
         opened.store.add_labels(Label(Target(f"chat-{n:02d}", 1), "Q3", "ann", 1 + n % 2) for n in range(30))
         opened.store.add_labels([Label(Target("chat-01"), "Q4", "ann", 1)])
         with Project(opened.config) as other:
@@ -209,7 +211,7 @@ def test_the_command_prints_each_question_with_intervals(tmp_path: Path, monkeyp
         pass
     content = {"store": f"sqlite:///{tmp_path}/accord.db", "rubric": "help.yaml", "evaluators": HEAD}
     content |= {"folds": 2, "draws": 50}
-    (tmp_path / "accord.yaml").write_text(json.dumps(content))
+    (tmp_path / "accord.yaml").write_text(json.dumps(content), encoding="utf-8")
     said = invoke("fit", "--every-question")
     assert "Each question, on held-out conversations" in said.output, said.output
     lines = [line.split()[:2] for line in said.output.splitlines() if line.startswith(("Q0 ", "Q1 "))]

@@ -80,7 +80,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registr
     """A registry whose plug-ins are in a slow module that is not imported yet."""
     monkeypatch.syspath_prepend(tmp_path)
     for name, text in PLANTED.items():
-        (tmp_path / f"planted_{name}.py").write_text(text)
+        (tmp_path / f"planted_{name}.py").write_text(text, encoding="utf-8")
     yield importlib.import_module("planted_registry").registry
     for name in PLANTED:
         sys.modules.pop(f"planted_{name}", None)

@@ -162,12 +162,12 @@ def test_model_learns_the_planted_phrase(exported: Path, trained: Trained, parts
 
 
 def test_export_describes_its_training(exported: Path, trained: Trained, parts: Parts) -> None:
-    made = json.loads((exported / MADE).read_text())
+    made = json.loads((exported / MADE).read_text(encoding="utf-8"))
     assert made["guidance"]["taxonomy"]["name"] == TAXONOMY.name and made["guidance"]["hash"] == SHORT.hash
     assert made["settings"] == asdict(ALL_WEIGHTS) and made["base"]["name"] == "tiny"
     assert tuple(made["validation"]) == trained.validation and made["epoch"] == trained.epoch
     assert made["counts"]["train"]["turns"] == made["lessons"]["train"]["learned"] == len(parts.train)
-    assert str(exported.parent) not in (exported / MADE).read_text() and "base_path" not in made
+    assert str(exported.parent) not in (exported / MADE).read_text(encoding="utf-8") and "base_path" not in made
     assert not list(exported.glob("*.bin")) and list(exported.glob("*.safetensors"))
 
 
@@ -393,7 +393,7 @@ def test_invalid_training_is_an_error(base: Path, parts: Parts, tmp_path: Path) 
         tried(first=parts.train[:5], resume=True)
     assert tried(resume=True).epoch == 0
     (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine.txt").write_text("keep")
+    (tmp_path / "full" / "mine.txt").write_text("keep", encoding="utf-8")
     with pytest.raises(BadInput, match="files that are not a training"):
         tried(to="full")
 
@@ -405,10 +405,10 @@ def test_invalid_export_is_an_error(base: Path, exported: Path, trained: Trained
         export(trained.folder, exported)
     with pytest.raises(BadInput, match="is not the 'tiny' that was trained"):
         export(trained.folder, tmp_path / "to", exported)
-    (tmp_path / TRAINING).write_text('{"made_from": {}}')
+    (tmp_path / TRAINING).write_text('{"made_from": {}}', encoding="utf-8")
     with pytest.raises(BadInput, match="is not finished"):
         export(tmp_path, tmp_path / "to")
-    (tmp_path / TRAINING).write_text("{")
+    (tmp_path / TRAINING).write_text("{", encoding="utf-8")
     with pytest.raises(BadInput, match="is damaged"):
         export(tmp_path, tmp_path / "to")
 
@@ -458,7 +458,7 @@ def test_invalid_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="Download the model there first"):
         open_hf(f"hf:{tmp_path / 'nothing'}")
     broken = write_tiny_lm(tmp_path / "broken", ["x"], vocabulary=262)
-    (broken / "config.json").write_text('{"model_type": "nobody knows"}')
+    (broken / "config.json").write_text('{"model_type": "nobody knows"}', encoding="utf-8")
     with pytest.raises(ModelError, match="cannot open"):
         open_hf(f"hf:{broken}")
     damaged = write_tiny_lm(tmp_path / "damaged", ["x"], vocabulary=262)
@@ -469,7 +469,7 @@ def test_invalid_folder_is_an_error(tmp_path: Path) -> None:
 
 def _with_config(folder: Path, **changes: object) -> None:
     path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def _with_config(folder: Path, **changes: object) -> None:
         (lambda m: _with_config(m, num_hidden_layers=-1), "num_hidden_layers in config.json is -1"),
         (lambda m: _with_config(m, num_hidden_layers=1_000_000), "num_hidden_layers in config.json is 1000000"),
         (lambda m: _with_config(m, hidden_size=10**7), "cannot open|lacks weights"),
-        (lambda m: (m / "config.json").write_text("[1]"), "is not a JSON object"),
+        (lambda m: (m / "config.json").write_text("[1]", encoding="utf-8"), "is not a JSON object"),
     ],
 )
 def test_folder_whose_weights_do_not_fit_is_refused(
@@ -519,7 +519,7 @@ def test_faulty_chat_template_is_refused_before_the_model_is_used(
 ) -> None:
     monkeypatch.setattr(hf_trial, "TRIAL_SECONDS", 12.0)
     folder = shutil.copytree(base, tmp_path / "odd")
-    (folder / "chat_template.jinja").write_text(template)
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
     with pytest.raises(ModelError, match=message) as raised:
         open_hf(f"hf:{folder}")
     assert "\n" not in str(raised.value)
@@ -528,7 +528,9 @@ def test_faulty_chat_template_is_refused_before_the_model_is_used(
 def test_faulty_tokenizer_is_refused(base: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(base, tmp_path / "odd")
     path = folder / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": "x"}))
+    path.write_text(
+        json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"model_max_length": "x"}), encoding="utf-8"
+    )
     with pytest.raises(ModelError, match="cannot open"):
         open_hf(f"hf:{folder}")
 
@@ -536,16 +538,18 @@ def test_faulty_tokenizer_is_refused(base: Path, tmp_path: Path) -> None:
 def test_token_outside_the_vocabulary_of_the_model_is_refused(base: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(base, tmp_path / "odd")
     path = folder / "tokenizer.json"
-    content = json.loads(path.read_text())
+    content = json.loads(path.read_text(encoding="utf-8"))
     content["model"]["vocab"]["x"] = 90_000
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(CallFailed, match="writes token 90000, but the model has only"):
         wait(open_hf(f"hf:{folder}").ask(_asked("x")))
 
 
 def test_template_that_fails_on_some_prompts_names_the_fault(base: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(base, tmp_path / "odd")
-    (folder / "chat_template.jinja").write_text("{% if messages[0].content == 'x' %}{{ 1/0 }}{% endif %}hello")
+    (folder / "chat_template.jinja").write_text(
+        "{% if messages[0].content == 'x' %}{{ 1/0 }}{% endif %}hello", encoding="utf-8"
+    )
     with pytest.raises(CallFailed, match="chat template.*ZeroDivisionError"):
         wait(open_hf(f"hf:{folder}").ask(_asked("x")))
 
@@ -589,7 +593,7 @@ def test_checkpoint_that_pytorch_refuses_is_one_line(
 
 def test_missing_extra_names_its_install_command(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copied = shutil.copytree(base, tmp_path / "never-opened-before")
-    (copied / "generation_config.json").write_text('{"_of": "this test"}')
+    (copied / "generation_config.json").write_text('{"_of": "this test"}', encoding="utf-8")
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtra, match=r"pip install .*\[finetune\]"):
         open_hf(f"hf:{copied}")

@@ -62,8 +62,10 @@ def printed_command(output: str, start: str) -> list[str]:
 
 def questions() -> dict[str, dict[str, Any]]:
     """The questions of the rubric that accord.yaml names."""
-    named = yaml.safe_load(Path("accord.yaml").read_text())["rubric"]
-    return {question["id"]: question for question in yaml.safe_load(Path(named).read_text())["questions"]}
+    named = yaml.safe_load(Path("accord.yaml").read_text(encoding="utf-8"))["rubric"]
+    return {
+        question["id"]: question for question in yaml.safe_load(Path(named).read_text(encoding="utf-8"))["questions"]
+    }
 
 
 def rated(question: str) -> list[tuple[str, str, Any]]:
@@ -114,10 +116,16 @@ def test_labels_outside_the_rubric_are_stored_and_reported_with_a_command(files:
     output = accord("import", *sources)
     assert "6 labels imported" in output or "6 annotations imported" in output
     assert "labels read by question: stars (6, not in the rubric)" in output
-    before = Path("rubric.yaml").read_text()
+    before = Path("rubric.yaml").read_text(encoding="utf-8")
     command = printed_command(output, "accord init --from")
     assert "changed accord.yaml: rubric: rubric-from-labels.yaml" in accord(*command)
-    assert Path("rubric.yaml").read_text() == before and list(questions()["stars"]["options"]) == [1, 2, 3, 4, 5]
+    assert Path("rubric.yaml").read_text(encoding="utf-8") == before and list(questions()["stars"]["options"]) == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     assert {value for _, _, value in rated("stars")} == {1, 2, 3, 4, 5}, "labels from before are used"
     again = accord("import", *sources)
     assert "6 already there" in again and "stars (6)" in again and len(rated("stars")) == 6
@@ -137,7 +145,10 @@ def test_questions_are_added_to_a_rubric_that_was_edited() -> None:
     write("rubric.yaml", own)
     output = accord("import", exchanges(stars=lambda i: i % 5 + 1))
     output = accord(*printed_command(output, "accord init --from"))
-    assert "added to the rubric 'mine', which had 1 question" in output and Path("rubric.yaml").read_text() == own
+    assert (
+        "added to the rubric 'mine', which had 1 question" in output
+        and Path("rubric.yaml").read_text(encoding="utf-8") == own
+    )
     assert list(questions()) == ["kind", "stars"] and questions()["kind"]["text"] == "Is it kind?"
     assert "asks these already" in accord("init", "--from", "qa.csv")
 
@@ -244,7 +255,7 @@ def test_a_scale_from_extremes_is_reported_as_a_guess_and_can_be_set() -> None:
         assert says in accord("init", "--from", name, "--scale", wrong, code=1)
     Path("accord.yaml").unlink()
     output = accord("run", name, "--scale", "stars=1..5", "--out", "out", *QUICK)
-    assert "guess: 1, 2" not in output and "5" in Path("out/rubric.yaml").read_text()
+    assert "guess: 1, 2" not in output and "5" in Path("out/rubric.yaml").read_text(encoding="utf-8")
 
 
 def test_scale_of_two_neighboring_values_is_reported_as_a_guess() -> None:
@@ -311,8 +322,8 @@ def test_dividers_separate_the_conversations_of_a_text_file() -> None:
 def test_json_lines_in_a_text_file_are_read_and_a_readme_is_skipped(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
-    (folder / "chats.txt").write_text(json.dumps({"id": "a", "messages": CHAT}) + "\n")
-    (folder / "README.txt").write_text("These are the chats of May.\n")
+    (folder / "chats.txt").write_text(json.dumps({"id": "a", "messages": CHAT}) + "\n", encoding="utf-8")
+    (folder / "README.txt").write_text("These are the chats of May.\n", encoding="utf-8")
     output = accord("import", "data")
     assert "1 conversation imported" in output and "skipped: data/README.txt is plain text without speakers" in output
 

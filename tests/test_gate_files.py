@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from markdown_it import MarkdownIt
+from special_files import make_link
 from typer.testing import CliRunner
 
 from accord.cli.app import app
@@ -58,10 +59,12 @@ def test_command_writes_both_files_also_when_the_gate_fails(tmp_path: Path, monk
     for minimum, code, word in (("4", 3, "**failed**"), ("1", 0, "passed")):
         result = CliRunner().invoke(app, ["gate", "--min-mean", minimum, *files])
         assert result.exit_code == code, result.output + result.stderr
-        assert word in Path("gate.md").read_text() and "<testcase" in Path("gate.xml").read_text()
-    Path("gate.md").write_text("my notes")
+        assert word in Path("gate.md").read_text(encoding="utf-8") and "<testcase" in Path("gate.xml").read_text(
+            encoding="utf-8"
+        )
+    Path("gate.md").write_text("my notes", encoding="utf-8")
     refused = CliRunner().invoke(app, ["gate", "--min-mean", "1", *files])
-    assert refused.exit_code == 1 and Path("gate.md").read_text() == "my notes"
+    assert refused.exit_code == 1 and Path("gate.md").read_text(encoding="utf-8") == "my notes"
 
 
 # --- script of the action ---------------------------------------------------------------------------------------------
@@ -154,13 +157,13 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path: Path, github: GitHub) -> Job:
-    if shutil.which("bash") is None or shutil.which("curl") is None:
+    if os.name != "posix" or shutil.which("bash") is None or shutil.which("curl") is None:
         pytest.skip("bash and curl are needed for the script of the action")
     tools = tmp_path / "bin"
     tools.mkdir()
-    (tools / "accord").write_text(GATE)
+    (tools / "accord").write_text(GATE, encoding="utf-8")
     (tools / "accord").chmod(0o755)
-    (tools / "python").symlink_to(sys.executable)
+    make_link(tools / "python", sys.executable)
     return Job(tmp_path, github)
 
 
@@ -171,9 +174,9 @@ def test_script_updates_one_comment_and_ends_with_the_code_of_the_gate(job: Job,
         assert (done.returncode, done.stderr) == (code, "")
         [own] = [each for each in github.comments if each["body"].startswith("<!-- accord-gate:gate -->\n")]
         assert own["body"].endswith(f"### accord gate: {text}\n") and len(github.comments) == 102
-    assert (job.folder / "summary.md").read_text().count("### accord gate") == 2
+    assert (job.folder / "summary.md").read_text(encoding="utf-8").count("### accord gate") == 2
     assert {call[2] for call in github.calls} == {"Bearer ghs_secret"}
-    assert (job.folder / "arguments").read_text().startswith("gate --min-mean 3 --markdown ")
+    assert (job.folder / "arguments").read_text(encoding="utf-8").startswith("gate --min-mean 3 --markdown ")
 
 
 def test_script_leaves_comments_of_others_and_of_other_gates_alone(job: Job, github: GitHub) -> None:
@@ -191,7 +194,7 @@ def test_script_leaves_comments_of_others_and_of_other_gates_alone(job: Job, git
 def test_script_without_token_or_pull_request_writes_no_comment(job: Job, github: GitHub, missing: str) -> None:
     done = job.run(3, **{missing: ""})
     assert (done.returncode, done.stderr, github.calls) == (3, "", [])
-    assert "### accord gate" in (job.folder / "summary.md").read_text()
+    assert "### accord gate" in (job.folder / "summary.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -229,7 +232,7 @@ def test_last_step_of_the_action_passes_each_argument(job: Job) -> None:
         ["bash", "-eo", "pipefail", "-c", script], cwd=job.folder, env=environment, capture_output=True
     )
     assert done.returncode == 0, done.stderr
-    given = (job.folder / "arguments").read_text()
+    given = (job.folder / "arguments").read_text(encoding="utf-8")
     assert given.startswith("gate --min-within 0.3 * --card $(touch made) --junit my gate.xml --markdown ")
     assert not (job.folder / "made").exists()
 

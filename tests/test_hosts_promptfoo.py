@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from live_evaluator import learned, support_chats
+from special_files import make_link
 
 from accord.hosts.promptfoo import get_assert
 from accord.hosts.shared.scores import open_scorer
@@ -56,7 +57,7 @@ def test_every_failure_is_an_assertion_with_its_reason(
 @pytest.mark.skipif(COMMAND is None, reason="promptfoo is neither on the path nor in ACCORD_PROMPTFOO")
 def test_promptfoo_itself_shows_the_scores_and_the_reasons(evaluator: Path, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "hosts.md").read_text(encoding="utf-8").partition("\n## promptfoo\n")[2]
-    (tmp_path / "evaluators").symlink_to(evaluator.parent)
+    make_link(tmp_path / "evaluators", evaluator.parent)
     (tmp_path / "accord_assert.py").write_text(page.split("`")[1] + "\n", encoding="utf-8")
     asserted = page.split("```yaml\n")[1].split("```")[0].replace("at_least: 3", "at_least: 1")
     tests = [asserted, asserted.replace("at_least: 1", "at_least: 9")]

@@ -87,7 +87,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(preparing, "LARGE_BYTES", 1)
     monkeypatch.setattr(preparing, "BATCH_ROWS", 100)
     path = tmp_path / "chats.jsonl"
-    path.write_text("\n".join(LINES) + "\n")
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
     return path
 
 
@@ -105,7 +105,7 @@ def test_several_workers_store_the_same_rows_as_one(file: Path, rubric: Rubric) 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_rows_before_a_bad_row_stay_and_the_row_is_named(file: Path, rubric: Rubric, workers: int) -> None:
     good = [json.dumps(rated(f"c{n}")) for n in range(350)]
-    file.write_text("\n".join([*good, "{broken", *good]) + "\n")
+    file.write_text("\n".join([*good, "{broken", *good]) + "\n", encoding="utf-8")
     with pytest.raises(BadRow, match="line 351: not JSON"):
         imported(file, rubric, workers, skip=False)
     store = Store(f"sqlite:///{file.with_suffix('')}-{workers}-False.db")
@@ -142,11 +142,11 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.linux
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 def test_workers_end_with_their_parent(file: Path, tmp_path: Path) -> None:
     mark = f"ACCORD_TEST_MARK={tmp_path.name}"
-    (tmp_path / "long.py").write_text(LONG)
+    (tmp_path / "long.py").write_text(LONG, encoding="utf-8")
 
     def left() -> list[str]:
         result = []
@@ -171,7 +171,7 @@ def test_workers_end_with_their_parent(file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_file_of_only_bad_rows_is_refused(file: Path, rubric: Rubric) -> None:
-    file.write_text(json.dumps(rated("first")) + "\n" + "{broken\n" * 11_000)
+    file.write_text(json.dumps(rated("first")) + "\n" + "{broken\n" * 11_000, encoding="utf-8")
     with pytest.raises(BadInput, match="bad rows in succession"):
         imported(file, rubric, 2)
 
@@ -191,7 +191,7 @@ def test_files_without_a_conversation_per_line_use_one_process(
         "table.csv": "id,prompt,response\n" + "".join(f"c{n},why,so\n" for n in range(3)),
         "turns.jsonl": "\n".join(map(json.dumps, turns)),
     }
-    (tmp_path / name).write_text(texts[name])
+    (tmp_path / name).write_text(texts[name], encoding="utf-8")
     monkeypatch.setattr(preparing, "_parallel", None)  # not called
     done, _ = imported(tmp_path / name, rubric, 4)
     assert done.conversations.new == 3
@@ -275,7 +275,7 @@ def test_rating_labels_match_a_full_search(metadata: dict[str, Any], plain: bool
 def test_an_answer_off_the_scale_is_refused_after_valid_ones(tmp_path: Path, rubric: Rubric, value: Any) -> None:
     rows = [rated(f"c{n}", value=1 + n % 4) for n in range(50)]
     path = tmp_path / "a.jsonl"
-    path.write_text("\n".join(map(json.dumps, [*rows, rated("wrong", value=value), *rows[:9]])))
+    path.write_text("\n".join(map(json.dumps, [*rows, rated("wrong", value=value), *rows[:9]])), encoding="utf-8")
     done, _ = imported(path, rubric, 1)
     assert done.skipped == 1 and done.labels.new == 59 and "a.jsonl" in done.bad_rows[0]
 
@@ -283,7 +283,7 @@ def test_an_answer_off_the_scale_is_refused_after_valid_ones(tmp_path: Path, rub
 def test_labels_of_an_interrupted_import_are_added_by_the_next(
     file: Path, rubric: Rubric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file.write_text("\n".join(json.dumps(rated(f"c{n}")) for n in range(650)))
+    file.write_text("\n".join(json.dumps(rated(f"c{n}")) for n in range(650)), encoding="utf-8")
 
     def fails(*_: Any) -> None:
         raise StoreError("no room")
@@ -302,14 +302,14 @@ def test_plain_turns_equal_full_turns(tmp_path: Path) -> None:
     assert turns == same and same == turns and turns == growing and growing == turns and hash(turns) == hash(same)
     assert turns[1] == same[1] and turns[:1] == same[:1] and list(turns) == list(same) and len(turns) == 2
     assert turns != same[:1] and repr(turns) == repr(same) and pickle.loads(pickle.dumps(turns)) == turns
-    (tmp_path / "a.jsonl").write_text(json.dumps({"id": "c", "messages": [USER, REPLY]}))
+    (tmp_path / "a.jsonl").write_text(json.dumps({"id": "c", "messages": [USER, REPLY]}), encoding="utf-8")
     [record] = read(tmp_path / "a.jsonl")
     assert isinstance(record.conversation.turns, PlainTurns) and record.conversation.by("user") == same[:1]
 
 
 def test_brackets_in_a_text_do_not_count_as_depth(tmp_path: Path) -> None:
     row = {"id": "c", "messages": [{"role": "user", "content": "[" * 500}, REPLY]}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    (tmp_path / "a.jsonl").write_text(json.dumps(row), encoding="utf-8")
     assert [type(each).__name__ for each in read_rows(tmp_path / "a.jsonl")] == ["Row"]
 
 
@@ -320,8 +320,8 @@ SLOW_TO_LOAD = ["sklearn", "scipy.stats", "scipy.optimize", "scipy.special", "po
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [["store", "check"], ["watch"], ["plugins"], ["import", "chats.jsonl"]])
 def test_import_loads_no_slow_modules(tmp_path: Path, command: list[str]) -> None:
-    (tmp_path / "accord.yaml").write_text("store: sqlite:///a.db\n")
-    (tmp_path / "chats.jsonl").write_text(json.dumps({"id": "c", "messages": [USER, REPLY]}) + "\n")
+    (tmp_path / "accord.yaml").write_text("store: sqlite:///a.db\n", encoding="utf-8")
+    (tmp_path / "chats.jsonl").write_text(json.dumps({"id": "c", "messages": [USER, REPLY]}) + "\n", encoding="utf-8")
     Store(f"sqlite:///{tmp_path}/a.db").close()
     code = "import sys; sys.argv = ['accord', *sys.argv[1:]]\nfrom accord.cli import main\ntry:\n    main()\nfinally:\n"
     code += f"    print([name for name in {SLOW_TO_LOAD} if name in sys.modules])"

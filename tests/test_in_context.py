@@ -312,14 +312,14 @@ def test_prompts_with_any_line_separator_are_read_back(tmp_path: Path, separator
 def test_edited_prompt_is_another_version(tmp_path: Path) -> None:
     file = tmp_path / "prompts.yaml"
     written = TaskPrompt("Score from 1 to 5: how warm is it?", "gpt", ("c1", "c2#3"), 0.02)
-    file.write_text(dump_tasks("warmth", [written]))
-    assert load_tasks(file) == read_tasks(file.read_text(), "prompts.yaml") == [written]
-    file.write_text(file.read_text().replace("how warm", "how cold"))
+    file.write_text(dump_tasks("warmth", [written]), encoding="utf-8")
+    assert load_tasks(file) == read_tasks(file.read_text(encoding="utf-8"), "prompts.yaml") == [written]
+    file.write_text(file.read_text(encoding="utf-8").replace("how warm", "how cold"), encoding="utf-8")
     [edited] = load_tasks(file)
     assert edited.text == "Score from 1 to 5: how cold is it?" and edited.hash != written.hash
     assert edited.by == f"by hand, from {written.hash}" and edited.examples == () and edited.error is None
     for content, match in (("prompts: []", "prompts"), ("prompts: [{text: a, tone: b}]", "tone"), ("x: 1", "x")):
-        file.write_text(content)
+        file.write_text(content, encoding="utf-8")
         with pytest.raises(BadInput, match=match):
             load_tasks(file)
     assert [p.text for p in distinct([TaskPrompt("A b"), TaskPrompt("a  B"), TaskPrompt("c")])] == ["A b", "c"]

@@ -454,7 +454,7 @@ def test_edited_prompts_need_a_new_fit(asked: Asked, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"prompts.yaml was edited.*prompts: FILE"):
         source().restored(replace(kept, files={**kept.files, "prompts.yaml": edited}))
     file = tmp_path / "mine.yaml"
-    file.write_text(edited)
+    file.write_text(edited, encoding="utf-8")
     again = run(study(source(prompts=str(file)), training()), models)
     prompts = again.source.describe()["prompts"]
     [own] = [prompt for prompt in prompts if prompt["by"].startswith("by hand, from s256:")]
@@ -612,7 +612,7 @@ def test_invalid_input_is_one_error(nobody: Asked, tmp_path: Path) -> None:
             run(study(source(**settings), part or training()), nobody.models(context=context))
         return " ".join(str(raised.value).split())
 
-    (tmp_path / "prompts.yaml").write_text("prompts: []")
+    (tmp_path / "prompts.yaml").write_text("prompts: []", encoding="utf-8")
     assert "prompts" in said(prompts=str(tmp_path / "prompts.yaml"))
     assert "cannot read" in said(inversion=str(tmp_path / "none.txt"))
     assert "unknown selector 'magic'" in said(selector="magic")
@@ -720,4 +720,4 @@ def test_better_rival_on_the_held_out_side_is_named(working_folder: Path, monkey
         assert opened.fit_offline().cautions == [caution]
     assert f"note: {caution}" in invoke("fit").stderr
     printed("report")
-    assert caution in Path("report.html").read_text()
+    assert caution in Path("report.html").read_text(encoding="utf-8")

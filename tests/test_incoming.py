@@ -111,10 +111,10 @@ def test_whole_numbers_are_ascii_digits(text: str, number: int | None) -> None:
 @pytest.mark.attack
 def test_invalid_text_is_refused_in_yaml_and_replaced_in_cards(tmp_path: Path) -> None:
     for text in ('a: "\\ud800"', '"\\0": 1', 'a: ["x", "\\uDFFF"]'):
-        (tmp_path / "a.yaml").write_text(text)
+        (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
         with pytest.raises(BadInput, match="a.yaml is not valid YAML: .*NUL or half a surrogate pair"):
             load_yaml(tmp_path / "a.yaml")
-    (tmp_path / "card.json").write_text('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}')
+    (tmp_path / "card.json").write_text('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}', encoding="utf-8")
     assert read_json_file(tmp_path / "card.json") == {"a\ufffd": ["\ufffd", "😀"]}
 
 
@@ -243,13 +243,13 @@ def taken_through(path: Path, folder: Path, rubric: Rubric, format: str = "auto"
         except BadInput:  # an entrance may refuse, later stages may not
             assert not (here / "scores.jsonl").exists()
             return 0
-        rows = [finite(line) for line in (here / "scores.jsonl").read_text().splitlines()]
+        rows = [finite(line) for line in (here / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
         assert len(rows) == done.counts.scored + sum(done.counts.unscored.values())
         shown_board(project)
         with suppress(BadInput):
             project.score_parts(path, here / "parts", folder, format=format)
             merge_parts(here / "parts", here / "merged.jsonl")
-            assert all(finite(line) for line in (here / "merged.jsonl").read_text().splitlines())
+            assert all(finite(line) for line in (here / "merged.jsonl").read_text(encoding="utf-8").splitlines())
         assert repair(project).set_aside == ()
         shown_board(project)
         checked = check_store(f"sqlite:///{here}/accord.db", project.mart.folder)
@@ -319,12 +319,12 @@ def test_odd_metadata_of_rated_conversations_reach_every_page(tmp_path: Path, fo
     labels = tmp_path / "labels.csv"
     labels.write_text("conversation,annotator,Q0\n" + "".join(
         f"{row['id']},{who},{1 + (n + shift) % 4}\n" for n, row in enumerate(rows) for shift, who in enumerate("ab")
-    ))  # fmt: skip
+    ), encoding="utf-8")  # fmt: skip
     assert taken_through(path, folder, rubric) == 40
     about = {"store": f"sqlite:///{tmp_path}/accord.db", "metrics": ["bank"], "evaluator": "m", "folds": 2, "draws": 20,
              "rubric": "rubric.yaml", "evaluators": {"m": {"sources": ["metrics"], "head": "mixed"}}}  # fmt: skip
     (tmp_path / "rubric.yaml").write_text(
-        "name: own\nmain: Q0\nquestions:\n- {id: Q0, text: 'Is it good?', options: [1, 2, 3, 4]}\n"
+        "name: own\nmain: Q0\nquestions:\n- {id: Q0, text: 'Is it good?', options: [1, 2, 3, 4]}\n", encoding="utf-8"
     )
     with Project(Config.model_validate({**about, "rubric": str(tmp_path / "rubric.yaml")})) as project:
         import_files(project.store, project.rubric, [labels])

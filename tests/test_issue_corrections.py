@@ -127,9 +127,9 @@ def test_corrections_are_exported_and_imported(found: Store, memory: Store, tmp_
         memory.add_conversations([CHAT])
         import_files(memory, SODA.rubric, [tmp_path / name])
         assert list(memory.annotations()) == list(found.annotations()) and kinds(memory) == kinds(found)
-    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()]
     bad = next(line for line in lines if line["kind"] == "person")
-    (tmp_path / "bad.jsonl").write_text(json.dumps({**bad, "question": "overall"}) + "\n")
+    (tmp_path / "bad.jsonl").write_text(json.dumps({**bad, "question": "overall"}) + "\n", encoding="utf-8")
     with pytest.raises(BadInput, match="a correction of an issue needs"):
         import_files(found, SODA.rubric, [tmp_path / "bad.jsonl"])
 

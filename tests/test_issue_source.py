@@ -649,7 +649,7 @@ def test_imported_annotations_are_learned_from(project: None) -> None:
             for each in truth(MADE)
         ),
     )
-    with Path("labels.csv").open("a") as stream:  # labels of two kinds of issues for each reply
+    with Path("labels.csv").open("a", encoding="utf-8") as stream:  # labels of two kinds of issues for each reply
         for each in truth(MADE):
             there = {issue.type for issue in each.issues}
             for kind in ("Coherence", "Engagement"):
@@ -681,7 +681,7 @@ def issues_page(folder: Path, text: str) -> str:
     found = [IssueAnnotation(Target(text, 1), issues, 1, text, text, (text,))]
     return write_issues_page(
         summarize_issues(found, [chat], SODA), found, [chat], SODA, folder / "page.html"
-    ).read_text()
+    ).read_text(encoding="utf-8")
 
 
 def test_page_escapes_imported_text(tmp_path: Path) -> None:
@@ -714,7 +714,7 @@ def test_validation_by_annotators_is_on_the_page(annotated: ChatServer) -> None:
     for flow in ("detection", "overall"):
         assert "6 of 6 turns have answers" in printed("validate", flow, "--outcome")
     assert "Engagement" in printed("issues")
-    html = Path("issues.html").read_text()
+    html = Path("issues.html").read_text(encoding="utf-8")
     assert "Validation by annotators" in html and "<mark>" in html and "<script" not in html
     assert "http" not in html.replace("http://www.w3.org", "").replace("http-equiv", "")
 

@@ -366,7 +366,9 @@ def test_invalid_cap_is_an_error(cap: str, tmp_path: Path, monkeypatch: pytest.M
             and ("invalid budget" if cap == "-1" else "takes a finite number") in result.stderr
             and result.stderr.count("\n") == 1
         )
-    Path("accord.yaml").write_text(f"budget: {{money: {cap.replace('nan', '.nan').replace('inf', '.inf')}}}\n")
+    Path("accord.yaml").write_text(
+        f"budget: {{money: {cap.replace('nan', '.nan').replace('inf', '.inf')}}}\n", encoding="utf-8"
+    )
     result = invoke("judge", code=None)
     said = "budget.money" if cap == "-1" else "is not a finite number"
     assert result.exit_code == 1 and said in result.stderr
@@ -410,12 +412,12 @@ def test_prices_come_from_the_file_and_a_missing_one_is_an_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_prices() == {}
-    Path("prices.yaml").write_text("models: {m1: {input: 1, output: 2}}\n")
+    Path("prices.yaml").write_text("models: {m1: {input: 1, output: 2}}\n", encoding="utf-8")
     assert load_prices()["m1"].of(Usage(1_000_000, 500_000)) == 2.0
-    Path("prices.yaml").write_text("models: {m1: {input: 1, outptu: 2}}\n")
+    Path("prices.yaml").write_text("models: {m1: {input: 1, outptu: 2}}\n", encoding="utf-8")
     with pytest.raises(BadInput, match="Did you mean 'output'"):
         load_prices()
-    Path("prices.yaml").write_text("[]\n")
+    Path("prices.yaml").write_text("[]\n", encoding="utf-8")
     with pytest.raises(BadInput, match=r"^prices.yaml: should be a mapping of keys to values, got \[\]$"):
         load_prices()
     with pytest.raises(BadInput, match="no price for model 'scripted', which a budget in money needs"):
@@ -557,7 +559,7 @@ def test_base_url_variable_without_a_web_scheme_is_named(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     chat = {"id": "c", "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
-    Path("chats.jsonl").write_text(json.dumps(chat) + "\n")
+    Path("chats.jsonl").write_text(json.dumps(chat) + "\n", encoding="utf-8")
     for setup in (["init"], ["import", "chats.jsonl"]):
         invoke(*setup)
     monkeypatch.setenv("OPENAI_BASE_URL", url)

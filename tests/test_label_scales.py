@@ -164,7 +164,7 @@ def test_follow_and_serve_stop_at_an_evaluator_of_another_scale(rated: None) -> 
     write_rows("log.jsonl", chats(3))
     error = refused("follow", "log.jsonl", "--out", "rows.jsonl", "--once")
     assert "default answers 'good' on the scale 1..5 (5), and the rubric asks it on 0..10 (11)" in error
-    assert not Path("rows.jsonl").exists() or not Path("rows.jsonl").read_text()
+    assert not Path("rows.jsonl").exists() or not Path("rows.jsonl").read_text(encoding="utf-8")
     with api.open() as project:
         assert scoring_problem(project, Path("evaluators/default")) == error.removeprefix("accord: ")
         with (
@@ -180,7 +180,7 @@ def test_follow_names_an_evaluator_of_another_wording(rated: None, caplog: pytes
     write_rows("log.jsonl", chats(3))
     printed("follow", "log.jsonl", "--out", "rows.jsonl", "--once")
     assert any("the rubric asks 'How helpful is it?'" in each for each in caplog.messages)
-    assert len(Path("rows.jsonl").read_text().splitlines()) == 3
+    assert len(Path("rows.jsonl").read_text(encoding="utf-8").splitlines()) == 3
 
 
 def test_live_scoring_keeps_its_evaluator_if_a_new_one_has_another_scale(rated: None) -> None:

@@ -132,30 +132,30 @@ def test_documents_are_shown_behind_the_same_fence() -> None:
 def test_prompts_are_files_that_can_be_replaced(tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     for name in PROMPTS:
-        (tmp_path / "prompts" / f"{name}.md").write_text(shipped(name))
+        (tmp_path / "prompts" / f"{name}.md").write_text(shipped(name), encoding="utf-8")
     assert load_prompts(tmp_path / "prompts") == {name: shipped(name) for name in PROMPTS}
     places = "$fence\n$conversation\n$fence\n$documents\n$form"
-    (tmp_path / "extract.md").write_text(f"Why did this go $verdict?\n{places}")
+    (tmp_path / "extract.md").write_text(f"Why did this go $verdict?\n{places}", encoding="utf-8")
     guidance = RubricPromptBuilder(TASK, prompts=load_prompts(tmp_path))
     assert text_of(extraction_prompt(Sample(CHAT), Polarity.DSAT, guidance)).startswith("Why did this go badly?")
-    (tmp_path / "extract.md").write_text("Say something")
+    (tmp_path / "extract.md").write_text("Say something", encoding="utf-8")
     with pytest.raises(BadInput, match=r"extract.md has no placeholder \$conversation"):
         load_prompts(tmp_path)
-    (tmp_path / "extract.md").write_text("$fence $conversation $form")
+    (tmp_path / "extract.md").write_text("$fence $conversation $form", encoding="utf-8")
     with pytest.raises(BadInput, match=r"extract.md has no placeholder \$documents"):
         load_prompts(tmp_path)
-    (tmp_path / "extract.md").write_text(f"$wisdom {places}")
+    (tmp_path / "extract.md").write_text(f"$wisdom {places}", encoding="utf-8")
     with pytest.raises(
         BadInput, match=r"extract.md has the placeholder 'wisdom'; allowed placeholders: .*\$conversation"
     ):
         extraction_prompt(Sample(CHAT), Polarity.DSAT, RubricPromptBuilder(TASK, prompts=load_prompts(tmp_path)))
-    (tmp_path / "extrakt.md").write_text("x")
+    (tmp_path / "extrakt.md").write_text("x", encoding="utf-8")
     with pytest.raises(UnknownName, match="Did you mean 'extract.md'"):
         load_prompts(tmp_path)
     with pytest.raises(BadInput, match="accord init --prompts"):
         load_prompts(tmp_path / "nowhere")
     assert all(shipped(name) for name in PROMPTS)
-    (tmp_path / "task.yaml").write_text("about: Printers\nexpects: [x]\n")
+    (tmp_path / "task.yaml").write_text("about: Printers\nexpects: [x]\n", encoding="utf-8")
     with pytest.raises(BadInput, match="expects"):
         load_task(tmp_path / "task.yaml")
 
@@ -375,7 +375,9 @@ class WorkbenchContext:
         return Models({role: settings[role] for role in roles or settings}, self.store, self.budget)
 
     def source(self, **settings: Any) -> LearnedRubric:
-        (self.folder / "task.yaml").write_text("about: Help with printers.\nexpected: [Finds the cause]\n")
+        (self.folder / "task.yaml").write_text(
+            "about: Help with printers.\nexpected: [Finds the cause]\n", encoding="utf-8"
+        )
         about = {"task": str(self.folder / "task.yaml"), **settings}
         found = make_source("learned-rubric", about, SourceContext(self.rubric))
         assert isinstance(found, LearnedRubric)
@@ -561,7 +563,7 @@ def test_edited_rubric_is_rejected(standard: Standard) -> None:
         restored(source, {RUBRIC_FILE: text.replace("Help with printers.", "Help with cars.")})
     with pytest.raises(BadInput, match=r"rubric.yaml is not valid YAML"):
         restored(source, {RUBRIC_FILE: "questions: ["})
-    (one.folder / "edited.yaml").write_text(text.replace("weight: 1.0", "weight: 3.0", 1))
+    (one.folder / "edited.yaml").write_text(text.replace("weight: 1.0", "weight: 3.0", 1), encoding="utf-8")
     heavier = one.learned(pool=str(one.folder / "edited.yaml"))
     assert 3.0 in {each["weight"] for each in heavier.describe()["assertions"]}
     restored(heavier)
@@ -572,7 +574,7 @@ def test_edited_rubric_is_a_pool_without_a_writer(standard: Standard) -> None:
     one, author = standard.bench, standard.author
     text = standard.source.state().files[POOL_FILE]
     mine = one.folder / "mine.yaml"
-    mine.write_text(text.replace("The user thanks the assistant.", "The user expresses gratitude."))
+    mine.write_text(text.replace("The user thanks the assistant.", "The user expresses gratitude."), encoding="utf-8")
     before = author.asked.count("reasons")
     source = one.source(pool=str(mine), rivals=[str(mine)])
     asked, planned = len(author.asked), one.plan(one.flow(source), JUDGE)
@@ -713,7 +715,7 @@ def test_names_in_documents_are_private_too(bench: Served) -> None:
 def test_training_conversations_of_a_rubric_are_never_held_out(standard: Standard) -> None:
     one, first = standard.bench, standard.source
     mine = one.folder / "pool.yaml"
-    mine.write_text(first.state().files[POOL_FILE])
+    mine.write_text(first.state().files[POOL_FILE], encoding="utf-8")
     one.learned(pool=str(mine))
     one.made = conversations(120)
     again = one.learned(pool=str(mine), rivals=(str(mine),))
@@ -723,7 +725,7 @@ def test_training_conversations_of_a_rubric_are_never_held_out(standard: Standar
     assert {*systems_of(found)} >= {"rubicon", str(mine)}
     one.made, everything = conversations(60), load_rubric(mine)
     all_seen = everything.model_copy(update={"learned_on": tuple(chat.id for chat, _ in one.made)})
-    mine.write_text(dump_rubric(all_seen))
+    mine.write_text(dump_rubric(all_seen), encoding="utf-8")
     with pytest.raises(BadInput, match="are in the training data of a rubric"):
         one.source(pool=str(mine)).hold_out(one.training)
 
@@ -767,7 +769,8 @@ def test_invalid_settings_are_rejected_before_any_request(bench: Served, tmp_pat
     one = bench(author)
     question, real = "scale: real, low: 0, high: 1", tmp_path / "real.yaml"
     real.write_text(
-        f"name: r\nmain: q\nquestions:\n- {{id: q, text: x, {question}}}\n- {{id: p, text: x, class: sat, {question}}}\n"
+        f"name: r\nmain: q\nquestions:\n- {{id: q, text: x, {question}}}\n- {{id: p, text: x, class: sat, {question}}}\n",
+        encoding="utf-8",
     )
     with pytest.raises(BadInput, match="real.yaml"):
         one.learned(rivals=(str(real),))
@@ -811,6 +814,6 @@ def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(
     assert found["seen"] == found["conversations"] == 30, "training conversations of the rubric are never tested on"
     rmse = {row["evaluator"]: row["rmse"] for row in found["rows"]}
     assert rmse["default"] < rmse["constant"] - 0.1
-    assert "sat-01" in Path("evaluators/default/evaluator.json").read_text()
+    assert "sat-01" in Path("evaluators/default/evaluator.json").read_text(encoding="utf-8")
     compared = printed("compare", "--only", "default")
     assert "30 conversations from which the rubric was learned are used for training only" in compared

@@ -19,6 +19,7 @@ from host_servers import KEYS, HostServer
 from live_evaluator import predicted, replies
 from new_project import new_project
 from processes import Forked
+from special_files import make_pipe
 from waiting import PATIENCE, until
 
 from accord import (
@@ -220,7 +221,7 @@ def test_killed_follower_writes_every_row_once(
         rows.write_bytes(rows.read_bytes()[:-20])
     world.write(3)
     world.once()
-    lines = [line for line in rows.read_text().splitlines() if line.endswith("}")]
+    lines = [line for line in rows.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
     assert [int(json.loads(line)["id"]) for line in lines] == list(range(15)) and not world.gaps
     assert [json.loads(line)["turn"] for line in lines] == [0, 1, 2] * 5, "conversations continue"
 
@@ -266,10 +267,13 @@ def test_monitoring_and_board_count_the_replies_of_a_killed_follower_once(
 
 
 def test_torn_row_ends_before_the_next_row(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"status": "scor')
+    (tmp_path / "rows.jsonl").write_text('{"status": "scor', encoding="utf-8")
     with RowLog(tmp_path / "rows.jsonl") as log:
         log.write([{"status": "scored"}])
-    assert (tmp_path / "rows.jsonl").read_text().splitlines() == ['{"status": "scor', '{"status": "scored"}']
+    assert (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines() == [
+        '{"status": "scor',
+        '{"status": "scored"}',
+    ]
 
 
 @pytest.mark.parametrize("change", ["rotated", "truncated", "rewritten longer"])
@@ -315,7 +319,7 @@ DAMAGED_POSITIONS = {
 @pytest.mark.attack
 def test_damaged_position_is_an_error_with_a_solution(world: World, content: str) -> None:
     world.write(2)
-    (world.folder / "position").write_text(content)
+    (world.folder / "position").write_text(content, encoding="utf-8")
     with pytest.raises(BadInput, match=r"position holds no valid position in a log .*remove it to read") as caught:
         world.once()
     assert "\n" not in str(caught.value)
@@ -421,7 +425,8 @@ def test_lines_that_repeat_the_conversation_add_new_turns_only(
 def test_blank_lines_and_a_byte_order_mark_are_skipped(evaluator: Evaluator, tmp_path: Path) -> None:
     row = {"conversation": "c", "role": "assistant", "content": "We open at nine."}
     (tmp_path / "log.jsonl").write_text(
-        "\ufeff" + json.dumps(row) + "\n" * 900 + json.dumps({**row, "content": "And close at five."}) + "\n"
+        "\ufeff" + json.dumps(row) + "\n" * 900 + json.dumps({**row, "content": "And close at five."}) + "\n",
+        encoding="utf-8",
     )
     assert once(tmp_path, evaluator) == 2 and [each["turn"] for each in kept(tmp_path)] == [0, 1]
 
@@ -435,7 +440,7 @@ def test_invalid_logs_are_refused(world: World) -> None:
             LogFollower(world.log, ingestor, rows, world.folder / "position", format="nosuch")
         with pytest.raises(BadInput, match="name another file for the position"):
             LogFollower(world.log, ingestor, rows, world.log)
-    os.mkfifo(world.log)
+    make_pipe(world.log)
     with pytest.raises(BadInput, match="is a named pipe, not a file; name a file"):
         world.once()
 
@@ -529,6 +534,7 @@ def test_command_ends_with_code_5_if_lines_may_be_lost(chats: list[Conversation]
     assert "rotated or truncated" in accord(*follow, "--once", code=5)
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_command_follows_stops_and_continues(
     chats: list[Conversation], evaluator: Evaluator, follow: list[str], tmp_path: Path
@@ -555,7 +561,7 @@ def test_command_scores_while_a_host_is_down_and_sends_the_scores_later(
     rows = messages(chats[:10])
     with HostServer("phoenix", {chat.id for chat in chats[:10]}) as server:
         pass  # the port is known, and nothing listens
-    with Path("accord.yaml").open("a") as stream:
+    with Path("accord.yaml").open("a", encoding="utf-8") as stream:
         stream.write(f"push: {{phoenix: {{url: '{server.url}', api_key: {KEYS['phoenix']}}}}}\n")
     write(tmp_path / "log.jsonl", rows[:30])
     assert "phoenix does not take scores" in accord(*follow, "--once")
@@ -580,24 +586,24 @@ def test_default_evaluator_scores_live_as_in_a_batch(
     for number, chat in enumerate(few):
         for place in [sample.turn for sample in replies(chat)] if level == "turn" else [""]:
             rated += [f"{chat.id},{place},{name},{1 + (number + shift) % 4}" for shift, name in enumerate("ab")]
-    Path("labels.csv").write_text("\n".join(rated) + "\n")
+    Path("labels.csv").write_text("\n".join(rated) + "\n", encoding="utf-8")
     write(Path("chats.jsonl"), [{"id": c.id, "messages": [{"role": t.role, "content": t.content} for t in c.turns],
                                  "documents": [d.text for d in c.documents]} for c in few])  # fmt: skip
     write(Path("log.jsonl"), messages(few))
     accord("init")
-    config = Path("accord.yaml").read_text()
+    config = Path("accord.yaml").read_text(encoding="utf-8")
     assert "metrics: [lexical]" in config and "evaluator: default" in config
-    Path("accord.yaml").write_text(config.replace("folds: 5", "folds: 2\ndraws: 10"))
+    Path("accord.yaml").write_text(config.replace("folds: 5", "folds: 2\ndraws: 10"), encoding="utf-8")
     accord("import", "chats.jsonl", "labels.csv")
     accord("fit", "default")
     accord("follow", "log.jsonl", "--out", "live.jsonl", "--once")
     if level == "turn":
         accord("score", "chats.jsonl", "--out", "batch.jsonl")
-        batch = list(map(json.loads, Path("batch.jsonl").read_text().splitlines()))
+        batch = list(map(json.loads, Path("batch.jsonl").read_text(encoding="utf-8").splitlines()))
     else:
         scores = predicted(load_evaluator(Path("evaluators/default")), replies(*few))
         batch = [score.to_json() for score in scores]
-    live = list(map(json.loads, Path("live.jsonl").read_text().splitlines()))
+    live = list(map(json.loads, Path("live.jsonl").read_text(encoding="utf-8").splitlines()))
     names = ("conversation", "turn", "value", "low", "high", "distribution", "unscored")
     shown = [sorted(([row.get(name) for name in names] for row in rows), key=repr) for rows in (live, batch)]
     assert shown[0] == shown[1] and len(live) == len(replies(*few))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 from processes import Forked
+from special_files import make_link, make_pipe
 from waiting import at_once
 
 from accord import Store
@@ -92,7 +92,7 @@ for place in range(100_000):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="Windows knows no SIGKILL")
+@pytest.mark.posix
 def test_killed_writer_loses_no_written_row(tmp_path: Path) -> None:
     names, wanted = ("w0", "w1", "w2"), set[str]()
     arguments = [["-c", WRITER, str(tmp_path), name, json.dumps(row(name))] for name in names]
@@ -172,7 +172,7 @@ def overwritten(part: Path) -> None:
 @pytest.mark.parametrize("spoil", [
     lambda part: part.write_bytes(part.read_bytes()[:-20]),
     lambda part: part.write_bytes(b""),
-    lambda part: part.write_text("conversation,value\na,3\n"),
+    lambda part: part.write_text("conversation,value\na,3\n", encoding="utf-8"),
     lambda part: pl.DataFrame({"a": [1]}).write_parquet(part),
     lambda part: pl.DataFrame({"a": [1]}).write_parquet(part, metadata={"accord-mart": "{}"}),
     lambda part: pl.DataFrame({"a": [1]}).write_parquet(part, metadata={"accord-mart": "[1]"}),
@@ -183,8 +183,8 @@ def overwritten(part: Path) -> None:
     lambda part: pl.DataFrame({"a": [1]}).write_parquet(part, metadata={"accord-mart": "[" * 100_000}),
     overwritten, rewritten(lambda rows: rows.clear()), rewritten(lambda rows: rows, rows=2),
     rewritten(lambda rows: rows.with_columns(pl.col("value").cast(pl.String))), rewritten(lambda rows: rows.drop("low")),
-    rewritten(lambda rows: rows, replaces=["../accord.db"]), instead(os.mkfifo), instead(Path.mkdir),
-    instead(lambda path: path.symlink_to("/dev/zero")),
+    rewritten(lambda rows: rows, replaces=["../accord.db"]), instead(make_pipe), instead(Path.mkdir),
+    instead(lambda path: make_link(path, "/dev/zero")),
 ], ids=["cut", "empty", "csv", "foreign", "no metadata", "a list", "other columns", "newer", "deep metadata",
         "pages overwritten", "rows gone", "other count", "other type", "a column less", "foreign replaces", "a pipe",
         "a folder", "a device"])  # fmt: skip
@@ -204,7 +204,7 @@ def test_invalid_part_is_named_and_ignored(tmp_path: Path, spoil: Any) -> None:
     assert [each.name for each in tmp_path.glob("*.damaged")] == ["part-0000.parquet.damaged"]
 
 
-@pytest.mark.parametrize("spoil", [overwritten, instead(os.mkfifo)], ids=["pages overwritten", "a pipe"])
+@pytest.mark.parametrize("spoil", [overwritten, instead(make_pipe)], ids=["pages overwritten", "a pipe"])
 @pytest.mark.attack
 def test_damaged_compacted_part_is_named_and_the_other_rows_are_read(tmp_path: Path, spoil: Any) -> None:
     mart = Mart(tmp_path)
@@ -221,7 +221,7 @@ def test_damaged_compacted_part_is_named_and_the_other_rows_are_read(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["live-00.jsonl", "compacting.lock"])
-@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir], ids=["a pipe", "a folder"])
+@pytest.mark.parametrize("make", [make_pipe, Path.mkdir], ids=["a pipe", "a folder"])
 @pytest.mark.attack
 def test_log_or_lock_of_another_file_type_never_blocks(tmp_path: Path, name: str, make: Any) -> None:
     mart = Mart(tmp_path)
@@ -237,7 +237,7 @@ def test_log_or_lock_of_another_file_type_never_blocks(tmp_path: Path, name: str
 
 def test_replaced_files_are_only_those_of_the_mart(tmp_path: Path) -> None:
     kept = tmp_path / "accord.db"
-    kept.write_text("x")
+    kept.write_text("x", encoding="utf-8")
     mart = Mart(tmp_path / "mart")
     mart.add([row("a")], "0000")
     rewritten(lambda rows: rows, replaces=["../accord.db"])(tmp_path / "mart" / "part-0000.parquet")
@@ -336,7 +336,7 @@ def test_tidy_compacts_only_many_loose_rows(tmp_path: Path) -> None:
 
 def test_full_disk_gives_one_line(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
-    blocked.write_text("")
+    blocked.write_text("", encoding="utf-8")
     with pytest.raises(StoreError, match="cannot be written"):
         Mart(blocked / "scores").add([row("a")])
     with pytest.raises(StoreError, match="cannot be written"):
@@ -346,7 +346,7 @@ def test_full_disk_gives_one_line(tmp_path: Path) -> None:
 def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     Store(str(tmp_path / "accord.db")).close()
     place = tmp_path / "accord.db.scores"
-    place.write_text("x")
+    place.write_text("x", encoding="utf-8")
     assert [each.what for each in check_store(str(tmp_path / "accord.db"), place).damage] == [
         f"mart: {place} is not a folder"
     ]

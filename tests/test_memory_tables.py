@@ -24,7 +24,7 @@ from accord.scoring import ScoreRun
 from accord.scoring.results import ScoreCounts
 
 CHATS, RATINGS = sources()
-ROWS = [json.loads(line) for line in CHATS.read_text().splitlines()]
+ROWS = [json.loads(line) for line in CHATS.read_text(encoding="utf-8").splitlines()]
 FLAT = [
     {"id": row["id"], "prompt": row["messages"][0]["content"], "response": row["messages"][1]["content"]}
     for row in ROWS
@@ -204,7 +204,11 @@ def test_a_table_is_scored_like_a_file(make: Callable[[list[Any]], Any], evaluat
         done = project.score(make(ROWS), evaluator=evaluator)
     assert done.out is None and done.counts.scored == by_file.counts.scored == 40
     assert done.counts.mean == by_file.counts.mean
-    assert list(done) == list(by_file) == [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
+    assert (
+        list(done)
+        == list(by_file)
+        == [json.loads(line) for line in Path("scores.jsonl").read_text(encoding="utf-8").splitlines()]
+    )
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])

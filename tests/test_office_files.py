@@ -87,7 +87,7 @@ def test_ids_are_matched_one_to_one_with_a_note(
 ) -> None:
     project.store.add_conversations(chats(*stored))
     rows = "".join(f"{id},ann,{place + 1}\n" for place, id in enumerate(labeled))
-    Path("labels.csv").write_text(f"conversation,annotator,Q0\n{rows}")
+    Path("labels.csv").write_text(f"conversation,annotator,Q0\n{rows}", encoding="utf-8")
     with caplog.at_level(logging.WARNING, "accord"):
         assert project.import_("labels.csv").labels.new == 2
     assert {label.target.conversation: label.value for label in project.store.labels()} == dict(
@@ -98,7 +98,7 @@ def test_ids_are_matched_one_to_one_with_a_note(
 
 def test_ids_of_the_store_need_no_match(project: Project, caplog: pytest.LogCaptureFixture) -> None:
     project.store.add_conversations(chats("1", "01", "a.txt"))
-    Path("labels.csv").write_text("conversation,annotator,Q0\n1,ann,1\n01,ann,2\na.txt,ann,3\n")
+    Path("labels.csv").write_text("conversation,annotator,Q0\n1,ann,1\n01,ann,2\na.txt,ann,3\n", encoding="utf-8")
     with caplog.at_level(logging.WARNING, "accord"):
         assert project.import_("labels.csv").labels.new == 3
     assert {label.target.conversation: label.value for label in project.store.labels()} == {"1": 1, "01": 2, "a.txt": 3}
@@ -118,7 +118,9 @@ def test_ids_that_are_not_one_to_one_are_refused_with_both_forms(
     project: Project, stored: list[str], labeled: list[str], shown: str
 ) -> None:
     project.store.add_conversations(chats(*stored))
-    Path("labels.csv").write_text("conversation,annotator,Q0\n" + "".join(f"{id},ann,1\n" for id in labeled))
+    Path("labels.csv").write_text(
+        "conversation,annotator,Q0\n" + "".join(f"{id},ann,1\n" for id in labeled), encoding="utf-8"
+    )
     with pytest.raises(BadInput, match=shown):
         project.import_("labels.csv")
     assert not list(project.store.labels())
@@ -147,7 +149,7 @@ def test_a_column_file_of_a_workbook_is_the_id(project: Project) -> None:
     ],
 )
 def test_a_column_file_is_the_id_if_no_other_column_is(project: Project, content: str, ids: set[str]) -> None:
-    Path("chats.csv").write_text(content)
+    Path("chats.csv").write_text(content, encoding="utf-8")
     project.import_("chats.csv")
     assert set(project.store.conversation_ids()) == ids
 
@@ -171,7 +173,7 @@ MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": 
     ],
 )
 def test_name_or_version_of_the_assistant_is_the_system(tmp_path: Path, fields: dict[str, Any], system: str) -> None:
-    (tmp_path / "a.jsonl").write_text(json.dumps({"id": "c", "messages": MESSAGES, **fields}))
+    (tmp_path / "a.jsonl").write_text(json.dumps({"id": "c", "messages": MESSAGES, **fields}), encoding="utf-8")
     [record] = read(tmp_path / "a.jsonl")
     assert record.conversation.system == system
     flat = {name: value for name, value in fields.items() if name != "metadata" and not isinstance(value, dict)}
@@ -185,7 +187,9 @@ def test_name_or_version_of_the_assistant_is_the_system(tmp_path: Path, fields: 
 
 def test_model_of_all_replies_is_the_system(tmp_path: Path) -> None:
     rows = ["c,user,Hi,", "c,assistant,Hello,gpt-9", "c,user,Thanks,", "c,assistant,Welcome,gpt-9", "d,user,Hi,"]
-    (tmp_path / "a.csv").write_text("conversation,role,content,model\n" + "\n".join([*rows, "d,assistant,Yes,a"]))
+    (tmp_path / "a.csv").write_text(
+        "conversation,role,content,model\n" + "\n".join([*rows, "d,assistant,Yes,a"]), encoding="utf-8"
+    )
     assert {each.conversation.id: each.conversation.system for each in read(tmp_path / "a.csv")} == {
         "c": "gpt-9", "d": "a"
     }  # fmt: skip

@@ -49,7 +49,7 @@ def project(tmp_path: Path, rubric: Rubric) -> Iterator[Project]:
 def engine(requests: Path, replies: Path) -> None:
     """Imitate an engine's batch run: a line of output per request, in any order, with some failures."""
     lines = []
-    for line in requests.read_text().splitlines():
+    for line in requests.read_text(encoding="utf-8").splitlines():
         asked = json.loads(line)
         assert asked["url"] == "/v1/chat/completions" and asked["body"]["logprobs"] and asked["body"]["max_tokens"] == 1
         failed = json.loads(asked["custom_id"]) == ["c3", "Q1"]
@@ -58,7 +58,7 @@ def engine(requests: Path, replies: Path) -> None:
         )
         response = {"status_code": 400 if failed else 200, "request_id": "r", "body": body}
         lines.append(json.dumps({"id": "b", "custom_id": asked["custom_id"], "response": response, "error": None}))
-    replies.write_text("\n".join([*reversed(lines), "", "{cut off"]))
+    replies.write_text("\n".join([*reversed(lines), "", "{cut off"]), encoding="utf-8")
 
 
 def test_offline_answers_are_a_recorded_judge(offline: ModuleType, project: Project, tmp_path: Path) -> None:

@@ -115,14 +115,14 @@ def test_batch_scores_are_records_with_the_digest_of_the_card(
 ) -> None:
     trace = "0af7651916cd43dd8448eb211c80319c"
     rows = [{"id": name, "messages": CHAT} for name in ("b1", trace)]
-    Path("new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     with project.store.run("card", {}) as record:
         record.results.update({"card": "s256:abc", "evaluator": project.load().digest()})
     with collecting() as (url, collector):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret-key")
         accord("score", "new.jsonl", "--out", "scores.jsonl")
-    values = [json.loads(line)["value"] for line in Path("scores.jsonl").read_text().splitlines()]
+    values = [json.loads(line)["value"] for line in Path("scores.jsonl").read_text(encoding="utf-8").splitlines()]
     assert sorted(each["gen_ai.evaluation.score.value"] for each in collector.attributes()) == sorted(values)
     assert {each["accord.card.digest"] for each in collector.attributes()} == {"s256:abc"}
     assert {record.trace_id.hex() for record in collector.records} == {"", trace}
@@ -134,7 +134,9 @@ def test_parts_are_records_once_with_their_band_and_without_invalid_rows(
 ) -> None:
     for name in ("one", "two"):
         rows = [{"id": f"{name}-{place}", "messages": CHAT} for place in range(3)]
-        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"id": "broken"}\n')
+        Path(f"{name}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows) + '{"id": "broken"}\n', encoding="utf-8"
+        )
     with collecting() as (url, collector):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", url)
         accord("score", "one.jsonl", "--out", "parts", "--workers", "1", code=5)
@@ -221,7 +223,7 @@ def test_events_are_off_unless_a_collector_is_named(
 
 def test_attributes_have_the_names_of_the_conventions() -> None:
     conventions = pytest.importorskip("opentelemetry.semconv._incubating.attributes.gen_ai_attributes")
-    source = Path(__import__("accord.hosts.otel", fromlist=["otel"]).__file__).read_text()
+    source = Path(__import__("accord.hosts.otel", fromlist=["otel"]).__file__).read_text(encoding="utf-8")
     names = ("NAME", "SCORE_VALUE", "SCORE_LABEL", "EXPLANATION")
     assert all(getattr(conventions, f"GEN_AI_EVALUATION_{name}") in source for name in names)
     assert conventions.GEN_AI_RESPONSE_ID in source and conventions.GEN_AI_CONVERSATION_ID in source

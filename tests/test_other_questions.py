@@ -133,7 +133,7 @@ def test_users_who_did_not_click_have_no_answer(tmp_path: Path) -> None:
     file = tmp_path / "thumbs.csv"
     clicks = ["up", "down", "no click", "", "No feedback"]
     rows = [f"c{place},user-{place},thumb,{click}" for place, click in enumerate(clicks)]
-    file.write_text("\n".join(["conversation,annotator,question,value", *rows]) + "\n")
+    file.write_text("\n".join(["conversation,annotator,question,value", *rows]) + "\n", encoding="utf-8")
     inferred = infer_rubric(survey_files([str(file)]).questions.values(), None).rubric
     assert inferred.main_question.scale.kind is ScaleKind.BINARY
     values = {label.annotator: label.value for label in read_labels(file, inferred)}

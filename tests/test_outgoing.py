@@ -79,9 +79,10 @@ def test_printed_table_cell_is_one_short_line() -> None:
 
 def labelled(folder: Path) -> list[str]:
     """A project whose names are hostile: systems, conversations, annotators."""
-    (folder / "accord.yaml").write_text("rubric: rubric.yaml\nstore: sqlite:///s.db\n")
+    (folder / "accord.yaml").write_text("rubric: rubric.yaml\nstore: sqlite:///s.db\n", encoding="utf-8")
     (folder / "rubric.yaml").write_text(
-        "name: r\nmain: q\nquestions:\n- id: q\n  text: 'Is it good?'\n  scale: ordinal\n  options: [1, 2, 3]\n"
+        "name: r\nmain: q\nquestions:\n- id: q\n  text: 'Is it good?'\n  scale: ordinal\n  options: [1, 2, 3]\n",
+        encoding="utf-8",
     )
     names = [f"=c{number}\x1b[2J\u202e" for number in range(12)]
     store = Store(f"sqlite:///{folder / 's.db'}")
@@ -139,7 +140,7 @@ def test_score_tables_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     with ScoreWriter(path) as writer:
         writer.write([{**dict.fromkeys(SCORE_COLUMNS), "conversation": "=HYPERLINK()", "annotator": "@a"}])
-    [row] = csv.DictReader(path.read_text().splitlines())
+    [row] = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
     assert row["conversation"] == "'=HYPERLINK()" and row["annotator"] == "'@a"
 
 

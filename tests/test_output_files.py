@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 from commands import invoke
+from special_files import make_link
 from synthetic_corpus import rated_chats
 
 from accord.edges import create_private, open_private, write_atomically
 from accord.values import dump_rubric
+
+pytestmark = pytest.mark.posix  # files have modes
 
 COMMANDS = [
     ["import", "chats.jsonl", "labels.csv"], ["fit", "m"], ["compare", "--only", "m"],
@@ -44,14 +47,14 @@ def test_commands_create_private_files_whatever_the_umask(
     monkeypatch.chdir(tmp_path)
     chats, labels, rubric = rated_chats(60)
     rows = ({"id": chat.id, "messages": [{"role": t.role, "content": t.content} for t in chat.turns]} for chat in chats)
-    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     main = rubric.main_question.id
     lines = [f"{each.target.conversation},{each.annotator},{each.value}\n" for each in labels if each.question == main]
-    Path("labels.csv").write_text(f"conversation,annotator,{main}\n" + "".join(lines))
-    Path("rubric.yaml").write_text(dump_rubric(rubric))
+    Path("labels.csv").write_text(f"conversation,annotator,{main}\n" + "".join(lines), encoding="utf-8")
+    Path("rubric.yaml").write_text(dump_rubric(rubric), encoding="utf-8")
     made = {"m": {"sources": ["bank"], "head": "curves"}}
     settings = {"rubric": "rubric.yaml", "evaluator": "m", "evaluators": made, "folds": 2, "draws": 20}
-    Path("accord.yaml").write_text(json.dumps(settings))
+    Path("accord.yaml").write_text(json.dumps(settings), encoding="utf-8")
     for command in COMMANDS:
         result = invoke(*command, code=None)
         assert result.exit_code in {0, 5}, (command, result.output)
@@ -65,8 +68,8 @@ def test_private_files_keep_what_is_there(tmp_path: Path, no_umask: None) -> Non
     for text in ("one", "two"):
         with open_private(path, "a", encoding="utf-8") as stream:
             stream.write(text)
-    assert path.read_text() == "onetwo" and mode(path) == 0o600
-    assert create_private(path).read_text() == "onetwo"
+    assert path.read_text(encoding="utf-8") == "onetwo" and mode(path) == 0o600
+    assert create_private(path).read_text(encoding="utf-8") == "onetwo"
     assert mode(create_private(tmp_path / "b.db")) == 0o600
 
 
@@ -74,11 +77,11 @@ def test_write_whole_follows_links_and_never_replaces_a_device(tmp_path: Path, n
     write_atomically(tmp_path / "folder" / "a.html", "caf\u00e9")
     write_atomically(tmp_path / "b.html", "\ud800", "xmlcharrefreplace")
     assert (tmp_path / "folder" / "a.html").read_text(encoding="utf-8") == "caf\u00e9"
-    assert (tmp_path / "b.html").read_text() == "&#55296;"
-    (tmp_path / "link").symlink_to(tmp_path / "b.html")
+    assert (tmp_path / "b.html").read_text(encoding="utf-8") == "&#55296;"
+    make_link(tmp_path / "link", tmp_path / "b.html")
     write_atomically(tmp_path / "link", b"new")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "b.html").read_bytes() == b"new"
-    (tmp_path / "nothing").symlink_to(os.devnull)
+    make_link(tmp_path / "nothing", os.devnull)
     write_atomically(tmp_path / "nothing", "gone")
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
     assert mode(tmp_path / "b.html") == 0o600 and sorted(each.name for each in tmp_path.iterdir()) == [

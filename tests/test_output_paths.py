@@ -14,6 +14,7 @@ import click
 import polars as pl
 import pytest
 import typer
+from special_files import make_link
 from typer.testing import CliRunner
 
 from accord import Conversation, Label, Store, Target, Turn
@@ -49,20 +50,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with conversations and labels, in the working folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ACCORD_STORE", raising=False)
-    Path("rubric.yaml").write_text(dump_rubric(load_rubric("llm-rubric")))
+    Path("rubric.yaml").write_text(dump_rubric(load_rubric("llm-rubric")), encoding="utf-8")
     models = {"judge": {"mode": "recorded", "paths": ["answers.jsonl"]}}
-    Path("accord.yaml").write_text(json.dumps({"rubric": "rubric.yaml", "models": models}))
+    Path("accord.yaml").write_text(json.dumps({"rubric": "rubric.yaml", "models": models}), encoding="utf-8")
     for name in ("prices.yaml", ".env", "answers.jsonl"):
-        Path(name).write_text("# mine\n")
-    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+        Path(name).write_text("# mine\n", encoding="utf-8")
+    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
     for holder, card in (("evaluators/default", "evaluator.json"), ("accord.db.scores", "base.parquet")):
         Path(holder).mkdir(parents=True)
-        (Path(holder) / card).write_text("{}")
+        (Path(holder) / card).write_text("{}", encoding="utf-8")
     store = Store("sqlite:///accord.db")
     store.add_conversations(Conversation(row["id"], (Turn("user", "Hi?"), Turn("assistant", "Yes."))) for row in ROWS)
     store.add_labels(Label(Target(row["id"]), "Q0", name, 1 + n) for n, row in enumerate(ROWS) for name in "ab")
     store.close()
-    Path("link.jsonl").symlink_to("chats.jsonl")
+    make_link(Path("link.jsonl"), "chats.jsonl")
     os.link("chats.jsonl", "hard.jsonl")
     os.link("accord.db", "hard.db")
     return tmp_path
@@ -156,13 +157,13 @@ def test_a_file_that_is_no_earlier_output_is_kept_unless_forced(
     output, text = dict(OUTPUTS)[words], "conversation,annotator,Q0\nc0,ann,3\n"
     mine = Path(name) / "notes.txt" if words == ("fit",) else Path(name)
     mine.parent.mkdir(exist_ok=True)
-    mine.write_text(text)
+    mine.write_text(text, encoding="utf-8")
     found = call(words, output, name)
     assert found.exit_code == 1 and "does not look like an earlier output" in found.stderr, found.output
-    assert "--force" in found.stderr and mine.read_text() == text
+    assert "--force" in found.stderr and mine.read_text(encoding="utf-8") == text
     if words == ("export",):
         assert call(words, output, name, "--force").exit_code == 0
-        assert "signature" in mine.read_text()
+        assert "signature" in mine.read_text(encoding="utf-8")
         assert call(words, output, name).exit_code == 0, "an earlier output is replaced"
 
 
@@ -181,10 +182,10 @@ def test_labels_that_were_filled_in_are_kept(folder: Path, ending: str) -> None:
 
 
 def test_paths_are_compared_through_links_dots_and_capitals(tmp_path: Path) -> None:
-    (tmp_path / "a.db").write_text("x")
-    (tmp_path / "link").symlink_to(tmp_path / "a.db")
+    (tmp_path / "a.db").write_text("x", encoding="utf-8")
+    make_link(tmp_path / "link", tmp_path / "a.db")
     (tmp_path / "folder").mkdir()
-    (tmp_path / "other").symlink_to(tmp_path / "folder")
+    make_link(tmp_path / "other", tmp_path / "folder")
     for name in ("a.db", "link", "folder/../a.db", "other/../a.db"):
         assert is_same_path(tmp_path / name, tmp_path / "a.db")
     assert is_same_path(tmp_path / "A.DB-WAL", tmp_path / "a.db-wal"), "a file that does not exist may be either"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import re
 import sqlite3
@@ -23,6 +22,7 @@ import numpy as np
 import pytest
 from misbehaving_endpoint import answer_any
 from processes import Forked
+from special_files import make_pipe
 from waiting import PATIENCE
 
 from accord import Conversation, Question, Rubric, Scale, Store, Turn
@@ -462,7 +462,7 @@ def test_spool_is_private_and_restores_every_kind_without_secrets(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     path = spooled(file_store, ANSWER, VECTOR, paid("k", f"odd \u2028 {SECRET} \n"))
-    assert private(path.parent) and SECRET not in path.read_text()
+    assert private(path.parent) and SECRET not in path.read_text(encoding="utf-8")
     assert Spool(file_store).take_in() == ["stored 3 paid answers that the store could not take before"]
     assert not path.parent.exists() and Spool(file_store).take_in() == []
     assert json.loads(file_store.replies(["k"])["k"])["text"] == "odd \u2028 [secret] \n"
@@ -492,7 +492,7 @@ WRONG = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_spool_rejects_invalid_lines(file_store: Store, wrong: str) -> None:
     path = spooled(file_store, paid("first"))
-    path.write_text(path.read_text() + WRONG[wrong] + "\n")
+    path.write_text(path.read_text(encoding="utf-8") + WRONG[wrong] + "\n", encoding="utf-8")
     said_first, said_then = Spool(file_store).take_in()
     assert said_first.startswith("stored 1 paid answers") and "line 2 is not a paid answer" in said_then
     assert set(file_store.replies(["first", "k"])) == {"first"} and not list(file_store.annotations())
@@ -507,7 +507,7 @@ def test_spool_ignores_files_that_others_can_write_and_pipes(file_store: Store, 
     [said_once] = Spool(file_store).take_in()
     assert "can be written by other users" in said_once and path.exists()
     path.unlink()
-    os.mkfifo(path)
+    make_pipe(path)
     [said_once] = Spool(file_store).take_in()
     assert "is a named pipe, not a file" in said_once
     assert not file_store.replies(["k"])
@@ -516,12 +516,12 @@ def test_spool_ignores_files_that_others_can_write_and_pipes(file_store: Store, 
 def test_spool_uses_the_user_folder_and_reports_lost_answers(
     file_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "store.db.unsaved").write_text("something else")
+    (tmp_path / "store.db.unsaved").write_text("something else", encoding="utf-8")
     elsewhere = Spool(file_store).put([paid("k")])
     assert elsewhere is not None and elsewhere.is_relative_to(tmp_path / "state") and private(elsewhere)
     assert Spool(file_store).take_in()[0].startswith("stored 1 ") and file_store.reply("k")
     (tmp_path / "state").rename(tmp_path / "gone")
-    (tmp_path / "state").write_text("something else")
+    (tmp_path / "state").write_text("something else", encoding="utf-8")
     assert Spool(file_store).put([paid("k")]) is None
     failure = UnsavedAnswers("the store failed.")
     failure.spooled(3, None)

@@ -140,11 +140,13 @@ def test_check_is_saved_and_a_damaged_one_is_rejected(evaluator: Evaluator, tmp_
     again = load_evaluator(tmp_path)
     assert scored(again, faked("shuffled")) == scored(evaluator, faked("shuffled"))
     assert again.digest() == evaluator.digest() != evaluator.without_plausibility().digest()
-    card = json.loads((tmp_path / "evaluator.json").read_text())
-    (tmp_path / "evaluator.json").write_text(json.dumps({**card, "plausibility": {"model": "x", "mean": [1]}}))
+    card = json.loads((tmp_path / "evaluator.json").read_text(encoding="utf-8"))
+    (tmp_path / "evaluator.json").write_text(
+        json.dumps({**card, "plausibility": {"model": "x", "mean": [1]}}), encoding="utf-8"
+    )
     with pytest.raises(BadInput, match="damaged evaluator"):
         load_evaluator(tmp_path)
-    (tmp_path / "evaluator.json").write_text(json.dumps({**card, "plausibility": None}))
+    (tmp_path / "evaluator.json").write_text(json.dumps({**card, "plausibility": None}), encoding="utf-8")
     assert load_evaluator(tmp_path).plausibility is None
 
 

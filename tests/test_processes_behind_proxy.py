@@ -108,6 +108,7 @@ def test_conversation_header_routes_to_one_process_and_is_checked(deployment: De
     assert sum(row["replies"] for row in days) > 0
 
 
+@pytest.mark.posix
 def test_killed_process_loses_nothing_that_was_acknowledged(deployment: Deployment) -> None:
     acknowledged: set[tuple[str, str]] = set()
     is_over = threading.Event()

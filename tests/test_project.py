@@ -345,7 +345,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_files_are_short_and_documented() -> None:
     files = [*SOURCE.rglob("*.py"), *PAPERS.rglob("*.py")]
-    long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in files}
+    long = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in files}
     wrong = [f"{path}: {lines} lines" for path, lines in long.items() if lines > 500]
     assert not wrong, cure(wrong, "move one idea with its private helpers to a file of its own")
     for path in files:

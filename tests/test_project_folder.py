@@ -41,14 +41,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project"
     for each in ("my", "data", "deep/er"):
         (folder / each).mkdir(parents=True)
-    (folder / "accord.yaml").write_text(PROJECT)
-    (folder / "my/rubric.yaml").write_text(dump_rubric(load_rubric("llm-rubric")))
+    (folder / "accord.yaml").write_text(PROJECT, encoding="utf-8")
+    (folder / "my/rubric.yaml").write_text(dump_rubric(load_rubric("llm-rubric")), encoding="utf-8")
     taxonomy = Path(accord.__file__).parent / "values/taxonomies/soda-eval.yaml"
     (folder / "my/taxonomy.yaml").write_text(taxonomy.read_text(encoding="utf-8"), encoding="utf-8")
     ids = [json.loads(line)["id"] for line in Path(CHATS).read_text(encoding="utf-8").splitlines()]
     rows = [{"item_id": each, "question": "Q0", "judge_model": "m", "value": 1 + at % 4} for at, each in enumerate(ids)]
-    (folder / "data/judge.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "prices.yaml").write_text("models: {m: {input: 1, output: 2}}\n")
+    (folder / "data/judge.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (folder / "prices.yaml").write_text("models: {m: {input: 1, output: 2}}\n", encoding="utf-8")
     monkeypatch.chdir(folder / "deep/er")
     return folder
 
@@ -71,7 +71,9 @@ def test_a_project_works_from_a_subfolder_and_from_anywhere_by_its_file(
     assert Path("scores.jsonl").is_file(), "paths of the command line start from the working folder"
     monkeypatch.chdir(tmp_path)
     ran("score", CHATS, "--out", "scores.jsonl", "--config", "project/accord.yaml")
-    assert Path("scores.jsonl").read_text() == (project / "deep/er/scores.jsonl").read_text()
+    assert Path("scores.jsonl").read_text(encoding="utf-8") == (project / "deep/er/scores.jsonl").read_text(
+        encoding="utf-8"
+    )
     monkeypatch.chdir(project)
     assert "40 conversations scored" in ran("score", CHATS, "--out", "scores.jsonl")
     assert not (tmp_path / "accord.db").exists() and not (tmp_path / "evaluators").exists()
@@ -99,7 +101,7 @@ def test_an_evaluator_finds_its_files_wherever_it_is_loaded(
 ) -> None:
     ran("import", CHATS, RATINGS)
     by_judge = PROJECT.replace("by: recorded, model: m", "by: judge").replace("[rubric, lexical]", "[issues, lexical]")
-    (project / "accord.yaml").write_text(by_judge)
+    (project / "accord.yaml").write_text(by_judge, encoding="utf-8")
     with accord.open() as opened:
         fitted = opened.fit_offline("plain")
         fitted.evaluator.save(project / "evaluators/plain")
@@ -137,10 +139,11 @@ def test_variables_of_the_env_file_are_read(project: Path, monkeypatch: pytest.M
     with ChatServer(answer_any) as server:
         (project / ".env").write_text(
             f"# of this project\nexport OPENAI_BASE_URL='{server.url}'\nOPENAI_API_KEY=\"sk-from-the-file\" # a key\n"
-            "DATA=my.db   # its name\nEMPTY=\nHASH=a#b\n"
+            "DATA=my.db   # its name\nEMPTY=\nHASH=a#b\n",
+            encoding="utf-8",
         )
         (project / "accord.yaml").write_text(
-            "store: 'sqlite:///${DATA}'\nmodels: {judge: {mode: logprobs, model: m1}}\n"
+            "store: 'sqlite:///${DATA}'\nmodels: {judge: {mode: logprobs, model: m1}}\n", encoding="utf-8"
         )
         code = (
             "import accord, os\nfrom accord.edges import redact\n"
@@ -159,17 +162,17 @@ def test_variables_of_the_env_file_are_read(project: Path, monkeypatch: pytest.M
         )
         assert limited.returncode == 0, limited.stderr
         assert server.requests
-    (project / ".env").write_text("A=1\nnot a variable\n")
+    (project / ".env").write_text("A=1\nnot a variable\n", encoding="utf-8")
     assert ".env, line 2: not KEY=VALUE" in ran("compare", code=1)
 
 
 def test_set_changes_settings_for_one_run_and_keeps_the_preset(project: Path) -> None:
-    (project / "accord.yaml").write_text(PROJECT.replace("sources: {issues", "#"))
+    (project / "accord.yaml").write_text(PROJECT.replace("sources: {issues", "#"), encoding="utf-8")
     with accord.open() as opened:
         preset = opened.config.about("mixture")
     ran("import", CHATS, RATINGS)
     ran("fit", "mixture", "--set", "evaluators.mixture.settings.curves.form=gated")
-    card = json.loads((project / "evaluators/mixture/evaluator.json").read_text())
+    card = json.loads((project / "evaluators/mixture/evaluator.json").read_text(encoding="utf-8"))
     assert (card["head"]["name"], card["head"]["settings"]["curves"]["form"]) == ("curves", "gated")
     result = config_from({"evaluators": {"mixture": {"settings": {"curves": {"form": "gated"}}}}}).about("mixture")
     assert (result.sources, result.head, result.settings) == (preset.sources, "curves", {"curves": {"form": "gated"}})

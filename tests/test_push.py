@@ -345,6 +345,7 @@ def test_dead_host_leaves_scores_and_other_hosts_get_theirs(folder: Path, fault:
         assert pushed(dead, file)["sent"] == 1
 
 
+@pytest.mark.posix
 def test_killed_run_continues_where_it_was(folder: Path) -> None:
     names = [str(uuid.UUID(int=number)) for number in range(60)]
     with HostServer("langsmith", set(names)) as server:
@@ -429,7 +430,7 @@ def test_live_scores_wait_for_a_host_that_is_down_also_over_a_restart(
         live.add([live_row(name) for name in names[:20]])
         until(lambda: any("wait in" in text for text in pusher.said))  # type: ignore[attr-defined]
         live.add([live_row(name) for name in names[20:]])
-    kept = "".join(path.read_text() for path in (tmp_path / "spool").iterdir())
+    kept = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "spool").iterdir())
     assert all(f'"{name}"' in kept for name in names) and "distribution" not in kept
     server.start()
     with pusher(server):
@@ -495,7 +496,7 @@ def written(tool: str, code: int = 0) -> tuple[list[dict[str, Any]], dict[str, A
     rows = [score("c1"), unscored("c2"), score("c2", turn=1), score("c3")]
     file = write_scores("scores.jsonl", rows)
     [counts] = accord_json("push", file, "--to", tool, "--out", "tasks.json", code=code)["hosts"]
-    return json.loads(Path("tasks.json").read_text()), counts
+    return json.loads(Path("tasks.json").read_text(encoding="utf-8")), counts
 
 
 @pytest.mark.parametrize("tool", ["label-studio", "argilla"])

@@ -77,7 +77,7 @@ def test_main_question_is_named(opened: Callable[..., Project]) -> None:
 def test_own_rubric_is_extended_and_a_given_one_stays(opened: Callable[..., Project], tmp_path: Path) -> None:
     first = opened()
     first.import_([CHATS, labels("helpful")])
-    (tmp_path / "mine.yaml").write_text(dump_rubric(first.rubric))
+    (tmp_path / "mine.yaml").write_text(dump_rubric(first.rubric), encoding="utf-8")
     project = opened(rubric=None, store="sqlite:///b.db")
     assert project.rubric.hash == load_rubric("llm-rubric").hash
     own = Project(Config.model_validate({"store": "sqlite:///c.db", "rubric": "mine.yaml", **QUICK}))

@@ -16,7 +16,6 @@ from accord.edges import MissingExtra
 from accord.scoring import BatchScorer, Execution, score_parts
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="accord[ray] is not installed")
-needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
 LIMIT = 300
 RUN = """
 import sys
@@ -75,7 +74,7 @@ def begun(work, out):
 
 
 @needs_ray
-@needs_proc
+@pytest.mark.linux
 @pytest.mark.slow
 def test_ray_writes_the_same_bytes_after_kills(work, tmp_path):
     local = ran(work, tmp_path / "local")

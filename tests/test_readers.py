@@ -7,7 +7,6 @@ import bz2
 import gzip
 import json
 import lzma
-import os
 import random
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from special_files import make_link, make_pipe
 
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
 from accord.edges import BadInput, BadRow, UnknownName
@@ -798,10 +798,9 @@ def test_a_wrapper_that_is_larger_than_any_row_is_read_row_by_row(tmp_path: Path
 
 
 @pytest.mark.attack
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
 def test_pipes_and_devices_are_never_opened(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.jsonl")
-    (tmp_path / "b.jsonl").symlink_to("/dev/zero")
+    make_pipe(tmp_path / "a.jsonl")
+    make_link(tmp_path / "b.jsonl", "/dev/zero")
     refused(tmp_path / "a.jsonl", "is a named pipe, not a file")
     refused(tmp_path / "b.jsonl", "is a device, not a file")
 
@@ -847,7 +846,7 @@ def without_host_ids(conversation: Conversation) -> dict[str, Any]:
 def test_spans_become_a_conversation(
     spans: list[dict[str, Any]], contents: list[str], metadata: dict[str, Any], tmp_path: Path
 ) -> None:
-    (tmp_path / "spans.jsonl").write_text("\n".join(map(json.dumps, spans)))
+    (tmp_path / "spans.jsonl").write_text("\n".join(map(json.dumps, spans)), encoding="utf-8")
     [record] = read(tmp_path / "spans.jsonl")
     assert [turn.content for turn in record.conversation.turns] == contents
     assert record.conversation.id == "t" and without_host_ids(record.conversation) == metadata
@@ -867,7 +866,7 @@ def test_spans_become_a_conversation(
 def test_spans_without_messages_are_skipped_with_their_reason(
     attributes: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "spans.jsonl").write_text(json.dumps(plain_span("a", 1) | {"attributes": attributes}))
+    (tmp_path / "spans.jsonl").write_text(json.dumps(plain_span("a", 1) | {"attributes": attributes}), encoding="utf-8")
     reasons: list[str] = []
     assert list(read(tmp_path / "spans.jsonl", format="otel", on_skip=reasons.append)) == []
     assert reasons == [reason]

@@ -164,7 +164,7 @@ def comments(store: Store) -> list[str]:
 
 def test_label_studio_annotations_keep_people_spans_and_comments(tmp_path: Path, imported: Import) -> None:
     path = tmp_path / "project-3.json"
-    path.write_text(json.dumps([LABEL_STUDIO], indent=2))
+    path.write_text(json.dumps([LABEL_STUDIO], indent=2), encoding="utf-8")
     done, store = imported(path)
     [conversation] = store.conversations()
     assert texts(store) == SAID and conversation.id == "c1"
@@ -196,7 +196,7 @@ def test_argilla_records_are_read_nested_and_flattened(tmp_path: Path, imported:
                 "discarded" if each["value"] == "cold" else "submitted" for each in answers
             ]
     path = tmp_path / "records.json"
-    path.write_text(json.dumps([row]))
+    path.write_text(json.dumps([row]), encoding="utf-8")
     _, store = imported(path)
     [conversation] = store.conversations()
     assert texts(store) == SAID and conversation.metadata["topic"] == "parcels"
@@ -221,7 +221,7 @@ def test_langsmith_runs_and_human_feedback_are_read(tmp_path: Path, imported: Im
 
 def test_langfuse_scores_are_read_without_traces(tmp_path: Path, imported: Import) -> None:
     scores = tmp_path / "scores.json"
-    scores.write_text(json.dumps({"data": LANGFUSE_SCORES, "meta": {"limit": 50}}))
+    scores.write_text(json.dumps({"data": LANGFUSE_SCORES, "meta": {"limit": 50}}), encoding="utf-8")
     assert sniff(scores).content == "answers"
     done, store = imported(scores, written(tmp_path / "chats.jsonl", CHAT))
     assert by_person(store) == HUMAN and comments(store) == ["Quick."]
@@ -248,7 +248,7 @@ def test_potato_1_answers_have_no_annotator(tmp_path: Path, imported: Import) ->
 
 def test_imported_annotations_round_trip_through_an_export(tmp_path: Path, imported: Import) -> None:
     path = tmp_path / "tasks.json"
-    path.write_text(json.dumps([LABEL_STUDIO]))
+    path.write_text(json.dumps([LABEL_STUDIO]), encoding="utf-8")
     _, store = imported(path)
     before = [each.to_json() for each in store.annotations(["person"])]
     export_annotations(store, tmp_path / "out.jsonl")
@@ -314,7 +314,7 @@ def test_an_answer_off_the_scale_is_named(tmp_path: Path, memory: Store) -> None
 
 def test_import_prints_counts_of_read_and_ignored_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "accord.yaml").write_text("store: sqlite:///accord.db\n")
+    (tmp_path / "accord.yaml").write_text("store: sqlite:///accord.db\n", encoding="utf-8")
     files = [written(tmp_path / "runs.jsonl", *LANGSMITH_RUNS), written(tmp_path / "fb.jsonl", *LANGSMITH_FEEDBACK)]
     output = accord("import", *map(str, files))
     assert "1 conversation imported" in output and "1 row ignored: feedback that no person" in output
@@ -327,6 +327,6 @@ def test_a_rubric_is_inferred_from_a_tool_export(tmp_path: Path, monkeypatch: py
     path = written(tmp_path / "fb.jsonl", *LANGSMITH_FEEDBACK)
     assert "helpful (main): ordinal, 1, 2, 3, 4; 2 labels" in accord("init", "--from", str(path))
     task = tmp_path / "tasks.json"
-    task.write_text(json.dumps([LABEL_STUDIO]))
+    task.write_text(json.dumps([LABEL_STUDIO]), encoding="utf-8")
     output = accord("init", "--from", str(task))
     assert "helpful" in output and "issue:" not in output

@@ -135,7 +135,7 @@ def test_spark_s_way_of_calling_gives_record_batches_of_the_published_columns(pl
 
 @pytest.mark.slow
 def test_any_scheduler_runs_the_same_command_per_share_at_the_same_time(place):
-    (place / "accord.yaml").write_text("seed: 0\n")
+    (place / "accord.yaml").write_text("seed: 0\n", encoding="utf-8")
     run = "from accord.formats.files import file_chunks\nfile_chunks.PIECE_ROWS = 10\nfrom accord.cli import app, commands\napp()"
     own = ["--evaluator", "evaluators/mixture", "--workers", "1"]
     shares = [

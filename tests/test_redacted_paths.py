@@ -153,7 +153,7 @@ def test_a_server_of_another_machine_receives_no_canary(
         url = other_machine(server.url)
         monkeypatch.setenv("OPENAI_BASE_URL", url)
         monkeypatch.setenv("ACCORD_TRUST", "1")
-        Path("accord.yaml").write_text(json.dumps(settings(folder, url, when)))
+        Path("accord.yaml").write_text(json.dumps(settings(folder, url, when)), encoding="utf-8")
         accord("import", write_rows(str(inputs / "chats.jsonl"), chats()))
         WORK[name](folder)
         assert received(server) == []
@@ -166,7 +166,7 @@ def test_a_server_at_a_loopback_address_receives_the_text_as_it_is(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with ChatServer(quoting) as server:
-        Path("accord.yaml").write_text(json.dumps(settings(tmp_path, server.url, "send")))
+        Path("accord.yaml").write_text(json.dumps(settings(tmp_path, server.url, "send")), encoding="utf-8")
         accord("import", write_rows("chats.jsonl", chats()))
         judge(tmp_path)
         assert received(server) == [*CANARIES], "the test of the canaries can fail"
@@ -207,7 +207,7 @@ def test_live_messages_leave_no_canary_in_store_rows_and_monitoring(
     monkeypatch.chdir(folder)
     learned(support_chats()[:12]).save(folder / "evaluators" / "live")
     own = {"store": "sqlite:///accord.db", "mart": "mart", "evaluator": "live", "privacy": {"redact": KINDS}}
-    Path("accord.yaml").write_text(json.dumps(own))
+    Path("accord.yaml").write_text(json.dumps(own), encoding="utf-8")
     rows = [
         {"conversation_id": each["id"], "documents": [d["text"] for d in each["documents"]], **message}
         for each in chats()
@@ -223,7 +223,11 @@ def test_live_messages_leave_no_canary_in_store_rows_and_monitoring(
                 address = f"http://127.0.0.1:{server.port}/v1/scores"
                 with urlopen(UrlRequest(address, sent, head), timeout=PATIENCE) as answer:
                     assert answer.status == 200
-    scored = [row for row in map(json.loads, Path("rows.jsonl").read_text().splitlines()) if row["status"] == "scored"]
+    scored = [
+        row
+        for row in map(json.loads, Path("rows.jsonl").read_text(encoding="utf-8").splitlines())
+        if row["status"] == "scored"
+    ]
     assert len(scored) == 2 and (folder / "mart").exists() and holding(folder) == []
 
 
@@ -234,8 +238,8 @@ def test_scoring_a_file_writes_no_canary(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(folder)
     learned(support_chats()[:12]).save(folder / "evaluators" / "live")
     own = {"store": "sqlite:///accord.db", "mart": "mart", "evaluator": "live", "privacy": {"redact": KINDS}}
-    Path("accord.yaml").write_text(json.dumps(own))
+    Path("accord.yaml").write_text(json.dumps(own), encoding="utf-8")
     source = write_rows(str(inputs / "chats.jsonl"), chats())
     for out in ("scores.jsonl", "scores.csv"):
         accord("score", source, "--out", out, "--evaluator", "evaluators/live")
-    assert holding(folder) == [] and len(Path("scores.jsonl").read_text().splitlines()) >= 2
+    assert holding(folder) == [] and len(Path("scores.jsonl").read_text(encoding="utf-8").splitlines()) >= 2

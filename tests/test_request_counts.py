@@ -53,8 +53,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("ACCORD_STORE", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     chats, ratings = sources()
-    lines = chats.read_text().splitlines(keepends=True)[:CONVERSATIONS]
-    Path("chats.jsonl").write_text("".join(lines))
+    lines = chats.read_text(encoding="utf-8").splitlines(keepends=True)[:CONVERSATIONS]
+    Path("chats.jsonl").write_text("".join(lines), encoding="utf-8")
     ids = [json.loads(line)["id"] for line in lines]
     pl.read_csv(ratings).filter(pl.col("conversation").is_in(ids)).write_csv("ratings.csv")
     return tmp_path
@@ -65,7 +65,7 @@ run = partial(invoke, code=None)
 
 def configure(models: str, more: str = "") -> None:
     """Write a project with these models, and import the conversations."""
-    Path("accord.yaml").write_text(f"metrics: [words]\nmodels: {{{models}}}\n{more}")
+    Path("accord.yaml").write_text(f"metrics: [words]\nmodels: {{{models}}}\n{more}", encoding="utf-8")
     invoke("import", "chats.jsonl", "ratings.csv")
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from special_files import make_link, make_pipe, make_socket
 
 from accord import Conversation, Document, Label, Rubric, Scale, Target, Turn, load_rubric
 from accord.edges import CARD_BYTES, BadInput, UnknownName, load_yaml, read_json_file, regular_size
@@ -146,24 +145,14 @@ def test_usual_yaml_aliases_are_read(tmp_path: Path) -> None:
     assert load_rubric(written(tmp_path, output + shared))["b"].scale.options == (1, 2, 3, 4)
 
 
-def a_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def a_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path.name)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices have no names here")
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
-        (a_pipe, "a named pipe"),
-        (a_socket, "a socket"),
+        (make_pipe, "a named pipe"),
+        (make_socket, "a socket"),
         (Path.mkdir, "a folder"),
-        (lambda path: path.symlink_to("/dev/zero"), "a device"),
-        (lambda path: path.symlink_to("rubric.yaml"), "cannot read"),
+        (lambda path: make_link(path, "/dev/zero"), "a device"),
+        (lambda path: make_link(path, "rubric.yaml"), "cannot read"),
     ],
 )
 @pytest.mark.attack

@@ -68,7 +68,7 @@ def test_run_leaves_a_project_that_other_commands_use(folder: Path, monkeypatch:
     write_rows("data/judge.jsonl", judgements({"m": lambda i: i % 5 + 1}))
     printed("run", "data", "--out", "out", *QUICK)
     new = write_rows("new.jsonl", [{"id": f"n{i}", "messages": talk(30 + i)} for i in range(4)])
-    settings = yaml.safe_load(Path("out/accord.yaml").read_text())
+    settings = yaml.safe_load(Path("out/accord.yaml").read_text(encoding="utf-8"))
     assert settings["store"] == "sqlite:///accord.db" and settings["rubric"] == "rubric.yaml"
     assert settings["models"]["judge"]["paths"] == [str((folder / "data/judge.jsonl").resolve())]
     shutil.move("out", "moved")
@@ -92,13 +92,13 @@ def test_run_continues_in_its_own_folder_and_keeps_edits(folder: Path) -> None:
     assert [row["value"] for row in read_rows("out/scores.jsonl")] == [row["value"] for row in before]
 
     rubric = Path("out/rubric.yaml")
-    rubric.write_text(rubric.read_text().replace("How", "How exactly"))
+    rubric.write_text(rubric.read_text(encoding="utf-8").replace("How", "How exactly"), encoding="utf-8")
     assert "sets the main question" in refused("run", "data", "--out", "out", "--main", "rating")
     settings = Path("out/accord.yaml")
-    settings.write_text(settings.read_text().replace("folds: 2", "folds: 3"))
-    kept = rubric.read_text(), settings.read_text()
+    settings.write_text(settings.read_text(encoding="utf-8").replace("folds: 2", "folds: 3"), encoding="utf-8")
+    kept = rubric.read_text(encoding="utf-8"), settings.read_text(encoding="utf-8")
     done = invoke("run", "data", "--out", "out", *NAMED)
-    assert (rubric.read_text(), settings.read_text()) == kept
+    assert (rubric.read_text(encoding="utf-8"), settings.read_text(encoding="utf-8")) == kept
     assert "rubric.yaml was edited and is used unchanged" in done.stderr
     assert accord_json("run", "data", "--out", "out", *NAMED)["comparison"]["folds"] == 3
     assert "accord.yaml was edited" in refused("run", "data", "--out", "out", "--set", "folds=4")
@@ -111,7 +111,7 @@ def test_run_overwrites_no_folder_of_something_else(folder: Path, command: list[
         write(name, "name: mine\n")
         out = name.split("/")[0]
         assert f"{out} exists and is not the output of an earlier run" in refused(*command, "--out", out)
-        assert Path(name).read_text() == "name: mine\n"
+        assert Path(name).read_text(encoding="utf-8") == "name: mine\n"
 
 
 @pytest.mark.slow
@@ -121,10 +121,10 @@ def test_run_writes_no_secret_of_a_variable(folder: Path, monkeypatch: pytest.Mo
     write("accord.yaml", "monitoring: {webhook: '${HOOK}'}\ndraws: 20\nmetrics: [words]\nrubric: mine.yaml\n")
     write("mine.yaml", "name: mine\nmain: rating\nquestions: [{id: rating, text: Good, options: [1, 2, 3, 4, 5]}]\n")
     printed("run", "data", "--out", "out", *NAMED)
-    written = Path("out/accord.yaml").read_text()
+    written = Path("out/accord.yaml").read_text(encoding="utf-8")
     assert "secret-part" not in written
     assert yaml.safe_load(written)["monitoring"] == {"webhook": "${HOOK}"}
-    assert yaml.safe_load(Path("out/rubric.yaml").read_text())["name"] == "mine"
+    assert yaml.safe_load(Path("out/rubric.yaml").read_text(encoding="utf-8"))["name"] == "mine"
 
 
 # --- the evaluator in use -------------------------------------------------------------------------------------------
@@ -166,14 +166,14 @@ def test_run_and_single_steps_use_the_same_recorded_judges(folder: Path) -> None
     whole = accord_json("run", "data", "--out", "out", *QUICK)
     printed("init", "--from", "data")
     settings = Path("accord.yaml")
-    edited = settings.read_text().replace("metrics: [lexical]", "metrics: [words]\ndraws: 20")
-    settings.write_text(edited.replace("folds: 5", "folds: 2"))
+    edited = settings.read_text(encoding="utf-8").replace("metrics: [lexical]", "metrics: [words]\ndraws: 20")
+    settings.write_text(edited.replace("folds: 5", "folds: 2"), encoding="utf-8")
     done = invoke("import", "data", "--labels", "rating")
     assert "recorded judgements of near, far are the judge now" in done.stderr
-    assert yaml.safe_load(settings.read_text())["models"] == {
+    assert yaml.safe_load(settings.read_text(encoding="utf-8"))["models"] == {
         "judge": {"mode": "recorded", "paths": ["data/judge.jsonl"]}
     }
-    assert "# Accord's project file." in settings.read_text(), "other lines stay as they are"
+    assert "# Accord's project file." in settings.read_text(encoding="utf-8"), "other lines stay as they are"
     agreement = {row["model"]: row["spearman"] for row in whole["recorded"]}
     assert agreement["near"] == pytest.approx(1.0) and agreement["far"] < 0.5
     assert any("evidence of other recorded models: far" in line for line in whole["notes"])
@@ -202,7 +202,7 @@ def test_import_registers_judgements_without_changing_settings(
     write("accord.yaml", before)
     name = write_rows("judge.jsonl", judgements({"m": lambda i: i % 5 + 1}))
     assert says in invoke("import", rated_chats(), name).stderr
-    after = Path("accord.yaml").read_text()
+    after = Path("accord.yaml").read_text(encoding="utf-8")
     assert before.replace("\n", "") in after.replace("\n", "") or written
     entry = {"mode": "recorded", "paths": ["judge.jsonl"]}
     known = yaml.safe_load(before) or {} if before else {}

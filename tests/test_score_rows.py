@@ -83,7 +83,7 @@ def without_times(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]
 def test_batch_rows_hold_facts_of_their_conversations(project: Project, folder: Path, tmp_path: Path) -> None:
     done = project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
     found = rows(project.mart)
-    scores = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    scores = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
     said = {each["conversation"]: each for each in scores}
     assert found.keys() == said.keys() and len(found) == done.counts.scored == 12
     assert all(found[name]["value"] == pytest.approx(said[name]["value"]) for name in said)
@@ -113,7 +113,7 @@ def test_repair_sets_damaged_files_aside(project: Project, folder: Path, tmp_pat
 
 def test_the_mart_gives_the_scores_of_a_run(project: Project, folder: Path, tmp_path: Path) -> None:
     done = project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
-    written = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    written = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
     found = list(scores_of_run(project.mart, done.run))
     assert latest_scores(project.store, project.mart, "with") == found
     assert [list(row) for row in found] == [list(row) for row in written]
@@ -153,7 +153,7 @@ def test_live_rows_are_durable_before_the_answer_and_survive_repair(project: Pro
 
 
 def test_unwritable_mart_is_logged_once_and_scoring_continues(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     told: list[str] = []
     with open_ingestor(folder, mart=Mart(tmp_path / "file" / "mart"), log=told.append) as ingestor:
         found = [

@@ -15,6 +15,7 @@ import scaled
 from commands import invoke
 from new_project import new_project
 from processes import Forked, run
+from special_files import make_link, make_pipe
 
 from accord.cli import (
     commands,  # noqa: F401 - registers the commands
@@ -110,7 +111,7 @@ def test_too_long_line_is_one_bad_row(tmp_path, monkeypatch):
 
     monkeypatch.setattr(rows, "ROW_BYTES", 40)
     path = tmp_path / "lines.jsonl"
-    path.write_text('{"a": 1}\n{"a": "' + "x" * 100 + '"}\n{"a": 3}\n')
+    path.write_text('{"a": 1}\n{"a": "' + "x" * 100 + '"}\n{"a": 3}\n', encoding="utf-8")
     for cut in (0, 5, 9, 10, 60, path.stat().st_size - 3):
         found = []
         for start, end in ((0, cut), (cut, path.stat().st_size)):
@@ -123,9 +124,9 @@ def test_pieces_hold_each_conversation_once_and_are_stable(tmp_path, small_piece
     rows = scaled.drawn(300)
     scaled.parquet(tmp_path / "in/a.parquet", rows[:130])
     scaled.jsonl(tmp_path / "in/b/b.jsonl", rows[130:250])
-    (tmp_path / "in/c.json").write_text(json.dumps(rows[250:]))
-    (tmp_path / "in/notes.md").write_text("not read")
-    (tmp_path / "in/.hidden.jsonl").write_text("{}")
+    (tmp_path / "in/c.json").write_text(json.dumps(rows[250:]), encoding="utf-8")
+    (tmp_path / "in/notes.md").write_text("not read", encoding="utf-8")
+    (tmp_path / "in/.hidden.jsonl").write_text("{}", encoding="utf-8")
     made = split_files(find_files(str(tmp_path / "in")))
     found = [row.id for piece in made for row in read_piece(piece)]
     assert found == [row["id"] for row in rows[:130]] + [row["id"] for row in rows[130:250]] + [
@@ -278,7 +279,7 @@ def test_folder_rejects_scores_of_other_options(tmp_path, scorer):
     other = BatchScorer(scaled.saved(tmp_path / "mixed", head="mixed"), Perspective.named("ann", (), None))
     with pytest.raises(BadInput, match="of another evaluator"):
         score_parts(other, chats, tmp_path / "out", ONE)
-    (tmp_path / "out/manifest.json").write_text("{")
+    (tmp_path / "out/manifest.json").write_text("{", encoding="utf-8")
     with pytest.raises(BadInput, match="damaged"):
         score_parts(scorer, chats, tmp_path / "out", ONE)
 
@@ -385,11 +386,12 @@ def test_invalid_workers_and_engines_are_rejected(tmp_path, scorer):
         score_parts(scorer, chats, tmp_path / "out", Execution(workers=0))
     with pytest.raises(UnknownName, match="engine"):
         score_parts(scorer, chats, tmp_path / "out", Execution("spark"))
-    (tmp_path / "taken").write_text("")
+    (tmp_path / "taken").write_text("", encoding="utf-8")
     with pytest.raises(BadInput, match="is a file"):
         score_parts(scorer, chats, tmp_path / "taken", ONE)
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_killed_worker_loses_no_rows(tmp_path, scorer, small_pieces, processes):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
@@ -405,6 +407,7 @@ def test_killed_worker_loses_no_rows(tmp_path, scorer, small_pieces, processes):
     assert ids(tmp_path / "out") == sorted(row["id"] for row in scaled.drawn(1200))
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_piece_that_kills_every_worker_fails(tmp_path, monkeypatch):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
@@ -421,7 +424,7 @@ def test_piece_that_kills_every_worker_fails(tmp_path, monkeypatch):
 
     monkeypatch.setattr(engines, "score_piece", scores)
     found = {part.key: part.failed for part in engines.local(None, planned, 2)}
-    assert found.keys() == {piece.key for piece in planned} and killed.read_text() == "xxx"
+    assert found.keys() == {piece.key for piece in planned} and killed.read_text(encoding="utf-8") == "xxx"
     assert "killed 3 times" in found.pop(deadly) and not any(found.values())
 
 
@@ -440,6 +443,7 @@ def test_refused_processes_are_reported(tmp_path, monkeypatch):
         assert alone.processes == 1 and alone(str, [1, 2]) == ["1", "2"]
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_worker_error_stops_all_workers(tmp_path, monkeypatch, processes):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
@@ -531,7 +535,7 @@ def test_command_scores_folders_globs_and_files_and_merges(project):
         assert done.exit_code == 0 and "20 conversations scored" in done.output and "2 parts made" in done.output
     merged = ran("scores", "merge", "out0", "--out", "scores.jsonl")
     assert merged.exit_code == 0 and "20 rows" in merged.output
-    found = [json.loads(line) for line in (project / "scores.jsonl").read_text().splitlines()]
+    found = [json.loads(line) for line in (project / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["conversation"] for row in found] == [f"c{number}" for number in range(20)]
     assert isinstance(found[0]["distribution"], dict) and "status" not in found[0]
 
@@ -578,9 +582,9 @@ SPOILED = {
     "cut to half": lambda part: part.write_bytes(part.read_bytes()[: part.stat().st_size // 2]),
     "empty": lambda part: part.write_bytes(b""),
     "pages overwritten": overwritten,
-    "a pipe": instead(os.mkfifo),
+    "a pipe": instead(make_pipe),
     "a folder": instead(Path.mkdir),
-    "a device": instead(lambda part: part.symlink_to("/dev/zero")),
+    "a device": instead(lambda part: make_link(part, "/dev/zero")),
 }
 
 
@@ -662,12 +666,12 @@ def test_damaged_part_is_named_and_not_merged(project, spoil):
     assert ran("score", "in", "--out", "out/", "--workers", "1").exit_code == 0
     part = min(project.glob("out/part-*.parquet"))
     spoil(part)
-    (project / "merged.jsonl").write_text("kept")
+    (project / "merged.jsonl").write_text("kept", encoding="utf-8")
     for arguments in (["scores", "merge", "out", "--out", "merged.jsonl", "--force"], ["board", "repair", "out"]):
         done = ran(*arguments)
         if arguments[0] == "scores" or done.exit_code:
             assert done.exit_code == 1 and part.name in done.output and len(done.output.strip().splitlines()) == 1
-    assert (project / "merged.jsonl").read_text() == "kept"
+    assert (project / "merged.jsonl").read_text(encoding="utf-8") == "kept"
     again = ran("score", "in", "--out", "out/", "--workers", "1")
     assert again.exit_code == 0 or (part.name in again.output and len(again.output.strip().splitlines()) == 1)
     part.rmdir() if part.is_dir() else part.unlink()
@@ -690,7 +694,7 @@ def test_damaged_part_is_named_and_not_merged(project, spoil):
 def test_odd_manifest_is_refused_in_one_line(project, change):
     assert ran("score", "in", "--out", "out/", "--workers", "1").exit_code == 0
     path = project / "out/manifest.json"
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    path.write_text(json.dumps(change(json.loads(path.read_text(encoding="utf-8")))), encoding="utf-8")
     for arguments in (
         ["scores", "merge", "out", "--out", "m.jsonl"], ["board", "repair", "out"],
         ["score", "in", "--out", "out/", "--workers", "1"],
@@ -730,6 +734,8 @@ def test_invalid_options_give_one_line(project, arguments, code, why):
 
 
 def test_bad_rows_end_with_the_partial_exit_code(project):
-    (project / "in/c.jsonl").write_text('{"id": "x"}\n{"id": "y", "messages": [{"role": "user", "content": "hi"}]}\n')
+    (project / "in/c.jsonl").write_text(
+        '{"id": "x"}\n{"id": "y", "messages": [{"role": "user", "content": "hi"}]}\n', encoding="utf-8"
+    )
     done = ran("score", "in", "--out", "out", "--format", "openai-messages", "--workers", "1", "--json")
     assert done.exit_code == 5 and '"bad_rows": 1' in done.output

@@ -141,7 +141,7 @@ def test_runs_of_a_recorded_judge_are_rivals(tmp_path: Path) -> None:
          "value": int(np.clip(round(int(chat.id.split("-")[1]) + rng.normal(scale=1.2)), 1, 4))}
         for chat in chats for run in range(4)
     ]  # fmt: skip
-    (tmp_path / "judgments.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "judgments.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     content = {
         "store": f"sqlite:///{tmp_path}/accord.db", "metrics": [], "folds": 3, "draws": 20, "repeats": 1,
         "models": {"judge": {"mode": "recorded", "paths": [str(tmp_path / "judgments.jsonl")]}},

@@ -132,7 +132,7 @@ def test_secrets_of_the_configuration_are_registered(tmp_path: Path, monkeypatch
     from accord.project import load_config
 
     monkeypatch.setenv("TEAM_WEBHOOK", "https://hooks.test/services/T0/abcdefgh")
-    Path(tmp_path, "accord.yaml").write_text("monitoring: {webhook: '${TEAM_WEBHOOK}'}\n")
+    Path(tmp_path, "accord.yaml").write_text("monitoring: {webhook: '${TEAM_WEBHOOK}'}\n", encoding="utf-8")
     load_config(tmp_path / "accord.yaml")
     assert redact("posted to services/T0/abcdefgh") == "posted to [secret]"
 
@@ -182,7 +182,7 @@ def test_batch_replies_do_not_store_the_key(place: str, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     with ChatServer(RepeatingBatches(place)) as server:
         settings = f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}', attempts: 1}}}}\n"
-        Path("accord.yaml").write_text(settings)
+        Path("accord.yaml").write_text(settings, encoding="utf-8")
         for command in (["import", *map(str, sources())], *[["judge", "--batch", "--limit", "2"]] * 3):
             result = invoke(*command, code=None)
             assert is_clean(result.output) and "\x1b" not in result.output

@@ -546,7 +546,7 @@ def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Ev
         body = gzip.compress(json.dumps(spans("t3", ([("user", "Hi")], "Hello."))).encode())
         assert client.ask("POST", "/v1/traces", body, GZIP)[0] == 200
         assert client.ask("POST", "/v1/traces", b"\xff\xff", PROTOBUF)[0] == 400
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
     scored = [("t1", 1), ("t1", 3), ("t2", 1), ("t4", 1), ("t5", 1), ("t5", 3), ("t3", 1)]
     assert [(row["conversation"], row["turn"]) for row in rows] == scored
     assert {row["system"] for row in rows} == {"shop-bot"}
@@ -621,7 +621,7 @@ def test_messages_that_come_as_log_records_are_scored(evaluator: Evaluator, tmp_
         assert broken["partialSuccess"]["rejectedLogRecords"] == 1
         assert client.ask("POST", "/v1/logs", request.SerializeToString(), PROTOBUF)[0] == 200
         assert client.ask("POST", "/v1/logs", b"\xff\xff", PROTOBUF)[0] == 400
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [(row["conversation"], row["turn"]) for row in rows] == [("b" * 32, 2), ("01" * 16, 1)]
 
 
@@ -891,6 +891,7 @@ def test_requests_under_way_have_so_many_bytes_and_small_ones_always_find_room()
     assert found.count(503) == 5 and found.count(200) == 51
 
 
+@pytest.mark.posix
 def test_rows_that_find_no_room_are_kept_once(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -907,7 +908,7 @@ def test_rows_that_find_no_room_are_kept_once(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
-    kept = [json.loads(line)["place"] for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    kept = [json.loads(line)["place"] for line in (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
     assert kept == list(range(50))
 
 
@@ -930,7 +931,7 @@ def test_the_command_serves_watches_and_stops_when_told(folder: Path, monkeypatc
         assert day["replies"] == day["conversations"] == 40
         assert "for the reason above; name another" in accord("serve", "--port", str(server.port), code=1)
     assert server.process.returncode == 0 and "stopped" in server.log
-    assert len((folder / "rows.jsonl").read_text().splitlines()) == 40
+    assert len((folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()) == 40
     [day] = accord_json("watch")["days"]
     assert day["system"] == "bot" and day["replies"] == 40 and day["low"] == pytest.approx(day["mean"]) == day["high"]
     monkeypatch.setenv("ACCORD_TOKEN", "")
@@ -978,8 +979,10 @@ def test_serve_starts_without_live_evaluator_and_says_why(
     if state != "missing":
         replace(evaluator, sources=() if state == "not live" else evaluator.sources).save(folder)
     if state == "damaged":
-        (folder / "evaluator.json").write_text("{")
-    (tmp_path / "accord.yaml").write_text("evaluator: mixture\nstudies: {look: {title: First look}}\n")
+        (folder / "evaluator.json").write_text("{", encoding="utf-8")
+    (tmp_path / "accord.yaml").write_text(
+        "evaluator: mixture\nstudies: {look: {title: First look}}\n", encoding="utf-8"
+    )
     with serving(tmp_path) as server:
         client = Client(server.port)
         assert client.ask("GET", "/healthz")[1] == {"status": "degraded"}

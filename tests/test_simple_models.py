@@ -238,11 +238,13 @@ def project_of_recorded_judge(folder: Path, rated: int) -> Project:
         "".join(
             json.dumps({"item_id": f"c{n}", "question": "helpful", "judge_model": "gpt", "value": n % 5 + 1}) + "\n"
             for n in range(30)
-        )
+        ),
+        encoding="utf-8",
     )
     (folder / "rubric.yaml").write_text(
         "name: help\nmain: helpful\nquestions:\n- id: helpful\n  text: Is it helpful?\n  scale: ordinal\n"
-        "  options: {1: no, 2: hardly, 3: partly, 4: mostly, 5: yes}\n"
+        "  options: {1: no, 2: hardly, 3: partly, 4: mostly, 5: yes}\n",
+        encoding="utf-8",
     )
     settings = {
         "rubric": str(folder / "rubric.yaml"), "store": f"sqlite:///{folder / 'accord.db'}",
@@ -254,7 +256,7 @@ def project_of_recorded_judge(folder: Path, rated: int) -> Project:
          "ratings": [{"annotator": "ann", "question": "helpful", "value": n % 5 + 1}] if n < rated else []}
         for n in range(30)
     ]  # fmt: skip
-    (folder / "chats.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+    (folder / "chats.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats), encoding="utf-8")
     project.import_(folder / "chats.jsonl")
     return project
 

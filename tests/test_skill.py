@@ -49,7 +49,7 @@ def test_exit_codes_of_the_skill_are_those_of_the_commands() -> None:
     )
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the scripts are for a POSIX shell")
+@pytest.mark.posix
 def test_scripts_of_the_skill_run_the_command(tmp_path: Path) -> None:
     folder = tmp_path / "skill"
     for _ in range(2):  # the same folder can be written again

@@ -311,14 +311,16 @@ def test_compare_score_report_and_gate_need_no_key_for_stored_answers(
     assert "passed" in printed(*conditions, "1")
     assert "gate failed: 1 of 3 conditions" in refused(*conditions, "4", code=3)
     assert len(place.server.requests) == sent
-    assert SECRET not in "".join(path.read_text(errors="ignore") for path in Path().rglob("*") if path.is_file())
+    assert SECRET not in "".join(
+        path.read_text(errors="ignore", encoding="utf-8") for path in Path().rglob("*") if path.is_file()
+    )
 
 
 @pytest.mark.slow
 def test_findings_are_shown_in_terminal_and_report(place: Place) -> None:
     said = printed("fit", "mine")
     printed("report", "--out", "findings.html")
-    page = Path("findings.html").read_text()
+    page = Path("findings.html").read_text(encoding="utf-8")
     assert "saved in evaluators/mine" in said and "<script" not in page
     with open_project() as project:
         findings = project.fit_offline("mine").findings

@@ -396,7 +396,7 @@ def test_random_messages_are_imported_or_reported_and_their_steps_are_shown(tmp_
     rng = random.Random(7)
     rows = [{"id": f"c{place}", "messages": [any_message(rng) for _ in range(3)]} for place in range(300)]
     file = tmp_path / "chats.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)))
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     with Project(Config(store="sqlite:///:memory:", rubric="agent-steps")) as project:
         done = project.import_(str(file), skip_bad_rows=True)
         stored = list(project.store.conversations())

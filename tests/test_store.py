@@ -267,7 +267,7 @@ def test_invalid_url_is_refused_without_showing_it(url: str, reason: str, use: C
 
 @pytest.mark.attack
 def test_other_files_and_other_schema_versions_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "text.db").write_text("no database at all, just text" * 100)
+    (tmp_path / "text.db").write_text("no database at all, just text" * 100, encoding="utf-8")
     with pytest.raises(StoreError, match="not a database"):
         Store(f"sqlite:///{tmp_path}/text.db")
     store = Store(f"sqlite:///{tmp_path}/new.db")

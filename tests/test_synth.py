@@ -55,7 +55,9 @@ def folder(tmp_path: Path) -> Path:
     docs = tmp_path / "docs"
     docs.mkdir()
     for number, word in enumerate(WORDS):
-        (docs / f"{word}.md").write_text(f"# {word.capitalize()}\nHow the {word} is mended: turn {number} times.\n")
+        (docs / f"{word}.md").write_text(
+            f"# {word.capitalize()}\nHow the {word} is mended: turn {number} times.\n", encoding="utf-8"
+        )
     return docs
 
 
@@ -104,10 +106,10 @@ def test_five_methods_from_the_command_line(
     tmp_path: Path, folder: Path, api_key: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("topics.jsonl").write_text("\n".join(json.dumps(each) for each in topics(4)))
-    Path("prices.yaml").write_text("models: {m: {input: 1, output: 2}}")
+    Path("topics.jsonl").write_text("\n".join(json.dumps(each) for each in topics(4)), encoding="utf-8")
+    Path("prices.yaml").write_text("models: {m: {input: 1, output: 2}}", encoding="utf-8")
     with ChatServer(on_wire) as server:
-        Path("accord.yaml").write_text(f"models: {{user: {{model: m, base_url: '{server.url}'}}}}\n")
+        Path("accord.yaml").write_text(f"models: {{user: {{model: m, base_url: '{server.url}'}}}}\n", encoding="utf-8")
         given = ["--topics", "topics.jsonl", "--documents", "docs"]
         plan = answer(capsys, "synth", *given, "--plan", "--json")
         assert plan["requests"] > 40 and plan["money"] > 0 and not server.requests
@@ -245,9 +247,9 @@ def test_model_without_topics_is_an_error(tmp_path: Path) -> None:
 
 
 def test_files_of_topics(tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_text("one\n\n two \n")
-    (tmp_path / "t.csv").write_text("text,documents\none,a.md; b.md\ntwo,\n")
-    (tmp_path / "bad.jsonl").write_text('{"text": "one"}\n{"text": ""}\n')
+    (tmp_path / "t.txt").write_text("one\n\n two \n", encoding="utf-8")
+    (tmp_path / "t.csv").write_text("text,documents\none,a.md; b.md\ntwo,\n", encoding="utf-8")
+    (tmp_path / "bad.jsonl").write_text('{"text": "one"}\n{"text": ""}\n', encoding="utf-8")
     assert [topic.text for topic in read_topics(tmp_path / "t.txt")] == ["one", "two"]
     assert [topic.documents for topic in read_topics(tmp_path / "t.csv")] == [("a.md", "b.md"), ()]
     with pytest.raises(BadInput, match=r"bad.jsonl: 2\. "):
@@ -287,7 +289,8 @@ def test_larger_budget_continues_a_stopped_run(
     with ChatServer(on_wire) as server:
         Path("accord.yaml").write_text(
             f"models: {{assistant: {{model: m, base_url: '{server.url}'}}}}\n"
-            f"synth: {{documents: docs, topics: {json.dumps(topics(3))}, concurrency: 1}}\n"
+            f"synth: {{documents: docs, topics: {json.dumps(topics(3))}, concurrency: 1}}\n",
+            encoding="utf-8",
         )
         sys.argv = ["accord", "synth", "--max-requests", "9"]
         with pytest.raises(SystemExit) as ended:
@@ -308,6 +311,7 @@ def kept_replies(folder: Path) -> int:
         return int(database.execute("SELECT count(*) FROM cache WHERE kind = 'reply'").fetchone()[0])
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_killed_run_resumes_without_loss_or_second_payment(
     tmp_path: Path, folder: Path, api_key: None, monkeypatch: pytest.MonkeyPatch
@@ -328,7 +332,8 @@ def test_killed_run_resumes_without_loss_or_second_payment(
     with ChatServer(respond) as server:
         Path("accord.yaml").write_text(
             f"models: {{user: {{model: m, base_url: '{server.url}', concurrency: 1}}}}\n"
-            f"synth: {{documents: docs, topics: {json.dumps(topics(6))}, concurrency: 4}}\n"
+            f"synth: {{documents: docs, topics: {json.dumps(topics(6))}, concurrency: 4}}\n",
+            encoding="utf-8",
         )
         command = ["-m", "accord", "synth", "--json"]
         first = Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

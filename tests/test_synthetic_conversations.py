@@ -66,7 +66,7 @@ def folder(both: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     with closing(Store(f"sqlite:///{both}")):
         (tmp_path / "accord.db").write_bytes(both.read_bytes())
-    (tmp_path / "accord.yaml").write_text(json.dumps(SETTINGS))
+    (tmp_path / "accord.yaml").write_text(json.dumps(SETTINGS), encoding="utf-8")
     return tmp_path
 
 
@@ -143,7 +143,7 @@ def test_every_verb_leaves_synthetic_conversations_out_unless_asked(folder: Path
 
     def shown(*more: str) -> tuple[str, str]:
         done = invoke(*command.split(), *more)
-        said = done.stdout + "".join(path.read_text() for path in Path().glob("made.*"))
+        said = done.stdout + "".join(path.read_text(encoding="utf-8") for path in Path().glob("made.*"))
         return re.sub("<style>.*?</style>", "", said.replace(folder.name, ""), flags=re.DOTALL), done.stderr
 
     said, notes = shown()

@@ -46,7 +46,7 @@ def test_figures_select_one_row(tables: ModuleType, tmp_path: Path, monkeypatch:
         {"system": "third", "of": "sums", "lost": 4},
         {"what": "gain", "value": -0.018, "low": -0.03, "high": None},
     ]
-    (tmp_path / "some.json").write_text(json.dumps({"rows": rows}))
+    (tmp_path / "some.json").write_text(json.dumps({"rows": rows}), encoding="utf-8")
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     assert tables.figure('some rmse system=accord as="{:.3} [{low:.2}, {high:.2}]"') == ".724 [.69, 1.00]"
     assert tables.figure("some share system=accord as={:.1%}") == "99.5%"

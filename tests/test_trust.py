@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from small_sample import sources
+from special_files import make_link, make_pipe
 from typer.testing import CliRunner
 
 import accord
@@ -42,7 +43,6 @@ STRANGER = 4242
 needs_root = pytest.mark.skipif(
     sys.platform == "win32" or os.geteuid() != 0, reason="only root can give files to another account"
 )
-posix_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no owners and modes of files")
 
 
 @pytest.fixture(autouse=True)
@@ -215,7 +215,7 @@ def test_files_of_another_account_above_the_working_folder_are_refused(
 
 
 @pytest.mark.attack
-@posix_only
+@pytest.mark.posix
 @pytest.mark.parametrize("mode", [0o666, 0o602, 0o664])
 @pytest.mark.parametrize("name", ["accord.yaml", ".env"])
 def test_a_file_above_that_others_can_write_to_is_refused(
@@ -237,14 +237,14 @@ def test_a_file_above_that_others_can_write_to_is_refused(
 
 
 @pytest.mark.attack
-@posix_only
+@pytest.mark.posix
 def test_a_link_above_into_a_folder_of_others_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = home.parent / "shared"
     shared.mkdir()
-    (shared / "accord.yaml").write_text("draws: 20\n")
+    (shared / "accord.yaml").write_text("draws: 20\n", encoding="utf-8")
     (shared / "accord.yaml").chmod(0o644)
     shared.chmod(0o777)
-    (home / "accord.yaml").symlink_to(shared / "accord.yaml")
+    make_link(home / "accord.yaml", shared / "accord.yaml")
     monkeypatch.chdir("deep")
     with pytest.raises(BadInput, match="others can write to its folder"):
         load_config()
@@ -253,7 +253,7 @@ def test_a_link_above_into_a_folder_of_others_is_refused(home: Path, monkeypatch
 
 
 @pytest.mark.attack
-@posix_only
+@pytest.mark.posix
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775])
 def test_a_folder_above_that_others_can_write_to_is_refused(
     home: Path, mode: int, monkeypatch: pytest.MonkeyPatch
@@ -284,7 +284,7 @@ def test_a_planted_file_in_the_working_folder_is_refused_and_a_folder_of_another
         load_config()
 
 
-@posix_only
+@pytest.mark.posix
 def test_files_of_another_account_are_recognized_without_root(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write("draws: 20\n")
     monkeypatch.chdir("deep")
@@ -394,7 +394,7 @@ def test_variable_that_redirects_postgresql_needs_a_confirmation(
 
 def test_projects_that_the_user_creates_need_no_confirmation(home: Path) -> None:
     assert CliRunner().invoke(app, ["init"]).exit_code == 0
-    with Path("accord.yaml").open("a") as file:
+    with Path("accord.yaml").open("a", encoding="utf-8") as file:
         file.write(FOREIGN)
     load_config()
     check_address(AWAY)
@@ -442,15 +442,15 @@ def test_a_damaged_record_of_trust_is_an_error_that_names_it(content: str, home:
     if content == "pipe":
         if sys.platform == "win32":
             pytest.skip("Windows has no named pipes in folders")
-        os.mkfifo(trusted_file())
+        make_pipe(trusted_file())
     else:
-        trusted_file().write_text(content)
+        trusted_file().write_text(content, encoding="utf-8")
     with pytest.raises(BadInput, match=r"trusted\.json"):
         note_addresses(home, [AWAY])
     assert CliRunner().invoke(app, ["init"]).exit_code == 0
 
 
-@posix_only
+@pytest.mark.posix
 def test_a_written_file_keeps_its_mode_and_owner(home: Path) -> None:
     write("draws: 20\n")
     Path("accord.yaml").chmod(0o664)

@@ -117,7 +117,7 @@ def test_damaged_copy_is_refused_and_store_is_unchanged(store: Store, tmp_path: 
         backup(store.url, tmp_path / name)
     before, whole = contents(store), (tmp_path / "cut.db").read_bytes()
     (tmp_path / "cut.db").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "text.db").write_text("no store at all, " * 100)
+    (tmp_path / "text.db").write_text("no store at all, " * 100, encoding="utf-8")
     with closing(sqlite3.connect(tmp_path / "old.db")) as copy, copy:
         copy.execute(f"UPDATE schema_version SET version = {SCHEMA_VERSION + 1}")
     for name, reason in {
@@ -133,7 +133,7 @@ def test_damaged_copy_is_refused_and_store_is_unchanged(store: Store, tmp_path: 
 
 def test_failed_backup_leaves_no_file(store: Store, tmp_path: Path) -> None:
     fill(store)
-    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "file").write_text("no folder", encoding="utf-8")
     with pytest.raises((StoreError, OSError)):
         backup(store.url, tmp_path / "file" / "copy.db")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -352,7 +352,7 @@ def test_issues_page_shows_validations(tmp_path: Path) -> None:
     ratings = overall_outcome({}, about("overall", rows), rows)
     found = summarize_issues(rows, [], TAXONOMY)
     for shown in ([], [detection], [ratings], [detection, ratings]):
-        html = write_issues_page(found, rows, [], TAXONOMY, tmp_path / "issues.html", shown).read_text()
+        html = write_issues_page(found, rows, [], TAXONOMY, tmp_path / "issues.html", shown).read_text(encoding="utf-8")
         assert ("turns validated by 3 annotators" in html) == (detection in shown)
         assert ("turns rated without and then with their issues" in html) == (ratings in shown)
 

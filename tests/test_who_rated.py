@@ -10,6 +10,7 @@ import pytest
 import yaml
 from commands import accord, accord_json, invoke, refused, write
 from rating_shapes import SHAPES, Shape, is_right, read_shape
+from special_files import make_link
 
 from accord import open as open_project
 from accord.project import remove_judgements
@@ -163,8 +164,8 @@ def test_a_second_file_is_added_to_the_recorded_judge(folder: Path, block: str) 
     assert judge_paths()[0] == first and len(judge_paths()) == 2
     assert (
         not block
-        or "scorer: {model: m}" in Path("accord.yaml").read_text()
-        and "# mine" in Path("accord.yaml").read_text()
+        or "scorer: {model: m}" in Path("accord.yaml").read_text(encoding="utf-8")
+        and "# mine" in Path("accord.yaml").read_text(encoding="utf-8")
     )
     with open_project() as project:
         assert sorted(project.recordings) == ["judge", "llm"]
@@ -188,8 +189,13 @@ def test_undo_removes_the_judgements_that_the_import_wrote(folder: Path) -> None
     output = accord("import", "--undo")
     assert f"{second} removed" in output and not Path(second).exists() and judge_paths() == [first]
     assert f"{first} removed" in accord("import", "--undo") and not Path(first).exists()
-    assert yaml.safe_load(Path("accord.yaml").read_text()).get("models") in (None, {}) and judge_paths() == []
-    assert set(yaml.safe_load(before)) >= set(yaml.safe_load(Path("accord.yaml").read_text())) - {"models"}
+    assert (
+        yaml.safe_load(Path("accord.yaml").read_text(encoding="utf-8")).get("models") in (None, {})
+        and judge_paths() == []
+    )
+    assert set(yaml.safe_load(before)) >= set(yaml.safe_load(Path("accord.yaml").read_text(encoding="utf-8"))) - {
+        "models"
+    }
 
 
 def test_undo_keeps_judgements_that_were_changed_or_that_another_import_has(folder: Path) -> None:
@@ -215,7 +221,7 @@ def test_undo_removes_no_file_outside_the_folder_of_judgements(folder: Path, nam
     (work / "judgments").mkdir(parents=True)
     for victim in (folder / "victim.jsonl", work / "victim.jsonl"):
         victim.write_text("{}\n", encoding="utf-8")
-    (work / "judgments" / "link.jsonl").symlink_to(folder / "victim.jsonl")
+    make_link(work / "judgments" / "link.jsonl", folder / "victim.jsonl")
     path = f"{folder}{name}" if name.startswith("/") else str(work / name)
     assert remove_judgements({path: text_hash("{}\n")}, work / "accord.yaml") == []
     assert (folder / "victim.jsonl").exists() and (work / "victim.jsonl").exists()

@@ -66,7 +66,7 @@ def test_histories_are_exported_and_read_back(tmp_path: Path) -> None:
         look.answer("ann", submitted(one.id, id="o" * 20, **{**mark, "value": None}, replaces="m" * 20))
         own = list(look.project.store.annotations())
         expected = look.project.store.labels()
-        (tmp_path / "accord.yaml").write_text(f"store: sqlite:///{tmp_path}/accord.db")
+        (tmp_path / "accord.yaml").write_text(f"store: sqlite:///{tmp_path}/accord.db", encoding="utf-8")
         for format in ("jsonl", "csv", "parquet"):
             out = tmp_path / f"out.{format}"
             accord("export", str(out), "--config", str(tmp_path / "accord.yaml"))

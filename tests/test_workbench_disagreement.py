@@ -97,7 +97,7 @@ def test_adjudication_is_exported_and_is_no_rating(disputed: Workbench, tmp_path
     assert {label.annotator for label in disputed.store.labels()} == {"ann", "bob"}
     assert {each.by for each in disputed.store.annotations({"person"})} == {"ann", "bob", "adjudicated"}
     export_annotations(disputed.store, tmp_path / "labels.csv", ["person"])
-    assert "adjudicated" in (tmp_path / "labels.csv").read_text()
+    assert "adjudicated" in (tmp_path / "labels.csv").read_text(encoding="utf-8")
     conversation = queue_of(lea)[0]["conversation"]
     shown = json.loads(lea.get(f"/conversation/{conversation}.json"))
     [question] = [each for each in shown["whole"]["questions"] if each["question"] == "Q0"]

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from browsing import faults, tab
 from served_workbench import STUDY, Browser, StartWorkbench, Workbench, chats, form_of, rate_all, token
+from special_files import make_link
 from test_workbench_pages import EVIL, strange
 
 from accord import Conversation, Turn
@@ -82,7 +83,7 @@ def main_text(page: str) -> str:
 
 
 def test_lead_erases_a_conversation_after_a_question_with_counts(bench: Workbench, tmp_path: Path) -> None:
-    (tmp_path / "chats.jsonl").write_text('{"id": "gpt-9-0", "text": "Question 0?"}\n')
+    (tmp_path / "chats.jsonl").write_text('{"id": "gpt-9-0", "text": "Question 0?"}\n', encoding="utf-8")
     bench.project.mart.add([_score("gpt-9-0"), _score("gpt-9-1")])
     lea = bench.browser("lea")
     page = lea.get("/conversation/gpt-9-0?back=/board/list")
@@ -362,7 +363,7 @@ def test_recorded_erasure_is_continued_by_a_button_after_the_server_stopped(benc
 def test_failed_erasure_names_the_reason_and_goes_on_later(bench: Workbench) -> None:
     bench.project.mart.add([_score("gpt-9-0")])
     damaged = bench.project.mart.folder / "live-1.jsonl"
-    damaged.symlink_to("/dev/null")
+    make_link(damaged, "/dev/null")
     lea = bench.browser("lea")
     where = send(lea, conversation="gpt-9-0")[2]
     receipt, page = finished(lea, where), lea.get(where)
@@ -442,7 +443,7 @@ def test_settings_show_the_retention_in_words(workbench: StartWorkbench, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("has_script", [True, False], ids=["script", "no script"])
 def test_lead_erases_in_a_browser(bench: Workbench, browser: Any, tmp_path: Path, has_script: bool) -> None:
-    (tmp_path / "chats.jsonl").write_text('{"id": "gpt-9-0", "text": "Question 0?"}\n')
+    (tmp_path / "chats.jsonl").write_text('{"id": "gpt-9-0", "text": "Question 0?"}\n', encoding="utf-8")
     wrong: list[str] = []
 
     def check(page: Any, text: str) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
 import stat
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from served_workbench import Browser, Workbench, shown_after, token
+from special_files import make_link, make_pipe
 from test_workbench_setup import started as started  # the fixture
 from test_workbench_setup import study_fields
 
@@ -25,7 +24,6 @@ from accord.values import dump_rubric, load_rubric
 from accord.web import ProjectFiles
 
 SECRET = "sk-of-the-server-12345"
-posix_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes, links and pipes")
 
 
 def hidden_fields(page: str) -> dict[str, str]:
@@ -110,14 +108,18 @@ def test_wording_that_another_writer_saved_is_shown_and_not_lost(started: Workbe
     form = browser.get("/rubric")
     fields = {**hidden_fields(form), f"text.{place}": "My wording?", "do": "preview"}
     original = load_rubric(tmp_path / "rubric.yaml")
-    (tmp_path / "rubric.yaml").write_text(dump_rubric(original.model_copy(update={"instructions": "By hand."})))
+    (tmp_path / "rubric.yaml").write_text(
+        dump_rubric(original.model_copy(update={"instructions": "By hand."})), encoding="utf-8"
+    )
     assert "By hand." in browser.get("/rubric") and "has changed since this server read it" in browser.get("/rubric")
     status, page, _ = browser.post("/rubric", **fields, instructions="")
     assert status == 409 and "has changed since this page was made" in page and "-instructions: By hand." in page
     agreed = hidden_fields(page)
     third = [each.model_copy(update={"text": "A third wording?"}) if each.id == "Q0" else each
              for each in original.questions]  # fmt: skip
-    (tmp_path / "rubric.yaml").write_text(dump_rubric(original.model_copy(update={"questions": tuple(third)})))
+    (tmp_path / "rubric.yaml").write_text(
+        dump_rubric(original.model_copy(update={"questions": tuple(third)})), encoding="utf-8"
+    )
     status, page, _ = browser.post("/rubric", **agreed, do="save")
     assert status == 409 and "A third wording?" in page and not (tmp_path / "rubric-2.yaml").exists()
     assert browser.post("/rubric", **hidden_fields(page), do="save")[0] == 303
@@ -128,9 +130,11 @@ def test_wording_of_a_second_server_is_the_base_of_the_next_version(started: Wor
     browser, place = started.browser(), place_of("Q0", tmp_path)
     old = load_rubric(tmp_path / "rubric.yaml")
     second = old.model_copy(update={"instructions": "Of the second server."})
-    (tmp_path / "rubric-2.yaml").write_text(dump_rubric(second))
+    (tmp_path / "rubric-2.yaml").write_text(dump_rubric(second), encoding="utf-8")
     file = tmp_path / "accord.yaml"
-    file.write_text(file.read_text().replace("rubric: rubric.yaml", "rubric: rubric-2.yaml"))
+    file.write_text(
+        file.read_text(encoding="utf-8").replace("rubric: rubric.yaml", "rubric: rubric-2.yaml"), encoding="utf-8"
+    )
     assert json.loads(browser.get("/rubric.json"))["hash"] == second.hash
     fields = {**hidden_fields(browser.get("/rubric")), f"text.{place}": "Mine?", "do": "preview"}
     assert saved(browser, "/rubric", fields, "save")[0] == 303
@@ -142,7 +146,7 @@ def test_questions_that_changed_since_the_form_take_no_wording_of_others(started
     browser, old = started.browser(), load_rubric(tmp_path / "rubric.yaml")
     fields = {**hidden_fields(browser.get("/rubric")), "text.1": "My wording?", "do": "preview"}
     turned = old.model_copy(update={"questions": old.questions[::-1]})
-    (tmp_path / "rubric.yaml").write_text(dump_rubric(turned))
+    (tmp_path / "rubric.yaml").write_text(dump_rubric(turned), encoding="utf-8")
     status, page, _ = browser.post("/rubric", **fields)
     assert status == 409 and "questions of the rubric have changed" in page and "<pre>My wording?</pre>" in page
     assert load_rubric(tmp_path / "rubric.yaml").questions == turned.questions
@@ -151,19 +155,19 @@ def test_questions_that_changed_since_the_form_take_no_wording_of_others(started
 def test_a_rubric_that_cannot_be_read_is_reported_and_not_overwritten(started: Workbench, tmp_path: Path) -> None:
     browser = started.browser()
     form = browser.get("/rubric")
-    (tmp_path / "rubric.yaml").write_text("name: [")
+    (tmp_path / "rubric.yaml").write_text("name: [", encoding="utf-8")
     assert "not valid YAML" in browser.get("/rubric") and browser.status == 200
     status, page, _ = browser.post("/rubric", **hidden_fields(form), do="preview")
     assert status == 422 and "not valid YAML" in page and not (tmp_path / "rubric-2.yaml").exists()
 
 
-@posix_only
+@pytest.mark.posix
 @pytest.mark.attack
 def test_saved_pages_keep_the_mode_and_follow_no_dangling_link(started: Workbench, tmp_path: Path) -> None:
     browser, file, away = started.browser(), tmp_path / "accord.yaml", tmp_path.parent / f"{tmp_path.name}-away.yaml"
     file.chmod(0o640)
     owner = file.stat().st_uid
-    (tmp_path / "rubric-2.yaml").symlink_to(away)
+    make_link(tmp_path / "rubric-2.yaml", away)
     fields = {"form": token(browser.get("/rubric")), "text.0": "Mine?", "do": "preview"}
     assert saved(browser, "/rubric", fields, "save")[0] == 303
     assert saved(browser, "/studies/new", study_fields(browser, name="look"), "create")[0] == 303
@@ -171,7 +175,7 @@ def test_saved_pages_keep_the_mode_and_follow_no_dangling_link(started: Workbenc
     assert stat.S_IMODE(file.stat().st_mode) == 0o640 and file.stat().st_uid == owner
     files = ProjectFiles(tmp_path / "empty/accord.yaml")
     files.folder.mkdir()
-    (files.folder / "accord.yaml").symlink_to(away)
+    make_link(files.folder / "accord.yaml", away)
     with pytest.raises(BadInput, match="is a link to a file that does not exist"):
         files.create({"accord.yaml": "draws: 3\n"})
     assert not away.exists()
@@ -184,7 +188,7 @@ def test_a_project_that_the_browser_creates_is_trusted(tmp_path: Path) -> None:
     assert is_trusted(tmp_path)
     (tmp_path / "given").mkdir()
     given = ProjectFiles(tmp_path / "given/accord.yaml")
-    given.path.write_text("draws: 3\n")
+    given.path.write_text("draws: 3\n", encoding="utf-8")
     assert given.create({"accord.yaml": "", "rubric.yaml": "x"}) == ["rubric.yaml"] and not is_trusted(given.folder)
 
 
@@ -195,14 +199,14 @@ REPORTS = ["", "[", "[]", "7", '{"now": 3}', '{"now": {"rmse": "x"}}', '{"now": 
            '{"verdict": "good"}', "[" * 5000, "pipe", "folder"]  # fmt: skip
 
 
-@posix_only
+@pytest.mark.posix
 @pytest.mark.attack
 def test_a_damaged_report_stops_no_page(started: Workbench) -> None:
     browser, folder = started.browser(), started.project.folder()
     candidate = folder.with_name(f"{folder.name}.candidate")
     for place in (folder, candidate):
         place.mkdir(parents=True)
-        (place / "evaluator.json").write_text("{}")
+        (place / "evaluator.json").write_text("{}", encoding="utf-8")
     for content in REPORTS:
         for place in (folder, candidate):
             report = place / "refit.json"
@@ -210,11 +214,11 @@ def test_a_damaged_report_stops_no_page(started: Workbench) -> None:
                 report.rmdir()
             report.unlink(missing_ok=True)
             if content == "pipe":
-                os.mkfifo(report)
+                make_pipe(report)
             elif content == "folder":
                 report.mkdir()
             else:
-                report.write_text(content)
+                report.write_text(content, encoding="utf-8")
         assert load_report(folder) is None, content[:40]
         for page in ("/", "/lead", "/evaluators"):
             browser.get(page)

@@ -355,7 +355,7 @@ def test_jobs_run_one_at_a_time_wait_once_and_say_why_they_failed() -> None:
 
     assert jobs.add("a", first) and began.wait(60)
     assert jobs.state("a") == "running" and jobs.add("b", lambda: done.append(2)) and not jobs.add("b", lambda: None)
-    assert jobs.state("b") == "waiting" and jobs.add("c", lambda: Path("/nowhere/at/all").read_text())
+    assert jobs.state("b") == "waiting" and jobs.add("c", lambda: Path("/nowhere/at/all").read_text(encoding="utf-8"))
     gate.set()
     jobs.wait()
     assert done == [1, 2] and "No such file" in jobs.failed["c"] and jobs.state("c") == ""
@@ -404,7 +404,7 @@ class Panel:
 def led(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Project:
     """Thirty conversations, whose replies have from 1 to 25 words."""
     monkeypatch.chdir(folder)
-    (folder / "help.yaml").write_text(RUBRIC)
+    (folder / "help.yaml").write_text(RUBRIC, encoding="utf-8")
     study = {"title": "First look", "annotators_per_item": 2, "annotators": sorted(LEVELS), **settings}
     content = {
         "store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "draws": 50, "folds": 3,
@@ -550,7 +550,7 @@ def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(begin: Callab
         promote_candidate(folder)
     making = folder.with_name(f"{folder.name}.making")
     making.mkdir()
-    (making / "evaluator.json").write_text("half")  # it dies while it writes
+    (making / "evaluator.json").write_text("half", encoding="utf-8")  # it dies while it writes
     loop.retrain()
     assert load_report(folder) is not None and not making.exists()
 
@@ -766,10 +766,10 @@ def test_pairs_names_a_damaged_evaluator_and_a_study_without_items_have_their_pa
         '  - {id: Q0, text: "Which mood?", scale: nominal, options: [red, "blue & green"]}\n'
         '  - {id: "Q/1 &", text: "Which is better?", applies: pairs, scale: ordinal, options: [-1, 0, 1]}\n'
     )
-    (tmp_path / "both.yaml").write_text(rubric)
+    (tmp_path / "both.yaml").write_text(rubric, encoding="utf-8")
     damaged = tmp_path / "evaluators" / "default"
     damaged.mkdir(parents=True)
-    (damaged / "evaluator.json").write_text("{")
+    (damaged / "evaluator.json").write_text("{", encoding="utf-8")
     people = {"annotators": ["ann", "bob"], "annotators_per_item": 2}
     studies = {
         "pairs": {"level": "pair", "order": "informative", **people},

@@ -329,7 +329,7 @@ def test_new_evaluator_changes_predictions_without_model_requests(
         (folder / "other").rename(folder / "default")
         second = predicted()
         assert (first.question, second.question) == ("Q0", "Q1") and first.evaluator != second.evaluator
-        (folder / "default" / "evaluator.json").write_text("{")
+        (folder / "default" / "evaluator.json").write_text("{", encoding="utf-8")
         assert "damaged" in predicted().reason
         service.jobs.close()
 

@@ -156,14 +156,20 @@ def test_upload_to_a_project_keeps_its_files_and_shows_the_error_of_the_command(
     browser = empty.browser()
     upload(browser, [("chats.jsonl", CHATS)])
     imported(browser)
-    before = (tmp_path / "accord.yaml").read_text(), (tmp_path / "rubric.yaml").read_text()
+    before = (
+        (tmp_path / "accord.yaml").read_text(encoding="utf-8"),
+        (tmp_path / "rubric.yaml").read_text(encoding="utf-8"),
+    )
     upload(browser, [("more.jsonl", "{not json\n")])
     state = imported(browser)
     assert "more.jsonl" in state["upload"]["error"] and "The import stopped" in browser.get("/import")
     upload(browser, [("labels.csv", LABELS)])
     state = imported(browser)
     assert state["upload"]["other_questions"] == ["tone"]
-    assert ((tmp_path / "accord.yaml").read_text(), (tmp_path / "rubric.yaml").read_text()) == before
+    assert (
+        (tmp_path / "accord.yaml").read_text(encoding="utf-8"),
+        (tmp_path / "rubric.yaml").read_text(encoding="utf-8"),
+    ) == before
 
 
 @pytest.mark.attack
@@ -243,7 +249,9 @@ def test_long_names_in_other_scripts_are_saved(tmp_path: Path, name: str) -> Non
     _, files = parse_multipart(body, kind)
     assert [file.name for file in files] == [name, name]
     saved = save_uploads(files, tmp_path)
-    assert [path.read_text() for path in saved] == ["one", "two"] and {path.suffix for path in saved} == {".jsonl"}
+    assert [path.read_text(encoding="utf-8") for path in saved] == ["one", "two"] and {
+        path.suffix for path in saved
+    } == {".jsonl"}
 
 
 PROJECT_TEXT = """# our project
@@ -418,8 +426,10 @@ def test_main_button_imports_new_conversations_if_the_evaluator_learned_from_all
 def started(tmp_path: Path) -> Iterator[Workbench]:
     """A workbench of a project with its files, six conversations and no study."""
     file = tmp_path / "accord.yaml"
-    file.write_text("# ours\nstore: sqlite:///accord.db\nrubric: rubric.yaml  # edited here\nmonitoring: {}\n")
-    (tmp_path / "rubric.yaml").write_text(dump_rubric(load_rubric("llm-rubric")))
+    file.write_text(
+        "# ours\nstore: sqlite:///accord.db\nrubric: rubric.yaml  # edited here\nmonitoring: {}\n", encoding="utf-8"
+    )
+    (tmp_path / "rubric.yaml").write_text(dump_rubric(load_rubric("llm-rubric")), encoding="utf-8")
     opened = Project(load_config(file))
     opened.store.add_conversations(chats(6))
     with opened, open_workbench(opened, files=ProjectFiles(file)) as bench:
@@ -436,17 +446,22 @@ def study_fields(browser: Browser, **changes: str) -> dict[str, str]:
 
 def test_lead_creates_a_study_that_the_page_showed_and_people_rate_it(started: Workbench, tmp_path: Path) -> None:
     browser, file = started.browser(), tmp_path / "accord.yaml"
-    before = file.read_text()
+    before = file.read_text(encoding="utf-8")
     fields = study_fields(browser, filter='["system", "gpt-9"]', sample="2")
     page = shown_after(browser, "/studies/new", **fields)
-    assert "2 items, 2 people each" in page and "<i>" not in page and "+studies:" in page and file.read_text() == before
+    assert (
+        "2 items, 2 people each" in page
+        and "<i>" not in page
+        and "+studies:" in page
+        and file.read_text(encoding="utf-8") == before
+    )
     rating = shown_after(browser, "/studies/new", **{**fields, "do": "rating"})
     assert browser.status == 200 and "nothing is saved here" in rating and "disabled" in rating and "Question" in rating
     shown = re.search(r'name="shown" value="([^"]+)"', page)
     assert shown is not None
-    file.write_text(before + "seed: 3\n")
+    file.write_text(before + "seed: 3\n", encoding="utf-8")
     status, page, _ = browser.post("/studies/new", **{**fields, "do": "create", "shown": shown[1]})
-    assert status == 409 and "has changed since" in page and "studies" not in file.read_text()
+    assert status == 409 and "has changed since" in page and "studies" not in file.read_text(encoding="utf-8")
     assert "+studies:" in page and "seed: 3" in page
     page = shown_after(browser, "/studies/new", **fields)
     shown = re.search(r'name="shown" value="([^"]+)"', page)
@@ -457,8 +472,8 @@ def test_lead_creates_a_study_that_the_page_showed_and_people_rate_it(started: W
     assert study.items.filter == {"system": ("gpt-9",)} and study.stages[0].questions == ("Q1", "Q0")
     assert (
         study.guidelines == "Read.\nThen rate.\n"
-        and file.read_text().startswith("# ours\n")
-        and "seed: 3" in file.read_text()
+        and file.read_text(encoding="utf-8").startswith("# ours\n")
+        and "seed: 3" in file.read_text(encoding="utf-8")
     )
     assert "Was it &lt;i&gt;good" in browser.get("/lead/was-it-i-good-i")
     entry = browser.get("/studies/was-it-i-good-i.yaml")
@@ -521,7 +536,7 @@ def test_form_of_a_study_keeps_its_fields_and_tells_the_error(
     browser = started.browser()
     status, page, _ = browser.post("/studies/new", **study_fields(browser, **change))
     assert status == 422 and error in page and not strange(page) and "Then rate." in page
-    assert "studies" not in (tmp_path / "accord.yaml").read_text()
+    assert "studies" not in (tmp_path / "accord.yaml").read_text(encoding="utf-8")
 
 
 def test_single_user_becomes_an_admin_and_adds_people_with_links(started: Workbench) -> None:
@@ -613,7 +628,7 @@ def test_leads_manage_annotators_only_and_annotators_nobody(workbench: StartWork
 
 def test_wording_is_saved_as_a_new_version_that_the_page_showed(started: Workbench, tmp_path: Path) -> None:
     browser, file = started.browser(), tmp_path / "accord.yaml"
-    old, text = load_rubric(tmp_path / "rubric.yaml"), (tmp_path / "rubric.yaml").read_text()
+    old, text = load_rubric(tmp_path / "rubric.yaml"), (tmp_path / "rubric.yaml").read_text(encoding="utf-8")
     place = [each.id for each in old.questions].index("Q0")
     form = token(browser.get("/rubric"))
     fields = {"form": form, f"text.{place}": "How <i>good</i> was it?", f"meaning.{place}.0": "Bad: really"}
@@ -634,8 +649,8 @@ def test_wording_is_saved_as_a_new_version_that_the_page_showed(started: Workben
         and new["Q0"].meanings[str(new["Q0"].scale.options[0])] == "Bad: really"
     )
     assert [each for each in new.questions if each.id != "Q0"] == [each for each in old.questions if each.id != "Q0"]
-    assert file.read_text().splitlines()[2] == "rubric: rubric-2.yaml  # edited here"
-    assert (tmp_path / "rubric.yaml").read_text() == text
+    assert file.read_text(encoding="utf-8").splitlines()[2] == "rubric: rubric-2.yaml  # edited here"
+    assert (tmp_path / "rubric.yaml").read_text(encoding="utf-8") == text
     assert json.loads(browser.get("/rubric.json"))["hash"] == new.hash
     assert "How &lt;i&gt;good" in browser.get("/studies/new")
     status, page, _ = browser.post("/rubric", form=form, do="preview", **{f"text.{place}": " "})
@@ -645,7 +660,7 @@ def test_wording_is_saved_as_a_new_version_that_the_page_showed(started: Workben
 
 def test_files_are_restored_if_the_project_cannot_be_opened_with_the_change(tmp_path: Path) -> None:
     files = ProjectFiles(tmp_path / "accord.yaml")
-    files.path.write_text("store: sqlite:///accord.db\n")
+    files.path.write_text("store: sqlite:///accord.db\n", encoding="utf-8")
     changed = {"accord.yaml": "store: 3\n", "rubric-2.yaml": "name: x\n"}
 
     def fail() -> None:
@@ -653,7 +668,10 @@ def test_files_are_restored_if_the_project_cannot_be_opened_with_the_change(tmp_
 
     with pytest.raises(BadInput, match="cannot be opened"):
         files.change(changed, files.digest(changed), fail)
-    assert files.path.read_text() == "store: sqlite:///accord.db\n" and not (tmp_path / "rubric-2.yaml").exists()
+    assert (
+        files.path.read_text(encoding="utf-8") == "store: sqlite:///accord.db\n"
+        and not (tmp_path / "rubric-2.yaml").exists()
+    )
     with pytest.raises(BadInput, match="not a file in the project"):
         files.text("../secret.yaml")
 
@@ -674,7 +692,9 @@ def test_main_question_is_chosen_on_the_settings_page_and_comments_stay(started:
     page = shown_after(browser, "/settings", **fields)
     assert "The settings are saved." in page and json.loads(browser.get("/settings.json"))["main"] == "Q1"
     assert load_rubric(tmp_path / "rubric-2.yaml").main == "Q1" and load_rubric(tmp_path / "rubric.yaml").main == "Q0"
-    assert file.read_text().startswith("# ours\n") and "rubric: rubric-2.yaml  # edited here" in file.read_text()
+    assert file.read_text(encoding="utf-8").startswith(
+        "# ours\n"
+    ) and "rubric: rubric-2.yaml  # edited here" in file.read_text(encoding="utf-8")
     assert browser.post("/settings", **{**fields, "main": "Q2"})[0] == 409, "the page is older than the files"
 
 
@@ -720,11 +740,13 @@ def test_lead_chooses_the_evaluator_in_use_and_restores_an_earlier_version(start
     assert "Use constant" in browser.get("/evaluators")
     folder = project.folder()
     shutil.copytree(folder, folder.with_name("default.before-20260101T000000000000"))
-    (folder / "evaluator.json").write_text((folder / "evaluator.json").read_text() + " ")
+    (folder / "evaluator.json").write_text(
+        (folder / "evaluator.json").read_text(encoding="utf-8") + " ", encoding="utf-8"
+    )
     page = browser.get("/evaluators")
     assert "Restore this version" in page and not strange(page)
     assert browser.post("/evaluators/use", form=form, name="default.before-20260101T000000000000")[0] == 303
-    assert not (folder / "evaluator.json").read_text().endswith(" ")
+    assert not (folder / "evaluator.json").read_text(encoding="utf-8").endswith(" ")
     names = [each["name"] for each in json.loads(browser.get("/evaluators.json"))["evaluators"]]
     assert len(names) == 3 and any(name.startswith("default.before-2026") for name in names)
     for name in ("../x", "default.before-../../x", "unheard", ""):

@@ -44,7 +44,7 @@ def test_lead_and_two_people_go_from_an_empty_folder_to_a_verdict(
     has_script = options.get("java_script_enabled", True)
     (tmp_path / "data").mkdir()
     for name, text in (("chats.jsonl", CHATS), ("labels.csv", LABELS)):
-        (tmp_path / "data" / name).write_text(text)
+        (tmp_path / "data" / name).write_text(text, encoding="utf-8")
     wrong: list[str] = []
 
     def check(page: Any) -> None:

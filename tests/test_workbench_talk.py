@@ -57,8 +57,10 @@ def assistant(url: str, model: str = "model-9000", **more: Any) -> dict[str, Any
 def project(folder: Path, url: str, budget: Mapping[str, Any] | None = None, store: str = "", **talk: Any) -> Project:
     """A project with a study in which people talk with one of two assistants."""
     (folder / "docs").mkdir(exist_ok=True)
-    (folder / "docs" / "ranges.md").write_text("# Ranges of the CDN\n\nThe cdn ip ranges are published weekly.\n")
-    (folder / "docs" / "bill.txt").write_text("Storage is billed by the hour. SECRET-SENTENCE.\n")
+    (folder / "docs" / "ranges.md").write_text(
+        "# Ranges of the CDN\n\nThe cdn ip ranges are published weekly.\n", encoding="utf-8"
+    )
+    (folder / "docs" / "bill.txt").write_text("Storage is billed by the hour. SECRET-SENTENCE.\n", encoding="utf-8")
     both = {"plain-jane": assistant(url), "bookworm": assistant(url, "model-mini", knows_topic=True)}
     usual = {"assistants": both, "topics": TOPICS, "documents": str(folder / "docs"), "max_documents": 1}
     studies = {"chat": {"title": "Ask", "chat": {**usual, **talk}}}

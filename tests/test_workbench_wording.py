@@ -30,7 +30,9 @@ def bench(tmp_path: Path) -> Iterator[Workbench]:
     rubric = infer_rubric(survey_files([str(tmp_path / "labels.csv")]).questions.values(), None).rubric
     (tmp_path / "rubric.yaml").write_text(dump_rubric(rubric), encoding="utf-8")
     file = tmp_path / "accord.yaml"
-    file.write_text("store: sqlite:///accord.db\nrubric: rubric.yaml\nstudies:\n  look: {title: First look}\n")
+    file.write_text(
+        "store: sqlite:///accord.db\nrubric: rubric.yaml\nstudies:\n  look: {title: First look}\n", encoding="utf-8"
+    )
     with Project(load_config(file)) as opened:
         opened.store.add_conversations(chats(12))
         with open_workbench(opened, ["ann"], ["lea"], files=ProjectFiles(file)) as served:

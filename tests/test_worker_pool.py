@@ -59,6 +59,7 @@ def test_single_process_does_all_work() -> None:
         assert pool(str, []) == []
 
 
+@pytest.mark.posix
 def test_piece_of_a_killed_worker_is_repeated(tmp_path: Path) -> None:
     own = os.getpid()
 
@@ -125,16 +126,17 @@ with WorkerPool(2, imports=()) as pool:  # no `if __name__ == "__main__"`
 """
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_workers_end_with_the_main_process(tmp_path: Path, how: signal.Signals) -> None:
     told = tmp_path / "told"
-    (tmp_path / "script.py").write_text(SCRIPT.format(told=str(told)))
+    (tmp_path / "script.py").write_text(SCRIPT.format(told=str(told)), encoding="utf-8")
     with subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as script:
         end = time.monotonic() + WAITS
-        while not (told.exists() and told.read_text().endswith("\n")):
+        while not (told.exists() and told.read_text(encoding="utf-8").endswith("\n")):
             assert script.poll() is None and time.monotonic() < end
             time.sleep(0.02)
-        child, name = told.read_text().split()
+        child, name = told.read_text(encoding="utf-8").split()
         assert name == "Own" and int(child) != script.pid
         script.send_signal(how)
         assert script.wait(WAITS) == -how

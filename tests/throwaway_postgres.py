@@ -21,6 +21,10 @@ class ThrowAwayPostgres:
     """
 
     def __init__(self) -> None:
+        if os.name != "posix":
+            raise BadInput(
+                "the cluster listens on a Unix socket, which PostgreSQL's driver has on Linux and macOS only"
+            )
         try:
             asked = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True)
         except (OSError, subprocess.CalledProcessError):

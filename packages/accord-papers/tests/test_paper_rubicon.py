@@ -106,14 +106,14 @@ def test_all_tables_of_a_project(project, monkeypatch):
 
 
 def test_prompts_of_a_given_pool_are_not_ablated(project):
-    text = Path("accord.yaml").read_text()
-    Path("accord.yaml").write_text(text.replace("task: task.yaml", "pool: llm-rubric"))
+    text = Path("accord.yaml").read_text(encoding="utf-8")
+    Path("accord.yaml").write_text(text.replace("task: task.yaml", "pool: llm-rubric"), encoding="utf-8")
     [part] = accord_json("paper", "rubicon", "--project", "accord.yaml", "--only", "table-2")["parts"]
     assert part["status"] == "skipped" and "{pool: llm-rubric}" in part["reason"] and project.asked == []
 
 
 def test_all_parts_share_one_budget(project):
-    with Path("accord.yaml").open("a") as settings:
+    with Path("accord.yaml").open("a", encoding="utf-8") as settings:
         settings.write("budget: {requests: 12}\n")
     said = accord("paper", "rubicon", "--project", "accord.yaml", code=4)
     assert "spent: 12 requests" in said and len(project.asked) == 12

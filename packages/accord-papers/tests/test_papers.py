@@ -119,7 +119,10 @@ def test_a_folder_with_other_files_is_kept(tmp_path, monkeypatch):
     Path("notes/mine.md").write_text("# Mine\n", encoding="utf-8")
     Path("accord.yaml").write_text("seed: 0\n", encoding="utf-8")
     said = accord("paper", "llm-rubric", "--project", "accord.yaml", "--out", "notes", code=1)
-    assert "does not look like an earlier output" in said and Path("notes/mine.md").read_text() == "# Mine\n"
+    assert (
+        "does not look like an earlier output" in said
+        and Path("notes/mine.md").read_text(encoding="utf-8") == "# Mine\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import errno
 import functools
 import gc
 import inspect
+import io
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
@@ -18,7 +20,7 @@ import typer.core
 
 from accord.cli.outputs import check_outputs, outputs_of, refuse_empty_outputs
 from accord.cli.plugin_commands import HELP_OPTIONS, PluginCommand, plugin_names
-from accord.cli.terminal import ask_at_terminal, can_ask, say_line, set_verbosity
+from accord.cli.terminal import ask_at_terminal, can_ask, say_line, set_verbosity, writes_all_letters
 from accord.edges import AccordError, BadInput, BadRow
 from accord.version import __version__
 
@@ -108,6 +110,8 @@ _FILE_ERRORS = {
     errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ENAMETOOLONG,
 }  # fmt: skip
 """Errors that a user can resolve: no space, no permission, an invalid path."""
+_NAME_ERRORS = {errno.EINVAL, errno.EILSEQ}
+"""Errors of a name that a file system refuses, such as `a?.csv` on Windows; they count only with the name."""
 RENAMED_OPTIONS = {
     "--how": "--method", "--per-turn": "--annotators-per-item", "--per-person": "--items-per-annotator",
     "--unnamed": "--anonymous",
@@ -189,7 +193,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
         except KeyboardInterrupt:
             stop("interrupted. Finished work is stored; run the same command to continue.", INTERRUPTED)
         except OSError as error:
-            if error.errno not in _FILE_ERRORS:
+            if error.errno not in _FILE_ERRORS and not (error.errno in _NAME_ERRORS and error.filename):
                 raise
             written = ", ".join(str(kwargs[name]) for name in outputs if kwargs.get(name))
             stop(f"cannot use {error.filename or written or 'a file'}: {error.strerror}. Finished work is stored.", 1)
@@ -271,4 +275,7 @@ def main() -> None:
     atexit.register(gc.freeze)
     from accord.cli import commands  # noqa: F401 - importing a command registers it
 
+    # A file or a pipe on Windows has a code page without most letters.
+    if isinstance(sys.stdout, io.TextIOWrapper) and not writes_all_letters():
+        sys.stdout.reconfigure(errors="replace")
     app()

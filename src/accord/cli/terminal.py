@@ -60,7 +60,17 @@ def _log_handler() -> Any:
 
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
     """Print a result: as JSON, or as `text` writes it."""
-    say(json.dumps(result, indent=1, ensure_ascii=False) if as_json else text(one_line_json(result)))
+    say(_as_json(result) if as_json else text(one_line_json(result)))
+
+
+def _as_json(result: Any) -> str:
+    """Return a result as JSON, with escapes if the output cannot write all letters."""
+    return json.dumps(result, indent=1, ensure_ascii=not writes_all_letters())
+
+
+def writes_all_letters() -> bool:
+    """Return False if the encoding of stdout lacks letters, such as a Windows code page."""
+    return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
 
 
 def say(text: str, is_aside: bool = False) -> None:
@@ -96,7 +106,7 @@ def show_each(results: Iterable[R], as_json: bool, text: Callable[[R], str]) -> 
                 say(text(result))
     finally:
         if as_json and done:
-            say(json.dumps(done if len(done) > 1 else done[0], indent=1, ensure_ascii=False))
+            say(_as_json(done if len(done) > 1 else done[0]))
 
 
 class Progress:

@@ -23,9 +23,10 @@ from .output_escaping import escape_formula as escape_formula, hide_folders as h
 from .output_escaping import LONGEST_NAME as LONGEST_NAME, one_line as one_line, one_line_json as one_line_json
 from .output_escaping import page_text as page_text, truncate_middle as truncate_middle
 from .output_escaping import unescape_formula as unescape_formula
-from .output_paths import check_output as check_output, create_private as create_private, is_inside as is_inside
+from .output_paths import check_folder_names as check_folder_names, check_output as check_output
+from .output_paths import create_private as create_private, is_inside as is_inside
 from .output_paths import is_same_path as is_same_path, open_private as open_private, ProtectedFile as ProtectedFile
-from .output_paths import write_atomically as write_atomically
+from .output_paths import replace_file as replace_file, write_atomically as write_atomically
 from .secrets import is_secret_name as is_secret_name, redact as redact, redact_json as redact_json
 from .secrets import redact_message as redact_message, register_secret as register_secret
 from .secrets import register_url_secrets as register_url_secrets

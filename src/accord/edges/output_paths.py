@@ -13,18 +13,24 @@ New files have mode 0600 whatever the umask is. An existing file keeps its mode.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from accord.edges.errors import BadInput
+from accord.edges.output_escaping import one_line
 
 PRIVATE = 0o600
 """Mode of new files: readable and writable by their owner only."""
+IS_WINDOWS = os.name == "nt"
+_REPLACE_SECONDS = 1.0
+_LONGEST_NAME = 100
 
 
 def _opener(path: str, flags: int) -> int:
@@ -62,9 +68,22 @@ def write_atomically(path: Path, content: str | bytes, errors: str = "strict") -
             file.flush()
             _copy_owner(target, file.fileno())
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+        replace_file(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def replace_file(source: Path, target: Path) -> None:
+    """Rename a file over another; on Windows, wait for a second while another process has one of them open."""
+    deadline = time.monotonic() + _REPLACE_SECONDS
+    while True:
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:
+            if not IS_WINDOWS or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _copy_owner(source: Path, file: int) -> None:
@@ -76,6 +95,28 @@ def _copy_owner(source: Path, file: int) -> None:
         with suppress(PermissionError):  # only root may give a file away
             os.fchown(file, owner, group)
     os.fchmod(file, stat.S_IMODE(about.st_mode) & 0o777)
+
+
+_UNUSABLE = re.compile(r"""[<>:"/\\|?*\x00-\x1f]|[. ]$|^(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)|^$""", re.IGNORECASE)
+
+
+def check_folder_names(names: Iterable[str], where: str) -> None:
+    """Check that names can be names of files or folders on Linux, macOS and Windows, and stay different there.
+
+    >>> check_folder_names(["default", "judge+words"], "evaluators")
+
+    Raises:
+        BadInput: A name has a character or a form that Windows refuses, or two names differ in case only.
+    """
+    before: dict[str, str] = {}
+    for name in names:
+        if _UNUSABLE.search(name) or len(name.encode("utf-8", "replace")) > _LONGEST_NAME:
+            raise BadInput(
+                f"{where}: {one_line(repr(name), 60)} cannot be the name of a folder on every system; use letters, "
+                f"digits, `-` and `_`, at most {_LONGEST_NAME} bytes"
+            )
+        if (other := before.setdefault(name.casefold(), name)) != name:
+            raise BadInput(f"{where}: {other!r} and {name!r} are the same folder on macOS and Windows; rename one")
 
 
 # --- protected files --------------------------------------------------------------------------------------------------

@@ -461,7 +461,7 @@ def _limit_memory() -> None:
     if sys.platform == "linux":
         import resource
 
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        used = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         limit = used + TRIAL_BYTES
         if hard == resource.RLIM_INFINITY or limit < hard:

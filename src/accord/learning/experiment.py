@@ -155,10 +155,13 @@ class HeldOutAnswers:
     def restored(cls, arrays: Mapping[str, NDArray[Any]]) -> HeldOutAnswers:
         """Return the answers from `arrays`.
 
+        Accord 0.1 saved one repetition without `rating`: each row is a rating.
+
         Raises:
             ValueError: The shapes do not match, or an answer is not an option.
         """
-        answers = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
+        saved = {"rating": np.arange(len(arrays["answer"])), **arrays}
+        answers = cls(**{name: saved[name] for name in cls.__dataclass_fields__})
         n, options = len(answers.answer), len(answers.options)
         shapes = (answers.known.shape, answers.new.shape, answers.group.shape, answers.rating.shape)
         if shapes != ((n, options), (n, options), (n,), (n,)):

@@ -15,6 +15,7 @@ from accord.edges import (
     FROM_ENVIRONMENT,
     BadInput,
     UnknownName,
+    check_folder_names,
     load_yaml,
     note_addresses,
     parse_yaml,
@@ -169,6 +170,15 @@ class Config(StrictSettings):
         from accord.evidence import metric_name  # imported here, so that other projects load no evidence code
 
         return list(map(metric_name, metrics))
+
+    @field_validator("evaluators")
+    @classmethod
+    def _check_names(cls, evaluators: Any) -> Any:
+        try:
+            check_folder_names(evaluators, "each evaluator has a folder")
+        except BadInput as error:
+            raise ValueError(str(error)) from None
+        return evaluators
 
     @field_validator("plugins", mode="before")
     @classmethod

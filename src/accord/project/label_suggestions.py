@@ -29,7 +29,6 @@ from accord.validation import NOT_SAID, estimation
 from accord.values import POPULATION, Labels, Question, Sample, Score, Target
 
 if TYPE_CHECKING:
-    from accord.learning import Level
     from accord.project.workspace import Workspace
 
 

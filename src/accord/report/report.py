@@ -148,7 +148,7 @@ def content(
         is_page=bool(pages),
         name=name,
         files=files,
-        date=date.today().strftime("%-d %B %Y"),
+        date=f"{(today := date.today()).day} {today:%B %Y}",
         about=about,
         cautions=[line for line in dict.fromkeys([*insights.cautions, *fitted.cautions]) if line not in of_sources],
         agreement_charts=[chart for chart in (_error_chart(tried), _correlation_chart(tried)) if chart],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -220,10 +221,11 @@ class Worker:
     """
 
     def __init__(self, imports: Sequence[str]) -> None:
-        # A session of its own keeps keyboard interrupts away from the worker.
+        # A session of its own, on Windows a process group, keeps keyboard interrupts away from the worker.
         self._child = Popen(
             [sys.executable, "-c", _START, json.dumps(sys.path), *imports], stdin=PIPE, stdout=PIPE,
             env={**os.environ, **ONE_THREAD}, start_new_session=True,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )  # fmt: skip
         assert self._child.stdin is not None and self._child.stdout is not None
         self._to, self._from, self._is_ready = self._child.stdin, self._child.stdout, False

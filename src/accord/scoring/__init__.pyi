@@ -10,3 +10,4 @@ from .pipeline import ScoreOptions as ScoreOptions, Scorer as Scorer, Turns as T
 from .results import PartsRun as PartsRun, ScoreRun as ScoreRun
 from .score_rows import add_parts as add_parts, ConversationFacts as ConversationFacts, input_of as input_of
 from .score_rows import milliseconds as milliseconds, repair as repair, RowOrigin as RowOrigin
+from .score_rows import time_of as time_of

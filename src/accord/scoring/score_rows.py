@@ -13,7 +13,7 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,15 @@ def _first(metadata: Mapping[str, Any], names: Sequence[str]) -> str | None:
 
 def _shortened(value: Any) -> str | None:
     return None if value is None or value == "" else sendable(str(value)[:_MOST_CHARACTERS])
+
+
+def time_of(milliseconds: float) -> datetime:
+    """Return the time of milliseconds since 1970; Windows' own conversion refuses times before 1970.
+
+    >>> str(time_of(-1000))
+    '1969-12-31 23:59:59+00:00'
+    """
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
 
 
 def milliseconds(value: Any) -> int | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -39,6 +40,7 @@ from accord.store.schema import (
     annotation_table,
     cache,
     cache_conversations,
+    can_upgrade,
     claims,
     days,
     erased,
@@ -154,13 +156,16 @@ def restore(url: str, source: Path, replace: bool = False) -> dict[str, int]:
         The number of rows by table.
 
     Raises:
-        BadInput: The copy does not exist, is damaged or has another schema version, or the store has rows and `replace`
-            is False.
+        BadInput: The copy does not exist, is damaged or has a schema version that cannot be upgraded, or the store has
+            rows and `replace` is False.
         StoreError: The store cannot be written; it is unchanged.
     """
     if not source.is_file():
         raise BadInput(f"there is no store {source} to restore; name a file that `accord store backup FILE` wrote")
     check = check_store(str(source), rows_only=True)
+    if can_upgrade(check.version):
+        with tempfile.TemporaryDirectory(prefix="accord-") as folder:
+            return restore(url, _upgraded(source, Path(folder)), replace)
     if check.damage:
         raise BadInput(f"{source} cannot be restored: {check.damage[0].what}")
     for name in check.foreign:
@@ -178,6 +183,19 @@ def restore(url: str, source: Path, replace: bool = False) -> dict[str, int]:
         return _counts(store)
     finally:
         store.close()
+
+
+def _upgraded(copy: Path, folder: Path) -> Path:
+    """Return a file in a folder with the rows of a copy of an earlier schema version, and the new tables."""
+    path = create_private(folder / copy.name)
+    with (
+        _sqlite_errors(f"cannot restore {copy}"),
+        closing(sqlite3.connect(f"{copy.absolute().as_uri()}?mode=ro", uri=True)) as reading,
+        closing(sqlite3.connect(path)) as writing,
+    ):
+        reading.backup(writing)
+    open_engine(str(path)).dispose()
+    return path
 
 
 def _erase_again(store: Store, buried: Sequence[dict[str, Any]]) -> None:

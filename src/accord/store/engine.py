@@ -47,8 +47,11 @@ from accord.store.schema import (
     ADDED_TABLES,
     SCHEMA_VERSION,
     UNKNOWN_CONVERSATION,
+    UPGRADE,
     VERSION_TABLE,
     cache_conversations,
+    can_upgrade,
+    is_newer,
     metadata,
     table_statements,
 )
@@ -81,15 +84,18 @@ def open_engine(url: str, reads_only: bool = False) -> Engine:
     reads_only = reads_only and not is_in_memory(parsed_url(url))
     with database_errors(url):
         engine = connect_or_read_only(url, "reading" if reads_only else "shared")
-        if not _has_current_version(engine):
-            if reads_only:
-                engine.dispose()
-                raise BadInput(
-                    "the store is empty or was written by another version of Accord, and is opened for reading. "
-                    "Open it once for writing: accord store vacuum"
-                )
-            _create_tables(engine)
-            _has_current_version(engine, warns=False)
+        try:
+            if not _has_current_version(engine):
+                if reads_only:
+                    raise BadInput(
+                        "the store is empty or was written by another version of Accord, and is opened for reading. "
+                        "Open it once for writing: accord store vacuum"
+                    )
+                _create_tables(engine)
+                _has_current_version(engine, warns=False)
+        except BaseException:
+            engine.dispose()
+            raise
     return engine
 
 
@@ -385,13 +391,14 @@ def _create_tables(engine: Engine) -> None:
         version = version_of(connection)
         if version == SCHEMA_VERSION:
             return
-        if isinstance(version, int) and version + 1 in ADDED_TABLES and version < SCHEMA_VERSION:
+        if isinstance(version, int) and can_upgrade(version):
             _add_tables(connection, version)
             return
         if version is not None:
+            older = "Use the Accord that wrote it, or import the data into a new store"
             raise BadInput(
-                f"the store has schema version {version}, this Accord reads version {SCHEMA_VERSION}. Use the Accord "
-                "that wrote it, or import the data into a new store"
+                f"the store has schema version {version}, this Accord reads version {SCHEMA_VERSION}. "
+                + (f"A later Accord wrote it; {UPGRADE}" if is_newer(version) else older)
             )
         if not metadata.tables.keys().isdisjoint(inspect(connection).get_table_names()):
             raise StoreError(f"the store has tables but no schema version. {CHECK}")

@@ -220,8 +220,10 @@ class _Check:
             repair = f"the tables are those of version {SCHEMA_VERSION}; set it: {insert}; then check again"
             return Damage("its schema version is missing", f"{repair}. Or {RESTORE}")
         what = f"its schema version is {version}, this Accord reads version {SCHEMA_VERSION}"
-        if isinstance(version, int) and version + 1 in schema.ADDED_TABLES:
+        if schema.can_upgrade(version):
             return Damage(what, "the next command that opens the store adds the new tables: accord import --list")
+        if schema.is_newer(version):
+            return Damage(what, schema.UPGRADE)
         return Damage(what, f"use the Accord that wrote it, or {RESTORE}")
 
     def _check_table(self, table: Table, is_changed: bool) -> None:

@@ -406,7 +406,7 @@ def spool_folders(url: str) -> list[Path]:
         folders, name = [file.with_name(f"{file.name}.unsaved")], str(file)
     else:
         folders, name = [], parsed.render_as_string(hide_password=True)
-    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:12]
     return [*folders, user_state_path("accord", appauthor=False) / f"{digest}.unsaved"]
 
 

@@ -307,6 +307,19 @@ ADDED_TABLES = {2: (cache_conversations, erased), 3: (anchors,)}
 """Tables that a version added to those of the version before it."""
 
 
+def can_upgrade(version: object) -> bool:
+    """Return True for an earlier schema version whose stores get the new tables when they are opened."""
+    return isinstance(version, int) and version < SCHEMA_VERSION and version + 1 in ADDED_TABLES
+
+
+def is_newer(version: object) -> bool:
+    """Return True for a schema version of a later Accord."""
+    return isinstance(version, int) and version > SCHEMA_VERSION
+
+
+UPGRADE = "upgrade Accord: pip install --upgrade accord"
+
+
 @functools.cache
 def table_statements(dialect: str) -> list[str]:
     """Return the statements that create all tables and indexes; compiling them takes longer than running them."""

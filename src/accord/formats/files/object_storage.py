@@ -25,6 +25,7 @@ from accord.edges import (
     one_line,
     open_regular,
     register_url_secrets,
+    replace_file,
     strip_url_secrets,
     unpacked_name,
     write_atomically,
@@ -205,7 +206,7 @@ def write_file(url: str, content: bytes | Path) -> None:
     local.parent.mkdir(parents=True, exist_ok=True)
     try:
         shutil.copyfile(content, create_private(partial))
-        os.replace(partial, local)
+        replace_file(partial, local)
     finally:
         partial.unlink(missing_ok=True)
 

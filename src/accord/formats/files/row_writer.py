@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from accord.edges import BadInput, create_private, escape_formula, open_private
+from accord.edges import BadInput, create_private, escape_formula, open_private, replace_file
 from accord.values import SCORE_COLUMNS, Conversation, Turn
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class RowWriter:
         if kind is None and self.path.suffix == ".parquet":
             self._to_parquet()
         elif kind is None:
-            self._partial.replace(self.path)
+            replace_file(self._partial, self.path)
 
     def _to_parquet(self) -> None:
         import polars as pl

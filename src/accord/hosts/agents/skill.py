@@ -50,7 +50,7 @@ def write_skill(folder: Path) -> list[Path]:
         contents[folder / "scripts" / name] = f'#!/bin/sh\n# {about}\nexec accord {command} --json "$@"\n'
     for path, content in contents.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
+        path.write_text(content, encoding="utf-8", newline="\n")  # a shell reads no carriage returns
         if path.suffix == ".sh":
             path.chmod(0o755)
     return list(contents)

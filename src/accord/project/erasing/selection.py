@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import BadInput, UnknownName
-from accord.scoring import ConversationFacts, milliseconds
+from accord.scoring import ConversationFacts, milliseconds, time_of
 from accord.store import Erasures
 from accord.values import Conversation
 
@@ -72,7 +72,7 @@ def conversation_time(times: Iterable[str], metadata: Mapping[str, Any]) -> date
     """Return the time of a conversation's last message, or of its metadata; None if it has none."""
     started = ConversationFacts.of(Conversation("", (), metadata=metadata)).time
     latest = max((time for each in times if (time := milliseconds(each)) is not None), default=started)
-    return None if latest is None else datetime.fromtimestamp(latest / 1000, UTC)
+    return None if latest is None else time_of(latest)
 
 
 def selected_ids(project: Workspace, selection: Selection) -> list[str]:

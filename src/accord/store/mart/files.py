@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FORMAT, METADATA_KEY = "3", "accord-mart"
 """Version and key of the metadata of a part."""
+_LOCKED_BYTE = 2**31 - 2
+"""Place behind the content that is locked on Windows, where nobody else can read or write a locked byte."""
 DAMAGED = ".damaged"
 """Ending of files that were set aside because they cannot be read."""
 _OWN = re.compile(r"(?:part|live)-[0-9A-Za-z]+\.(?:parquet|jsonl)", re.ASCII)
@@ -109,7 +111,12 @@ def try_lock(stream: IO[bytes]) -> bool:
         if os.name == "nt":
             import msvcrt
 
-            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+            place = os.lseek(stream.fileno(), 0, os.SEEK_CUR)
+            os.lseek(stream.fileno(), _LOCKED_BYTE, os.SEEK_SET)
+            try:
+                msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+            finally:
+                os.lseek(stream.fileno(), place, os.SEEK_SET)
         else:
             import fcntl
 

@@ -32,6 +32,7 @@ from accord.edges import (
     open_private,
     open_regular,
     regular_size,
+    replace_file,
     unreadable_parquet,
 )
 from accord.store.engine import StoreError
@@ -164,7 +165,7 @@ class Mart:
                 encoded = {METADATA_KEY: json.dumps(metadata)}
                 rows.sink_parquet(create_private(unfinished), metadata=encoded, row_group_size=100_000)
                 sync(unfinished)
-                os.replace(unfinished, self._place(name))
+                replace_file(unfinished, self._place(name))
                 sync(self.folder)
             except BaseException:
                 unfinished.unlink(missing_ok=True)
@@ -366,21 +367,25 @@ class Mart:
             with suppress(FileNotFoundError, BadInput):
                 regular_size(entry)  # opening a pipe would wait for its writer
                 with entry.open("r+b") as stream:
-                    if try_lock(stream):
-                        self.seal_log(entry)
+                    if not try_lock(stream):
+                        continue
+                    invalid = self.write_log(entry)
+                self.remove_log(entry, invalid)
 
-    def seal_log(self, path: Path) -> None:
-        """Turn a log without a writer into a part of the same name, so that its rows never count twice.
-
-        A log with invalid lines is renamed to `NAME.damaged`.
-        """
+    def write_log(self, path: Path) -> int:
+        """Write the rows of a log as a part of the same name, where they count once; return the number of bad lines."""
         name = path.stem.removeprefix("live-")
         own = Mart(self.folder)
         invalid = own._read_log(path)
         if len(table := own._logs[path.name].table()) and not self._place(name).exists():
             self._write(table.lazy(), name)
+        return invalid
+
+    def remove_log(self, path: Path, invalid: int) -> None:
+        """Remove a log that nobody has open, as Windows requires; rename one with invalid lines to `NAME.damaged`."""
         if invalid:
-            path.rename(path.with_name(f"{path.name}{DAMAGED}"))
+            with suppress(FileNotFoundError):  # another process has sealed it too
+                path.rename(path.with_name(f"{path.name}{DAMAGED}"))
         path.unlink(missing_ok=True)
 
     def compact(self) -> bool:
@@ -407,7 +412,8 @@ class Mart:
                     raise
                 replaced = own._write_compacted()  # without the parts that are known to be damaged now
             for name in replaced:
-                (self.folder / name).unlink(missing_ok=True)
+                with suppress(PermissionError):  # open in another process on Windows; the next compaction removes it
+                    (self.folder / name).unlink(missing_ok=True)
             for left in self.folder.glob("*.partial"):
                 if left.stat().st_mtime < time.time() - ABANDONED_SECONDS:
                     left.unlink(missing_ok=True)
@@ -473,9 +479,10 @@ class MartWriter:
 
     def _seal(self) -> None:
         if self._stream is not None:
-            self.mart.seal_log(self._path)
+            invalid = self.mart.write_log(self._path)
             self._stream.close()
             self._stream = None
+            self.mart.remove_log(self._path, invalid)
 
     def close(self) -> None:
         """Turn the log into a part."""

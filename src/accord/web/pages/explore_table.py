@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
 from accord.board import Board, BoardFilters, SelectedScores
 from accord.edges import sendable
 from accord.project import Project, comparable_labels
-from accord.scoring import ConversationFacts
+from accord.scoring import ConversationFacts, time_of
 from accord.store import scores_of_conversations
 from accord.values import Conversation, Question, Sample
 
@@ -205,7 +204,7 @@ def _table_row(score: Mapping[str, Any], conversation: Conversation | None, is_s
             if isinstance(value, str | int | float):
                 row[sendable(f"metadata: {name}")] = sendable(value)[:200] if isinstance(value, str) else value
         if (time := ConversationFacts.of(conversation).time) is not None:
-            row[DAY] = datetime.fromtimestamp(time / 1000, UTC).date().isoformat()
+            row[DAY] = time_of(time).date().isoformat()
         row["synthetic"] = conversation.is_synthetic
     return row
 

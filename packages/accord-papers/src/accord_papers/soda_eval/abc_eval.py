@@ -51,7 +51,8 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as place:
         named = Path(place) / "behaviors.yaml"
         named.write_text(
-            behaviors.model_dump_json(include={"name": True, "issues": {"__all__": {"name", "definition"}}})
+            behaviors.model_dump_json(include={"name": True, "issues": {"__all__": {"name", "definition"}}}),
+            encoding="utf-8",
         )
         config = config_from({
             "store": "sqlite:///:memory:", "metrics": ["bank", "lexical"],
@@ -92,7 +93,10 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
 
 def behaviors_of(folder: Path) -> Taxonomy:
     """Return the nine behaviors of ABC-Eval as a taxonomy."""
-    names = [question["name"] for question in json.loads((folder / "questions.json").read_text())["questions"]]
+    names = [
+        question["name"]
+        for question in json.loads((folder / "questions.json").read_text(encoding="utf-8"))["questions"]
+    ]
     return Taxonomy(name="abc-eval", issues=tuple(IssueType(name=name, definition=name) for name in names))
 
 
