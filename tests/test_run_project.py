@@ -347,7 +347,9 @@ def test_outputs_of_accord_in_a_folder_are_no_input(folder: Path) -> None:
     for ending in ("jsonl", "csv", "parquet"):
         printed("score", "chats.jsonl", "--out", f"scores.{ending}")
         assert "holds scores of an evaluator" in refused("import", f"scores.{ending}")
-    Path("agreement-card.json").write_text('{"accord_version": "1", "subject": {}, "test": {}, "digest": "s256:0"}')
+    Path("agreement-card.json").write_text(
+        '{"accord_version": "1", "subject": {}, "test": {}, "digest": "s256:0"}', encoding="utf-8"
+    )
     again = invoke("import", ".")
     assert "0 labels imported, 24 already there" in again.stdout and "evaluators" not in again.output
     assert "skipped: scores.csv holds scores of an evaluator" in again.stderr
