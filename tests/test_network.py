@@ -198,7 +198,7 @@ def test_first_stage_of_pretraining_moves_shared_weights_only() -> None:
 @pytest.mark.slow
 def test_early_stopping_takes_the_epochs_with_the_least_held_out_loss() -> None:
     shape, given = sheets(answers())
-    fold, terms = np.arange(60) % 3, Schedule(4, 5, 16, 0.0, False)
+    fold, terms = np.arange(60) % 3, Schedule(2, 3, 16, 0.0, False)
     jobs = [TrainingJob(fold != each, 0.5, 0.0, 0.0, 3) for each in range(3)]
 
     def held_out(pretrain: int, finetune: int) -> float:
@@ -211,7 +211,7 @@ def test_early_stopping_takes_the_epochs_with_the_least_held_out_loss() -> None:
         return total
 
     pretrain, finetune = early_stops(shape, given, terms, jobs)
-    losses = [held_out(pretrain, epochs) for epochs in range(1, 6)]
+    losses = [held_out(pretrain, epochs) for epochs in range(1, 4)]
     assert finetune == int(np.argmin(losses)) + 1
     alone = replace(given, answers=given.answers[:, :1])
     one = replace(shape, options=(4,), head="softmax")
@@ -219,7 +219,7 @@ def test_early_stopping_takes_the_epochs_with_the_least_held_out_loss() -> None:
         [float(-np.log(predict(one, [net], given.values[fold == k], given.annotator[fold == k])[
             np.arange(20), given.answers[fold == k, 0]]).sum())
          for k, net in enumerate(train(one, alone, replace(terms, pretrain=epochs, finetune=0), jobs))]
-        for epochs in range(1, 5)
+        for epochs in range(1, 3)
     ]  # fmt: skip
     assert early_stops(one, alone, terms, jobs)[0] == int(np.argmin(np.sum(nets, axis=1))) + 1
     assert early_stops(shape, given, replace(terms, pretrain=0), jobs)[0] == 0
