@@ -133,8 +133,8 @@ def turn_from_message(message: Any) -> Turn:
     role = message.get(role_key)
     if not isinstance(role, str) or not role:
         raise WrongShape(
-            f"a message has no role; its keys are {abbreviated(list(message))}, and those of speaker and text are role and "
-            "content"
+            f"a message has no role; its keys are {abbreviated(list(message))}, and those of speaker and text are "
+            "role and content"
         )
     content_key = next((key for key in _CONTENT_KEYS if key in message), "content")
     known = {role_key, content_key, "name", "time", "parts"}
