@@ -287,6 +287,13 @@ def test_words_with_an_order_and_names_without_one() -> None:
         check(pair, yes="C")
 
 
+def test_decimal_commas_give_the_figures_of_points() -> None:
+    rng = np.random.default_rng(5)
+    points = [{"judge": f"{label + rng.random():.9f}", "human": str(label)} for label in rng.integers(1, 6, 40)]
+    commas = [{**row, "judge": row["judge"].replace(".", ",")} for row in points]
+    assert str(check(commas)) == str(check(points))
+
+
 def test_scores_of_another_scale_correct_the_mean_and_have_no_bias() -> None:
     rng = np.random.default_rng(5)
     rows = [{"judge": int(np.clip(label * 6 + rng.integers(1, 4), 1, 10)), "human": words([label])[0]}

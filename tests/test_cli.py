@@ -207,6 +207,9 @@ def test_fewer_questions_more_labels_groups_and_estimates(monkeypatch: pytest.Mo
     rows = pl.read_csv("queue.csv").rows(named=True)
     assert len(rows) == 3 and {row["question"] for row in rows} == {"Q0"}
     assert "unknown annotator 'nobody'" in refused("label", "next", "--annotator", "nobody")
+    assert "unknown group 'anotator'. Did you mean 'annotator'?" in refused(
+        "compare", "--only", "default", "--by", "anotator"
+    )
     groups = accord_json("compare", "--only", "default", "--by", "annotator")["groups_by"]
     assert {group["group"] for group in groups} == set(pl.read_csv(RATINGS)["annotator"])
     assert "worth" in printed("estimate")

@@ -250,3 +250,24 @@ def test_completion_is_offered_in_each_shell(shell: str) -> None:
 def test_renamed_option_names_the_new_one(arguments: list[str], new: str) -> None:
     result = invoke(*arguments, code=2)
     assert result.exit_code == 2 and f"is now called {new}" in result.output
+
+
+BASE_INSTALL = """
+import sys
+sys.modules |= dict.fromkeys(("starlette", "fastapi", "uvicorn"))
+from accord.cli.app import main
+for arguments in (["users", "add", "ann"], ["users", "role", "ann", "lead"], ["serve"]):
+    sys.argv = ["accord", *arguments]
+    try:
+        main()
+    except SystemExit as error:
+        print("exit", error.code, flush=True)
+"""
+
+
+def test_base_install_adds_users_and_names_the_extra_that_serves() -> None:
+    new_project()
+    done = subprocess.run([sys.executable, "-c", BASE_INSTALL], capture_output=True, encoding="utf-8", check=False)
+    link, *codes = done.stdout.splitlines()
+    assert link.startswith("http://127.0.0.1:8700/in/") and codes == ["exit 0", "exit 0", "exit 1"], done.stderr
+    assert "accord: the service needs an optional part. Install it: pip install " in done.stderr

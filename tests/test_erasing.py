@@ -449,7 +449,9 @@ def test_a_restored_copy_is_erased_again(project: Path, tmp_path: Path) -> None:
 def test_store_of_the_first_version_is_upgraded(project: Path) -> None:
     with closing(sqlite3.connect("accord.db")) as store, store:
         store.executescript("DROP TABLE erased; DROP TABLE cache_conversations; UPDATE schema_version SET version = 1")
-    assert "adds the new tables" in accord("store", "check", code=1)
+    shown = accord("store", "check", code=1)
+    assert "was not checked: its schema version is 1" in shown and "adds the new tables" in shown
+    assert "damaged" not in shown
     erased_by_command("--conversation", VICTIM)
     assert marks_in(project / "evaluators", project / "accord.db.scores") == {}
     assert not [path for path in marks_in(project) if path.endswith("accord.db")]

@@ -742,6 +742,14 @@ def test_a_foreign_word_for_conversation_is_an_id_in_a_table_of_turns(language: 
     assert all([turn.role for turn in each.turns] == ["user", "assistant"] for each in result)
 
 
+@pytest.mark.parametrize("messages", ["Nachrichten", "mensajes", "Сообщения"])
+def test_a_foreign_word_for_conversation_is_an_id_next_to_messages(messages: str) -> None:
+    turns = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
+    name = write("chats.jsonl", json.dumps({"Gespräch": "G 1", messages: turns}))
+    [record] = read(name)
+    assert (record.conversation.id, len(record.conversation.turns)) == ("G 1", 2)
+
+
 @pytest.mark.parametrize(
     ("header", "question"),
     [

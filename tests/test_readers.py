@@ -384,7 +384,10 @@ def test_compressed_files_are_read(tmp_path: Path, ending: str, pack: Callable[[
         (b'{"messages": "\xe9"}', "line 3: not UTF-8"),
         ("[1]", "expected a JSON object, got list"),
         ('{"messages": []}', "the conversation has no messages"),
-        ('{"messages": [{"content": "x"}]}', "a message has no role"),
+        (
+            '{"messages": [{"rolle": "x"}]}',
+            r"a message has no role; its keys are \['rolle'\], and those of speaker and",
+        ),
         ('{"messages": [{"role": "user", "content": 5}]}', "content is a string or a list of parts, got int"),
         ('{"id": "a\\u0000b", "messages": [{"role": "user", "content": "x"}]}', "cannot be an id"),
         ('{"messages": 5}', "messages are a list, got int"),

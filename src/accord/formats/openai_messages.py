@@ -13,7 +13,7 @@ from typing import Any
 
 from accord.edges import is_sendable
 from accord.formats import tool_messages
-from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of, plain_name
+from accord.formats.record import Fields, Format, Record, WrongShape, abbreviated, formats, mapping_of, plain_name
 from accord.values import Conversation, Document, PlainTurns, Turn, steps
 
 _ID_KEYS = (
@@ -132,7 +132,10 @@ def turn_from_message(message: Any) -> Turn:
     role_key = _role_key(message)
     role = message.get(role_key)
     if not isinstance(role, str) or not role:
-        raise WrongShape("a message has no role")
+        raise WrongShape(
+            f"a message has no role; its keys are {abbreviated(list(message))}, and those of speaker and text are "
+            "role and content"
+        )
     content_key = next((key for key in _CONTENT_KEYS if key in message), "content")
     known = {role_key, content_key, "name", "time", "parts"}
     extra = {key: value for key, value in message.items() if key not in known and value is not None}

@@ -54,8 +54,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     ),
     "documents": ("context", "contexts", "retrieved_contexts", "knowledge"),
     "messages": (
-        "messages_json", "transcript", "turns", "dialogue", "dialog", "chat", "chat_log", "transkript",
-        "gesprächsverlauf", "聊天记录", *FOREIGN_CONVERSATIONS,
+        "messages_json", "transcript", "turns", "dialogue", "dialog", "chat", "chat_log", "transkript", "nachrichten",
+        "gesprächsverlauf", "mensajes", "mensagens", "messaggi", "сообщения", "聊天记录", *FOREIGN_CONVERSATIONS,
     ),
     "time": ("timestamp", "created_at"),
     "turn": ("turn_index", "turn_id", "position"),

@@ -94,6 +94,11 @@ class StoreCheck:
     foreign: list[str] = field(default_factory=list)
     interrupted: int = 0
 
+    @property
+    def is_earlier(self) -> bool:
+        """True for a store of an earlier version without other damage: its rows can be checked after its upgrade."""
+        return schema.can_upgrade(self.version) and len(self.damage) == 1
+
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
         return {**asdict(self), "damage": [item._asdict() for item in self.damage]}

@@ -20,14 +20,15 @@ import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlsplit
-
-from starlette.requests import Request
 
 from accord.edges import BadInput, UnknownName
 from accord.live import Refused, is_local, media_type
 from accord.store import ADJUDICATED, ONE_TIME_LINK, ROLES, SINGLE_USER, Conflict, Role, Studies, UserAccount
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 COOKIE = "accord_session"
 SESSION_DAYS, LINK_DAYS = 30, 1

@@ -37,9 +37,12 @@ def check(
     if repairs:
         note(_repaired(options.store()))
     found = check_store(options.store(), mart_folder(config.store, config.mart, config.folder))
+    if found.is_earlier and not options.as_json:
+        what, repair = found.damage[0]
+        raise BadInput(f"{found.store} was not checked: {what}; {repair}")
     options.show(found.to_json(), _text)
     if found.damage:
-        stop(f"the store is damaged in {len(found.damage)} places; each line names the repair", 1)
+        stop(f"the store is damaged in {count_of(len(found.damage), 'place')}; each line names the repair", 1)
 
 
 def _repaired(url: str) -> str:

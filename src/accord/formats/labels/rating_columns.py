@@ -94,10 +94,12 @@ def is_rating_name(name: str) -> bool:
 def number_in(text: str) -> float | None:
     """Return the number of a text in plain digits, also with a decimal comma; `None` for any other text.
 
-    >>> number_in("4"), number_in("3,5"), number_in("four")
-    (4.0, 3.5, None)
+    A comma before three digits may separate thousands, except after a zero.
+
+    >>> number_in("4"), number_in("3,5"), number_in("0,125"), number_in("1,125"), number_in("four")
+    (4.0, 3.5, 0.125, None, None)
     """
-    if re.fullmatch(r"[+-]?\d{1,15},\d{1,2}", text, re.ASCII):
+    if re.fullmatch(r"[+-]?(\d{1,15},(\d{1,2}|\d{4,20})|0,\d{3})", text, re.ASCII):
         text = text.replace(",", ".")
     if not re.fullmatch(r"[+-]?(\d{1,15}(\.\d*)?|\.\d+)(e[+-]?\d{1,2})?", text, re.ASCII | re.IGNORECASE):
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from accord.edges import AccordError
+from accord.edges import AccordError, UnknownName
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import Evaluator, Experiment, Importance, importance, make_head, untested_groups
 from accord.project.evaluators.fit_cache import FitCache, cache_key, single_threaded
@@ -144,6 +144,9 @@ def groups_of(
         samples: Rated samples.
         evidence: Evidence of the samples.
         by: `system`, `annotator`, `judge-version`, `wording`, or the name of a metadata entry of conversations.
+
+    Raises:
+        UnknownName: No rated conversation has the metadata entry.
     """
     rated = comparison.ratings
     named = _groups(rated, samples, evidence, by)
@@ -161,6 +164,9 @@ def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, 
     conversations = {sample.conversation.id: sample.conversation for sample in samples}
     if by == SYSTEM:
         return [conversations[name].shown_system if name in conversations else None for name in rated.conversation]
+    entries = {name for conversation in conversations.values() for name in conversation.metadata}
+    if by not in entries:
+        raise UnknownName("group", by, {*AUTOMATIC, *entries})
     values = [conversations[name].metadata.get(by) if name in conversations else None for name in rated.conversation]
     return [None if value is None else str(value) for value in values]
 
