@@ -51,6 +51,8 @@ from accord.testing import ChatServer
 from accord.testing.server import Batches
 from accord.values import Conversation, Label, Target, Turn
 
+pytestmark = pytest.mark.slow  # the project with the canary takes half a minute
+
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -161,7 +163,6 @@ app(["store", "erase", "--conversation", sys.argv[2], "--yes"], prog_name="accor
 
 @pytest.mark.posix
 @pytest.mark.attack
-@pytest.mark.slow
 @pytest.mark.parametrize("point", [0, 1, 2, 3, 4, 6, 8, 10, 13, 16, 18, 20, 22, 24, 26])
 def test_killed_erasure_is_continued(project: Path, point: int) -> None:
     before = others()
@@ -194,7 +195,6 @@ def live_message(port: int, name: str, text: str) -> int:
 
 
 @pytest.mark.attack
-@pytest.mark.slow
 def test_erasing_beside_two_servers_and_a_study(project: Path) -> None:
     Path("accord.yaml").write_text(json.dumps({
         "store": "sqlite:///accord.db", "studies": {"look": {"title": "Look", "items": {"sample": 30}}},

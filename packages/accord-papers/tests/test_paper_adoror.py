@@ -72,6 +72,7 @@ def test_perfect_selector_beats_every_other_system_in_the_planted_world() -> Non
     }
 
 
+@pytest.mark.slow
 def test_rows_of_a_planted_world_have_all_folds() -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     rows = list(simulation.system_rows(2, TINY))
