@@ -193,10 +193,8 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
         except KeyboardInterrupt:
             stop("interrupted. Finished work is stored; run the same command to continue.", INTERRUPTED)
         except OSError as error:
-            if error.errno not in _FILE_ERRORS and not (error.errno in _NAME_ERRORS and error.filename):
-                raise
-            written = ", ".join(str(kwargs[name]) for name in outputs if kwargs.get(name))
-            stop(f"cannot use {error.filename or written or 'a file'}: {error.strerror}. Finished work is stored.", 1)
+            _stop_for_file(error, ", ".join(str(kwargs[name]) for name in outputs if kwargs.get(name)))
+            raise
         except Exception as error:
             if not isinstance(error, AccordError):
                 stop_for_plugin(error)
@@ -243,6 +241,12 @@ def stop(reason: str, code: int) -> NoReturn:
     """Print the reason in one line, and exit with a documented code."""
     say_line(f"accord: {reason}")
     raise typer.Exit(code)
+
+
+def _stop_for_file(error: OSError, written: str) -> None:
+    """Stop with one line if a file cannot be used; `written` names the outputs of the command."""
+    if error.errno in _FILE_ERRORS or (error.errno in _NAME_ERRORS and error.filename):
+        stop(f"cannot use {error.filename or written or 'a file'}: {error.strerror}. Finished work is stored.", 1)
 
 
 def stop_for_plugin(error: Exception) -> None:

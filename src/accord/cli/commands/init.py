@@ -70,13 +70,7 @@ def init(
                 "files, --main, --labels, --rater, --judge, --scale and --columns go with --from: "
                 "accord init --from labels.csv"
             )
-        result = _written(
-            {"accord.yaml": template, "rubric.yaml": dump_rubric(load_rubric(rubric or "llm-rubric"))}, prompts
-        )
-        command, said = _next_here()
-        if rubric is not None and "rubric.yaml" in result["kept"]:
-            said.insert(0, f"{rubric} was not written; to use it, set in accord.yaml: rubric: {rubric}")
-        show({**result, "said": said + _judge_note(result), "next": command}, as_json, _text)
+        _without_labels(template, rubric, prompts, as_json)
         return
     paths = list(dict.fromkeys([*labels_from, *(conversations or ())]))
     labels, raters, judges = answers.named_columns
@@ -107,6 +101,19 @@ def init(
         "rated_by": found.who_rated, "said": said + needed + _judge_note(result), "next": command,
     }  # fmt: skip
     show({**result, **more}, as_json, _text)
+
+
+def _without_labels(template: str, rubric: str | None, prompts: Path | None, as_json: bool) -> None:
+    """Write accord.yaml and a shipped rubric, and print the next command."""
+    from accord.values import dump_rubric, load_rubric
+
+    result = _written(
+        {"accord.yaml": template, "rubric.yaml": dump_rubric(load_rubric(rubric or "llm-rubric"))}, prompts
+    )
+    command, said = _next_here()
+    if rubric is not None and "rubric.yaml" in result["kept"]:
+        said.insert(0, f"{rubric} was not written; to use it, set in accord.yaml: rubric: {rubric}")
+    show({**result, "said": said + _judge_note(result), "next": command}, as_json, _text)
 
 
 def _asked(rubric: Rubric, found: FileSurvey) -> list[dict[str, Any]]:

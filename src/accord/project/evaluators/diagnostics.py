@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,7 +27,7 @@ from accord.validation import (
     by_group,
     learning_curve,
 )
-from accord.values import WITHOUT_SYNTHETIC, Estimate, Rubric, Sample
+from accord.values import WITHOUT_SYNTHETIC, Conversation, Estimate, Rubric, Sample
 
 if TYPE_CHECKING:
     from accord.project.workspace import Workspace
@@ -164,10 +164,19 @@ def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, 
     conversations = {sample.conversation.id: sample.conversation for sample in samples}
     if by == SYSTEM:
         return [conversations[name].shown_system if name in conversations else None for name in rated.conversation]
+    return _metadata(conversations, rated.conversation, by)
+
+
+def _metadata(conversations: Mapping[str, Conversation], names: Iterable[str], by: str) -> list[str | None]:
+    """Return the metadata entry `by` of each conversation; None where there is none.
+
+    Raises:
+        UnknownName: No conversation has such an entry.
+    """
     entries = {name for conversation in conversations.values() for name in conversation.metadata}
     if by not in entries:
         raise UnknownName("group", by, {*AUTOMATIC, *entries})
-    values = [conversations[name].metadata.get(by) if name in conversations else None for name in rated.conversation]
+    values = [conversations[name].metadata.get(by) if name in conversations else None for name in names]
     return [None if value is None else str(value) for value in values]
 
 
