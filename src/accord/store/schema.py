@@ -318,6 +318,7 @@ def is_newer(version: object) -> bool:
 
 
 UPGRADE = "upgrade Accord: pip install --upgrade accord"
+"""Next step for a store of a later Accord."""
 
 
 @functools.cache

@@ -92,7 +92,7 @@ def _with_progress(
     run: Callable[[Callable[[], None], Callable[[Run], None]], Run],
     text: Callable[[Run], str],
 ) -> Run:
-    """Run something with progress, and print its result, also that of a run that stops halfway."""
+    """Show progress during a run, and print its result, also if it stops halfway."""
     stopped: list[Run] = []
     try:
         with spending(project.budget), Progress(title, total) as progress:

@@ -246,7 +246,7 @@ async def _response(client: AsyncClient, request: Any, is_streamed: bool = False
 
     Raises:
         httpx2.HTTPStatusError: The status is not one of success.
-        httpx2.TransportError: There is no response, for whatever reason the HTTP library has.
+        httpx2.TransportError: The request failed without a response.
     """
     import httpx2
 

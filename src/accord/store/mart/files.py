@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FORMAT, METADATA_KEY = "3", "accord-mart"
 """Version and key of the metadata of a part."""
 _LOCKED_BYTE = 2**31 - 2
-"""Place behind the content that is locked on Windows, where nobody else can read or write a locked byte."""
+"""Offset of the byte to lock on Windows, past the content, because other processes cannot read a locked byte."""
 DAMAGED = ".damaged"
 """Ending of files that were set aside because they cannot be read."""
 _OWN = re.compile(r"(?:part|live)-[0-9A-Za-z]+\.(?:parquet|jsonl)", re.ASCII)
