@@ -31,7 +31,6 @@ def page() -> str:
 
 def _sections(path: str, schema: Schema, definitions: Schema, headings: dict[str, str]) -> Iterator[str]:
     """Yield the section of an object, then those of inner objects; equal objects share a section."""
-    definitions = {**definitions, **schema.get("$defs", {})}
     headings[_identity(schema)] = path or "Top level"
     rows, inner = [], []
     for key, value in schema["properties"].items():
@@ -54,7 +53,7 @@ def _sections(path: str, schema: Schema, definitions: Schema, headings: dict[str
 def _objects(value: Schema, definitions: Schema) -> Iterator[tuple[str, Schema]]:
     """Yield the objects with keys of their own in a value, each with its path below the value."""
     if "$ref" in value:
-        yield "", definitions[value["$ref"].rpartition("/")[2]]
+        yield from _objects(definitions[value["$ref"].rpartition("/")[2]], definitions)
     elif value.get("properties"):
         if value.get("additionalProperties"):  # a map whose names are known
             for name, inner in value["properties"].items():
@@ -72,6 +71,8 @@ def _objects(value: Schema, definitions: Schema) -> Iterator[tuple[str, Schema]]
 
 def _kind(value: Schema, definitions: Schema, headings: dict[str, str]) -> str:
     """Return the type of a value in words, with its limits."""
+    if "const" in value:
+        return f"`{value['const']}`"
     if "enum" in value:
         return " or ".join(f"`{each}`" for each in value["enum"])
     if "anyOf" in value:

@@ -452,12 +452,14 @@ def json_schema() -> JsonSchema:
     from accord.evidence import CIU, sources
 
     schema = _schema_of(Config)
+    settings = {name: _schema_of(kind.settings_type) for name, kind in sources}
+    for part in settings.values():  # a reference such as `#/$defs/JudgeRoute` is resolved from the root of the document
+        schema["$defs"].update(part.pop("$defs", {}))
     ciu = {"type": "object", "properties": {"ciu": CIU.model_json_schema()}, "required": ["ciu"],
            "additionalProperties": False}  # fmt: skip
     schema["properties"]["metrics"]["items"] = {"anyOf": [{"type": "string"}, ciu]}
-    schema["properties"]["sources"]["properties"] = {name: _schema_of(kind.settings_type) for name, kind in sources}
-    result: JsonSchema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-    return result
+    schema["properties"]["sources"]["properties"] = settings
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _schema_of(model: type[BaseModel]) -> JsonSchema:

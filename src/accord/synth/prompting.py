@@ -66,13 +66,6 @@ class SynthSettings(BaseModel):
     temperature: float = Field(default=1.0, ge=0, le=2, description="Sampling temperature.")
     concurrency: int = Field(default=32, ge=1, le=1024, description="Conversations in progress at the same time.")
 
-    @field_validator("topics", mode="before")
-    @classmethod
-    def _accept_texts(cls, topics: object) -> object:
-        if isinstance(topics, list | tuple):
-            return [{"text": topic} if isinstance(topic, str) else topic for topic in topics]
-        return topics
-
     @field_validator("topics", "personas")
     @classmethod
     def _check_number(cls, setting: object) -> object:

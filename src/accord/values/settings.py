@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, WithJsonSchema, field_validator, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from accord.edges import FROM_ENVIRONMENT, BadInput, check_ownership, is_web_address, validate
 from accord.values.conversation import WITHOUT_SYNTHETIC, Synthetic
@@ -48,12 +50,22 @@ def project_folder(file: Path) -> Path:
 
 
 class Topic(FrozenModel):
-    """Topic of a conversation."""
+    """Topic of a conversation: a text, or a text with documents."""
 
     text: str = Field(min_length=1, max_length=500, description="Text of the topic, shown to the annotator.")
     documents: tuple[str, ...] = Field(
         default=(), description="Ids of the documents for assistants with `retrieval: given`."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_text(cls, topic: object) -> object:
+        return {"text": topic} if isinstance(topic, str) else topic
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core))
+        return {"anyOf": [{"type": "string", "minLength": 1, "maxLength": 500}, schema]}
 
 
 class Assistant(FrozenModel):
@@ -116,13 +128,6 @@ class ChatSettings(FrozenModel):
         default=30, ge=1, le=500, description="Messages of the annotator in one conversation, at most."
     )
     max_conversations: int | None = Field(default=None, ge=1, description="Conversations per annotator, at most.")
-
-    @field_validator("topics", mode="before")
-    @classmethod
-    def _texts_too(cls, topics: object) -> object:
-        if not isinstance(topics, list | tuple):
-            return topics
-        return [{"text": topic} if isinstance(topic, str) else topic for topic in topics]
 
     @model_validator(mode="after")
     def _fits(self) -> ChatSettings:

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from accord.edges import MissingExtra, validate
 from accord.evidence.bank.reply_features import (
@@ -188,9 +188,11 @@ class CIU(BaseModel):
 
     position: float = Field(default=0.0, ge=0, le=1, description="Discount g for late content; 1 in the paper.")
     frequency: bool = Field(default=True, description="Discount content that earlier turns contain.")
-    effort: Annotated[float, BeforeValidator(lambda cost: PAPER_EFFORT if cost == "paper" else cost)] = Field(
-        default=0.0, ge=0, le=1, description="Cost C of a word of the reply; `paper` is the paper's 0.005."
-    )
+    effort: Annotated[
+        float,
+        BeforeValidator(lambda cost: PAPER_EFFORT if cost == "paper" else cost),
+        WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"const": "paper"}]}),
+    ] = Field(default=0.0, ge=0, le=1, description="Cost C of a word of the reply; `paper` is the paper's 0.005.")
     unsupported: float = Field(
         default=0.0, ge=0, le=1, description="Credit β for content outside the documents; it also rewards invention."
     )
