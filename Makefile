@@ -124,10 +124,13 @@ bench: $(VENV)/ready ## run all benchmarks (five hours) and write benchmarks/res
 
 BASE ?=
 
+shape: $(VENV)/ready ## print sizes of functions, files and faces next to those of BASE=COMMIT, by default the last tag
+	$(BIN)/python benchmarks/architecture.py --quick $(if $(or $(BASE),$(TAG)),--baseline $(or $(BASE),$(TAG)))
+
 cost: $(VENV)/ready ## compare processor time and memory with BASE=COMMIT, by default the last tag (three minutes)
 	$(BIN)/python benchmarks/cost.py $(if $(BASE),--baseline $(BASE)) $(if $(QUICK),--quick)
 
 clean: ## remove generated files
 	rm -rf $(VENV) $(OUT) dist site .cache .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check quick slow test lint format docs site notebooks lock build api upgrade-fixture tables screenshots papers bench cost clean
+.PHONY: help setup finetune models demo check quick slow test lint format docs site notebooks lock build api upgrade-fixture tables screenshots papers bench shape cost clean

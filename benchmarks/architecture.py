@@ -1,9 +1,11 @@
-"""Size and structure of the source tree: lines, imports and wording.
+"""Size and structure of the source tree: lines, functions, imports and wording. Figures for review, not limits.
 
-    python benchmarks/architecture.py [--baseline DIR] [--json PATH]
+    python benchmarks/architecture.py [--baseline DIR|COMMIT] [--json PATH]
 
-The script reads text and imports nothing from Accord's packages. DIR is the `src` folder of another checkout; its
-figures are computed by the same rules and printed in a second column.
+The script reads text and imports nothing from Accord's packages. The figures of the baseline, the `src` folder of
+another checkout or a commit, follow the same rules and stand in a second column. `make shape` compares with a tag.
+
+For scale, code lines per function: httpx 12, inspect_ai 15, pydantic_evals 16, scikit-learn 20.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import wording
-from harness import Row, options, table, write
+from harness import Row, checkout, options, table, write
 
 ROOT = Path(__file__).parents[1]
 SMALL_FILE, PRINTED_PLACES = 60, 30
-MOST_BRANCHES = 15
-"""Largest number of conditions, loops and handlers in a function, also inside expressions."""
+MANY_BRANCHES = 15
+"""Conditions, loops and handlers above which a function is listed, also those inside expressions."""
 PAPERS = Path("packages/accord-papers/src/accord_papers")
 """The package of the papers in a checkout; older checkouts have it in `src/accord/papers`."""
 CONTRACTS = {"Source", "Head", "Evaluator", "BaseEvaluator"}
@@ -70,6 +72,18 @@ class File:
     def lines(self) -> int:
         """Number of lines."""
         return self.text.count("\n")
+
+    @cached_property
+    def code(self) -> set[int]:
+        """Numbers of the lines with code: no blank lines, comments, docstrings or imports."""
+        lines: set[int] = set()
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            if token.type not in LAYOUT_TOKENS:
+                lines |= set(range(token.start[0], token.end[0] + 1))
+        for node in self.nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom) or _is_docstring(node):
+                lines -= set(_lines_of(node))
+        return lines
 
     def imports(self) -> Iterator[tuple[ast.ImportFrom | ast.Import, str]]:
         """Yield every import of a module of this product with the module's name."""
@@ -312,28 +326,60 @@ def functions_by_branches(files: Sequence[File]) -> list[tuple[int, str]]:
 
 
 def branched_functions(files: Sequence[File]) -> list[str]:
-    """Functions with more than `MOST_BRANCHES` branches."""
-    return [f"{place} ({count})" for count, place in functions_by_branches(files) if count > MOST_BRANCHES]
+    """Functions with more than `MANY_BRANCHES` branches."""
+    return [f"{place} ({count})" for count, place in functions_by_branches(files) if count > MANY_BRANCHES]
+
+
+def single_caller_functions(files: Sequence[File]) -> list[str]:
+    """Private functions and methods that their module uses once."""
+    places = []
+    for file in files:
+        uses = Counter(
+            node.id if isinstance(node, ast.Name) else node.attr
+            for node in file.nodes
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
+        )
+        places += [
+            f"{file.path}:{node.lineno} {node.name}"
+            for node in file.nodes
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.name.startswith("_")
+            and not node.name.startswith("__")
+            and uses[node.name] == 1
+        ]
+    return places
 
 
 # --- sizes ---------------------------------------------------------------------------------------------------------
 
 
 def code_lines(files: Iterable[File]) -> int:
-    """Lines with code: no blank lines, comments, docstrings or imports. Stubs do not count."""
-    total = 0
-    for file in files:
-        if file.path.endswith(".pyi"):
-            continue
-        lines: set[int] = set()
-        for token in tokenize.generate_tokens(io.StringIO(file.text).readline):
-            if token.type not in LAYOUT_TOKENS:
-                lines |= set(range(token.start[0], token.end[0] + 1))
-        for node in file.nodes:
-            if isinstance(node, ast.Import | ast.ImportFrom) or _is_docstring(node):
-                lines -= set(_lines_of(node))
-        total += len(lines)
-    return total
+    """Number of lines with code. Stubs do not count."""
+    return sum(len(file.code) for file in files if file.path.endswith(".py"))
+
+
+def function_sizes(files: Sequence[File]) -> dict[str, float]:
+    """Number of functions, and how finely the code is cut."""
+    sizes = [
+        len(file.code.intersection(_lines_of(node)))
+        for file in files
+        if file.path.endswith(".py")
+        for node in file.nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return {
+        "functions": len(sizes),
+        "code-lines-per-function": round(code_lines(files) / max(1, len(sizes)), 1),
+        "functions-of-at-most-5-lines": sum(size <= 5 for size in sizes),
+        "longest-function": max(sizes, default=0),
+        "dataclasses": sum(
+            any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+            for file in files
+            for node in file.nodes
+            if isinstance(node, ast.ClassDef)
+        ),
+        "longest-file": max((file.lines for file in files), default=0),
+    }
 
 
 def _is_docstring(node: ast.AST) -> bool:
@@ -365,6 +411,7 @@ LISTS: Mapping[str, Callable[[Sequence[File]], list[str]]] = {
     "face-names-unused": unused_face_names,
     "hidden-cycles": hidden_cycles,
     "branched-functions": branched_functions,
+    "single-caller-functions": single_caller_functions,
 }
 
 
@@ -382,7 +429,8 @@ def measure(folder: Path) -> dict[str, Any]:
         **{name: count(files) for name, count in LISTS.items()},
         "face-names": all_face_names(files),
         "modules-on-one-floor": largest_floor(files),
-        "worst-branches": functions_by_branches(files)[0][0],
+        "most-branches": functions_by_branches(files)[0][0],
+        **function_sizes(core),
         "core code-lines": code_lines(core),
         "papers code-lines": code_lines([*of_papers, *read_files(checkout / PAPERS)]),
         "test-lines": _lines_in(checkout / "tests") + _lines_in(checkout / PAPERS.parents[1] / "tests"),
@@ -418,9 +466,14 @@ def _number(value: Any) -> Any:
 
 def main() -> None:
     parser = options("architecture", "Size and structure of the source tree.")
-    parser.add_argument("--baseline", type=Path, help="src folder of another checkout to compare with")
+    parser.add_argument("--baseline", metavar="DIR|COMMIT", help="src folder of another checkout, or a commit")
     arguments = parser.parse_args()
-    baseline = None if arguments.baseline is None else measure(arguments.baseline)
+    baseline = None
+    if arguments.baseline is not None and Path(arguments.baseline).is_dir():
+        baseline = measure(Path(arguments.baseline))
+    elif arguments.baseline is not None:
+        with checkout(arguments.baseline) as other:
+            baseline = measure(other / "src")
     rows = rows_of(measure(ROOT / "src"), baseline)
     for row in rows:
         if not arguments.quick and 0 < (row["value"] or 0) <= PRINTED_PLACES and "places" in row:

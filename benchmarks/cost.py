@@ -22,18 +22,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 from compare_speed import planted_files
-from harness import Row, chosen, finish, model_server, options, run_python
+from harness import Row, checkout, chosen, default_baseline, finish, model_server, options, run_python
 from import_speed import written
 
 from accord.edges import BadInput
@@ -254,42 +252,6 @@ CASES: dict[str, Case] = {
     "transcript": lambda _, quick: (TRANSCRIPT, {"turns": 20 if quick else 500, "loads": 1 if quick else 10}),
     "judging": lambda _, quick: (JUDGING, {"count": 20 if quick else 500}),
 }
-
-
-@contextmanager
-def checkout(commit: str) -> Iterator[Path]:
-    """Yield a temporary work tree of a commit, which is removed at the end.
-
-    Raises:
-        BadInput: Git knows no such commit.
-    """
-    with tempfile.TemporaryDirectory() as name:
-        place = Path(name) / "baseline"
-        done = _git("worktree", "add", "--detach", str(place), commit)
-        if done.returncode:
-            raise BadInput(f"no checkout of {commit!r}: {done.stderr.strip()}. Name a commit: make cost BASE=COMMIT")
-        try:
-            yield place
-        finally:
-            _git("worktree", "remove", "--force", str(place))
-
-
-def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
-
-
-def default_baseline() -> str:
-    """Return the last tag, or `origin/main`.
-
-    Raises:
-        BadInput: The repository has neither.
-    """
-    tag = _git("describe", "--tags", "--abbrev=0")
-    if tag.returncode == 0:
-        return tag.stdout.strip()
-    if _git("rev-parse", "--verify", "--quiet", "origin/main").returncode == 0:
-        return "origin/main"
-    raise BadInput("no tag and no origin/main to compare with. Name a commit: make cost BASE=COMMIT")
 
 
 def import_path(base: Path, folder: Path) -> str:

@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from cost import ROOT, checkout
-from harness import Row, chosen, data_folder, finish, options, rows_of_part
+from cost import ROOT
+from harness import Row, checkout, chosen, data_folder, finish, options, rows_of_part
 from new_user_files import KINDS, Kind
 
 import accord

@@ -106,6 +106,42 @@ def commit() -> str | None:
     return hash_.strip() + ("+" if changed else "")
 
 
+@contextmanager
+def checkout(commit: str) -> Iterator[Path]:
+    """Yield a temporary work tree of a commit, which is removed at the end.
+
+    Raises:
+        BadInput: Git knows no such commit.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name) / "baseline"
+        done = _git("worktree", "add", "--detach", str(place), commit)
+        if done.returncode:
+            raise BadInput(f"no checkout of {commit!r}: {done.stderr.strip()}. Name a commit: BASE=COMMIT")
+        try:
+            yield place
+        finally:
+            _git("worktree", "remove", "--force", str(place))
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True)
+
+
+def default_baseline() -> str:
+    """Return the commit that a comparison begins from: the last tag, or `origin/main`.
+
+    Raises:
+        BadInput: The repository has neither.
+    """
+    tag = _git("describe", "--tags", "--abbrev=0")
+    if tag.returncode == 0:
+        return tag.stdout.strip()
+    if _git("rev-parse", "--verify", "--quiet", "origin/main").returncode == 0:
+        return "origin/main"
+    raise BadInput("no tag and no origin/main to compare with. Name a commit: BASE=COMMIT")
+
+
 def ages(folder: Path) -> list[Row]:
     """Return the number of commits since each stored result; None if its commit is unknown here."""
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""Counts of `benchmarks/architecture.py` on a small tree, and limits on the counts of this checkout."""
+"""Counts of `benchmarks/architecture.py` on a small tree, and those of this checkout that have to be zero."""
 
 import ast
 import importlib.util
@@ -136,6 +136,14 @@ def f(x):
     assert architecture.branches(ast.parse(code).body[0]) == 8
 
 
+def test_sizes_of_functions_leave_out_docstrings_and_blank_lines(architecture):
+    code = 'import os\n\n\ndef _one():\n    """Text."""\n\n    return 1\n\n\ndef two():\n    return _one() + 1\n'
+    files = [architecture.File("values/a.py", code)]
+    sizes = architecture.function_sizes(files)
+    assert (sizes["functions"], sizes["code-lines-per-function"], sizes["longest-function"]) == (2, 2.0, 2)
+    assert architecture.single_caller_functions(files) == ["values/a.py:4 _one"]
+
+
 @pytest.mark.slow
 def test_baseline_is_a_second_column(architecture, tree, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out.json"
@@ -148,16 +156,6 @@ def test_baseline_is_a_second_column(architecture, tree, tmp_path, monkeypatch, 
     assert "baseline" in capsys.readouterr().out.splitlines()[0]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "limit"),
-    [
-        ("duplicate-class-names", 10), ("wh-docstrings", 0), ("english-src", 15), ("english-docs", 10),
-        ("english-tests", 20), ("isinstance-of-evaluator", 0), ("method-comparisons", 0), ("hidden-cycles", 0),
-        ("face-names", 1116),  # since 1,080: erasing 24 (store 8, scoring 2, learning 3, project 11), redaction 10, systems 3
-        ("face-names-unused", 30), ("modules-on-one-floor", 19), ("worst-branches", 15), ("branched-functions", 0),
-    ],
-)  # fmt: skip
-def test_counts_of_this_checkout_stay_within_limits(checkout_counts, name, limit):
-    value = checkout_counts[name]
-    assert (len(value) if isinstance(value, list) else value) <= limit, value
+@pytest.mark.parametrize("name", ["wh-docstrings", "isinstance-of-evaluator", "method-comparisons", "hidden-cycles"])
+def test_this_checkout_has_none(checkout_counts, name):
+    assert not checkout_counts[name]
