@@ -40,14 +40,28 @@ else
 endif
 
 # Type checks take one core for most of a minute without a cache; tests run on the other cores.
-check: $(VENV)/ready ## check style and types and run quick tests
+check: $(VENV)/ready ## check style and types, and run the quick tests that your change affects; ALL=1: all quick tests
 	$(MAKE) --no-print-directory --jobs=2 lint quick
 
-quick: $(VENV)/ready
-	$(BIN)/python -m pytest -q -n auto -m "not slow" || $(AGAIN)
+# pytest-testmon knows which functions each test executed. It does not see templates and other data, whose digest names its
+# records, and texts that a test reads from the checkout: such tests have the marker `repository` and always run.
+ALL ?=
+DATA_FILES = $(shell git ls-files -z src packages tests examples ':!*.py' | xargs -0 cat 2>/dev/null | git hash-object --stdin)
 
-slow: $(VENV)/ready ## run the tests that `make check` leaves out
+quick: $(VENV)/ready
+ifneq ($(strip $(ALL)),)
+	$(BIN)/python -m pytest -q -n auto -m "not slow" || $(AGAIN)
+else
+	$(BIN)/python -m pytest -q -n auto -m "not slow and not repository" \
+	  --testmon --testmon-forceselect --testmon-env=$(DATA_FILES) || $(AGAIN)
+	$(BIN)/python -m pytest -q -m "not slow and repository" || $(AGAIN)
+endif
+
+slow: $(VENV)/ready ## run the slow tests, which `make check` leaves out
 	$(BIN)/python -m pytest -q -n auto -m slow tests packages/accord-papers/tests || $(AGAIN)
+
+times: $(VENV)/ready ## measure all tests, and move those above half a second of processor time to the slow ones and back
+	$(BIN)/python -m pytest -q -n auto --record-times
 
 # Lines that all tests run, in percent; lower figures fail.
 COVERAGE := 90
@@ -131,6 +145,6 @@ cost: $(VENV)/ready ## compare processor time and memory with BASE=COMMIT, by de
 	$(BIN)/python benchmarks/cost.py $(if $(BASE),--baseline $(BASE)) $(if $(QUICK),--quick)
 
 clean: ## remove generated files
-	rm -rf $(VENV) $(OUT) dist site .cache .jax_cache .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OUT) dist site .cache .jax_cache .pytest_cache .mypy_cache .ruff_cache .testmondata*
 
-.PHONY: help setup finetune models demo check quick slow test lint format docs site notebooks lock build api upgrade-fixture tables screenshots papers bench shape cost clean
+.PHONY: help setup finetune models demo check quick slow times test lint format docs site notebooks lock build api upgrade-fixture tables screenshots papers bench shape cost clean

@@ -14,7 +14,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import small_profile
 
 ORIGIN = """
 import contextlib, gc, importlib, json, os, runpy, socket, sys, types
@@ -31,6 +34,10 @@ for name in ("accord.cli.commands", "accord.project.project", "accord.evidence.r
 from accord.evidence.source import sources
 from accord.learning.head import heads
 sources.names(), heads.names()  # imports the modules of all plug-ins
+sys.path.insert(0, sys.argv[2])
+import small_profile
+small_profile.set_defaults(of_users=False)
+sys.path.pop(0)
 assert len(os.listdir("/proc/self/task")) == 1, "a process with threads cannot be forked"
 gc.collect()
 gc.freeze()  # children do not collect inherited objects, which would copy their pages
@@ -57,12 +64,15 @@ def begun():
             for stream in streams:
                 os.close(stream)
             os.write(status, b"%d\\n" % child)
-            os.write(status, b"%d\\n" % os.waitpid(child, 0)[1])
+            _, ended, usage = os.wait4(child, 0)
+            os.write(status, b"%d %d\\n" % (ended, round(1e6 * (usage.ru_utime + usage.ru_stime))))
             os._exit(0)
         for each in fds:
             os.close(each)
 
 about = begun()
+if about["has_defaults_of_users"]:
+    small_profile.set_defaults(of_users=True)
 os.chdir(about["cwd"])
 os.environ.clear()
 os.environ.update(about["env"])
@@ -80,7 +90,7 @@ else:
 def _origin() -> socket.socket:
     """Path of the socket of the forking server, which ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-c", ORIGIN, str(theirs.fileno())]
+    command = [sys.executable, "-c", ORIGIN, str(theirs.fileno()), str(Path(__file__).parent)]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     process = subprocess.Popen(command, pass_fds=[theirs.fileno()], **quiet)  # type: ignore[call-overload]
     theirs.close()
@@ -96,6 +106,9 @@ def _origin() -> socket.socket:
 class Forked(subprocess.Popen[Any]):
     """`Popen` of `-c CODE ...` or `-m MODULE ...` by this interpreter."""
 
+    processor_time = 0.0
+    """Seconds of all ended processes."""
+
     def __init__(self, arguments: Sequence[str], **options: Any) -> None:
         super().__init__(arguments, **options)
 
@@ -105,6 +118,7 @@ class Forked(subprocess.Popen[Any]):
         self._status, theirs = socket.socketpair()
         env = os.environ if told["env"] is None else told["env"]
         about = {"arguments": list(told["args"]), "cwd": str(told["cwd"] or os.getcwd()), "env": dict(env)}
+        about |= {"has_defaults_of_users": small_profile.has_defaults_of_users()}
         fds = [theirs.fileno(), *(place if fd == -1 else fd for place, fd in enumerate(streams))]
         socket.send_fds(_origin(), [json.dumps(about).encode()], fds)
         theirs.close()
@@ -120,7 +134,8 @@ class Forked(subprocess.Popen[Any]):
                 self._status.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return 0, 0
-        status = int(self._told.readline())
+        status, microseconds = map(int, self._told.readline().split())
+        Forked.processor_time += microseconds / 1e6
         self._told.close()
         self._status.close()
         return self.pid, status
@@ -140,6 +155,8 @@ if sys.platform != "linux":  # where a process cannot tell how many threads it h
 
     class Forked(subprocess.Popen[Any]):  # type: ignore[no-redef]
         """`Popen` of `-c CODE ...` or `-m MODULE ...` by this interpreter."""
+
+        processor_time = 0.0
 
         def __init__(self, arguments: Sequence[str], **options: Any) -> None:
             super().__init__([sys.executable, *arguments], **options)

@@ -21,6 +21,8 @@ import accord
 from accord.edges import BadInput
 from accord.testing import sample_project
 
+pytestmark = pytest.mark.repository
+
 ROOT = Path(__file__).parents[1]
 
 

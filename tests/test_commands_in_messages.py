@@ -13,6 +13,8 @@ import typer
 
 from accord.cli.app import app
 
+pytestmark = pytest.mark.repository
+
 SOURCE = Path(__file__).parents[1] / "src" / "accord"
 PAPERS = Path(__file__).parents[1] / "packages" / "accord-papers" / "src" / "accord_papers"
 _COMMAND = re.compile(r"(?<![\w./])accord ((?:[a-z]+ ?)(?:[^;,`\"\n()|&<>]|,(?=\S))*)")

@@ -32,6 +32,8 @@ from accord.methods import rivals, selection_policies, selectors
 from accord.models import judge_modes
 from accord.values import Question, Rubric, Scale
 
+pytestmark = pytest.mark.repository
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.md"))

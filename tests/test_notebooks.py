@@ -9,6 +9,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+pytestmark = pytest.mark.repository
+
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tools"))
 from write_notebooks import NOTEBOOKS, PAGES, page, run  # noqa: E402

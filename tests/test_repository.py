@@ -14,6 +14,8 @@ import yaml
 
 import accord
 
+pytestmark = pytest.mark.repository
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -60,9 +62,20 @@ def test_workflow_runs_the_commands_of_the_makefile_on_every_system() -> None:
     assert matrix["python"] == [f"3.{minor}" for minor in range(11, 15)]
     commands = [step["run"] for step in jobs["tests"]["steps"] if "run" in step]
     made = MAKEFILE.replace("$(BIN)/", "").replace(" || $(AGAIN)", "")
-    assert len(commands) == 7 and all(f"\t{command}\n" in made for command in commands), commands
-    [last] = [step["run"] for step in jobs["everything"]["steps"] if "run" in step]
-    assert last.endswith(".ci/run") and (ROOT / ".ci" / "run").stat().st_mode & 0o100
+    assert len(commands) == 6 and all(f"\t{command}\n" in made for command in commands), commands
+    assert not any("slow" in command.replace("not slow", "") for command in commands)
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o100
+
+
+def test_workflow_divides_the_slow_tests_among_four_jobs_by_their_recorded_time() -> None:
+    jobs = content(".github/workflows/tests.yml")["jobs"]
+    [readme] = [step["run"] for step in jobs["readme"]["steps"] if "run" in step]
+    [slow] = [step for step in jobs["slow"]["steps"] if "run" in step]
+    assert readme.endswith(".ci/run quick") and slow["run"].endswith(".ci/run slow")
+    shards = jobs["slow"]["strategy"]["matrix"]["shard"]
+    options = slow["env"]["SHARD"].split()
+    assert shards == list(range(1, int(options[options.index("--splits") + 1]) + 1))
+    assert (ROOT / options[options.index("--durations-path") + 1]).is_file()
 
 
 VERSION = accord.__version__

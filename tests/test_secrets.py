@@ -231,6 +231,7 @@ def imported_by(code: str) -> set[str]:
     return found
 
 
+@pytest.mark.repository
 def test_only_edge_modules_import_network_clients() -> None:
     importing = {name for name, code in source_files() if any(
         module == each or module.startswith(f"{each}.") for module in imported_by(code) for each in NETWORK_CLIENTS)}  # fmt: skip

@@ -20,6 +20,8 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
+pytestmark = pytest.mark.repository
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 SETTINGS = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]

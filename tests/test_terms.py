@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.repository
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "accord"
 LONGEST_SHOWN = 100
