@@ -767,8 +767,6 @@ def test_a_foreign_word_for_conversation_is_an_id_in_a_table_of_labels(header: s
     assert imported(turns, labels)["questions"] == {question: 24}
     accord("init", turns, "--from", labels)
     assert question in questions() and len(rated(question)) == 24
-    Path("accord.yaml").unlink()
-    accord("run", turns, labels, "--out", "out", *QUICK)
 
 
 @pytest.mark.parametrize("header", ["Gespräch,Bewertung", "对话,评分", "Gespräch,Nummer", "Conversa,Rating"])
