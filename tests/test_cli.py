@@ -463,6 +463,7 @@ def test_usage_errors_end_with_2() -> None:
     invoke("score", code=2)
 
 
+@pytest.mark.defaults
 def test_plugins_and_schema() -> None:
     listed = accord_json("plugins")
     assert set(listed) == {

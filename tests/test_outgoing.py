@@ -79,7 +79,7 @@ def test_printed_table_cell_is_one_short_line() -> None:
 
 def labelled(folder: Path) -> list[str]:
     """A project whose names are hostile: systems, conversations, annotators."""
-    (folder / "accord.yaml").write_text("rubric: rubric.yaml\nstore: sqlite:///s.db\n", encoding="utf-8")
+    (folder / "accord.yaml").write_text("rubric: rubric.yaml\nstore: sqlite:///s.db\nfolds: 5\n", encoding="utf-8")
     (folder / "rubric.yaml").write_text(
         "name: r\nmain: q\nquestions:\n- id: q\n  text: 'Is it good?'\n  scale: ordinal\n  options: [1, 2, 3]\n",
         encoding="utf-8",

@@ -364,8 +364,8 @@ def test_levels_of_tests_and_intervals_are_defined_in_one_place() -> None:
     for path in SOURCE.rglob("*.py"):
         if path.relative_to(SOURCE).parts[0] in {"statistics", "decisions"}:
             continue
+        found = []
         for node in nodes_of(path):
-            place = f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.Compare):
                 sides = [node.left, *node.comparators]
                 names = {getattr(side, "attr", getattr(side, "id", "")) for side in sides}
@@ -373,14 +373,15 @@ def test_levels_of_tests_and_intervals_are_defined_in_one_place() -> None:
                 if names & {"p", "p_holm", "p_value"} and any(
                     isinstance(x, float) and 0.005 <= x <= 0.2 for x in levels
                 ):
-                    wrong.append(f"{place}: {ast.unparse(node)}")
+                    found.append(node)
             elif isinstance(node, ast.Constant) and node.value in NORMAL_QUANTILES:
-                wrong.append(f"{place}: {node.value}")
+                found.append(node)
             elif isinstance(node, ast.Assign) and any(
                 re.fullmatch(r"_?(SIGNIFICAN\w*|CONFIDENCE|SURE|ALPHA|LEVEL)", getattr(target, "id", ""))
                 for target in node.targets
             ):
-                wrong.append(f"{place}: {ast.unparse(node)}")
+                found.append(node)
+        wrong += [f"{path.relative_to(SOURCE)}:{node.lineno}: {ast.unparse(node)}" for node in found]
     assert not wrong, "use CONFIDENCE, SIGNIFICANT or SURE of accord.statistics:\n" + "\n".join(wrong)
 
 

@@ -89,13 +89,21 @@ def test_evaluators_give_the_same_scores(project: Path) -> None:
 def test_settings_files_of_scores_and_labels_are_read(project: Path) -> None:
     known = json.loads((Path(__file__).parents[1] / "docs" / "accord.schema.json").read_text(encoding="utf-8"))
 
+    def settings(schema: Any) -> dict[str, Any]:
+        """The keys of an object, also of one that may be given as a text instead."""
+        return {
+            name: inner
+            for each in (schema, *schema.get("anyOf", ()))
+            for name, inner in each.get("properties", {}).items()
+        }
+
     def lost(old: Any, new: Any, place: str) -> Iterator[str]:
-        for kind in ("properties", "$defs"):
-            for name, inner in old.get(kind, {}).items():
-                if name not in new.get(kind, {}):
+        for was, now in ((settings(old), settings(new)), (old.get("$defs", {}), known["$defs"])):
+            for name, inner in was.items():
+                if name not in now:
                     yield f"{place}{name}"
                 else:
-                    yield from lost(inner, new[kind][name], f"{place}{name}.")
+                    yield from lost(inner, now[name], f"{place}{name}.")
 
     old = json.loads(Path("accord.schema.json").read_text(encoding="utf-8"))
     assert list(lost(old, known, "")) == []

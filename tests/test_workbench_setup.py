@@ -716,6 +716,7 @@ def test_settings_in_words_hold_no_secret(tmp_path: Path) -> None:
 # --- evaluators -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.defaults
 def test_lead_chooses_the_evaluator_in_use_and_restores_an_earlier_version(started: Workbench) -> None:
     project = started.project
     project.store.add_labels(
