@@ -36,6 +36,7 @@ from .strict_yaml import strip_url_secrets as strip_url_secrets, validate as val
 from .strict_yaml import validation_messages as validation_messages
 from .trust import ask_with as ask_with, check_address as check_address, check_code as check_code
 from .trust import check_ownership as check_ownership
-from .trust import is_local_address as is_local_address
-from .trust import is_trusted as is_trusted, note_addresses as note_addresses, own_project as own_project
+from .trust import is_elsewhere as is_elsewhere, is_local_address as is_local_address
+from .trust import is_trusted as is_trusted, note_addresses as note_addresses, origin_of as origin_of
+from .trust import own_project as own_project, project_of as project_of, set_variable as set_variable
 from .trust import trust_folder as trust_folder, trusted_file as trusted_file
