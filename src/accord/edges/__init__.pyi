@@ -11,7 +11,8 @@ from .errors import (
 from .input_limits import ARRAYS_BYTES as ARRAYS_BYTES, CARD_BYTES as CARD_BYTES, first_line as first_line
 from .input_limits import FIRST_MOMENT as FIRST_MOMENT, format_size as format_size, FREE_BYTES as FREE_BYTES
 from .input_limits import is_in_calendar as is_in_calendar, is_plain_json as is_plain_json
-from .input_limits import is_sendable as is_sendable, is_too_deep as is_too_deep, LAST_MOMENT as LAST_MOMENT
+from .input_limits import is_sendable as is_sendable, is_too_deep as is_too_deep, is_web_page as is_web_page
+from .input_limits import LAST_MOMENT as LAST_MOMENT
 from .input_limits import MAX_DEPTH as MAX_DEPTH, MAX_FIELDS as MAX_FIELDS, MAX_UNPACK_RATIO as MAX_UNPACK_RATIO
 from .input_limits import MB as MB, open_regular as open_regular, open_unpacked as open_unpacked
 from .input_limits import parse_whole_number as parse_whole_number, read_bytes as read_bytes

@@ -44,6 +44,7 @@ from accord.models import (
 )
 from accord.project.config_sections import (
     HOSTS,
+    PUSH_SPOOL,
     BudgetConfig,
     LiveConfig,
     PrivacyConfig,
@@ -319,7 +320,7 @@ def load_config(path: str | Path | None = None) -> Config:
 
 
 def _addresses(content: Any, folder: Path, of_file: Mapping[str, str]) -> Iterator[str]:
-    """Yield the addresses that the files of a project name, and the places of its store and its mart.
+    """Yield the addresses that the files of a project name, and the places of its store, its mart and its spools.
 
     Args:
         content: Content of its `accord.yaml`, which need not be valid.
@@ -333,8 +334,9 @@ def _addresses(content: Any, folder: Path, of_file: Mapping[str, str]) -> Iterat
     yield from (text for text in texts.values() if "://" in text)
     hosts = given.get("push")
     for name, settings in hosts.items() if isinstance(hosts, dict) else ():
-        if name in HOSTS and isinstance(settings, dict) and not settings.get("url"):
-            yield HOSTS[name]
+        if name in HOSTS and isinstance(settings, dict):
+            yield from () if settings.get("url") else (HOSTS[name],)
+            yield str(folder / PUSH_SPOOL / name)
     yield from (of_file[name] for name in _ADDRESSES if of_file.get(name) and name != STORE_VARIABLE)
     is_chosen = bool(os.environ.get(STORE_VARIABLE)) and STORE_VARIABLE not in of_file
     with suppress(BadInput):  # opening the store reports it
