@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 
 class Collector:
-    """Keeps the log records of all exports; `fault` is `none`, `error`, `refuse`, `hang`, `garbage` or `close`."""
+    """Keeps the log records of all exports; `fault` is `none`, `error`, `refuse`, `hang`, `garbage`, `page` or `close`."""
 
     def __init__(self, fault: str = "none") -> None:
         self.fault, self.records, self.headers, self.over = fault, list[Any](), list[Any](), threading.Event()
@@ -52,8 +52,10 @@ def collecting(fault: str = "none") -> Iterator[tuple[str, Collector]]:
             if collector.fault == "none":
                 collector.take(gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body)
             self.send_response({"error": 500, "refuse": 400}.get(collector.fault, 200))
+            if collector.fault == "page":
+                self.send_header("Content-Type", "text/html; charset=utf-8")
             self.end_headers()
-            self.wfile.write(b"\xff" * 9000 if collector.fault == "garbage" else b"")
+            self.wfile.write({"garbage": b"\xff" * 9000, "page": b"<html>Sign in</html>"}.get(collector.fault, b""))
 
         def log_message(self, *_: Any) -> None:
             """Log nothing."""

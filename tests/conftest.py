@@ -283,4 +283,5 @@ def secrets_of_a_test_are_forgotten() -> Iterator[None]:
     yield
     secrets._registered.intersection_update(before)
     trust._unconfirmed.clear()
+    trust._file_variables.clear()
     project_plugins._noted.clear()

@@ -48,7 +48,7 @@ class HostServer:
     Attributes:
         stored: Scores by everything that makes a score another one at this host.
         writes: Number of times that each of these was written.
-        faults: Replies to the next requests: a status, `CUT`, or seconds to wait.
+        faults: Replies to the next requests: a status, a status with a body, `CUT`, or seconds to wait.
         invalid: Requests that were refused, with the reason.
         bodies: JSON of all requests.
     """
@@ -84,7 +84,7 @@ class HostServer:
                     self.close_connection = True
                     return
                 status, reply, headers = owner.reply(self.command, self.path, self.headers, text, fault)
-                content = json.dumps(reply).encode()
+                content = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
                 self.send_response(status)
                 for name, value in {"Content-Length": str(len(content)), **headers}.items():
                     self.send_header(name, value)
@@ -118,6 +118,8 @@ class HostServer:
         self.stop()
 
     def reply(self, method: str, path: str, headers: Any, text: bytes, fault: Any) -> Reply:
+        if isinstance(fault, tuple):
+            return (*fault, {})
         if isinstance(fault, int):
             extra = {"Retry-After": self.retry_after} if fault == 429 and self.retry_after else {}
             return (
@@ -200,7 +202,7 @@ class HostServer:
             keys_of(body, {"score", "comment"}, set())
             require(key in self.stored, path)
             self._store(key, {**self.stored[key], **body})
-            return 200, {}, {}
+            return 200, self.stored[key], {}
         require(path == "/feedback", path)
         keys_of(body, {"id", "run_id", "trace_id", "key", "score", "comment", "feedback_source"}, {"session_id"})
         for name in ("id", "run_id", "trace_id", *({"session_id"} & body.keys())):

@@ -128,6 +128,7 @@ def github() -> Iterator[GitHub]:
 
 GATE = """#!/bin/sh
 echo "$@" > arguments
+env > environment
 [ "$CODE" = 1 ] && { echo "accord: no scores" >&2; exit 1; }
 for path; do :; done
 echo "### accord gate: $TEXT" > "$path"
@@ -235,6 +236,45 @@ def test_last_step_of_the_action_passes_each_argument(job: Job) -> None:
     given = (job.folder / "arguments").read_text(encoding="utf-8")
     assert given.startswith("gate --min-within 0.3 * --card $(touch made) --junit my gate.xml --markdown ")
     assert not (job.folder / "made").exists()
+
+
+@pytest.fixture
+def hostile_job(job: Job) -> Job:
+    """A job in whose folder a pull request has put modules that Python would import, and a name that is an option."""
+    for name in ("json", "pathlib", "pip", "sys", "os", "runpy"):
+        (job.folder / f"{name}.py").write_text(f"open({str(job.folder / 'ran')!r}, 'w').close()\n", encoding="utf-8")
+    (job.folder / "--min-mean=0").touch()
+    python = job.folder / "bin" / "python"
+    python.unlink()  # a link out of the virtual environment would lack pip
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    return job
+
+
+@pytest.mark.attack
+def test_script_runs_no_file_of_the_pull_request_and_passes_no_token_on(hostile_job: Job, github: GitHub) -> None:
+    done = hostile_job.run(0, "passed", token="of the job")
+    assert (done.returncode, done.stderr) == (0, "") and len(github.comments) == 1
+    assert not (hostile_job.folder / "ran").exists()
+    assert "ghs_secret" not in (hostile_job.folder / "environment").read_text(encoding="utf-8")
+
+
+@pytest.mark.attack
+@pytest.mark.slow
+def test_jobs_run_no_file_of_the_pull_request(hostile_job: Job) -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    template = yaml.safe_load((ROOT / "ci" / "gitlab.yml").read_text(encoding="utf-8"))[".accord-gate"]
+    environment = {
+        "PATH": f"{hostile_job.folder}/bin:{os.environ['PATH']}", "CODE": "0", "TEXT": "passed", "ACCORD_FOLDER": ".",
+        "ACCORD_INSTALL": "--help", "ACCORD_ARGUMENTS": "--min-within 0.3 * $(touch made)", "CI_PROJECT_DIR": str(hostile_job.folder),
+    }  # fmt: skip
+    for script in (action["runs"]["steps"][1]["run"], "\n".join(template["script"])):
+        command = ["bash", "-eo", "pipefail", "-c", script]
+        done = subprocess.run(command, cwd=hostile_job.folder, env=environment, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "") and "pip install [options]" in done.stdout
+    given = (hostile_job.folder / "arguments").read_text(encoding="utf-8")
+    assert given.startswith("gate --min-within 0.3 * $(touch made) --junit ")
+    assert not (hostile_job.folder / "ran").exists() and not (hostile_job.folder / "made").exists()
 
 
 def test_gitlab_template_reports_the_files_of_the_gate() -> None:

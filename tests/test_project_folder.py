@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import accord
 from accord.cli.app import app
-from accord.edges import BadInput
+from accord.edges import BadInput, trust_folder
 from accord.learning import load_evaluator
 from accord.project import config_from, load_config
 from accord.testing import ChatServer
@@ -152,9 +152,11 @@ def test_variables_of_the_env_file_are_read(project: Path, monkeypatch: pytest.M
             "    print(redact('sk-from-the-file'), os.environ['OPENAI_API_KEY'])\n"
         )
         environment = {**os.environ, "HASH": "real"}
+        trust_folder(project)
         message = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
         )
+        assert message.returncode == 0, message.stderr
         assert message.stdout.splitlines()[0] == "my.db real ''"
         assert message.stdout.splitlines()[1].endswith(" sk-from-the-file") and message.stdout.count("sk-from") == 1
         limited = subprocess.run(

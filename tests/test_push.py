@@ -18,14 +18,16 @@ import polars as pl
 import pytest
 from commands import accord, accord_json, read_rows, refused, write, write_rows
 from host_servers import CUT, KEYS, HostServer
+from special_files import make_link
 from waiting import until
 
 from accord import Question, Rubric, Scale, Score, Target, Unscored, read
 from accord.edges import BadInput
 from accord.formats import ScoreWriter, answer_to
 from accord.hosts.shared.push import HostScore, HostSender, Place, host_named, host_score
-from accord.hosts.shared.push_live import LivePusher
+from accord.hosts.shared.push_live import LivePusher, live_pushers
 from accord.project.config_sections import HostConfig
+from accord.project.project import open_project
 from accord.values import ScaleKind, Signature, dump_rubric, score_from
 
 SECRET_TEXT = "My card number is 4111"
@@ -345,6 +347,49 @@ def test_dead_host_leaves_scores_and_other_hosts_get_theirs(folder: Path, fault:
         assert pushed(dead, file)["sent"] == 1
 
 
+PAGE = b"<!DOCTYPE html><html><body>Sign in to continue</body></html>"
+NO_CONFIRMATIONS: dict[str, tuple[int, bytes]] = {
+    "login page": (200, PAGE), "no content": (204, b""), "empty": (200, b""), "broken JSON": (200, b'{"id": "8'),
+    "other JSON": (200, b'{"ok": true}'), "another id": (200, b'{"id": "8f14e45f-ea5a-4d2a-9c5e-000000000000"}'),
+    "list": (200, b"[1]"), "text": (200, b'"ok"'), "nothing": (200, b"null"), "deep": (200, b"[" * 9000),
+    "message of another": (202, b'{"message": "Queued"}'), "data": (200, b'{"data": [{"name": "x"}]}'),
+    "counts": (207, b'{"accepted": "all"}'), "missing page": (404, PAGE), "refusing page": (400, b"\n<html>Forbidden</html>"),
+}  # fmt: skip
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("host", HOSTS)
+def test_reply_that_names_no_score_confirms_none(folder: Path, host: str) -> None:
+    """A proxy with a login page answers with status 200, and the scores would never be sent again."""
+    names = [str(uuid.UUID(int=number)) for number in range(3)]
+    with HostServer(host, set(names)) as server:
+        project(server, ids="trace")
+        file = write_scores("scores.jsonl", list(map(score, names)))
+        for name, reply in NO_CONFIRMATIONS.items():
+            server.faults.extend([reply] * 20)
+            run = pushed(server, file, code=5)
+            assert (run["sent"], run["left"], run["refused"]) == (0, 3, {}), name
+            assert f"answered with status {reply[0]} and no confirmation" in run["problem"]
+            assert f"check push.{host}.url" in run["problem"] and "Sign in" not in run["problem"]
+            server.faults.clear()
+        assert pushed(server, file)["sent"] == 3 and len(server.stored) == 3
+
+
+@pytest.mark.parametrize(
+    ("host", "status", "reply", "is_accepted"),
+    [
+        ("langfuse", 202, {"message": "Accepted"}, True), ("langfuse", 207, {"accepted": 2, "rejected": 0, "errors": []}, True),
+        ("langfuse", 207, {"accepted": 1, "rejected": 1, "errors": [{"message": "x"}]}, False),
+        ("phoenix", 200, {"data": [{"id": "U3Bhbg=="}, {"id": "U3Bhbh=="}]}, True), ("phoenix", 200, {"data": [{"id": "U3Bhbg=="}]}, False),
+    ],
+)  # fmt: skip
+def test_documented_replies_of_a_host_confirm_or_reject_a_batch(
+    host: str, status: int, reply: Any, is_accepted: bool
+) -> None:
+    made = [host_score(score(name).to_json(), Place("session", name), "helpful") for name in ("s1", "s2")]  # type: ignore[arg-type]
+    assert host_named(host).is_accepted(status, reply, made) == is_accepted  # type: ignore[arg-type]
+
+
 @pytest.mark.posix
 def test_killed_run_continues_where_it_was(folder: Path) -> None:
     names = [str(uuid.UUID(int=number)) for number in range(60)]
@@ -388,6 +433,36 @@ def test_file_without_scores_and_damaged_ledger_are_errors(folder: Path) -> None
         file = write_scores("scores.jsonl", [score("s1")])
         write(f"{file}.pushed-phoenix.jsonl", '{"time": "2026-03-01"}\nno line\n\n')
         assert "line 2: no line of a ledger" in refused("push", file, "--to", "phoenix")
+
+
+@pytest.mark.attack
+@pytest.mark.posix
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("link", "is a link; a ledger is a file of its own"), ("broken link", "is a link; a ledger is a file of its own"),
+        ("folder", "is a folder, not a file"), ("[" * 9000 + "\n{}\n", "line 1: no line of a ledger"),
+        ('{"time": "2026-03-01"}\n' + "[" * 9000 + "\n{}\n", "line 2: no line of a ledger"),
+        ('{"time": "yesterday"}\n{}\n', "line 1: no line of a ledger"), ('{"time": ' + "9" * 9000 + "}\n{}\n", "line 1: no line of a ledger"),
+    ],
+    ids=["link", "broken link", "folder", "deep", "deep row", "no time", "number"],
+)  # fmt: skip
+def test_ledger_that_is_no_ledger_is_refused(folder: Path, content: str, said: str) -> None:
+    with HostServer("phoenix", {"s1"}) as server:
+        project(server, ids="session")
+        file = write_scores("scores.jsonl", [score("s1")])
+        ledger, other = Path(f"{file}.pushed-phoenix.jsonl"), folder / "other.jsonl"
+        if content == "link":
+            write("other.jsonl", '{"time": "2026-03-01"}\n')
+        if content in ("link", "broken link"):
+            make_link(ledger, other)
+        elif content == "folder":
+            ledger.mkdir()
+        else:
+            write(str(ledger), content)
+        before = other.read_bytes() if other.exists() else None
+        assert said in refused("push", file, "--to", "phoenix") and not server.stored
+        assert (other.read_bytes() if other.exists() else None) == before
 
 
 def test_secrets_of_hosts_are_in_no_output_and_no_file(folder: Path) -> None:
@@ -452,6 +527,43 @@ def test_live_scores_are_sent_again_when_the_host_comes_back(
         until(lambda: len(server.stored) == 2)
     assert {key[2] for key in server.stored} == {"s1", "s2"}
     assert any("refused with status 404" in text for text in pusher.said)  # type: ignore[attr-defined]
+
+
+@pytest.mark.attack
+def test_live_scores_stay_in_the_spool_while_a_login_page_answers(
+    pusher: Callable[[HostServer], LivePusher], tmp_path: Path
+) -> None:
+    with HostServer("phoenix", {"s1"}) as server:
+        server.faults.extend([(200, PAGE)] * 3)
+        with pusher(server) as live:
+            live.add([live_row("s1")])
+            until(lambda: any("wait in" in text for text in pusher.said))  # type: ignore[attr-defined]
+            until(lambda: len(server.stored) == 1)
+        assert not server.faults
+
+
+@pytest.mark.attack
+def test_deep_file_of_the_spool_is_set_aside(pusher: Callable[[HostServer], LivePusher], tmp_path: Path) -> None:
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool" / "0.jsonl").write_text("[" * 9000, encoding="utf-8")
+    with HostServer("phoenix", {"s1"}) as server, pusher(server) as live:
+        live.add([live_row("s1")])
+        until(lambda: len(server.stored) == 1)
+    assert (tmp_path / "spool" / "0.damaged").is_file()
+
+
+@pytest.mark.attack
+def test_spool_that_is_a_link_out_of_a_received_project_is_not_used(folder: Path) -> None:
+    (folder / "mine").mkdir()
+    write("mine/notes.jsonl", "mine\n")
+    (folder / "project" / "push-spool").mkdir(parents=True)
+    make_link(folder / "project" / "push-spool" / "phoenix", folder / "mine")
+    write("project/accord.yaml", "push: {phoenix: {}}\n")
+    said: list[str] = []
+    with open_project(folder / "project" / "accord.yaml") as opened, live_pushers(opened, said.append) as take:
+        take([live_row("s1")])
+    assert [path.name for path in (folder / "mine").iterdir()] == ["notes.jsonl"]
+    assert "live scores are not sent to phoenix: nothing was written to" in said[0]
 
 
 def test_full_queue_drops_scores_with_a_message_and_never_waits(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_sample import sources
@@ -64,6 +65,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def write(text: str, name: str = "accord.yaml") -> None:
     Path(name).write_text(text, encoding="utf-8")
+
+
+def ran(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
 
 
 # --- ${NAME} in settings ----------------------------------------------------------------------------------------------
@@ -148,22 +153,175 @@ def test_errors_of_settings_name_neither_a_variable_nor_its_value(monkeypatch: p
 @pytest.mark.attack
 @pytest.mark.parametrize(
     "name",
-    ["PYTHONPATH", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "PATH", "BROWSER", "SSL_CERT_FILE", "https_proxy", "ALL_PROXY",
-     "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSH_COMMAND", "IFS", "ENV", "BASH_ENV", "HOME", "XDG_CONFIG_HOME",
-     "PGHOSTADDR", "PGSSLMODE", "PGPASSFILE", "HOSTALIASES", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "CC",
-     "ACCORD_TRUST", "ACCORD_CONFIG", "NUMBA_CACHE_DIR", "HF_ENDPOINT", "SSLKEYLOGFILE", "AWS_ENDPOINT_URL_S3", "AWS_CONFIG_FILE"],
+    ["TPU_LIBRARY_PATH", "PJRT_NAMES_AND_LIBRARY_PATHS", "XLA_FLAGS", "FSSPEC_S3", "FSSPEC_S3_ENDPOINT_URL",
+     "NUMBA_CACHE_DIR", "FORWARDED_ALLOW_IPS", "RAY_ADDRESS", "PYTHONPATH", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES",
+     "BROWSER", "SSL_CERT_FILE", "https_proxy", "ALL_PROXY", "CURL_CA_BUNDLE", "GIT_SSH_COMMAND", "IFS", "BASH_ENV",
+     "PGHOST", "PGHOSTADDR", "PGPASSFILE", "HOSTALIASES", "CC", "HF_ENDPOINT", "HF_TOKEN", "SSLKEYLOGFILE",
+     "AWS_ENDPOINT_URL_S3", "AWS_CONFIG_FILE", "AWS_ACCESS_KEY_ID", "OTEL_EXPORTER_OTLP_HEADERS", "ACCORD_TOKEN",
+     "ACCORD_MODELS", "ACCORD_OF_A_PLUGIN", "openai_base_url", "A_NAME_OF_NO_LIBRARY"],
 )  # fmt: skip
-def test_env_files_set_no_variable_of_programs_and_connections(
+def test_env_file_sets_listed_variables_until_the_project_is_trusted(
     name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("ACCORD_JOBS", raising=False)
     write("draws: 20\n")
-    write(f"{name}=of-the-file\nHARMLESS=yes\n", ".env")
+    write(f"{name}=of-the-file\nACCORD_JOBS=1\n", ".env")
+    for _ in range(2):
+        assert ran("plugins").exit_code == 0
+    assert name not in os.environ and os.environ["ACCORD_JOBS"] == "1"
+    [message] = [record.message for record in caplog.records]
+    assert f".env: left out {name}: they could run code" in message and "accord trust" in message
+    assert "of-the-file" not in message
+    assert f"variables in .env: {name}" in ran("trust").output.replace("ACCORD_JOBS", "").replace("keys", "variables")
+    assert ran("plugins").exit_code == 0 and os.environ[name] == "of-the-file" and len(caplog.records) == 1
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", ["ACCORD_TRUST", "ACCORD_CONFIG"])
+def test_env_file_never_decides_what_is_trusted(
+    name: str, home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = os.environ.get(name)
+    write("draws: 20\n")
+    write(f"{name}=1\n{name.title()}=1\nA_NAME_OF_NO_LIBRARY=1\n", ".env")
+    for is_own in (False, True):
+        trust_folder(home, is_own)
+        assert ran("plugins").exit_code == 0
+        assert os.environ.get(name) == before and name.title() not in os.environ
+        assert ("A_NAME_OF_NO_LIBRARY" in os.environ) == is_own
+    assert f"{name.title()}: these control trust" in caplog.text
+
+
+@pytest.mark.attack
+def test_setting_takes_a_variable_of_the_env_file_that_the_environment_never_gets(home: Path) -> None:
+    write("store: 'sqlite:///${TPU_LIBRARY_PATH}.db'\n")
+    write("TPU_LIBRARY_PATH=mine\nPGHOST=db.example.org\n", ".env")
+    assert ran("users", "add", "ann", "--role", "lead").exit_code == 0
+    assert (home / "mine.db").is_file() and "TPU_LIBRARY_PATH" not in os.environ
+
+
+@pytest.mark.attack
+def test_trust_shows_what_it_covers_in_full(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    write(
+        "plugins: [my_metrics.py, a.module]\npush: {langfuse: {}, phoenix: {url: 'http://localhost:1'}}\n"
+        "models: {judge: {mode: logprobs, model: m, base_url: 'https://${NAME_OF_A_HOST}/v1'}}\nsources: {no: {}}\n"
+    )
+    many = "".join(f"M{n}=1\n" for n in range(900))
+    write(f"{many}XLA_FLAGS=1\nNAME_OF_A_HOST=llm.example.org\nA_KEY=XLA_FLAGS\nOPENAI_API_KEY=k\n", ".env")
+    for arguments in (["trust"], ["trust", "--yes"]):
+        said = ran(*arguments).output
+        assert "sends data to: https://cloud.langfuse.com, https://llm.example.org\n" in said
+        assert "runs the code of: my_metrics.py, a.module\n" in said and "keys in .env: A_KEY, OPENAI_API_KEY\n" in said
+        assert "M0, M1," in said and "M450, M451" in said and "M899, XLA_FLAGS, NAME_OF_A_HOST\n" in said
+    assert is_trusted(home)
+    write("a: [\n")
+    assert ran("trust").exit_code == 1, "what cannot be shown is not trusted"
+
+
+# --- files outside the folder -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("settings", "env"),
+    [
+        ("store: 'sqlite:///{away}/accord.db'", ""), ("store: 'sqlite+pysqlite:///{away}/accord.db'", ""),
+        ("store: '{away}/accord.db'", ""), ("store: '../away/accord.db'", ""), ("store: 'sqlite:///link.db'", ""),
+        ("store: 'sqlite:///file:{away}/accord.db?uri=true'", ""), ("mart: '{away}/scores'", ""), ("mart: ../away", ""),
+        ("draws: 20", "ACCORD_STORE={away}/accord.db"), ("store: 'sqlite:///${{P}}'", "P={away}/accord.db"),
+    ],
+)  # fmt: skip
+def test_data_outside_the_folder_of_a_project_need_a_confirmation(home: Path, settings: str, env: str) -> None:
+    """The store could be another project's, which the settings on retention would then erase."""
+    away = home.parent / "away"
+    away.mkdir()
+    make_link(home / "link.db", away / "accord.db")
+    write(settings.format(away=away))
+    write(env.format(away=away), ".env")
+    with pytest.raises(NotSent) as error, accord.open() as project:
+        project.mart  # noqa: B018 - opens it
+    assert "nothing was written to " in str(error.value) and str(away) in str(error.value)
+    assert (
+        f"keeps data there, outside its folder, and you have not confirmed it. If you know it: accord trust {home}"
+        in (str(error.value))
+    )
+    if "mart" not in settings:
+        assert "keeps data there" in ran("users", "add", "ann", "--role", "lead").output
+    assert not list(away.iterdir())
+    assert f"keeps data in: {'file:' if 'uri' in settings else ''}{away}" in ran("trust").output
+    if "uri" not in settings:
+        assert ran("users", "add", "ann", "--role", "lead").exit_code == 0
+
+
+def test_store_that_the_user_chose_may_be_anywhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("store: /nowhere/accord.db")
+    monkeypatch.setenv("ACCORD_STORE", str(home.parent / "mine.db"))
+    assert ran("users", "add", "ann", "--role", "lead").exit_code == 0 and (home.parent / "mine.db").is_file()
+
+
+# --- keys of .env -----------------------------------------------------------------------------------------------------
+
+KEYS = "OPENAI_API_KEY=sk-of-a-stranger-1\n"
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("settings", "env"),
+    [
+        ("models: {judge: {mode: logprobs, model: m}}\n", KEYS),
+        (f"models: {{judge: {{mode: logprobs, model: m, base_url: '{AWAY}'}}}}\n", KEYS),
+        ("models: {judge: {mode: logprobs, model: m}}\n", "OPENAI_ORG_ID=org-of-a-stranger\n"),
+        ("models: {judge: {mode: logprobs, model: m}}\n", "OPENAI_PROJECT_ID=project-of-a-stranger\n"),
+        ("models: {judge: {mode: logprobs, model: m, base_url: 'https://sk-1@llm.example.org/v1'}}\n", ""),
+    ],
+)  # fmt: skip
+def test_key_of_the_project_needs_a_confirmation(
+    home: Path, settings: str, env: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's own endpoint needs none, but the owner of a key can read what is sent with it."""
+    monkeypatch.setenv("OPENAI_BASE_URL", AWAY)
+    if env == KEYS:
+        monkeypatch.delenv("OPENAI_API_KEY")
+    write(settings)
+    write(env, ".env")
+    said = ran("models", "check", "judge")
+    assert said.exit_code == 1 and "nothing was sent to https://llm.example.org" in said.output
+    assert env.partition("=")[0] in said.output and f"accord trust {home}" in said.output
+    assert "stranger" not in said.output
+
+
+@pytest.mark.attack
+def test_confirmed_key_is_for_one_address(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    write("draws: 20\n")
+    write(KEYS, ".env")
     load_config()
+    asked: list[str] = []
+    ask_with(lambda question: asked.append(question) is None)
+    for _ in range(2):
+        check_address(AWAY, ["OPENAI_API_KEY"])
+        check_address(AWAY)
+        check_address("http://localhost:1/v1", ["OPENAI_API_KEY"])
+    ask_with(None)
     load_config()
-    assert name not in os.environ and os.environ["HARMLESS"] == "yes"
-    assert [record.message for record in caplog.records if f"line 1: {name} is ignored" in record.message] != []
-    assert len(caplog.records) == 1 and "of-the-file" not in caplog.text
+    check_address(AWAY, ["OPENAI_API_KEY"])
+    assert asked == [
+        f"The project in {home} sends data to https://llm.example.org with OPENAI_API_KEY from its file .env. Continue?"
+    ]
+    with pytest.raises(NotSent, match=r"or set your own OPENAI_API_KEY"):
+        check_address("https://api.openai.com/v1", ["OPENAI_API_KEY"])
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-user-1")
+    check_address("https://api.openai.com/v1", ["OPENAI_API_KEY"])
+
+
+@pytest.mark.attack
+def test_new_project_in_a_folder_with_an_env_file_is_not_trusted(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(KEYS, ".env")
+    assert ran("init").exit_code == 0
+    assert not is_trusted(home) and f"accord trust {home}" in caplog.text
+    assert ran("trust").exit_code == 0 and is_trusted(home)
 
 
 @pytest.mark.attack
@@ -173,6 +331,7 @@ def test_env_files_with_odd_characters_end_in_an_error_or_are_read() -> None:
     with pytest.raises(BadInput, match=r"\.env, line 2: not KEY=VALUE"):
         load_config()
     write("NEL_1=one\x85two\u2028three\nNEL_2='x\x0bLD_PRELOAD=y'\nNEL_3=\xa0\n", ".env")
+    trust_folder(Path())
     load_config()
     assert os.environ["NEL_1"] == "one\x85two\u2028three" and os.environ["NEL_2"] == "x\x0bLD_PRELOAD=y"
     assert os.environ["NEL_3"] == "\xa0" and "LD_PRELOAD" not in os.environ
@@ -419,7 +578,7 @@ def test_the_folder_of_a_run_is_trusted_as_the_project_that_it_comes_from(home: 
 
 
 @pytest.mark.attack
-def test_nothing_is_sent_to_an_address_before_its_confirmation(home: Path) -> None:
+def test_nothing_is_sent_to_an_address_before_its_confirmation(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each way out of a project: models, webhook, store. The hosts do not exist, so that a request would fail."""
     hosts = "https://judge.invalid/v1", "https://alarms.invalid/a", "postgresql://store.invalid/x"
     write(
@@ -428,6 +587,12 @@ def test_nothing_is_sent_to_an_address_before_its_confirmation(home: Path) -> No
     assert CliRunner().invoke(app, ["import", *map(str, sources())]).exit_code == 0
     result = CliRunner().invoke(app, ["judge", "--limit", "1"])
     assert result.exit_code != 0 and "nothing was sent to https://judge.invalid" in result.output
+    monkeypatch.setenv("OPENAI_BASE_URL", hosts[0])  # the user's own address
+    monkeypatch.delenv("OPENAI_API_KEY")
+    write("models: {judge: {mode: logprobs, model: m}}\n")
+    write(KEYS, ".env")
+    result = CliRunner().invoke(app, ["judge", "--limit", "1"])
+    assert result.exit_code != 0 and "has OPENAI_API_KEY in its file .env" in result.output
     with pytest.raises(NotSent, match=r"nothing was sent to https://alarms\.invalid"):
         post_alarms(hosts[1], [{"message": "x"}], wait=0)
     write(f"store: '{hosts[2]}'\n")

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import refused
 from waiting import PATIENCE
 
 from accord.edges import BadInput
+from accord.embedded.gguf_chat import run_trial
 from accord.runtime import WorkerPool, worker_pool
 
 WAITS = 30
@@ -171,3 +173,34 @@ def test_worker_that_starts_while_the_threads_end_is_killed(monkeypatch: pytest.
         threading.Timer(0.2, is_closing.set).start()
     with pytest.raises(worker_pool.WorkerLost):
         waiting.result(0)
+
+
+@pytest.fixture
+def hostile_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with files that have the names of modules, as a project of another person may have."""
+    for name in ("json", "os", "pip", "cloudpickle"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.attack
+def test_child_process_imports_no_file_of_the_working_folder(hostile_folder: Path) -> None:
+    assert run_trial(["-c", "import json; print(json.dumps(1))"], WAITS) == (0, "1\n")
+    assert not (hostile_folder / "ran").exists()
+    source = Path(worker_pool.__file__).parents[1]
+    starting = {path.name for path in source.rglob("*.py") if "sys.executable" in path.read_text(encoding="utf-8")}
+    assert starting == {"worker_pool.py"}, "other modules start Python by `accord.runtime.PYTHON`"
+
+
+@pytest.mark.attack
+@pytest.mark.slow
+def test_worker_and_download_import_no_file_of_the_working_folder(
+    hostile_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("ACCORD_MODELS", str(hostile_folder / "models"))
+    with WorkerPool(2, imports=()) as pool:
+        assert pool(waiting_for(hostile_folder / "there", lambda piece: piece), range(2)) == [0, 1]
+    assert "pip cannot download" in refused("models", "pull", "minilm-l6")
+    assert not (hostile_folder / "ran").exists()

@@ -11,7 +11,8 @@ from .errors import (
 from .input_limits import ARRAYS_BYTES as ARRAYS_BYTES, CARD_BYTES as CARD_BYTES, first_line as first_line
 from .input_limits import FIRST_MOMENT as FIRST_MOMENT, format_size as format_size, FREE_BYTES as FREE_BYTES
 from .input_limits import is_in_calendar as is_in_calendar, is_plain_json as is_plain_json
-from .input_limits import is_sendable as is_sendable, is_too_deep as is_too_deep, LAST_MOMENT as LAST_MOMENT
+from .input_limits import is_sendable as is_sendable, is_too_deep as is_too_deep, is_web_page as is_web_page
+from .input_limits import LAST_MOMENT as LAST_MOMENT
 from .input_limits import MAX_DEPTH as MAX_DEPTH, MAX_FIELDS as MAX_FIELDS, MAX_UNPACK_RATIO as MAX_UNPACK_RATIO
 from .input_limits import MB as MB, open_regular as open_regular, open_unpacked as open_unpacked
 from .input_limits import parse_whole_number as parse_whole_number, read_bytes as read_bytes
@@ -36,6 +37,7 @@ from .strict_yaml import strip_url_secrets as strip_url_secrets, validate as val
 from .strict_yaml import validation_messages as validation_messages
 from .trust import ask_with as ask_with, check_address as check_address, check_code as check_code
 from .trust import check_ownership as check_ownership
-from .trust import is_local_address as is_local_address
-from .trust import is_trusted as is_trusted, note_addresses as note_addresses, own_project as own_project
+from .trust import is_elsewhere as is_elsewhere, is_local_address as is_local_address
+from .trust import is_trusted as is_trusted, note_addresses as note_addresses, origin_of as origin_of
+from .trust import own_project as own_project, project_of as project_of, set_variable as set_variable
 from .trust import trust_folder as trust_folder, trusted_file as trusted_file

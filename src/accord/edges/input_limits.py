@@ -275,6 +275,15 @@ def parse_whole_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
+def is_web_page(content: bytes) -> bool:
+    """Return True for HTML: no answer of a service, but of a proxy or a login in front of it, whatever its status.
+
+    >>> is_web_page(b"<!DOCTYPE html><title>Sign in</title>"), is_web_page(b'{"id": "s1"}')
+    (True, False)
+    """
+    return content.lstrip(b"\xef\xbb\xbf \t\r\n")[:14].lower().startswith((b"<!doctype html", b"<html"))
+
+
 FIRST_MOMENT, LAST_MOMENT = -62_135_596_800_000, 253_402_300_799_999
 """First and last millisecond since 1970 of the years 1 to 9999 UTC, the range of Python's and the mart's dates."""
 

@@ -1,10 +1,11 @@
-"""Trust in project folders, and in the addresses and the code that their files name.
+"""Trust in project folders, and in the addresses, the keys and the code that their files name.
 
 | question | answer |
 |---|---|
 | may a project file above the working folder be used? | `check_ownership` |
 | may the code that a project names be run? | `check_code` |
 | may a request go to an address that the project names? | `check_address`, after `note_addresses` |
+| may a request use a key of the project's `.env`? | `check_address`, after `set_variable` |
 | which folders and addresses has the user accepted? | `trusted.json` in the user's configuration folder |
 
 A project file above the working folder must belong to the user or to root, and no other account may be able to write
@@ -13,7 +14,8 @@ file of another account is accepted if it belongs to the owner of the folder, an
 user can accept a folder (`accord trust FOLDER`) or all folders (`ACCORD_TRUST=1`).
 
 Addresses are compared by scheme, host and port. Loopback addresses and the user's own endpoint (`OPENAI_BASE_URL` of
-the environment, or the default) need no confirmation, and neither do projects that the user created.
+the environment, or the default) need no confirmation, unless a key of the project is sent there: the owner of a key can
+read the requests. Projects that the user created need no confirmation.
 """
 
 from __future__ import annotations
@@ -37,8 +39,11 @@ CONFIGURATION_VARIABLE = "ACCORD_CONFIG"
 TRUSTED_FILE = "trusted.json"
 UNREADABLE = "an address that cannot be read"
 _FOLDERS, _ADDRESSES, _CODE = "folders", "addresses", "code"
+_FILES, _FILE = "file://", re.compile(r"(?:sqlite(?:\+\w+)?|file):///", re.IGNORECASE)
 _unconfirmed: dict[str, Path] = {}
 """Addresses that need a confirmation, with the project folder whose files name them."""
+_file_variables: dict[str, tuple[str, Path]] = {}
+"""Variables that a `.env` file has set in this process, with their values and the project folder."""
 _asking: list[Callable[[str], bool]] = []
 """Function that asks the user at the terminal; empty without a terminal."""
 
@@ -225,11 +230,19 @@ def _is_private_group(account: int, group: int) -> bool:
 def origin_of(url: str) -> str:
     """Return scheme, host and port of an address; for PostgreSQL all hosts, also of the query and variables.
 
-    Database drivers split an address in other ways than web clients, so each part behind an `@` counts as a host.
+    Database drivers split an address in other ways than web clients, so each part behind an `@` counts as a host. For
+    a file, also of a SQLite store, it is the path without links; a query could name another file, so it stays.
 
     >>> origin_of("https://key@LLM.example.org:8443/v1?a=b"), origin_of("postgresql://ada@db/x?host=other")
     ('https://llm.example.org:8443', 'postgresql://db,other')
     """
+    is_file = _FILE.match(url)
+    if is_file or "://" not in url:
+        name = url[is_file.end() :] if is_file else url
+        if name in ("", ":memory:"):
+            return _FILES
+        is_path = "?" not in name and "\0" not in name and not name.startswith("file:")  # SQLite reads others as a URI
+        return f"{_FILES}{Path(name).resolve().as_posix() if is_path else name}"
     try:
         parts = urlsplit(url)
         hosts = [parts.netloc.rpartition("@")[2].lower()]
@@ -271,6 +284,14 @@ def _is_local_host(host: str) -> bool:
         return name == "localhost" or name.endswith(".localhost")
 
 
+def is_elsewhere(folder: Path, url: str) -> bool:
+    """Return True if an address is on another machine, or is a file outside the folder of a project."""
+    origin = origin_of(url)
+    if origin.startswith(_FILES):
+        return not Path(origin.removeprefix(_FILES) or folder.resolve()).is_relative_to(folder.resolve())
+    return not _is_local(origin)
+
+
 def note_addresses(folder: Path, urls: Iterable[str], own: Iterable[str] = ()) -> None:
     """Note the addresses that the files of a project name; `check_address` asks about them before their first use.
 
@@ -282,38 +303,67 @@ def note_addresses(folder: Path, urls: Iterable[str], own: Iterable[str] = ()) -
     Raises:
         BadInput: The user's record is damaged.
     """
-    accepted = set(map(origin_of, own))
-    for origin in dict.fromkeys(map(origin_of, urls)):
-        if not _is_local(origin) and origin not in accepted and not _is_confirmed(folder, origin):
-            _unconfirmed[origin] = folder.resolve()
+    accepted, top = set(map(origin_of, own)), folder.resolve()
+    for url in dict.fromkeys(urls):
+        origin = origin_of(url)
+        is_own = origin in accepted and "@" not in url  # a user or a password there is a key
+        if is_elsewhere(folder, url) and not is_own and not _is_confirmed(folder, origin):
+            _unconfirmed[origin] = top
 
 
-def _is_confirmed(folder: Path, origin: str) -> bool:
-    return is_trusted(folder) or origin in _record()[_ADDRESSES].get(str(folder.resolve()), ())
+def _is_confirmed(folder: Path, name: str) -> bool:
+    return is_trusted(folder) or name in _record()[_ADDRESSES].get(str(folder.resolve()), ())
 
 
-def check_address(url: str) -> None:
+def check_address(url: str, keys: Iterable[str] = ()) -> None:
     """Check that the user has confirmed an address if a project names it; ask at the terminal if there is one.
 
+    Args:
+        url: Address of a request.
+        keys: Variables with keys that the request contains. Those that the `.env` file of a project has set need a
+            confirmation at every address of another machine.
+
     Raises:
-        NotSent: The address is not confirmed.
+        NotSent: The address is not confirmed, or a key for it.
         BadInput: The user's record is damaged.
     """
     origin = origin_of(url)
-    folder = _unconfirmed.get(origin)
-    if folder is None:
-        return
-    if not _is_confirmed(folder, origin):
-        if not any(ask(f"The project in {folder} sends data to {origin}. Continue?") for ask in _asking):
+    named_by = _unconfirmed.get(origin)
+    owners = {} if _is_local(origin) else {name: folder for name in keys if (folder := project_of(name)) is not None}
+    for folder in dict.fromkeys([*([] if named_by is None else [named_by]), *owners.values()]):
+        used = [name for name, owner in owners.items() if owner == folder]
+        wanted = [*([origin] if folder == named_by else []), *(f"{name} at {origin}" for name in used)]
+        new = [each for each in wanted if not _is_confirmed(folder, each)]
+        if not new:
+            continue
+        of_file = f" with {' and '.join(used)} from its file .env" if used else ""
+        where, is_file = origin.removeprefix(_FILES), origin.startswith(_FILES)
+        verb = "keeps data outside its folder in" if is_file else "sends data to"
+        if not any(ask(f"The project in {folder} {verb} {where}{of_file}. Continue?") for ask in _asking):
+            reason = "keeps data there, outside its folder" if is_file else "names this address"
+            if used:
+                reason = f"has {' and '.join(used)} in its file .env, whose owner could read the requests"
+            own = f", or set your own {used[0]}" if used else ""
             raise NotSent(
-                f"nothing was sent to {origin}: the project in {folder} names this address, and you have not confirmed "
-                f"it. If you know it: accord trust {folder}, or set {TRUST_VARIABLE}=1"
+                f"nothing was {'written' if is_file else 'sent'} to {where}: the project in {folder} {reason}, and you "
+                f"have not confirmed it. If you know it: accord trust {folder}, or set {TRUST_VARIABLE}=1{own}"
             )
         record = _record()
-        known = record[_ADDRESSES].setdefault(str(folder), [])
-        known.append(origin)
+        record[_ADDRESSES].setdefault(str(folder), []).extend(new)
         _save(record)
-    del _unconfirmed[origin]
+    _unconfirmed.pop(origin, None)
+
+
+def set_variable(folder: Path, name: str, value: str) -> None:
+    """Set a variable of the environment from the `.env` file of a project."""
+    os.environ[name] = value
+    _file_variables[name] = value, folder.resolve()
+
+
+def project_of(variable: str) -> Path | None:
+    """Return the folder of the project whose `.env` file has set a variable; None if it is empty or the user's own."""
+    value, folder = _file_variables.get(variable, ("", None))
+    return folder if value and os.environ.get(variable) == value else None
 
 
 def ask_with(ask: Callable[[str], bool] | None) -> None:
@@ -322,10 +372,19 @@ def ask_with(ask: Callable[[str], bool] | None) -> None:
 
 
 def own_project(folder: Path) -> None:
-    """Trust a project that the user has just created; a record that cannot be written is no error."""
+    """Trust a project that the user has just created; a record that cannot be written is no error.
+
+    If its folder has a file `.env` already, another person may have written that file, and the project is not trusted.
+    """
+    import logging
+
+    if (folder / ".env").exists():
+        logging.getLogger("accord").warning(
+            "this folder had a file .env before the project; to use its variables and keys without questions: accord "
+            "trust %s", folder.resolve()
+        )  # fmt: skip
+        return
     try:
         trust_folder(folder)
     except (AccordError, OSError):
-        import logging
-
         logging.getLogger("accord").warning("cannot write %s: requests of this project ask first", trusted_file())

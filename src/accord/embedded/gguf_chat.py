@@ -8,7 +8,6 @@ import hashlib
 import json
 import math
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -30,6 +29,7 @@ from accord.models import (
     Usage,
     chat_request_of,
 )
+from accord.runtime import PYTHON
 
 SAMPLES, SAMPLE_BYTES = 64, 1 << 16
 """Number and size of the samples of a file in its fingerprint."""
@@ -108,7 +108,7 @@ def run_trial(arguments: Sequence[str], seconds: float) -> tuple[int, str]:
     """
     try:
         done = subprocess.run(
-            [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [*PYTHON, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             timeout=seconds, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -203,7 +203,7 @@ class _GgufProcess:
             return self._child
         seconds = TRIAL_SECONDS + self._path.stat().st_size / BYTES_A_SECOND
         self._child = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, str(self._path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [*PYTHON, "-c", _CHILD, str(self._path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:

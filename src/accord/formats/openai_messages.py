@@ -186,7 +186,7 @@ def documents_from(value: Any) -> tuple[Document, ...]:
     if not value:
         return ()
     if isinstance(value, str) and value.lstrip().startswith("["):
-        with suppress(json.JSONDecodeError):  # a text may begin with a bracket
+        with suppress(ValueError, RecursionError):  # a text may begin with a bracket
             value = json.loads(value)
     entries = value if isinstance(value, list | tuple) else [value]
     return tuple(_document(entry) for entry in entries)
@@ -208,7 +208,7 @@ def turns_from(messages: Any) -> Sequence[Turn]:
     if isinstance(messages, str):
         try:
             messages = json.loads(messages)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             raise WrongShape("messages are a list, got a text that is not JSON") from None
     if not isinstance(messages, list):
         raise WrongShape(f"messages are a list, got {type(messages).__name__}")

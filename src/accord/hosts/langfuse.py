@@ -1,7 +1,8 @@
 """Langfuse: `POST /api/public/scores`, about a trace or a session.
 
 A score with an id that exists is updated if its timestamp is the same too. The timestamp is therefore that of the
-conversation, or that of the first attempt. A server before version 5 takes one score per request.
+conversation, or that of the first attempt. A server before version 5 takes one score per request, and answers with its
+id. A list is answered with `{"message": "Accepted"}` and status 202, or with counts and status 207.
 """
 
 from __future__ import annotations
@@ -46,9 +47,14 @@ def _row(score: HostScore) -> dict[str, Any]:
     return row if score.time is None else {**row, "timestamp": score.time}
 
 
-def is_accepted(status: int, reply: Any, count: int) -> bool:
-    """Return True unless a part of the list was rejected (status 207)."""
-    return status != 207 or (isinstance(reply, dict) and reply.get("accepted") == count and not reply.get("rejected"))
+def is_accepted(status: int, reply: Any, scores: Sequence[HostScore]) -> bool | None:
+    """Return True for the id of the only score or the confirmation of a list; False if a part of it was rejected."""
+    if not isinstance(reply, dict):
+        return None
+    if status == 207 and isinstance(reply.get("accepted"), int):
+        return bool(reply["accepted"] == len(scores) and not reply.get("rejected"))
+    is_list = status == 202 and reply.get("message") == "Accepted"
+    return True if is_list or (len(scores) == 1 and reply.get("id") == scores[0].id) else None
 
 
 def problem(score: HostScore) -> str | None:

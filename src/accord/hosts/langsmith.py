@@ -41,9 +41,10 @@ def bodies(scores: Sequence[HostScore]) -> Sequence[Any]:
     return [body if score.project is None else {**body, "session_id": score.project}]
 
 
-def is_accepted(status: int, reply: Any, count: int) -> bool:
-    """Return True, because LangSmith has no partial success."""
-    return True
+def is_accepted(status: int, reply: Any, scores: Sequence[HostScore]) -> bool | None:
+    """Return True if the reply is the feedback with the id of the score."""
+    [score] = scores
+    return True if isinstance(reply, dict) and str(reply.get("id")).lower() == score.id else None
 
 
 def problem(score: HostScore) -> str | None:

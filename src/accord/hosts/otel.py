@@ -30,6 +30,10 @@ EVENT = "gen_ai.evaluation.result"
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """Variables of OpenTelemetry that name a collector."""
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_CREDENTIAL_PROVIDERS = (
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_LOGS_CREDENTIAL_PROVIDER", "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
+)  # fmt: skip
+"""Variables of OpenTelemetry that name a session of an installed package."""
 CLOSE_SECONDS, FLUSH_SECONDS = 5.0, 30.0
 """Time for records that are not sent yet when scoring ends, and for those of one flush of batch scoring."""
 FLUSH_ROWS = 512
@@ -74,6 +78,20 @@ class _ReportingExporter:
         self._exporter.shutdown()
 
 
+def _session() -> Any:
+    """Return a session of HTTP requests in which a web page, such as the login page of a proxy, is a refusal."""
+    from requests import Session
+
+    def refuse_page(response: Any, **_: Any) -> Any:
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            response.status_code = 406
+        return response
+
+    session = Session()
+    session.hooks["response"].append(refuse_page)
+    return session
+
+
 class EvaluationEvents:
     """Sends log records in the background.
 
@@ -101,7 +119,9 @@ class EvaluationEvents:
         names = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
         resource = Resource.create({} if names else {"service.name": "accord"})
         self._provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
-        self._exporter = _ReportingExporter(OTLPLogExporter(endpoint=url), log)
+        has_own_session = any(map(os.environ.get, _CREDENTIAL_PROVIDERS))
+        exporter = OTLPLogExporter(endpoint=url, session=None if has_own_session else _session())
+        self._exporter = _ReportingExporter(exporter, log)
         self._provider.add_log_record_processor(BatchLogRecordProcessor(self._exporter))  # type: ignore[arg-type, unused-ignore]
         self._logger = self._provider.get_logger("accord")
 

@@ -35,10 +35,12 @@ def _annotation(score: HostScore) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def is_accepted(status: int, reply: Any, count: int) -> bool:
-    """Return True if the reply lists as many annotations as were sent."""
+def is_accepted(status: int, reply: Any, scores: Sequence[HostScore]) -> bool | None:
+    """Return True if the reply lists the id at the host of each annotation, and False if it lists fewer."""
     stored = reply.get("data") if isinstance(reply, dict) else None
-    return isinstance(stored, list) and len(stored) == count
+    if not isinstance(stored, list) or not all(isinstance(each, dict) and each.get("id") for each in stored):
+        return None
+    return len(stored) == len(scores)
 
 
 def problem(score: HostScore) -> str | None:

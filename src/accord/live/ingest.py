@@ -275,7 +275,7 @@ class RowLog:
             for line in stream:
                 try:
                     row = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(row, dict):
                     yield row

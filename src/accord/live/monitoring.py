@@ -19,7 +19,7 @@ from itertools import pairwise
 from threading import Event, Lock, Thread
 from typing import Any, NamedTuple, NotRequired, Self, TypedDict
 
-from accord.edges import AccordError, BadInput, check_address, is_web_address, one_line
+from accord.edges import AccordError, BadInput, check_address, is_web_address, is_web_page, one_line
 from accord.evidence import Column, EvidenceTable
 from accord.live.alarms import FINISHED_DAYS, PAST_WEEKS, Alarm, DailySeries, SeriesKey, find_alarms
 from accord.live.daily_sketch import DaySketch, NameLimit
@@ -82,8 +82,8 @@ def _post(url: str, body: bytes, seconds: float) -> str:
     headers = {"Content-Type": "application/json", "User-Agent": f"accord/{__version__}"}
     try:
         request = urllib.request.Request(url, body, headers, method="POST")
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=seconds):
-            return ""
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=seconds) as response:
+            return "it answered with a web page" if is_web_page(response.read1(512)) else ""
     except urllib.error.HTTPError as error:
         return f"it answered {error.code}"
     except (OSError, ValueError, HTTPException) as error:  # their messages may contain the URL

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
-from accord.edges import AccordError, BadInput, ModelError
+from accord.edges import AccordError, BadInput, ModelError, NotSent
 from accord.models.judges.chat_judges import TOP_LOGPROBS, schema_of
 from accord.models.judges.decisions import (
     DecisionQuestion,
@@ -49,7 +49,7 @@ async def probe(
 
     Raises:
         BadInput: The model runs in this process, or the address of the endpoint is not a web address.
-        ModelError: There is no key, or the endpoint is unreachable.
+        ModelError: There is no key, the address or its key is not confirmed, or the endpoint is unreachable.
     """
     if in_process(model):
         raise BadInput(f"{model!r} runs in this process and has no endpoint to check; use mode logprobs")
@@ -66,9 +66,9 @@ async def probe(
                 ) from None
             has_no_echo = error.failure.reason == NO_ECHO
             able, shown_by = False, "the reply has no tokens of the prompt" if has_no_echo else str(error)
+        except (BadInput, NotSent):
+            raise
         except AccordError as error:
-            if isinstance(error, BadInput) or "OPENAI_API_KEY" in str(error):
-                raise
             able, shown_by = False, str(error)
         finally:
             await wire.close()

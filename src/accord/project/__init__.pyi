@@ -1,4 +1,5 @@
-from .config import Config as Config, config_from as config_from, endpoint_of as endpoint_of
+from .config import Config as Config, config_from as config_from, covered_by_trust as covered_by_trust
+from .config import endpoint_of as endpoint_of
 from .config import json_schema as json_schema, load_config as load_config, load_project as load_project
 from .config import with_settings as with_settings
 from .config_sections import LiveConfig as LiveConfig, WatchConfig as WatchConfig

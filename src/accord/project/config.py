@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,14 @@ from accord.edges import (
     BadInput,
     UnknownName,
     check_folder_names,
+    check_ownership,
+    is_elsewhere,
+    is_secret_name,
     load_yaml,
     note_addresses,
+    origin_of,
     parse_yaml,
+    project_of,
     strip_url_secrets,
     validate,
 )
@@ -38,6 +44,7 @@ from accord.models import (
 )
 from accord.project.config_sections import (
     HOSTS,
+    PUSH_SPOOL,
     BudgetConfig,
     LiveConfig,
     PrivacyConfig,
@@ -45,9 +52,9 @@ from accord.project.config_sections import (
     StrictSettings,
     WatchConfig,
 )
-from accord.project.environment import fill_settings, is_from_env_file, load_env_file
+from accord.project.environment import connection_texts, fill_settings, read_env_file, set_variables
 from accord.statistics import DRAWS, FOLDS
-from accord.store import located_store
+from accord.store import located_store, mart_folder
 from accord.synth import SynthSettings
 from accord.values import (
     PROJECT_FILE,
@@ -273,8 +280,9 @@ def _check_roles(config: Config, where: str) -> None:
             raise BadInput(f"{where}: sources: rubric: judges: {UnknownName('judge', role, judges)}; add it to models:")
 
 
-_COLLECTORS = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Variables that name a collector of OpenTelemetry."""
+STORE_VARIABLE = "ACCORD_STORE"
+_ADDRESSES = (URL_VARIABLE, STORE_VARIABLE, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Variables that name an address: an endpoint of models, a store, a collector of OpenTelemetry."""
 
 
 def load_config(path: str | Path | None = None) -> Config:
@@ -294,37 +302,70 @@ def load_config(path: str | Path | None = None) -> Config:
         content, where, folder = {}, PROJECT_FILE, Path()
     else:
         folder = project_folder(file)
-        load_env_file(folder / ".env")
-        content, where = fill_settings(load_yaml(file), Config, str(file)), str(file)
-    store = os.environ.get("ACCORD_STORE")
+        if (folder / ".env").is_file():
+            check_ownership(folder / ".env")
+        variables = read_env_file(folder / ".env")
+        content, where = load_yaml(file), str(file)
+        set_variables(folder, variables, content)
+        content = fill_settings(content, Config, where, variables)
+    named = list(_addresses(content, folder, {name: os.environ[name] for name in _ADDRESSES if project_of(name)}))
+    store = os.environ.get(STORE_VARIABLE)
     if store and isinstance(content, dict):
         content["store"] = store
     config = config_from(content, where, folder)
     if file is not None:
-        note_addresses(folder, _addresses(config), _own_addresses())
+        own = [os.environ[URL_VARIABLE]] if os.environ.get(URL_VARIABLE) and not project_of(URL_VARIABLE) else []
+        note_addresses(folder, named, [DEFAULT_URL, *own])
     return config
 
 
-def _addresses(config: Config) -> Iterator[str]:
-    """Yield the addresses that the files of a project name."""
-    if not os.environ.get("ACCORD_STORE") or is_from_env_file("ACCORD_STORE"):
-        yield config.store
-    yield from (each.base_url for each in config.models.values() if each.base_url)
-    yield from filter(None, (config.monitoring.webhook, config.monitoring.otel))
-    yield from (os.environ[name] for name in _COLLECTORS if is_from_env_file(name))
-    yield from (settings.url or HOSTS[name] for name, settings in config.push.hosts.items())
-    for study in config.studies.values():
-        if isinstance(study, StudySettings) and study.chat is not None:
-            yield from (each.base_url for each in study.chat.assistants.values() if each.base_url)
-    if is_from_env_file(URL_VARIABLE):
-        yield os.environ[URL_VARIABLE]
+def _addresses(content: Any, folder: Path, of_file: Mapping[str, str]) -> Iterator[str]:
+    """Yield the addresses that the files of a project name, and the places of its store, its mart and its spools.
+
+    Args:
+        content: Content of its `accord.yaml`, which need not be valid.
+        folder: Its folder.
+        of_file: Variables that its `.env` file sets.
+    """
+    given = content if isinstance(content, dict) else {}
+    variables = {**of_file, **os.environ}
+    texts = dict(connection_texts({"store": "sqlite:///accord.db", **given}, Config, variables))
+    store, mart = texts.pop(("store",), ""), texts.pop(("mart",), None)
+    yield from (text for text in texts.values() if "://" in text)
+    hosts = given.get("push")
+    for name, settings in hosts.items() if isinstance(hosts, dict) else ():
+        if name in HOSTS and isinstance(settings, dict):
+            yield from () if settings.get("url") else (HOSTS[name],)
+            yield str(folder / PUSH_SPOOL / name)
+    yield from (of_file[name] for name in _ADDRESSES if of_file.get(name) and name != STORE_VARIABLE)
+    is_chosen = bool(os.environ.get(STORE_VARIABLE)) and STORE_VARIABLE not in of_file
+    with suppress(BadInput):  # opening the store reports it
+        store = variables.get(STORE_VARIABLE) or store
+        store = store if folder == Path() else located_store(store, folder)  # as `_located`
+        place = mart_folder(store, None if mart is None else str(folder / mart), folder)
+        yield from () if is_chosen else (store,)
+        yield from () if place is None or (is_chosen and mart is None) else (str(place),)
 
 
-def _own_addresses() -> Iterator[str]:
-    """Yield the addresses that the user chose independently of a project."""
-    yield DEFAULT_URL
-    if (own := os.environ.get(URL_VARIABLE)) and not is_from_env_file(URL_VARIABLE):
-        yield own
+def covered_by_trust(folder: Path) -> dict[str, list[str]]:
+    """Return what trust in a project covers, by kind: addresses, files outside its folder, code, variables of `.env`.
+
+    The files are read, and nothing in them takes effect.
+
+    Raises:
+        BadInput: A file cannot be read.
+    """
+    content, variables = load_yaml(folder / PROJECT_FILE), read_env_file(folder / ".env")
+    new = {name: value for name, value in variables.items() if name not in os.environ or project_of(name)}
+    places = sorted({origin_of(url) for url in _addresses(content, folder, new) if is_elsewhere(folder, url)})
+    keys = [name for name in variables if is_secret_name(name)]
+    return {
+        "addresses": [place for place in places if not place.startswith("file://")],
+        "files": [place.removeprefix("file://") for place in places if place.startswith("file://")],
+        "code": list(_plugins_in(content)),
+        "keys": keys,
+        "variables": [name for name in variables if name not in keys],
+    }
 
 
 def endpoint_of(config: Config, name: str, base_url: str | None = None) -> tuple[str, str | None, str | None]:

@@ -237,6 +237,8 @@ class LiveConfig(StrictSettings):
     )
 
 
+PUSH_SPOOL = "push-spool"
+"""Folder of live scores that a host has not confirmed, with a folder for each host."""
 HOSTS = {
     "langfuse": "https://cloud.langfuse.com", "phoenix": "http://localhost:6006",
     "langsmith": "https://api.smith.langchain.com",

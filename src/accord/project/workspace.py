@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 from accord import evidence, learning, models, statistics
-from accord.edges import BadInput, one_line
+from accord.edges import BadInput, check_address, one_line
 from accord.project.config import Config
 from accord.store import Mart, SharedBudget, Spool, Store, StoreError, batches, mart_folder
 from accord.values import Labels, Question, Rubric, Sample, Target, load_rubric, steps
@@ -87,6 +87,7 @@ class Workspace:
         if folder is None:
             self._memory = TemporaryDirectory(prefix="accord-")
             folder = Path(self._memory.name)
+        check_address(str(folder))
         return Mart(folder)
 
     @cached_property

@@ -28,6 +28,9 @@ import cloudpickle
 from accord.edges import AccordError, BadInput, parse_whole_number
 from accord.values import load_plugins, note_plugins, noted_plugins
 
+PYTHON = (sys.executable, "-P")
+"""Command that starts a Python process of ours; without -P, a file such as `json.py` in the working folder, which may
+hold a project of another person, would replace the module of that name."""
 ONE_THREAD = {
     name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 }
@@ -223,7 +226,7 @@ class Worker:
     def __init__(self, imports: Sequence[str]) -> None:
         # A session of its own, on Windows a process group, keeps keyboard interrupts away from the worker.
         self._child = Popen(
-            [sys.executable, "-c", _START, json.dumps(sys.path), *imports], stdin=PIPE, stdout=PIPE,
+            [*PYTHON, "-c", _START, json.dumps(sys.path), *imports], stdin=PIPE, stdout=PIPE,
             env={**os.environ, **ONE_THREAD}, start_new_session=True,
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )  # fmt: skip

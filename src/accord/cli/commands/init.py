@@ -15,7 +15,7 @@ import typer
 from accord.cli.app import command
 from accord.cli.options import AsJson, Columns, RubricOptions, column_map, command_line
 from accord.cli.outputs import CHECKED_BY_COMMAND
-from accord.cli.terminal import say, show
+from accord.cli.terminal import can_ask, say, show
 from accord.edges import BadInput, UnknownName, count_of
 
 if TYPE_CHECKING:
@@ -360,19 +360,36 @@ def _text(result: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *([f"Next: {result['next']}"] if result["next"] else [])])
 
 
+_TRUSTED = {
+    "addresses": "sends data to", "files": "keeps data in", "code": "runs the code of", "keys": "keys in .env",
+    "variables": "variables in .env",
+}  # fmt: skip
+"""What trust in a project covers, by kind, in words."""
+
+
 @command("trust")
 def trust(
     folder: Annotated[Path, typer.Argument(help="Folder of the project, with its accord.yaml.")] = Path(),
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Trust the folder no longer.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask no question.")] = False,
 ) -> None:
-    """Trust the project in a folder: use its files, and send data to the addresses that they name.
+    """Trust the project in a folder: its addresses, its code, and all variables and keys of its .env file.
 
-    Needed once for a project from another person. Projects that you create are trusted.
+    Prints them first, and asks if there is a terminal. Needed once for a project from another person. Projects that you
+    create are trusted.
     """
-    from accord.edges import trust_folder, trusted_file
+    from accord.edges import escape_controls, trust_folder, trusted_file
+    from accord.project import covered_by_trust
 
-    if not withdraw and not (folder / "accord.yaml").is_file():
-        raise BadInput(f"no accord.yaml in {folder.absolute()}; name the folder of a project")
+    if not withdraw:
+        if not (folder / "accord.yaml").is_file():
+            raise BadInput(f"no accord.yaml in {folder.absolute()}; name the folder of a project")
+        for kind, names in covered_by_trust(folder).items():
+            if names:
+                # In full and unredacted: a long list or a "secret" could hide a name.
+                print(escape_controls(f"{_TRUSTED[kind]}: {', '.join(names)}"), file=sys.stderr)
+        if can_ask() and not yes:
+            typer.confirm(f"Trust the project in {folder.resolve()}?", abort=True, err=True)
     trust_folder(folder, trusted=not withdraw)
     say(f"{'no longer trusted' if withdraw else 'trusted'}: {folder.resolve()} (in {trusted_file()})")
 

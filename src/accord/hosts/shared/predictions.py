@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -157,7 +158,10 @@ def _answer(value: float, question: Question, distribution: Any) -> tuple[float 
     if not options:
         return value, None
     answer = min(options, key=lambda option: abs(float(option) - value))
-    shares = json.loads(distribution) if isinstance(distribution, str) and distribution else distribution
+    shares = distribution
+    if isinstance(distribution, str):
+        with suppress(ValueError, RecursionError):  # a table of another origin; the answer has no probability
+            shares = json.loads(distribution)
     share = number_of(shares.get(f"{float(answer):g}")) if isinstance(shares, Mapping) else None
     return answer, share
 

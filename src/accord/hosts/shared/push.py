@@ -17,13 +17,14 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from http.client import HTTPException
 from importlib import import_module
 from threading import Event, Lock
 from typing import Any, Literal, NamedTuple, Protocol
 
-from accord.edges import BadInput, check_address, register_secret, strip_url_secrets
+from accord.edges import BadInput, check_address, is_web_page, register_secret, strip_url_secrets
 from accord.project import config_sections
 from accord.values import POPULATION, Signature, canonical_json, text_hash
 from accord.version import __version__
@@ -99,8 +100,11 @@ class Host(Protocol):
         """Return the JSON body of a request; further bodies suit servers of other versions."""
         ...
 
-    def is_accepted(self, status: int, reply: Any, count: int) -> bool:
-        """Return True if a successful reply confirms all of `count` scores."""
+    def is_accepted(self, status: int, reply: Any, scores: Sequence[HostScore]) -> bool | None:
+        """Return True if a reply with a status of success confirms all scores, and False if it rejects one.
+
+        None stands for a reply that the host does not give, such as the login page of a proxy.
+        """
         ...
 
     def problem(self, score: HostScore) -> str | None:
@@ -193,7 +197,7 @@ class Sent:
 
 
 class _Unreachable(Exception):
-    """A host did not answer, or asked to come back later, at every attempt; or it denied access."""
+    """A host did not answer, or asked to come back later, at every attempt; or it denied access or is not the host."""
 
 
 class HostSender:
@@ -265,11 +269,15 @@ class HostSender:
             status, reply = self._ask("POST", path, bodies[form])
             if status == 409 and (update := self.host.update(scores[0])) is not None:
                 status, reply = self._ask("PATCH", *update)
+            is_accepted = self.host.is_accepted(status, reply, scores) if 200 <= status < 300 else False
+            if is_accepted is None or reply is _WEB_PAGE:
+                raise _Unreachable(
+                    f"{strip_url_secrets(self.url)} answered with status {status} and no confirmation of the scores, "
+                    f"so it may not be {self.name}, or a login page is in front of it; check push.{self.name}.url"
+                )
             if 200 <= status < 300:
-                if self.host.is_accepted(status, reply, len(scores)):
-                    self._form = form
-                    return None
-                return "not among the scores that it took"
+                self._form = form if is_accepted else self._form
+                return None if is_accepted else "not among the scores that it took"
             reason = f"refused with status {status} ({_REASONS.get(status, 'see its log')})"
             if status not in (400, 422):
                 break
@@ -311,6 +319,10 @@ class HostSender:
             self._stop.wait(wait)
 
 
+_WEB_PAGE = object()
+"""Reply that is a web page with a status of failure."""
+
+
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Handler that treats a redirect as an error: credentials stay with the address that was confirmed."""
 
@@ -329,8 +341,10 @@ def _exchange(method: str, url: str, content: bytes, headers: Mapping[str, str])
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=TIMEOUT_SECONDS) as response:
             return response.status, _json_of(response.read1, deadline), None
     except urllib.error.HTTPError as error:
-        with error:
-            return error.code, None, number_of(error.headers.get("Retry-After"))
+        begins = b""
+        with error, suppress(OSError, HTTPException):
+            begins = error.read1(512)
+        return error.code, _WEB_PAGE if is_web_page(begins) else None, number_of(error.headers.get("Retry-After"))
     except (OSError, ValueError, HTTPException) as error:
         return 0, type(getattr(error, "reason", error)).__name__, None
 

@@ -290,7 +290,7 @@ class Ledger:
         url: Address of the host.
 
     Raises:
-        BadInput: The file is no ledger.
+        BadInput: The file is a link, or no ledger.
     """
 
     def __init__(self, path: Path, url: str) -> None:
@@ -300,17 +300,23 @@ class Ledger:
         self._sent: dict[str, str] = dict(self._read())
 
     def _read(self) -> Iterator[tuple[str, str]]:
+        if self.path.is_symlink():
+            raise BadInput(
+                f"{self.path} is a link; a ledger is a file of its own. Remove the link to send all scores again"
+            )
         if not self.path.exists():
             return
         lines = read_text(self.path, MAX_LEDGER).splitlines()
         for number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
-                if number == 1:
-                    self.time = str(row["time"])
-                else:
+                if number > 1:
                     yield str(row["id"]), str(row["digest"])
-            except (ValueError, TypeError, KeyError):
+                elif (time := _time_of(row["time"])) is not None:
+                    self.time = time
+                else:
+                    raise ValueError
+            except (ValueError, TypeError, KeyError, RecursionError):
                 if number < len(lines):  # the last line may be torn
                     raise BadInput(
                         f"{self.path}, line {number}: no line of a ledger; remove the file to send all scores again"

@@ -19,7 +19,7 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import Any, Self
 
-from accord.edges import MB, AccordError, read_text, write_atomically
+from accord.edges import MB, AccordError, check_address, read_text, write_atomically
 from accord.hosts.shared.push import HostScore, HostSender, host_named, host_score
 from accord.hosts.shared.push_file import live_place
 from accord.project import Project, config_sections
@@ -143,7 +143,7 @@ class LivePusher:
             scores = [HostScore(**json.loads(line)) for line in read_text(file, 16 * MB).splitlines()]
         except FileNotFoundError:  # another process has sent it
             return True
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             file.replace(file.with_suffix(".damaged"))
             self._log_once(f"{self.name}: {file.with_suffix('.damaged')} holds no scores and was not sent")
             return True
@@ -201,8 +201,9 @@ def live_pushers(project: Project, log: Log) -> Iterator[Callable[[Sequence[Row]
         for name, settings in project.config.push.hosts.items():
             if not settings.live:
                 continue
-            spool = project.config.folder / "push-spool" / name
+            spool = project.config.folder / config_sections.PUSH_SPOOL / name
             try:
+                check_address(str(spool))  # it may be a link to other files
                 pusher = LivePusher(name, settings, spool, settings.name or project.question.id, log)
             except AccordError as error:
                 log(f"live scores are not sent to {name}: {error}")

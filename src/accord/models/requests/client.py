@@ -77,9 +77,9 @@ def open_client(
 
     Raises:
         NotSent: No key is given and `OPENAI_API_KEY` is not set, the key cannot be sent in a header, or a project names
-            the address and the user has not confirmed it.
+            the address or has the key in its `.env`, and the user has not confirmed it.
     """
-    check_address(base_url)
+    check_address(base_url, [*([KEY_VARIABLE] if api_key is None else []), *ACCOUNT_HEADERS])
     import httpx2
 
     key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key

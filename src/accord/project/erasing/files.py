@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 from accord.edges import MB, BadInput, one_line, regular_size, write_atomically
 from accord.learning import CARD
 from accord.models import recorded_item
+from accord.project.config_sections import PUSH_SPOOL
 from accord.project.erasing.refit import remove_evaluator
 from accord.project.importing.judged_answers import JUDGEMENTS_FOLDER
 from accord.scoring import ErasedNames, erase_in_rows
@@ -47,7 +48,7 @@ Kind = Literal[
     "yours",
     "unreadable",
 ]
-UPLOADS, PUSH_SPOOL = "uploads", "push-spool"
+UPLOADS = "uploads"
 _SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 _LARGEST = 512 * MB
 """Largest file that is searched for mentions; larger ones of the user's own are listed as not searched."""
