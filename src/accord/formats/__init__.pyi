@@ -6,7 +6,8 @@ from .files.object_storage import delete_file as delete_file, display_path as di
 from .files.object_storage import find_files as find_files, is_remote as is_remote, join_path as join_path
 from .files.object_storage import list_names as list_names, local_copy as local_copy, open_file as open_file
 from .files.object_storage import READ as READ, storage_options as storage_options, write_file as write_file
-from .files.row_reader import decoded_json as decoded_json, encoding_notes as encoding_notes, Lines as Lines
+from .files.row_reader import decoded_json as decoded_json, encoding_notes as encoding_notes
+from .files.row_reader import file_texts as file_texts, Lines as Lines
 from .files.row_reader import locate as locate, MAX_BAD_ROWS as MAX_BAD_ROWS, read_rows as read_rows
 from .files.row_writer import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW
 from .files.row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS
