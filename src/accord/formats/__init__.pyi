@@ -28,7 +28,7 @@ from .labels.rating_columns import is_rating_name as is_rating_name, number_in a
 from .labels.rating_columns import rating_cells as rating_cells, rating_labels as rating_labels
 from .labels.rating_columns import RatingCell as RatingCell, UNNAMED as UNNAMED, VALUE_KEYS as VALUE_KEYS
 from .labels.rating_columns import words_of as words_of
-from .openai_messages import documents_from as documents_from
+from .openai_messages import documents_from as documents_from, exchange as exchange
 from .openai_messages import intended_role as intended_role, LARGEST_ANSWER as LARGEST_ANSWER
 from .openai_messages import role_named as role_named
 from .otel import has_no_content as has_no_content, NO_CALL as NO_CALL, NO_CONTENT as NO_CONTENT
@@ -36,7 +36,7 @@ from .otel import NO_MESSAGES as NO_MESSAGES, SUPPORTED_CONVENTIONS as SUPPORTED
 from .reader import check_column_names as check_column_names, convert_row as convert_row
 from .reader import FileKind as FileKind, HeldRows as HeldRows, line_batches as line_batches, read as read
 from .reader import read_lines as read_lines, reason_to_skip as reason_to_skip, scores_error as scores_error
-from .reader import sniff as sniff, sniff_rows as sniff_rows
+from .reader import sniff as sniff, sniff_rows as sniff_rows, live_row as live_row
 from .record import admitted as admitted, ANNOTATOR_KEYS as ANNOTATOR_KEYS, Fields as Fields, Format as Format
 from .record import formats as formats, plain_name as plain_name, Record as Record, Row as Row
 from .record import under_our_names as under_our_names, WrongShape as WrongShape

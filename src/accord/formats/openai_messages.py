@@ -217,6 +217,26 @@ def turns_from(messages: Any) -> Sequence[Turn]:
     return turns_of(messages)
 
 
+def exchange(given: Any, output: Any) -> list[Any]:
+    """Return the messages of an input and an output: texts, messages, or mappings with `messages`.
+
+    A text is one message, whatever it looks like; an empty one too, so that an empty reply does not leave the user's
+    message last.
+
+    >>> exchange("Where is it?", "It arrives on Monday.")
+    [{'role': 'user', 'content': 'Where is it?'}, {'role': 'assistant', 'content': 'It arrives on Monday.'}]
+    """
+    return [*([] if given is None else _messages_in(given, "user")), *_messages_in(output or "", "assistant")]
+
+
+def _messages_in(given: Any, role: str) -> list[Any]:
+    if isinstance(given, str):
+        return [{"role": role, "content": given}]
+    if isinstance(given, Mapping):
+        return list(given["messages"]) if "messages" in given else [given]
+    return list(given)
+
+
 def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, used: Iterable[str] = ()) -> Conversation:
     """Create a conversation from turns and the id, documents and metadata of a row.
 

@@ -19,14 +19,14 @@ from accord.hosts.shared.scores import HostScorer, exchange, open_scorer, reason
 _opened = lru_cache(maxsize=8)(open_scorer)
 
 
-def get_assert(output: str, context: Mapping[str, Any]) -> dict[str, Any]:
+def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
     """Return the score of an output as a share of the scale, from 0 to 1, and whether it is high enough.
 
     promptfoo has no missing scores, and shows the traceback of an exception: a missing score, or an invalid setting,
     is a failed assertion with its reason.
 
     Args:
-        output: The reply, or JSON messages of a whole conversation.
+        output: The reply as a text, even if it is JSON; or a list of messages, which is a whole conversation.
         context: Context of promptfoo. `prompt` is a text or JSON messages; `config` has `evaluator`, by default the
             nearest project, and `at_least` in units of the scale; without it every score passes.
     """
@@ -34,7 +34,7 @@ def get_assert(output: str, context: Mapping[str, Any]) -> dict[str, Any]:
     try:
         host = _opened(config.get("evaluator"))
         at_least = _limit(host, config.get("at_least"))
-        row = host.one(exchange(_decoded(context.get("prompt")), _decoded(output)))
+        row = host.one(exchange(_decoded(context.get("prompt")), output))
     except AccordError as error:
         return {"pass": False, "score": 0.0, "reason": f"accord: {error}"}
     share, reason = host.share(row), f"{host.name}: {reason_text(row)}"
@@ -53,7 +53,7 @@ def _limit(host: HostScorer, given: Any) -> float:
 
 
 def _decoded(text: Any) -> Any:
-    """Return JSON messages as such, and any other text unchanged."""
+    """Return the messages of a chat prompt, which promptfoo gives as JSON, and any other text unchanged."""
     if not isinstance(text, str) or text.lstrip()[:1] not in ("[", "{"):
         return text
     try:

@@ -37,6 +37,7 @@ from accord.formats import (
     detect,
     documents_from,
     formats,
+    live_row,
     role_named,
     under_our_names,
 )
@@ -245,7 +246,7 @@ class HistoryDeduplicator:
                 reason = reader.skip_reason(part) if reader.skip_reason else None
                 if reason is not None:
                     self.on_skipped(reason)
-                groups.setdefault(name, []).append(part)
+                groups.setdefault(name, []).append(live_row(reader, part))
         return groups, bad
 
     def new_messages(self, groups: Mapping[str, list[Fields]], format: str) -> tuple[list[Message], list[str]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import AccordError, BadInput, BudgetReached, MissingExtra, install_command, one_line
+from accord.formats import exchange as exchange
 from accord.learning import CARD, Evaluator, load_evaluator
 from accord.models import Models, memory_models
 from accord.project import Project, load_project
@@ -138,7 +139,8 @@ class HostScorer:
         from accord.formats import WrongShape, convert_row
 
         try:
-            conversation = given if isinstance(given, Conversation) else convert_row(given, name).conversation
+            is_conversation = isinstance(given, Conversation)
+            conversation = given if is_conversation else convert_row(given, name, values="live").conversation
         except WrongShape as error:
             known = given.get("id") if isinstance(given, Mapping) else None
             return self.unscored(Target(str(known or name)), str(error))
@@ -209,24 +211,6 @@ def open_scorer(evaluator: Openable | None = None) -> HostScorer:
             f"{folder} holds neither an evaluator ({CARD}) nor a project ({PROJECT_FILE}); fit one: accord fit"
         )
     return open_scorer(Project(load_project(file)))
-
-
-def exchange(given: Any, output: Any) -> list[Any]:
-    """Return the messages of an input and an output: texts, messages, or mappings with `messages`.
-
-    >>> exchange("Where is it?", "It arrives on Monday.")
-    [{'role': 'user', 'content': 'Where is it?'}, {'role': 'assistant', 'content': 'It arrives on Monday.'}]
-    """
-    return [*([] if given is None else _messages(given, "user")), *_messages(output or "", "assistant")]
-
-
-def _messages(given: Any, role: str) -> list[Any]:
-    """Return messages; an empty text is one too, so that an empty reply does not leave the user's message last."""
-    if isinstance(given, str):
-        return [{"role": role, "content": given}]
-    if isinstance(given, Mapping):
-        return list(given["messages"]) if "messages" in given else [given]
-    return list(given)
 
 
 def reason_text(row: ScoreRow) -> str:
