@@ -29,6 +29,7 @@ from .labels.rating_columns import rating_cells as rating_cells, rating_labels a
 from .labels.rating_columns import RatingCell as RatingCell, UNNAMED as UNNAMED, VALUE_KEYS as VALUE_KEYS
 from .labels.rating_columns import words_of as words_of
 from .openai_messages import documents_from as documents_from, exchange as exchange
+from .openai_messages import fields_about as fields_about
 from .openai_messages import intended_role as intended_role, LARGEST_ANSWER as LARGEST_ANSWER
 from .openai_messages import role_named as role_named
 from .otel import has_no_content as has_no_content, NO_CALL as NO_CALL, NO_CONTENT as NO_CONTENT

@@ -236,7 +236,8 @@ def _json_state(state: Any) -> Any:
     case = state.get("test_case") if isinstance(state, dict) and len(state) == 1 else None
     if isinstance(case, dict) and isinstance(case.get("actual_output"), str):
         documents = case.get("retrieval_context") or case.get("context")
-        return {"messages": exchange(case.get("input") or "", case["actual_output"]), "documents": documents}
+        messages = exchange(case.get("input") or "", case["actual_output"])
+        return {"messages": messages, "documents": documents, "metadata": case.get("metadata")}
     if not isinstance(state, list):
         return state
     return [_call_message(each) if isinstance(each, dict) and "role" not in each else each for each in state]
