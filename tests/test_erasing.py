@@ -340,7 +340,8 @@ def test_conversations_before_a_day_are_erased(project: Path) -> None:
     receipt = erased_by_command("--before", "2026-03-10")
     with closing(Store("sqlite:///accord.db")) as store:
         left = {each.metadata["time"] for each in store.conversations()}
-    assert receipt["conversations"] == 10 and left and min(left) >= "2026-03-10"
+    assert receipt["conversations"] == 11, "10 stored ones, and one that was only scored"
+    assert left and min(left) >= "2026-03-10"
 
 
 def test_kept_scores_have_a_pseudonym_and_no_text(project: Path) -> None:
@@ -685,6 +686,7 @@ def test_odd_files_and_folders_are_listed_or_left(tmp_path: Path, monkeypatch: p
     listed = {str(Path(each["path"]).relative_to(project)): each["kind"] for each in receipt["files"]}
     assert listed == {
         "judgments/bad.jsonl": "unreadable", "parts": "unreadable", "latin.csv": "unreadable", "line.txt": "yours",
+        "link": "unreadable",
     }  # fmt: skip
     assert Path("uploads/other.jsonl").exists() and (outside / "far.txt").read_text(encoding="utf-8") == VICTIM
 

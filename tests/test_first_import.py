@@ -504,6 +504,12 @@ def test_rows_of_too_many_fields_are_refused() -> None:
 
 
 @pytest.mark.attack
+def test_columns_of_numbers_that_lie_far_apart_take_no_memory() -> None:
+    write("chats.csv", f"id,prompt,response,paid\na,Hi,Hello,1\nb,Bye,See you,{10**15}\n")
+    assert imported("chats.csv")["conversations"]["new"] == 2
+
+
+@pytest.mark.attack
 @pytest.mark.parametrize("column", ["--undo", "-h", "--labels=x"])
 def test_columns_called_like_options_can_be_pasted(column: str) -> None:
     write("chats.csv", "id,prompt,response\na,Hi,Hello\nb,Bye,See you\n")

@@ -14,15 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_evaluator import CONTEXT, learned, support_chats
+from commands import read_rows, write_rows
+from live_evaluator import CONTEXT, QUESTION, fitted, learned, replies, support_chats
 from special_files import make_link
 
-from accord import Turn
+from accord import Conversation, Document, Label, Labels, Reward, Turn
 from accord.edges import BadInput
-from accord.hosts.shared.scores import HostScorer, MissingHost, exchange, open_scorer, require
+from accord.hosts.promptfoo import get_assert
+from accord.hosts.shared.scores import HostScorer, MissingHost, exchange, fields_about, open_scorer, require
+from accord.learning import EvaluatorSettings, make_evaluator
 from accord.project import Config, Project
 from accord.scoring import ScoreOptions
 from accord.testing import sample_project
+from accord.values import Sample
 
 ROOT = Path(__file__).parents[1]
 QUIET = {
@@ -45,7 +49,7 @@ from accord.hosts.shared.assertions import assert_score
 found = []
 for row in rows:
     try:
-        assert_score([row["messages"]] + [rows[0]["messages"]], mean_at_least=4, evaluator="evaluators/default")
+        assert_score([row, {**rows[0], "id": "first"}], mean_at_least=4, evaluator="evaluators/default")
     except AssertionError as error:
         lines = str(error).splitlines()
         if "no score" in lines[1]:
@@ -61,10 +65,11 @@ from accord.hosts.mlflow import trace_scorer
 mlflow.set_experiment("contract")
 @mlflow.trace
 def bot(messages):
+    mlflow.update_current_trace(metadata={"system": system})
     return messages_of_reply
 scorer, found = trace_scorer("evaluators/default"), []
 for row in rows:
-    messages_of_reply = row["messages"][-1]
+    messages_of_reply, system = row["messages"][-1], row["system"]
     bot(row["messages"][:-1])
     mlflow.flush_trace_async_logging()
     feedback = scorer(trace=mlflow.get_trace(mlflow.get_last_active_trace_id()))
@@ -76,7 +81,9 @@ from deepeval.evaluate.configs import DisplayConfig
 from deepeval.test_case import ConversationalTestCase, Turn
 from accord.hosts.deepeval import AccordMetric
 quiet = DisplayConfig(print_results=False, show_indicator=False)
-cases = [ConversationalTestCase(name=row["id"], turns=[Turn(**turn) for turn in row["messages"]]) for row in rows]
+cases = [ConversationalTestCase(name=row["id"], metadata={"system": row["system"]}, turns=[
+    Turn(**turn, retrieval_context=row["documents"] if turn is row["messages"][-1] else None) for turn in row["messages"]
+]) for row in rows]
 by = {each.name: each for each in evaluate(cases, [AccordMetric("evaluators/default")], display_config=quiet).test_results}
 found = []
 for row, case in zip(rows, cases):
@@ -90,8 +97,9 @@ for row, case in zip(rows, cases):
     "pydantic-evals": """
 from pydantic_evals import Case, Dataset
 from accord.hosts.pydantic_evals import AccordEvaluator
-cases = [Case(name=row["id"], inputs=row["messages"][:-1], metadata=row["messages"][-1]["content"]) for row in rows]
-replies = {json.dumps(case.inputs): case.metadata for case in cases}
+cases = [Case(name=row["id"], inputs=row["messages"][:-1], metadata={"system": row["system"], "documents": row["documents"]})
+         for row in rows]
+replies = {json.dumps(row["messages"][:-1]): row["messages"][-1]["content"] for row in rows}
 report = Dataset(name="chats", cases=cases, evaluators=[AccordEvaluator("evaluators/default")]).evaluate_sync(
     lambda given: replies[json.dumps(given)], progress=False)
 by = {case.name: case for case in report.cases}
@@ -103,14 +111,16 @@ found = [[by[row["id"]].scores["useful"].value, ""] if by[row["id"]].scores else
 from accord.hosts.promptfoo import get_assert
 found = []
 for row in rows:
-    context = {"prompt": json.dumps(row["messages"][:-1]), "vars": {}, "config": {"evaluator": "evaluators/default"}}
+    given = {"vars": {"context": row["documents"]}, "test": {"metadata": {"system": row["system"]}}}
+    context = {"prompt": json.dumps(row["messages"][:-1]), "config": {"evaluator": "evaluators/default"}, **given}
     made = get_assert(row["messages"][-1]["content"], context)
     found.append([1 + 3 * made["score"], ""] if made["pass"] else [None, made["reason"]])
 """,
     "Braintrust": """
 from braintrust import Eval
 from accord.hosts.braintrust import scorer
-data = [{"input": row["messages"][:-1], "expected": row["messages"][-1]["content"], "id": row["id"]} for row in rows]
+data = [{"input": row["messages"][:-1], "expected": row["messages"][-1]["content"], "id": row["id"],
+         "metadata": {"system": row["system"], "documents": row["documents"]}} for row in rows]
 replies = {json.dumps(row["input"]): row["expected"] for row in data}
 given = scorer("evaluators/default")
 reasons = []
@@ -137,7 +147,8 @@ def nothing():
     async def solve(state, generate):
         return state
     return solve
-samples = [Sample(id=row["id"], input=[made[turn["role"]](content=turn["content"]) for turn in row["messages"]]) for row in rows]
+samples = [Sample(id=row["id"], input=[made[turn["role"]](content=turn["content"]) for turn in row["messages"]],
+                  metadata={"system": row["system"], "documents": row["documents"]}) for row in rows]
 [log] = eval(Task(dataset=samples, solver=nothing(), scorer=accord_scorer("evaluators/default")), model="mockllm/model", display="none")
 assert log.status == "success", log.error
 by = {sample.id: sample.scores["accord_scorer"] for sample in log.samples}
@@ -155,7 +166,8 @@ for row in rows:
     nodes = [vf.MessageNode(parent=place - 1 if place else None, message=made[turn["role"]](content=turn["content"]))
              for place, turn in enumerate(row["messages"])]
     task = vf.TraceTask(type="Chat", data=vf.TaskData(prompt="Hi."))
-    trace = vf.Trace(task=task, agent=vf.AgentInfo(config=vf.AgentConfig()), nodes=nodes)
+    about = {"system": row["system"], "documents": row["documents"]}
+    trace = vf.Trace(task=task, agent=vf.AgentInfo(config=vf.AgentConfig()), nodes=nodes, info=about)
     try:
         found.append([asyncio.run(judge.score(task.data, trace)), ""])
     except Exception as error:
@@ -164,37 +176,69 @@ for row in rows:
     "TRL": """
 from accord import Reward, load_evaluator
 reward = Reward(load_evaluator("evaluators/default"), missing=-1.0)
-values = reward([row["messages"][:-1] for row in rows], [row["messages"][-1:] for row in rows])
+values = reward([row["messages"][:-1] for row in rows], [row["messages"][-1:] for row in rows],
+                documents=[row["documents"] for row in rows], system=[row["system"] for row in rows])
 found = [[None, "no words"] if value == -1.0 else [value, ""] for value in values]
 """,
 }
 """Scripts that score the same conversations in each host: `found` has the value in units of the scale, and the reason."""
 
 
+def with_context(place: int, reply: Sample) -> Conversation:
+    """Return a conversation up to a reply, of one of two versions of an assistant that was shown half of it or nothing."""
+    turns = reply.conversation.turns[: (reply.turn or 0) + 1]
+    words = turns[-1].content.split()
+    shown = Document(" ".join(words[: len(words) // 2] if place % 4 < 2 else ["Opening", "hours"]))
+    return Conversation(f"chat-{place}", tuple(turns), (shown,), {"system": f"bot-{place % 2}"})
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an evaluator whose scores depend on the assistant's version and on documents, and conversations."""
     folder = tmp_path_factory.mktemp("hosts")
-    chats = support_chats()
-    learned(chats[:10], ["words"]).save(folder / "evaluators" / "default")
+    chats = [with_context(*each) for each in enumerate(replies(*support_chats())[:70])]
+    samples = [Sample(chat, len(chat.turns) - 1) for chat in chats[:60]]
+    labels = Labels(Label(each.target, "useful", "ann", 1 + 2 * (place % 2) + (place % 4 < 2))
+                    for place, each in enumerate(samples))  # fmt: skip
+    settings = EvaluatorSettings(head="curves", settings={"shift_groups": ["system"]})
+    metrics = {"metrics": {"names": ("words", "document-share")}}
+    evaluator = make_evaluator("default", settings, QUESTION, CONTEXT, ("metrics",), metrics)
+    fitted(evaluator, samples, labels).save(folder / "evaluators" / "default")
     rows: list[Any] = [
-        {"id": chat.id, "messages": [{"role": turn.role, "content": turn.content} for turn in chat.turns]}
-        for chat in chats[10:22]
-        if chat.turns[-1].role == "assistant"
-    ]
-    rows.append(
-        {"id": "wordless", "messages": [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": ""}]}
-    )
-    (folder / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        {
+            "id": chat.id, "system": chat.system, "documents": [document.text for document in chat.documents],
+            "messages": [{"role": turn.role, "content": turn.content} for turn in chat.turns],
+        }
+        for chat in chats[60:]
+    ]  # fmt: skip
+    wordless = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": ""}]
+    rows.append({"id": "wordless", "messages": wordless, "system": "bot-1", "documents": []})
+    write_rows(str(folder / "chats.jsonl"), rows)
+    write_rows(str(folder / "no-documents.jsonl"), [{**row, "documents": []} for row in rows])
+    write_rows(str(folder / "bare.jsonl"), [{"id": row["id"], "messages": row["messages"]} for row in rows])
     return folder
 
 
-@pytest.fixture(scope="module")
-def expected(folder: Path) -> list[float | None]:
+def scored(folder: Path, file: str) -> list[float | None]:
+    """Return the scores of `accord score`."""
     with Project(Config(store="sqlite:///:memory:"), CONTEXT.rubric) as project:
         options = ScoreOptions(turns="last")
-        scores = project.score(folder / "chats.jsonl", evaluator=folder / "evaluators" / "default", options=options)
+        scores = project.score(folder / file, evaluator=folder / "evaluators" / "default", options=options)
         rows = {row["conversation"]: row["value"] for row in scores}
-    return [rows[json.loads(line)["id"]] for line in (folder / "chats.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [rows[row["id"]] for row in read_rows(str(folder / file))]
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> dict[str, list[float | None]]:
+    """Scores of the conversations by the documents and versions that a host passes on."""
+    found = {file: scored(folder, file) for file in ("chats.jsonl", "no-documents.jsonl", "bare.jsonl")}
+    differing = [len({values[place] for values in found.values()}) for place in range(10)]
+    assert max(differing) == 3, "versions and documents change scores"
+    return found
+
+
+WITHOUT_DOCUMENTS = {"MLflow"}
+"""Hosts whose records have no documents."""
 
 
 def output_of(script: str, folder: Path) -> str:
@@ -213,14 +257,38 @@ def skip_without(package: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("host", CONTRACT)
 def test_host_gives_the_scores_of_accord_score_and_a_reason_without_one(
-    host: str, folder: Path, expected: list[float | None]
+    host: str, folder: Path, expected: dict[str, list[float | None]]
 ) -> None:
     skip_without(PACKAGES.get(host, "pytest"))
+    wanted = expected["no-documents.jsonl" if host in WITHOUT_DOCUMENTS else "chats.jsonl"]
     found = json.loads(output_of(f"{PRELUDE}{CONTRACT[host]}\nprint(json.dumps(found))", folder).splitlines()[-1])
     values = [value for value, _ in found]
-    assert expected[-1] is None and values[-1] is None and "no words" in found[-1][1]
+    assert wanted[-1] is None and values[-1] is None and "no words" in found[-1][1]
     rounded = 5e-3 if host == "pytest" else 1e-9  # the message of an assertion has three decimals
-    assert values[:-1] == pytest.approx([value for value in expected if value is not None], abs=rounded)
+    assert values[:-1] == pytest.approx([value for value in wanted if value is not None], abs=rounded)
+
+
+def test_hosts_without_a_package_score_as_accord_score(folder: Path, expected: dict[str, list[float | None]]) -> None:
+    host, rows = open_scorer(folder / "evaluators" / "default"), read_rows(str(folder / "chats.jsonl"))[:-1]
+    wanted, bare = expected["chats.jsonl"][:-1], expected["bare.jsonl"][:-1]
+    assert [row["value"] for row in host.score(rows)] == wanted
+    about = [fields_about({"bot": row["system"]}, {"context": row["documents"], "system": ""}) for row in rows]
+    assert [host.one(row["messages"], **given)["value"] for row, given in zip(rows, about, strict=True)] == wanted
+    by_provider = {"provider": {"id": rows[0]["system"]}, "vars": {"context": rows[0]["documents"][0]}}
+    context = {
+        "prompt": json.dumps(rows[0]["messages"][:-1]),
+        "config": {"evaluator": str(folder / "evaluators" / "default")},
+    }
+    made = get_assert(rows[0]["messages"][-1]["content"], {**context, **by_provider})
+    assert made["score"] == pytest.approx(((wanted[0] or 0) - 1) / 3) and "scored without" not in made["reason"]
+    made = get_assert(rows[0]["messages"][-1]["content"], context)
+    assert made["score"] == pytest.approx(((bare[0] or 0) - 1) / 3)
+    assert "scored without system, which changes scores of this evaluator" in made["reason"]
+    reward = Reward(host.evaluator)
+    given = [row["messages"][:-1] for row in rows], [row["messages"][-1:] for row in rows]
+    documents, systems = [row["documents"] for row in rows], [row["system"] for row in rows]
+    assert reward(*given, documents, system=systems, completion_ids=[[1]] * len(rows)) == wanted
+    assert reward(*given, trainer_state=object()) == bare
 
 
 def examples() -> dict[str, str]:

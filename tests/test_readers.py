@@ -16,12 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from special_files import make_link, make_pipe
 
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
 from accord.edges import BadInput, BadRow, UnknownName
-from accord.formats import UNNAMED, detect, formats, rating_labels, sniff
+from accord.formats import UNNAMED, detect, find_files, formats, rating_labels, read_piece, sniff, split_files
 from accord.values import SYNTHETIC, Question, Scale, ScaleKind
 
 
@@ -563,6 +564,25 @@ def test_messages_in_cells_of_an_exchange_become_turns(tmp_path: Path, asked: st
     assert texts(conversation) == [("system", "be kind"), *HELLO]
     one = only(lines(tmp_path / "one.jsonl", {"id": "c", asked: "hello", replied: MESSAGES[1]}), format="table")
     assert texts(one) == HELLO
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parts"])
+def test_only_a_cell_of_a_table_can_be_a_reply_of_messages(tmp_path: Path, ending: str) -> None:
+    row = {"prompt": "hello", "response": json.dumps(MESSAGES)}
+    if ending == "csv":
+        path = tmp_path / "pairs.csv"
+        pl.DataFrame([row]).write_csv(path)
+    else:
+        path = lines(tmp_path / "pairs.jsonl", row, row)
+    if ending == "parts":
+        [piece] = split_files(find_files(str(path)))
+        found = next(read_piece(piece))
+        assert isinstance(found, Conversation)
+    else:
+        found = next(read(path)).conversation
+    replied = HELLO if ending == "csv" else [("assistant", row["response"])]
+    assert texts(found) == [("user", "hello"), *replied]
 
 
 @pytest.mark.parametrize("cell", [5, True, ["a", "b"], {"a": 1}, [{"x": 1}]])

@@ -15,8 +15,9 @@ from .input_limits import is_sendable as is_sendable, is_too_deep as is_too_deep
 from .input_limits import LAST_MOMENT as LAST_MOMENT
 from .input_limits import MAX_DEPTH as MAX_DEPTH, MAX_FIELDS as MAX_FIELDS, MAX_UNPACK_RATIO as MAX_UNPACK_RATIO
 from .input_limits import MB as MB, open_regular as open_regular, open_unpacked as open_unpacked
-from .input_limits import parse_whole_number as parse_whole_number, read_bytes as read_bytes
-from .input_limits import read_json_file as read_json_file, read_text as read_text, regular_size as regular_size
+from .input_limits import parse_time as parse_time, parse_whole_number as parse_whole_number
+from .input_limits import read_bytes as read_bytes, read_json_file as read_json_file, read_text as read_text
+from .input_limits import regular_size as regular_size
 from .input_limits import sendable as sendable, sendable_json as sendable_json, unpacked_name as unpacked_name
 from .input_limits import unreadable_parquet as unreadable_parquet
 from .output_escaping import count_of as count_of, escape_controls as escape_controls

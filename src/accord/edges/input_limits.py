@@ -13,7 +13,7 @@ r"""Limits on input: sizes and kinds of files, nesting, texts, numbers and times
 | NUL or half a surrogate pair in text (`"\ud800"` in JSON) | replaced by U+FFFD (`sendable`) |
 | the same in an id, or in YAML | an error: replacing them could make two ids equal |
 | digits of another script than ASCII, or more than nine, in place of a number | an error (`parse_whole_number`) |
-| a time outside the years 1 to 9999 UTC | dropped from files, refused in live messages (`is_in_calendar`) |
+| a time outside the years 1 to 9999 UTC | dropped from files (`parse_time`), refused in live messages |
 
 Each error is one `BadInput`, raised before the content is in memory. A pipe or a device is never opened, so reading
 does not block. `formats/files/row_reader.py` bounds single rows of files that are read row by row.
@@ -27,7 +27,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -301,6 +301,39 @@ def is_in_calendar(time: datetime) -> bool:
     except OverflowError:
         return False
     return True
+
+
+_UNITS = ((1e8, 1e11, 1), (1e11, 4e12, 10**3), (1e14, 4e15, 10**6), (1e17, 4e18, 10**9))
+"""Range of numbers that are times, from 1973, with their number of units in a second."""
+_NUMBER = re.compile(r"\d{9,19}(?:\.\d{1,12})?", re.ASCII)
+
+
+def parse_time(value: Any) -> datetime | None:
+    """Return a time in UTC, or None for another value or a time outside the years 1 to 9999.
+
+    Accepts ISO texts, in UTC unless they have a zone, and seconds, milliseconds, microseconds or nanoseconds since
+    1970, as a number or as text.
+
+    >>> for given in ("2026-01-31T12:00+01:00", 1769857200, "1769857200000", "noon"):
+    ...     print(parse_time(given))
+    2026-01-31 11:00:00+00:00
+    2026-01-31 11:00:00+00:00
+    2026-01-31 11:00:00+00:00
+    None
+    """
+    text = value.strip() if isinstance(value, str) else ""
+    if _NUMBER.fullmatch(text):
+        value = float(text) if "." in text else int(text)
+    elif text:
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            return None
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC) if is_in_calendar(time) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    unit = next((unit for low, high, unit in _UNITS if low < value <= high), None)
+    return None if unit is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value * 10**6 // unit)
 
 
 def unreadable_parquet(*others: type[Exception]) -> tuple[type[BaseException], ...]:

@@ -97,6 +97,11 @@ class RubricAnswers(Source):
         """The judges."""
         return tuple(self.asked)
 
+    @property
+    def metadata_names(self) -> tuple[str, ...]:
+        """Entries of the metadata by which conversations are routed to judges."""
+        return tuple(name for route in self.settings.judges.values() for name in route.where)
+
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Return the answers; an unanswered question is missing, with the reason."""
         tables = yield from together([self._ask(role, samples) for role in self.asked])

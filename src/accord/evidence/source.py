@@ -219,6 +219,11 @@ class Source(ABC):
         return False
 
     @property
+    def metadata_names(self) -> tuple[str, ...]:
+        """Entries of a conversation's metadata that change the evidence, such as `topic`."""
+        return ()
+
+    @property
     def detects_languages(self) -> bool:
         """Return True if notes name the language of replies that are not in English (`languages_of`)."""
         return False

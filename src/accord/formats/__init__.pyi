@@ -6,7 +6,8 @@ from .files.object_storage import delete_file as delete_file, display_path as di
 from .files.object_storage import find_files as find_files, is_remote as is_remote, join_path as join_path
 from .files.object_storage import list_names as list_names, local_copy as local_copy, open_file as open_file
 from .files.object_storage import READ as READ, storage_options as storage_options, write_file as write_file
-from .files.row_reader import decoded_json as decoded_json, encoding_notes as encoding_notes, Lines as Lines
+from .files.row_reader import decoded_json as decoded_json, encoding_notes as encoding_notes
+from .files.row_reader import file_texts as file_texts, Lines as Lines
 from .files.row_reader import locate as locate, MAX_BAD_ROWS as MAX_BAD_ROWS, read_rows as read_rows
 from .files.row_writer import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW
 from .files.row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS
@@ -27,7 +28,8 @@ from .labels.rating_columns import is_rating_name as is_rating_name, number_in a
 from .labels.rating_columns import rating_cells as rating_cells, rating_labels as rating_labels
 from .labels.rating_columns import RatingCell as RatingCell, UNNAMED as UNNAMED, VALUE_KEYS as VALUE_KEYS
 from .labels.rating_columns import words_of as words_of
-from .openai_messages import documents_from as documents_from
+from .openai_messages import documents_from as documents_from, exchange as exchange
+from .openai_messages import fields_about as fields_about
 from .openai_messages import intended_role as intended_role, LARGEST_ANSWER as LARGEST_ANSWER
 from .openai_messages import role_named as role_named
 from .otel import has_no_content as has_no_content, NO_CALL as NO_CALL, NO_CONTENT as NO_CONTENT
@@ -35,7 +37,7 @@ from .otel import NO_MESSAGES as NO_MESSAGES, SUPPORTED_CONVENTIONS as SUPPORTED
 from .reader import check_column_names as check_column_names, convert_row as convert_row
 from .reader import FileKind as FileKind, HeldRows as HeldRows, line_batches as line_batches, read as read
 from .reader import read_lines as read_lines, reason_to_skip as reason_to_skip, scores_error as scores_error
-from .reader import sniff as sniff, sniff_rows as sniff_rows
+from .reader import sniff as sniff, sniff_rows as sniff_rows, live_row as live_row
 from .record import admitted as admitted, ANNOTATOR_KEYS as ANNOTATOR_KEYS, Fields as Fields, Format as Format
 from .record import formats as formats, plain_name as plain_name, Record as Record, Row as Row
 from .record import under_our_names as under_our_names, WrongShape as WrongShape

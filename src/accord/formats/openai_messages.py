@@ -217,6 +217,48 @@ def turns_from(messages: Any) -> Sequence[Turn]:
     return turns_of(messages)
 
 
+def exchange(given: Any, output: Any) -> list[Any]:
+    """Return the messages of an input and an output: texts, messages, or mappings with `messages`.
+
+    A text is one message, whatever it looks like; an empty one too, so that an empty reply does not leave the user's
+    message last.
+
+    >>> exchange("Where is it?", "It arrives on Monday.")
+    [{'role': 'user', 'content': 'Where is it?'}, {'role': 'assistant', 'content': 'It arrives on Monday.'}]
+    """
+    return [*([] if given is None else _messages_in(given, "user")), *_messages_in(output or "", "assistant")]
+
+
+def _messages_in(given: Any, role: str) -> list[Any]:
+    if isinstance(given, str):
+        return [{"role": role, "content": given}]
+    if isinstance(given, Mapping):
+        return list(given["messages"]) if "messages" in given else [given]
+    return list(given)
+
+
+def fields_about(*given: Any, system: str | None = None, documents: Sequence[Any] = ()) -> dict[str, Any]:
+    """Return the documents and the metadata of a row, from mappings that a host has besides the messages.
+
+    Args:
+        given: Mappings, of which an earlier one takes precedence; a message or anything else is left out.
+        system: Name or version of the assistant if no mapping has one.
+        documents: Documents if no mapping has any.
+
+    >>> fields_about({"bot": "bot-2", "context": "Open until six."}, {"topic": "hours"}, system="gpt-9")
+    {'documents': ['Open until six.'], 'metadata': {'topic': 'hours', 'bot': 'bot-2', 'system': 'bot-2'}}
+    """
+    mappings = [each for each in reversed(given) if isinstance(each, Mapping) and "role" not in each]
+    known = {str(key): value for each in mappings for key, value in each.items()}
+    own = next((known[key] for key in _DOCUMENT_KEYS if known.get(key)), None)
+    metadata = {key: value for key, value in known.items() if isinstance(value, str | int | float)}
+    metadata = {key: value for key, value in metadata.items() if key not in _DOCUMENT_KEYS}
+    if (name := metadata.get("system") or _named_system(metadata) or system) is not None:
+        metadata["system"] = name
+    own = documents if own is None else own
+    return {"documents": list(own) if isinstance(own, list | tuple) else [own], "metadata": metadata}
+
+
 def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, used: Iterable[str] = ()) -> Conversation:
     """Create a conversation from turns and the id, documents and metadata of a row.
 

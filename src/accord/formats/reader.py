@@ -12,8 +12,16 @@ from typing import Any, Literal, TypeVar
 
 from accord.edges import BadInput, BadRow, UnknownName, sendable, unpacked_name
 from accord.formats.detection import detect
-from accord.formats.files.memory import Source
-from accord.formats.files.row_reader import Lines, line_chunks, locate, read_rows, rows_of_lines
+from accord.formats.files.memory import MemoryTable, Source
+from accord.formats.files.row_reader import (
+    TABLE_SUFFIXES,
+    Lines,
+    line_chunks,
+    locate,
+    read_rows,
+    rows_of_lines,
+    suffix,
+)
 from accord.formats.files.row_writer import ENDINGS
 from accord.formats.labels.annotations import COLUMNS as ANNOTATION_COLUMNS
 from accord.formats.labels.annotations import looks_like_annotations
@@ -30,6 +38,7 @@ from accord.formats.record import (
     grouped,
 )
 from accord.formats.table import ALIASES as TEXT_ALIASES
+from accord.formats.table import with_plain_reply
 from accord.formats.transcript import TEXT_SUFFIX
 from accord.values import plugin_error
 
@@ -274,10 +283,33 @@ def read_lines(
     return _records(file, formats.get(format), rows, report, on_skip)
 
 
+Values = Literal["cells", "json", "live"]
+"""Origin of the values of a row."""
+
+
+def live_row(format: Format, fields: Fields) -> Fields:
+    """Return a row that a host or a client sends, in the form in which a format reads texts as texts."""
+    return with_plain_reply(fields, is_live=True) if format is formats.get("table") else fields
+
+
+def _typed(path: Source, format: Format, rows: Iterator[Row]) -> Iterator[Row]:
+    """Return the rows of a file; those of JSON have types, unlike the cells of a table."""
+    is_table = not path.has_types if isinstance(path, MemoryTable) else suffix(path) in (*TABLE_SUFFIXES, TEXT_SUFFIX)
+    if is_table or format is not formats.get("table"):
+        return rows
+    return (Row(row.line, with_plain_reply(row.fields)) for row in rows)
+
+
 def convert_row(
-    fields: Fields, default_id: str, format: str = "auto", columns: Mapping[str, str] | None = None
+    fields: Fields,
+    default_id: str,
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    values: Values = "cells",
 ) -> Record:
     """Convert a row that holds a whole conversation, with `default_id` as the id of one without.
+
+    `values` tells the texts in which JSON may be messages: `cells` of a table, `json` of a file, or `live` for none.
 
     Raises:
         WrongShape: The row holds no conversation, or only a part of one, such as a turn or a span.
@@ -286,10 +318,12 @@ def convert_row(
     assert isinstance(row, Row)
     try:
         name = detect(row.fields, "the row") if format == "auto" else format
-        kind = formats.get(name)
-        if _is_whole(kind, row.fields) is False:
+        kind, fields = formats.get(name), row.fields
+        if name == "table" and values != "cells":
+            fields = with_plain_reply(fields, is_live=values == "live")
+        if _is_whole(kind, fields) is False:
             raise WrongShape(f"a row of the format {name!r} is a part of a conversation; a whole one is needed")
-        record = _converted(kind, [row.fields], default_id)
+        record = _converted(kind, [fields], default_id)
     except WrongShape:
         raise
     except (BadInput, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
@@ -335,7 +369,7 @@ def _records(
 ) -> Iterator[Record]:
     prefix = sendable(stem or path.name.split(".")[0])
     if format.key is None:
-        for row in rows:
+        for row in _typed(path, format, rows):
             default_id = f"{prefix}-{row.line}"
             record = _guarded(path, row.line, report, _converted, format, [row.fields], default_id, row.line)
             if record is not None:
@@ -372,7 +406,7 @@ def _gathered(
 
     def keyed() -> Iterator[tuple[str, Row]]:
         for place, (path, _) in enumerate(sources):
-            for key, row in _keyed(path, format, rows[place], report, on_skip):
+            for key, row in _keyed(path, format, _typed(path, format, rows[place]), report, on_skip):
                 name = key or f"\0{place} {row.line}"
                 if is_wanted(name):
                     # The line number encodes the source, which names a conversation without an id.

@@ -133,6 +133,22 @@ def _key(fields: Fields) -> str | None:
     return None if id_ is None else str(id_)
 
 
+def with_plain_reply(fields: Fields, is_live: bool = False) -> Fields:
+    """Return a row of JSON in which the text of a reply is a text, even if it looks like messages.
+
+    A cell of a table can hold messages only as their JSON, but a value of JSON can be a list: if its text were decoded,
+    the judged assistant could choose what is judged. In a file, a prompt that is the JSON of messages shows that both
+    columns were written like this. `is_live` is True for rows that a host or a client sends; they have no such columns.
+    """
+    row = under_our_names(fields, {name: ALIASES[name] for name in ("prompt", "response")})
+    prompt, reply = row.get("prompt"), row.get("response")
+    if prompt is None or not isinstance(reply, str) or structured(reply) is None:
+        return fields
+    if isinstance(prompt, str) and structured(prompt) is not None and not is_live:
+        return fields
+    return {**row, "response": [{"role": "assistant", "content": reply}]}
+
+
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:
     """Convert the table rows of a conversation: turns, exchanges, or columns of messages."""
     table, ratings = _without_repeats(_in_order([_ours(fields) for fields in rows]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from accord.hosts.shared.scores import Openable, open_scorer, reason_text, require
+from accord.hosts.shared.scores import Openable, fields_about, open_scorer, reason_text, require
 
 _BaseConversationalMetric: Any = require("deepeval", "4.3", "deepeval", "deepeval.metrics").BaseConversationalMetric
 
@@ -34,10 +34,15 @@ class AccordMetric(_BaseConversationalMetric):  # type: ignore[misc]
         return f"Accord {self.evaluator.name}"
 
     def measure(self, test_case: Any, *_: Any, **__: Any) -> float | None:
-        """Score a `ConversationalTestCase`; documents are the retrieval contexts of its turns."""
-        documents = [str(text) for turn in test_case.turns for text in turn.retrieval_context or ()]
+        """Score a `ConversationalTestCase`.
+
+        Documents are the retrieval contexts of its turns, or else its context. Its metadata have the version of the
+        assistant.
+        """
+        retrieved = [text for turn in test_case.turns for text in turn.retrieval_context or ()]
+        documents = [str(getattr(each, "context", each)) for each in retrieved or test_case.context or ()]
         messages = [{"role": turn.role, "content": turn.content} for turn in test_case.turns]
-        row = self.evaluator.one(messages, documents=documents) if documents else self.evaluator.one(messages)
+        row = self.evaluator.one(messages, **fields_about(test_case.metadata, documents=documents))
         self.score, self.reason = self.evaluator.share(row), reason_text(row)
         self.score_breakdown = {self.evaluator.name: row["value"]}
         self.error = None if row["value"] is not None else row["unscored"]

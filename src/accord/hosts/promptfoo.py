@@ -14,33 +14,43 @@ from functools import lru_cache
 from typing import Any
 
 from accord.edges import AccordError, BadInput
-from accord.hosts.shared.scores import HostScorer, exchange, open_scorer, reason_text
+from accord.hosts.shared.scores import HostScorer, exchange, fields_about, open_scorer, reason_text
 
 _opened = lru_cache(maxsize=8)(open_scorer)
 
 
-def get_assert(output: str, context: Mapping[str, Any]) -> dict[str, Any]:
+def get_assert(output: Any, context: Mapping[str, Any]) -> dict[str, Any]:
     """Return the score of an output as a share of the scale, from 0 to 1, and whether it is high enough.
 
     promptfoo has no missing scores, and shows the traceback of an exception: a missing score, or an invalid setting,
     is a failed assertion with its reason.
 
     Args:
-        output: The reply, or JSON messages of a whole conversation.
+        output: The reply as a text, even if it is JSON; or a list of messages, which is a whole conversation.
         context: Context of promptfoo. `prompt` is a text or JSON messages; `config` has `evaluator`, by default the
-            nearest project, and `at_least` in units of the scale; without it every score passes.
+            nearest project, and `at_least` in units of the scale; without it every score passes. Documents and metadata
+            are in `vars` and the metadata of the test; the assistant's version is there too, or the provider's name.
     """
     config = context.get("config") or {}
     try:
         host = _opened(config.get("evaluator"))
         at_least = _limit(host, config.get("at_least"))
-        row = host.one(exchange(_decoded(context.get("prompt")), _decoded(output)))
+        row = host.one(exchange(_decoded(context.get("prompt")), output), **_about(context))
     except AccordError as error:
         return {"pass": False, "score": 0.0, "reason": f"accord: {error}"}
     share, reason = host.share(row), f"{host.name}: {reason_text(row)}"
     if share is None or row["value"] is None:
         return {"pass": False, "score": 0.0, "reason": reason}
     return {"pass": row["value"] >= at_least, "score": share, "reason": reason}
+
+
+def _about(context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the documents and the metadata of a test, with the name of the provider as the assistant's version."""
+    test, provider = context.get("test"), context.get("provider")
+    if isinstance(provider, Mapping):
+        provider = provider.get("label") or provider.get("id")
+    named = provider if isinstance(provider, str) else None
+    return fields_about(context.get("vars"), test.get("metadata") if isinstance(test, Mapping) else None, system=named)
 
 
 def _limit(host: HostScorer, given: Any) -> float:
@@ -53,7 +63,7 @@ def _limit(host: HostScorer, given: Any) -> float:
 
 
 def _decoded(text: Any) -> Any:
-    """Return JSON messages as such, and any other text unchanged."""
+    """Return the messages of a chat prompt, which promptfoo gives as JSON, and any other text unchanged."""
     if not isinstance(text, str) or text.lstrip()[:1] not in ("[", "{"):
         return text
     try:

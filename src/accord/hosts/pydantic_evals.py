@@ -11,7 +11,14 @@ from functools import cached_property
 from typing import Any
 
 from accord.edges import Unmeasured
-from accord.hosts.shared.scores import HostScorer, exchange, open_scorer, reason_text, require
+from accord.hosts.shared.scores import (
+    HostScorer,
+    exchange,
+    fields_about,
+    open_scorer,
+    reason_text,
+    require,
+)
 
 evaluators = require("pydantic-evals", "2", "pydantic-evals", "pydantic_evals.evaluators")
 _Evaluator: Any = evaluators.Evaluator
@@ -21,7 +28,8 @@ _Evaluator: Any = evaluators.Evaluator
 class AccordEvaluator(_Evaluator):  # type: ignore[misc]
     """Score of a case in units of the scale; a case without a score is a failure of the evaluator with the reason.
 
-    Inputs and output are texts, lists of messages, or mappings with `messages`.
+    Inputs and output are texts, lists of messages, or mappings with `messages`. The metadata of a case, and other
+    entries of its inputs, have its documents and the assistant's version.
 
     Attributes:
         evaluator: Folder of the evaluator or project.
@@ -47,7 +55,8 @@ class AccordEvaluator(_Evaluator):  # type: ignore[misc]
         Raises:
             Unmeasured: The case has no score.
         """
-        row = self._host.one(exchange(ctx.inputs, ctx.output), str(ctx.name or "case"))
+        about = fields_about(ctx.metadata, ctx.inputs)
+        row = self._host.one(exchange(ctx.inputs, ctx.output), str(ctx.name or "case"), **about)
         if row["value"] is None:
             raise Unmeasured(reason_text(row))
         return evaluators.EvaluationReason(value=row["value"], reason=reason_text(row))

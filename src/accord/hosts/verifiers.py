@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from accord.edges import Unmeasured
-from accord.hosts.shared.scores import Openable, open_scorer, reason_text, require
+from accord.hosts.shared.scores import Openable, fields_about, open_scorer, reason_text, require
 
 _Judge: Any = require("verifiers", "0.4", "verifiers", "verifiers.v1").Judge
 
@@ -37,7 +37,10 @@ class AccordJudge(_Judge):  # type: ignore[misc]
         Raises:
             Unmeasured: There is no score; verifiers records the error and no reward.
         """
-        row = self._host.one([{"role": each.role, "content": each.content or ""} for each in trace.messages], trace.id)
+        messages = [{"role": each.role, "content": each.content or ""} for each in trace.messages]
+        model = getattr(getattr(trace.agent, "config", None), "model", None)
+        about = fields_about(trace.info, vars(task), system=model if isinstance(model, str) else None)
+        row = self._host.one(messages, trace.id, **about)
         if row["value"] is None:
             raise Unmeasured(reason_text(row))
         return row["value"]

@@ -119,6 +119,12 @@ class Evaluator:
         return self.head.takes_every_sheet and not any(map(learns, self.sources))
 
     @property
+    def metadata_names(self) -> tuple[str, ...]:
+        """Entries of a conversation's metadata that change its score, such as `system`."""
+        of_sources = [name for source in self.sources for name in source.metadata_names]
+        return tuple(dict.fromkeys([*self.head.metadata_names, *of_sources]))
+
+    @property
     def is_live(self) -> bool:
         """True if every source can measure a single reply."""
         return all(source.is_live for source in self.sources)

@@ -59,6 +59,11 @@ class Head(ABC):
         """True if answers to other questions are used for targets without a main rating."""
         return False
 
+    @property
+    def metadata_names(self) -> tuple[str, ...]:
+        """Entries of a conversation's metadata that change its score, such as `system`."""
+        return ()
+
     def settings(self) -> dict[str, Json]:
         """Return the constructor's arguments beyond the question, as JSON."""
         names = (name for name in signature(type(self)).parameters if name != "question")

@@ -19,7 +19,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from accord.edges import MAX_FIELDS, BadInput, is_in_calendar, is_sendable, sendable_json, validation_messages
+from accord.edges import (
+    MAX_FIELDS,
+    BadInput,
+    is_in_calendar,
+    is_sendable,
+    parse_time,
+    sendable_json,
+    validation_messages,
+)
 from accord.formats import (
     NO_CONTENT,
     NO_MESSAGES,
@@ -29,6 +37,7 @@ from accord.formats import (
     detect,
     documents_from,
     formats,
+    live_row,
     role_named,
     under_our_names,
 )
@@ -134,7 +143,6 @@ ALIASES = {
 FIELDS = frozenset(Message.__dataclass_fields__)
 WINDOW = 200
 """Number of last turns by which a conversation without its beginning is recognized."""
-_TIMES = TypeAdapter[datetime | None](datetime | None)
 _SHAPES = (BadInput, KeyError, TypeError, AttributeError, ValueError, RecursionError)
 """Errors of rows with an unexpected shape."""
 
@@ -238,7 +246,7 @@ class HistoryDeduplicator:
                 reason = reader.skip_reason(part) if reader.skip_reason else None
                 if reason is not None:
                     self.on_skipped(reason)
-                groups.setdefault(name, []).append(part)
+                groups.setdefault(name, []).append(live_row(reader, part))
         return groups, bad
 
     def new_messages(self, groups: Mapping[str, list[Fields]], format: str) -> tuple[list[Message], list[str]]:
@@ -399,17 +407,8 @@ def _message_of(conversation: Conversation, turn: Turn) -> Message:
         "content": turn.content,
         "documents": [document.text for document in conversation.documents] or None,
         "system": conversation.system,
-        "time": _time(turn.time or time),
+        "time": parse_time(turn.time or time),
     })  # fmt: skip
-
-
-def _time(value: Any) -> datetime | None:
-    """Return a time from a log, or None if it is no time between the years 1 and 9999 UTC."""
-    try:
-        found = _TIMES.validate_python(value)
-    except ValidationError:
-        return None
-    return found if found is not None and is_in_calendar(found) else None
 
 
 def _message_in(row: Fields) -> Message:
@@ -419,7 +418,7 @@ def _message_in(row: Fields) -> Message:
         ours["role"] = role_named(ours["role"])
     if ours.get("documents") is not None:
         ours["documents"] = [document.text for document in documents_from(ours["documents"])]
-    ours["time"] = _time(ours.get("time"))
+    ours["time"] = parse_time(ours.get("time"))
     for name in ("conversation", "id"):
         if isinstance(ours.get(name), int):
             ours[name] = str(ours[name])

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accord.edges import BadInput, sendable
+from accord.formats import fields_about
 from accord.learning import Evaluator
 from accord.live.scorer import check_live
 from accord.models import LIKELIHOOD, Models, memory_models, run
@@ -70,7 +71,7 @@ class Reward:
         prompts: Sequence[Prompt],
         completions: Sequence[Prompt],
         documents: Sequence[Sequence[str] | str | None] | None = None,
-        **ignored: Any,
+        **columns: Any,
     ) -> list[float]:
         """Return (n,) rewards of a batch.
 
@@ -78,7 +79,8 @@ class Reward:
             prompts: n prompts, as texts or messages.
             completions: n replies, as texts or messages.
             documents: Documents of each reply: the column `documents` of a data set.
-            **ignored: Other columns, which trainers pass.
+            **columns: Other columns, which trainers pass: texts and numbers by reply are metadata, such as the
+                version of the assistant in `system`.
 
         Raises:
             BadInput: The numbers of prompts, completions and documents differ.
@@ -89,18 +91,36 @@ class Reward:
                 f"{len(prompts)} prompts, {len(completions)} completions and {len(sources)} lists of documents; "
                 "give the same number of each"
             )
-        samples = [_sample(place, *each) for place, each in enumerate(zip(prompts, completions, sources, strict=True))]
+        about = [_metadata(place, columns, len(prompts)) for place in range(len(prompts))]
+        rows = zip(prompts, completions, sources, about, strict=True)
+        samples = [_sample(place, *each) for place, each in enumerate(rows)]
         _, scores = run(Scorer(self.evaluator).flow(samples), self._models)
         return [score.value if isinstance(score, Score) else self.missing for score in scores]
 
 
-def _sample(place: int, prompt: Prompt, completion: Prompt, documents: Sequence[str] | str | None) -> Sample:
+def _metadata(place: int, columns: Mapping[str, Any], count: int) -> Mapping[str, Any]:
+    """Return the entries of a row in the columns that have one for each reply."""
+    rows = {
+        name: column for name, column in columns.items() if isinstance(column, list | tuple) and len(column) == count
+    }
+    metadata: Mapping[str, Any] = fields_about({name: column[place] for name, column in rows.items()})["metadata"]
+    return metadata
+
+
+def _sample(
+    place: int,
+    prompt: Prompt,
+    completion: Prompt,
+    documents: Sequence[str] | str | None,
+    metadata: Mapping[str, Any],
+) -> Sample:
     """Return the reply as the last turn of a conversation, without results of tools."""
     before = _turns(prompt, "user")
     reply = "\n".join(turn.content for turn in _turns(completion, "assistant") if turn.role == "assistant")
     turns = (*before, Turn("assistant", reply))
     given = [documents] if isinstance(documents, str) else documents or ()
-    return Sample(Conversation(str(place), turns, tuple(Document(sendable(text)) for text in given)), len(turns) - 1)
+    read = tuple(Document(sendable(text)) for text in given)
+    return Sample(Conversation(str(place), turns, read, metadata), len(turns) - 1)
 
 
 def _turns(prompt: Prompt, role: str) -> list[Turn]:

@@ -281,7 +281,8 @@ class Project(Workspace):
         self.warn_of_erased(evaluator)
         scorer = scoring.BatchScorer(evaluator, perspective, options, asking, format, columns, roles)
         check_question(self.store, self.rubric, scorer.evaluator)
-        settings = scoring.asked_in(scorer.evaluator.question, {"source": str(source), **config.shown()})
+        named = [str(each) for each in ([source] if isinstance(source, str | Path) else source)]
+        settings = scoring.asked_in(scorer.evaluator.question, {"source": named, **config.shown()})
         with self.store.run("score parts", settings) as record:
             result = scoring.score_parts(scorer, source, out, execution or scoring.Execution(), on_progress, on_part)
             record.results.update(result.to_json())

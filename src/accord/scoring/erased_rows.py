@@ -6,9 +6,10 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ _SHAPES = (
     {"conversation", "question", "by", "kind"},
 )
 """Columns of scores, of rows of live scoring, and of exported annotations."""
+_FIRST_ROWS = 20
 _ENDINGS = {".jsonl", ".csv", ".parquet"}
 _NAMED = ("conversation", "against")
 _PEOPLE = ("annotator", "by")
@@ -90,11 +92,11 @@ def _columns(path: Path) -> set[str]:
 
             return set(pl.read_parquet_schema(path))
         with path.open(encoding="utf-8-sig", errors="replace") as stream:
-            line = next((line for line in iter(lambda: stream.readline(MB), "") if line.strip()), "")
-        if path.suffix == ".csv":
-            return set(next(csv.reader([line]), ()))
-        row = json.loads(line) if path.suffix == ".jsonl" else None
-        return set(row) if isinstance(row, dict) else set()
+            lines = islice((line for line in iter(lambda: stream.readline(MB), "") if line.strip()), _FIRST_ROWS)
+            if path.suffix == ".csv":
+                return set(next(csv.reader(lines), ()))
+            rows = (json.loads(line) for line in lines)  # the first row of a log may be a refused one
+            return {name for row in rows if isinstance(row, dict) for name in row}
     except unreadable_parquet(Exception):  # Accord did not write a file that cannot be read
         return set()
 
@@ -102,8 +104,8 @@ def _columns(path: Path) -> set[str]:
 def erase_in_rows(path: Path, names: ErasedNames, writes: bool = True) -> int | None:
     """Remove erased names from a file or a folder of parts that Accord wrote, and return the number of changed rows.
 
-    None means that Accord did not write it. Lines of JSON are overwritten in place if the row is removed, because a
-    follower may be appending to the file.
+    None means that Accord did not write it. Rows of a log of live scores are overwritten in place with the status
+    `erased`, because a follower may be appending to the file.
 
     Args:
         path: The file or folder.
@@ -115,51 +117,93 @@ def erase_in_rows(path: Path, names: ErasedNames, writes: bool = True) -> int | 
         OSError: A file cannot be written; it is unchanged.
     """
     if path.is_dir():
-        is_parts = (path / MANIFEST).is_file() and any(path.glob("part-*.parquet"))
-        return _erase_parts(path, names, writes) if is_parts else None
+        return _erase_parts(path, names, writes) if is_parts_folder(path) else None
     columns = _columns(path) if path.suffix in _ENDINGS else set()
     if not any(shape <= columns for shape in _SHAPES):
         return None
-    erase = {".jsonl": _erase_lines, ".csv": _erase_csv, ".parquet": _erase_parquet}[path.suffix]
-    return erase(path, names, writes)
+    if path.suffix == ".jsonl":
+        return (_erase_log if "status" in columns else _erase_lines)(path, names, writes)
+    return (_erase_csv if path.suffix == ".csv" else _erase_parquet)(path, names, writes)
+
+
+def is_parts_folder(folder: Path) -> bool:
+    """Return True for a folder of scores in parts."""
+    return (folder / MANIFEST).is_file() and any(folder.glob("part-*.parquet"))
+
+
+def scored_in(path: Path) -> set[str]:
+    """Return the conversations in a file of scores or a folder of parts; empty for another or a damaged file."""
+    import polars as pl
+
+    if path.is_dir():
+        parts = sorted(path.glob("part-*.parquet")) if is_parts_folder(path) else ()
+        return {name for part in parts for name in scored_in(part)}
+    columns = _columns(path) if path.suffix in _ENDINGS else set()
+    if not any(shape <= columns for shape in _SHAPES[:2]):
+        return set()
+    try:
+        if path.suffix == ".parquet":
+            names = pl.read_parquet(path, columns=["conversation"], glob=False)["conversation"].to_list()
+        elif path.suffix == ".csv":
+            with path.open(encoding="utf-8-sig", newline="") as stream:
+                names = [row["conversation"] for row in csv.DictReader(stream)]
+        else:
+            with path.open("rb") as lines:
+                names = [row.get("conversation") for _, row in _rows_of(lines)]
+    except unreadable_parquet(ValueError, csv.Error):
+        return set()
+    return {unescape_formula(name) for name in names if isinstance(name, str)}
+
+
+_GONE = b'{"status": "erased", "conversation": null}'
+"""Row of a log in place of an erased one, followed by spaces."""
+
+
+def _rows_of(lines: Iterable[bytes]) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield each line with its row, which is empty for a line without a JSON object."""
+    for line in lines:
+        row = None
+        with suppress(ValueError, RecursionError):
+            row = json.loads(line)
+        yield line, row if isinstance(row, dict) else {}
 
 
 def _erase_lines(path: Path, names: ErasedNames, writes: bool) -> int:
-    removed, renamed, place = list[tuple[int, int]](), False, 0
+    """Remove or change rows of a file of JSON lines that was written as a whole."""
+    count, kept = 0, list[bytes]()
     with path.open("rb") as stream:
-        for line in stream:
-            with suppress(ValueError):
-                row = json.loads(line) if line.strip() else None
-                if isinstance(row, dict) and names.has(row):
-                    removed.append((place, len(line) - line.endswith(b"\n")))
-                    renamed = renamed or names.changed(row) is not None
+        for line, row in _rows_of(stream):
+            if not names.has(row):
+                kept += [line] if line.strip() else []
+                continue
+            count += 1
+            if (changed := names.changed(row)) is not None:
+                kept.append(json.dumps(changed).encode() + b"\n")
+    if count and writes:
+        write_atomically(path, b"".join(kept))
+    return count
+
+
+def _erase_log(path: Path, names: ErasedNames, writes: bool) -> int:
+    """Overwrite rows of a log of live scores in place, because a follower may be appending to it.
+
+    The new row has the length of the old one: the row with pseudonyms if it fits, else `_GONE`.
+    """
+    changes, place = list[tuple[int, bytes]](), 0
+    with path.open("rb") as stream:
+        for line, row in _rows_of(stream):
+            if names.has(row):
+                size, changed = len(line.rstrip(b"\r\n")), names.changed(row)
+                forms = [b"{}", _GONE, *([] if changed is None else [json.dumps(changed).encode()])]
+                changes.append((place, next(form for form in reversed(forms) if len(form) <= size).ljust(size)))
             place += len(line)
-    if not writes:
-        return len(removed)
-    if removed and not renamed:
-        with path.open("r+b", buffering=0) as stream:
-            for start, length in removed:
-                stream.seek(start)
-                stream.write(b" " * length)
-            os.fsync(stream.fileno())
-    elif removed:
-        with path.open("rb") as source:
-            content = b"".join(_changed_lines(source, names))
-        write_atomically(path, content)
-    return len(removed)
-
-
-def _changed_lines(lines: Any, names: ErasedNames) -> Iterator[bytes]:
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            yield line
-            continue
-        if not isinstance(row, dict) or not names.has(row):
-            yield line
-        elif (changed := names.changed(row)) is not None:
-            yield json.dumps(changed).encode() + b"\n"
+    if changes and writes:
+        with path.open("r+b", buffering=0) as log:
+            for start, content in changes:
+                log.seek(start)
+                log.write(content)
+            os.fsync(log.fileno())
+    return len(changes)
 
 
 def _erase_csv(path: Path, names: ErasedNames, writes: bool) -> int:

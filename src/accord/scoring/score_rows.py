@@ -11,14 +11,15 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, is_in_calendar, sendable
+from accord.edges import BadInput, parse_time, sendable
 from accord.formats import display_path, is_remote
 from accord.learning import OTHER_QUESTIONS
 from accord.scoring.part_checks import check_rows
@@ -31,7 +32,10 @@ VERSION = ("version", "release", "revision")
 TOPIC = ("topic", "domain", "category", "intent")
 USER_GROUP = ("user_group", "group", "segment", "cohort", "persona")
 LANGUAGE = ("language", "lang", "locale")
-TIME = ("time", "began", "started", "created_at", "created", "timestamp", "date", "ended")
+TIME = (
+    "time", "began", "started", "created_at", "created", "timestamp", "date", "ended", "create_time", "createdAt",
+    "start_time", "startTime", "started_at", "ts",
+)  # fmt: skip
 _WORD = re.compile(r"\w+")
 _MOST_CHARACTERS = 200
 _BATCH_SIZE = 500
@@ -53,13 +57,30 @@ class ConversationFacts:
     def of(cls, conversation: Conversation) -> ConversationFacts:
         """Read the facts from a conversation's metadata, and its time from the first turn with one."""
         metadata = conversation.metadata
-        start = next((metadata[name] for name in TIME if metadata.get(name) is not None), None)
-        if start is None:
-            start = next((turn.time for turn in conversation.turns if turn.time), None)
+        times = chain([_named_time(metadata)], map(_turn_time, conversation.turns))
+        time = next((each for each in times if each is not None), None)
         return cls(
             _shortened(conversation.system), _first(metadata, VERSION), _first(metadata, TOPIC),
-            _first(metadata, USER_GROUP), _first(metadata, LANGUAGE), milliseconds(start), conversation.is_synthetic,
+            _first(metadata, USER_GROUP), _first(metadata, LANGUAGE), time, conversation.is_synthetic,
         )  # fmt: skip
+
+
+def conversation_time(turns: Iterable[Turn], metadata: Mapping[str, Any]) -> datetime | None:
+    """Return the time of a conversation's last message, or of its metadata; None if it has none."""
+    latest = max((time for turn in turns if (time := _turn_time(turn)) is not None), default=_named_time(metadata))
+    return None if latest is None else time_of(latest)
+
+
+def _turn_time(turn: Turn) -> int | None:
+    """Return the time of a message, or of its other fields, in milliseconds since 1970; None if it has none."""
+    time = milliseconds(turn.time)
+    return _named_time(turn.extra) if time is None else time
+
+
+def _named_time(fields: Mapping[str, Any]) -> int | None:
+    """Return the first value under the names of times that is a time, in milliseconds since 1970."""
+    found = (milliseconds(fields[name]) for name in TIME if name in fields)
+    return next((time for time in found if time is not None), None)
 
 
 def _first(metadata: Mapping[str, Any], names: Sequence[str]) -> str | None:
@@ -81,21 +102,9 @@ def time_of(milliseconds: float) -> datetime:
 
 
 def milliseconds(value: Any) -> int | None:
-    """Return a time in milliseconds since 1970, or None if it is not a time between the years 1 and 9999 UTC.
-
-    Accepts ISO texts and numbers of seconds or milliseconds since 1970.
-    """
-    try:
-        if isinstance(value, str):
-            moment = datetime.fromisoformat(value)
-            if not is_in_calendar(moment):
-                return None
-            return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 1e8 < value < 4e12:
-            return int(value if value > 1e11 else value * 1000)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return None
+    """Return a time (`parse_time`) in milliseconds since 1970, or None if it is no time of the years 1 to 9999 UTC."""
+    time = parse_time(value)
+    return None if time is None else (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def input_of(turns: Sequence[Turn], turn: int | None) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from sqlalchemy import Connection, or_, select
 
+from accord.edges import parse_time
 from accord.formats import UNNAMED
 from accord.store.engine import read_json
 from accord.store.group_commit import Conflict
@@ -355,18 +356,15 @@ def _is_before(label: Label, other: Label) -> bool:
 
 
 def _seconds(time: str | None) -> float | None:
-    """Return a time as seconds: an ISO time, by default in UTC, or a number of seconds."""
+    """Return a time as seconds since 1970 (`parse_time`), or a number that orders labels."""
     if time is None:
         return None
+    if (parsed := parse_time(time)) is not None:
+        return parsed.timestamp()
     try:
         return float(time)
     except ValueError:
-        pass
-    try:
-        parsed = datetime.fromisoformat(time)
-    except ValueError:
         return None
-    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
 ID_USED = "this answer's id was used for another answer; load the page and answer again"

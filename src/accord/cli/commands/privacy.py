@@ -117,6 +117,11 @@ def _text(found: Erasure, verb: str) -> str:
             lines.append(f"  {_KINDS[each.kind]}: {each.path}{rows}")
     lines += [f"your own file still mentions it; remove it there: {path}" for path in own["yours"]]
     lines += [f"could not be searched; look into it yourself: {path}" for path in own["unreadable"]]
+    if found.unknown:
+        lines.append(
+            f"{count_of(found.unknown, 'scored conversation')} outside the store may be by this user: no file here "
+            "names the user; erase by ID: --conversation"
+        )
     lines += [
         f"requests about it are in a batch at the provider; delete its files there: {each}" for each in found.batches
     ]

@@ -29,7 +29,7 @@ from accord.formats.files.row_reader import begins_with_lines, line_rows, read_r
 from accord.formats.files.table_files import row_groups
 from accord.formats.files.workbooks import EXCEL_SUFFIXES
 from accord.formats.labels.label_files import RECORDED_JUDGEMENTS, is_judgement, looks_like_labels, mapped
-from accord.formats.reader import OnBadRow, convert_row, is_part, read, read_parts, sniff
+from accord.formats.reader import OnBadRow, Values, convert_row, is_part, read, read_parts, sniff
 from accord.formats.record import Fields, Record, Row, WrongShape, formats
 from accord.formats.transcript import TEXT_SUFFIX
 from accord.values import Conversation, content_hash
@@ -233,7 +233,7 @@ def _read_rows(piece: FilePiece, columns: Mapping[str, str] | None) -> Iterator[
     [file], [stem] = piece.files, piece.stems
     rows = _table_rows(file, piece.start, piece.end - piece.start)
     for number, fields in enumerate(rows, piece.start + 1):
-        yield _conversation(fields, display_path(file.url), number, f"{stem}-{number}", piece.format, columns)
+        yield _conversation(fields, display_path(file.url), number, f"{stem}-{number}", piece, columns)
 
 
 def _read_line_range(piece: FilePiece, columns: Mapping[str, str] | None) -> Iterator[Conversation | BadRow]:
@@ -245,14 +245,15 @@ def _read_line_range(piece: FilePiece, columns: Mapping[str, str] | None) -> Ite
             if isinstance(row, BadRow):
                 yield row
             else:
-                yield _conversation(row.fields, where, row.line, f"{prefix}-{row.line}", piece.format, columns)
+                yield _conversation(row.fields, where, row.line, f"{prefix}-{row.line}", piece, columns)
 
 
 def _conversation(
-    fields: Fields, where: str, line: int, default_id: str, format: str, columns: Mapping[str, str] | None
+    fields: Fields, where: str, line: int, default_id: str, piece: FilePiece, columns: Mapping[str, str] | None
 ) -> Conversation | BadRow:
     try:
-        return convert_row(fields, default_id, format, columns).conversation
+        values: Values = "json" if piece.kind == "lines" else "cells"
+        return convert_row(fields, default_id, piece.format, columns, values).conversation
     except WrongShape as error:
         return BadRow(where, line, str(error))
 

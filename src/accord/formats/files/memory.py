@@ -65,6 +65,11 @@ class MemoryTable:
             plain = data.with_format(None) if hasattr(data, "with_format") else data
             self._rows = list(plain) if isinstance(plain, Iterator) else plain
 
+    @property
+    def has_types(self) -> bool:
+        """True for mappings, whose values may be lists of messages; False for a data frame."""
+        return self._pandas is None and self._frame is None
+
     def __str__(self) -> str:
         return f"<{self.kind}>"
 

@@ -27,7 +27,7 @@ from accord.edges import (
     regular_size,
     unpacked_name,
 )
-from accord.formats.files.encodings import BYTE_ORDER_MARKS, WINDOWS, WINDOWS_TEXT, encoding_of
+from accord.formats.files.encodings import BYTE_ORDER_MARKS, UTF8, WINDOWS, WINDOWS_TEXT, encoding_of
 from accord.formats.files.memory import MemoryTable, Source
 from accord.formats.files.table_files import csv_rows, parquet_rows
 from accord.formats.files.text_logs import has_text_logs, line_parser, parsed_lines
@@ -129,6 +129,60 @@ def _rows_of_kind(path: Source, kind: str) -> Iterator[Row | BadRow]:
     if (parse := line_parser(path)) is not None:
         return parsed_lines(path, parse)
     return _text_rows(path) if kind == TEXT_SUFFIX else _json_rows(path)
+
+
+def file_texts(path: Path) -> Iterator[str | BadRow]:
+    """Yield every text of a file in the encoding and packing that `read_rows` reads: cells of tables, or lines.
+
+    A part that cannot be read is a `BadRow`. Pieces of a very long line overlap.
+
+    Raises:
+        BadInput: The file as a whole cannot be read, or its kind is not read.
+        MissingExtra: The file needs a package that is not installed.
+    """
+    kind = suffix(path)
+    if kind in {".parquet", *EXCEL_SUFFIXES, *UNREAD_SUFFIXES}:
+        for number, row in enumerate(read_rows(path)):
+            if isinstance(row, BadRow):
+                yield row
+                continue
+            yield from () if number else map(str, row.fields)
+            yield from _texts_in(row.fields)
+        return
+    if not regular_size(path):
+        return
+    try:
+        encoding = encoding_of(path)
+    except BadInput as error:
+        encoding = UTF8
+        yield BadRow(str(path), 1, str(error))
+    with open_unpacked(path) as stream, io.TextIOWrapper(stream, encoding, "replace", newline="\n") as text:
+        tail, line = "", 1
+        while part := text.readline(MB):
+            if "\0" in part:
+                yield BadRow(str(path), line, "it is not text")
+            yield tail + part
+            is_whole = part.endswith("\n")
+            tail, line = ("", line + 1) if is_whole else (part[-_OVERLAP:], line)
+
+
+_OVERLAP = 4096
+"""Characters that the pieces of a long line share."""
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts and numbers of a cell, and of the values nested in it."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield str(key)
+            yield from _texts_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts_in(inner)
+    elif isinstance(value, bytes):
+        yield value.decode("utf-8", "replace")
+    elif value is not None:
+        yield str(value)
 
 
 def _begins_with_json(path: Path) -> bool:

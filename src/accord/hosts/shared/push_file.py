@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from accord.edges import MB, BadInput, open_private, read_text, unescape_formula
+from accord.edges import MB, BadInput, open_private, parse_time, read_text, unescape_formula
 from accord.formats import Row, display_path, is_remote, locate, read, read_rows
 from accord.hosts.shared.push import Host, HostScore, HostSender, Kind, Place, Sent, host_named, host_score
 from accord.project import Project, config_sections
@@ -234,12 +234,9 @@ def _known_ids(ids: Mapping[str, Any], turn: int | None) -> dict[str, str]:
 
 
 def _time_of(value: Any) -> str | None:
-    """Return a time as ISO 8601 with a time zone, UTC if it has none; None if it is no time."""
-    try:
-        time = datetime.fromisoformat(str(value))
-    except ValueError:
-        return None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()
+    """Return a time as ISO 8601 in UTC; None if it is no time."""
+    time = parse_time(value)
+    return None if time is None else time.isoformat()
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import AccordError, BadInput, BudgetReached, MissingExtra, install_command, one_line
+from accord.formats import exchange as exchange
+from accord.formats import fields_about as fields_about
 from accord.learning import CARD, Evaluator, load_evaluator
 from accord.models import Models, memory_models
 from accord.project import Project, load_project
@@ -121,7 +123,7 @@ class HostScorer:
         return None if row["value"] is None else min(1.0, max(0.0, (row["value"] - low) / (high - low)))
 
     def one(self, messages: Sequence[Mapping[str, Any]], name: str = "conversation", **fields: Any) -> ScoreRow:
-        """Return the score of the messages of one conversation, with further fields such as `documents`."""
+        """Return the score of the messages of one conversation, with further fields of its row (`fields_about`)."""
         return self.score([{"id": name, "messages": list(messages), **fields}])[0]
 
     def score(self, conversations: Iterable[Conversation | Fields]) -> list[ScoreRow]:
@@ -137,11 +139,14 @@ class HostScorer:
         """
         from accord.formats import WrongShape, convert_row
 
-        try:
-            conversation = given if isinstance(given, Conversation) else convert_row(given, name).conversation
-        except WrongShape as error:
-            known = given.get("id") if isinstance(given, Mapping) else None
-            return self.unscored(Target(str(known or name)), str(error))
+        if isinstance(given, Conversation):
+            conversation = given
+        else:
+            try:
+                conversation = convert_row(given, name, values="live").conversation
+            except WrongShape as error:
+                known = given.get("id") if isinstance(given, Mapping) else None
+                return self.unscored(Target(str(known or name)), str(error))
         samples = samples_of(conversation, self.evaluator.level, "last")
         return (
             samples[0]
@@ -167,7 +172,17 @@ class HostScorer:
         for places in rounds.values():
             together = [each for place in places if isinstance(each := samples[place], Sample)]
             scores.update(zip(places, self._scores(together), strict=True))
-        return [scores[place].to_json() for place in range(len(samples))]
+        rows = [scores[place].to_json() for place in range(len(samples))]
+        for row, each in zip(rows, samples, strict=True):
+            if isinstance(each, Sample) and row["value"] is not None and (missing := self._missing(each.conversation)):
+                row["warning"] = "; ".join(filter(None, [row["warning"], missing]))
+        return rows
+
+    def _missing(self, conversation: Conversation) -> str:
+        """Return a sentence on the entries of the metadata that the score depends on and the host does not have."""
+        needed = self.evaluator.metadata_names
+        missing = [name for name in needed if conversation.metadata.get(name) in (None, "")]
+        return f"scored without {', '.join(missing)}, which changes scores of this evaluator" if missing else ""
 
     def _scores(self, samples: Sequence[Sample]) -> Sequence[Score | Unscored]:
         """Score samples together; after an error one by one, so that a sample fails alone."""
@@ -209,24 +224,6 @@ def open_scorer(evaluator: Openable | None = None) -> HostScorer:
             f"{folder} holds neither an evaluator ({CARD}) nor a project ({PROJECT_FILE}); fit one: accord fit"
         )
     return open_scorer(Project(load_project(file)))
-
-
-def exchange(given: Any, output: Any) -> list[Any]:
-    """Return the messages of an input and an output: texts, messages, or mappings with `messages`.
-
-    >>> exchange("Where is it?", "It arrives on Monday.")
-    [{'role': 'user', 'content': 'Where is it?'}, {'role': 'assistant', 'content': 'It arrives on Monday.'}]
-    """
-    return [*([] if given is None else _messages(given, "user")), *_messages(output or "", "assistant")]
-
-
-def _messages(given: Any, role: str) -> list[Any]:
-    """Return messages; an empty text is one too, so that an empty reply does not leave the user's message last."""
-    if isinstance(given, str):
-        return [{"role": role, "content": given}]
-    if isinstance(given, Mapping):
-        return list(given["messages"]) if "messages" in given else [given]
-    return list(given)
 
 
 def reason_text(row: ScoreRow) -> str:

@@ -249,6 +249,11 @@ class Calibration(Head):
         patterns = self.pooled_annotators
         return next((pattern for pattern in patterns if fnmatchcase(str(annotator), pattern)), annotator)
 
+    @property
+    def metadata_names(self) -> tuple[str, ...]:
+        """Entries of the metadata by which scores are shifted."""
+        return self.shifts_.metadata_names if self.is_fitted else ()
+
     def in_new_domain(self) -> Calibration:
         """Return this head for another domain without labels."""
         model = self._fitted().in_new_domain(self.domain_correlation)

@@ -81,6 +81,11 @@ class GroupShifts:
         worst = {name: (_worst(rated, known, large), _worst(rated, shifted[0], large)) for name, large in named.items()}
         return cls({name: dict(zip(large, tilts, strict=False)) for name, large in named.items()}, worst), shifted
 
+    @property
+    def metadata_names(self) -> tuple[str, ...]:
+        """Entries of the metadata by which some group is shifted."""
+        return tuple(by for by, own in self.tilts.items() if by != JUDGE_VERSION and any(own.values()))
+
     def apply(self, evidence: EvidenceTable, options: Floats, shares: Floats) -> Floats:
         """Return (n, K) the distributions, tilted by the groups that each row's conversation names."""
         tilt = np.zeros(len(evidence))

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from accord.decisions import Selection
 from accord.edges import BadInput, sendable
-from accord.formats import Fields
+from accord.formats import Fields, exchange
 from accord.learning import OTHER_QUESTIONS, Evaluator
 from accord.live.ingest import LiveRow
 from accord.live.messages import Message
@@ -34,10 +34,9 @@ _KINDS: Mapping[Dialect, Mapping[str, Kind]] = {
     "systemone": {"noul": "predicate", "score": "score", "choice": "choice"},
     "decisions": {"predicate": "predicate", "score": "score", "choice": "choice"},
 }
-_FIELD = re.compile(r"\n(inputs|outputs|expectations|conversation): ")
-"""Beginning of a field in the texts that MLflow sends to `/v1/decisions`."""
-_TURN = re.compile(r"^\[(?P<place>\d+)\] (?P<role>user|assistant|system|developer|tool|function):\n", re.MULTILINE)
-"""Beginning of a turn in the inputs of Accord's judges (`accord.models.prompts`)."""
+_NAMED_FIELD = re.compile(r'the "(inputs|outputs|expectations|conversation)" field in the input')
+"""Words of MLflow's instructions for a field of the text that it sends to `/v1/decisions`."""
+_FIELD = re.compile(r"(inputs|outputs|expectations|conversation): ")
 _YES_NO = ({"no", "false"}, {"yes", "true"})
 """Words for the options 0 and 1 in addition to their meanings."""
 
@@ -113,7 +112,8 @@ def parse_decision(body: bytes, content_type: str, dialect: Dialect) -> Decision
         raise Unprocessable(f"model names the evaluator, or is {ANY_MODEL!r}; got {_shorten(model)}")
     state_name = "state" if dialect == "systemone" else "input"
     questions = _parse_questions(content.get("questions"), dialect)
-    return DecisionRequest(dialect, model, questions, _parse_state(content.get(state_name), state_name))
+    fields = {name for question in questions for name in _NAMED_FIELD.findall(question.instructions)}
+    return DecisionRequest(dialect, model, questions, _parse_state(content.get(state_name), state_name, fields))
 
 
 def _parse_questions(value: Any, dialect: Dialect) -> tuple[AskedQuestion, ...]:
@@ -178,60 +178,49 @@ def _criteria(value: Any, is_choice: bool) -> list[tuple[Any, Any]]:
     return [(level, None) for level in value] if isinstance(value, list) else []
 
 
-def _parse_state(state: Any, name: str) -> list[Message | LiveRow]:
-    """Return the messages of a conversation in a text, or in JSON of a form that `POST /v1/scores` takes.
+def _parse_state(state: Any, name: str, fields: Collection[str] = ()) -> list[Message | LiveRow]:
+    """Return the messages of a conversation in JSON of a form that `POST /v1/scores` takes, or of one reply as a text.
 
-    A text is the JSON of messages, the input of one of Accord's judges, a transcript with speakers (`User: ...`), or
-    else one reply of the assistant.
+    A text is not searched for messages: the judged reply could then choose what is judged. If the instructions name
+    `fields` of the text, it is a line `NAME: JSON` for each, as MLflow sends it.
 
     Raises:
         Unprocessable: The state is no conversation.
     """
-    found = parse_conversation(_text_state(state) if isinstance(state, str) else _json_state(state))
+    if not isinstance(state, str):
+        row = _json_state(state)
+    elif fields:
+        row = _json_state(_fields_in(state, name, fields))
+    else:
+        row = exchange(None, state)
+    found = parse_conversation(row)
     if not found:
         raise Unprocessable(
-            f"{name} is no conversation; send a text, or messages with role and content, as to POST /v1/scores"
+            f"{name} is no conversation; send messages with role and content, as to POST /v1/scores, or one reply as a "
+            "text"
         )
     return found
 
 
-def _text_state(text: str) -> Any:
-    """Return a text as JSON of a conversation."""
-    if text.lstrip()[:1] in ("[", "{"):
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = None
-        if value is not None and parse_conversation(value):
-            return value
-    parts = _FIELD.split("\n" + text)
-    if not parts[0].strip() and len(parts) > 1:
-        return _json_state(
-            {name: _decoded(value.strip()) for name, value in zip(parts[1::2], parts[2::2], strict=True)}
-        )
-    if judged := _accord_transcript(text):
-        return judged
-    row = {"transcript": text}
-    messages = parse_conversation(row) or []
-    is_transcript = bool(messages) and all(isinstance(each, Message) for each in messages)
-    return row if is_transcript else [{"role": "assistant", "content": text}]
+def _fields_in(text: str, name: str, fields: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a text, which are JSON and therefore cannot contain the beginning of another one.
 
-
-def _accord_transcript(text: str) -> list[dict[str, str]]:
-    """Return the messages in the input of one of Accord's judges, between two lines of its fence; empty for others."""
-    begin = _TURN.search(text)
-    if begin is None or begin["place"] != "0":
-        return []
-    fence = text[: begin.start()].rstrip("\n").rpartition("\n")[2]
-    body = text[begin.start() :].partition(f"\n{fence}")[0] if fence else text[begin.start() :]
-    turns = list(_TURN.finditer(body))
-    if [turn["place"] for turn in turns] != [str(place) for place in range(len(turns))]:
-        return []
-    ends = [*(turn.start() for turn in turns[1:]), len(body)]
-    return [
-        {"role": turn["role"], "content": body[turn.end() : end].strip("\n")}
-        for turn, end in zip(turns, ends, strict=True)
-    ]
+    Raises:
+        Unprocessable: The text is something else.
+    """
+    decoder, found, place = json.JSONDecoder(), dict[str, Any](), 0
+    try:
+        while (begin := _FIELD.match(text, place)) is not None and begin[1] in fields and begin[1] not in found:
+            found[begin[1]], place = decoder.raw_decode(text, begin.end())
+            if place == len(text):
+                return found
+            place += text.startswith("\n", place)
+    except (ValueError, RecursionError):
+        pass
+    raise Unprocessable(
+        f"the instructions name fields of the {name} ({', '.join(sorted(fields))}), and it has other text than a line "
+        "NAME: JSON for each; send messages with role and content"
+    )
 
 
 def _json_state(state: Any) -> Any:
@@ -243,29 +232,25 @@ def _json_state(state: Any) -> Any:
     if isinstance(state, dict) and isinstance(state.get("conversation"), list):
         return state["conversation"]
     if isinstance(state, dict) and "outputs" in state:
-        return {"input": _as_text(state.get("inputs")), "output": _as_text(state["outputs"])}
+        return {"messages": exchange(_only_value(state.get("inputs")), _only_value(state["outputs"]))}
     case = state.get("test_case") if isinstance(state, dict) and len(state) == 1 else None
     if isinstance(case, dict) and isinstance(case.get("actual_output"), str):
         documents = case.get("retrieval_context") or case.get("context")
-        return {"input": case.get("input") or "", "output": case["actual_output"], "documents": documents}
+        messages = exchange(case.get("input") or "", case["actual_output"])
+        return {"messages": messages, "documents": documents, "metadata": case.get("metadata")}
     if not isinstance(state, list):
         return state
     return [_call_message(each) if isinstance(each, dict) and "role" not in each else each for each in state]
 
 
-def _decoded(text: str) -> Any:
-    """Return the value of a JSON text, or the text."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _as_text(value: Any) -> Any:
-    """Return the text or the messages in a value of MLflow: itself, or the only value of an object."""
+def _only_value(value: Any) -> Any:
+    """Return the text or the messages in a value of MLflow: itself, the only value of an object, or its JSON."""
     if isinstance(value, dict) and len(value) == 1:
         value = next(iter(value.values()))
-    return "" if value is None else value
+    is_text = value is None or isinstance(value, str)
+    is_messages = isinstance(value, list) and all(isinstance(each, dict) for each in value)
+    has_messages = isinstance(value, dict) and ("role" in value or isinstance(value.get("messages"), list))
+    return value if is_text or is_messages or has_messages else json.dumps(value, ensure_ascii=False)
 
 
 def _call_message(item: Mapping[str, Any]) -> Mapping[str, Any]:

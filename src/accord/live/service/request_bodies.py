@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from accord.edges import MAX_FIELDS, BadInput, count_of, sendable
-from accord.formats import Fields, detect, formats
+from accord.formats import Fields, detect, formats, live_row
 from accord.live.ingest import LiveRow, refused_row
 from accord.live.messages import ALIASES, Message, as_messages, message_from
 from accord.live.service.schemas import JSON, MAX_BATCH, media_type
@@ -201,10 +201,11 @@ def _messages_of(row: Fields, given_id: str | None = None) -> list[Message]:
     ids = [*(each.get(name) for each in (row, metadata) for name in _ID_NAMES), row.get("id"), given_id]
     id = next((each for each in ids if each not in (None, "")), None)
     reader = formats.get("openai-messages" if "messages" in row else detect(row, "the request"))
-    known = {name: value for name, value in row.items() if name not in (*_ID_NAMES, "id", "request", "response")}
+    other = ("id", "request", "response") if "messages" in row else ("id",)
+    known = {name: value for name, value in row.items() if name not in (*_ID_NAMES, *other)}
     try:
         name = f"chat-{_digest(known)}" if id is None else str(id)
-        record = reader.convert([known], name)
+        record = reader.convert([live_row(reader, known)], name)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise BadInput(f"the conversation cannot be read ({type(error).__name__}: {error})") from None
     found = as_messages(record) if record is not None else []

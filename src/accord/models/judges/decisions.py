@@ -6,10 +6,10 @@ There are two dialects: OpenAI's `/v1/decisions` (ordered answers) and System On
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from accord.edges import BadInput, BudgetReached, sendable
+from accord.edges import BadInput, BudgetReached, sendable, sendable_json
 from accord.models.model import Answer, CallFailed, Model, ModelWrapper, Prompt, Reply, Unanswered, Usage
 from accord.models.prompts import answer_labels, material_hash, material_of
 from accord.models.requests.client import Endpoint
@@ -44,10 +44,23 @@ class DecisionQuestion:
 
 @dataclass(frozen=True, slots=True)
 class DecisionsRequest:
-    """Questions about one input."""
+    """Questions about one input.
+
+    Attributes:
+        input: Instructions and conversation as text.
+        questions: The questions.
+        conversation: The conversation as JSON, which an evaluator of Accord gets instead of the text; None if the input
+            is another text.
+    """
 
     input: str
     questions: tuple[DecisionQuestion, ...]
+    conversation: Mapping[str, Any] | None = field(default=None, hash=False)
+
+    def input_for(self, model: str) -> str | Mapping[str, Any]:
+        """Return the input for a model: an evaluator of Accord reads messages, and takes a text as one reply."""
+        is_evaluator = model == "accord" or "@s256:" in model
+        return self.conversation if is_evaluator and self.conversation is not None else self.input
 
 
 OptionNumbers = tuple[Mapping[str, Any] | None, str]
@@ -88,7 +101,12 @@ class DecisionsJudge(ModelWrapper[DecisionsRequest, DecisionsReply]):
     def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[DecisionsRequest]:
         """Return one request for all questions."""
         typed = tuple(decision_question(sample, question) for question in questions)
-        return [DecisionsRequest(material_of(sample, self.instructions), typed)]
+        judged = sample.conversation.up_to(sample.turn)
+        conversation = {
+            "messages": [{"role": turn.role, "content": turn.content} for turn in judged],
+            "documents": [document.text for document in sample.conversation.documents],
+        }
+        return [DecisionsRequest(material_of(sample, self.instructions), typed, sendable_json(conversation))]
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """Send all questions in one request; a refused question does not affect the others."""
@@ -139,7 +157,7 @@ class OpenAIDecisions(Endpoint):
     async def ask(self, request: DecisionsRequest, /) -> DecisionsReply:
         """Send one request; answers that do not match the questions are `malformed` (see `Endpoint.ask`)."""
         questions = [_openai_question(question) for question in request.questions]
-        body = {"model": self.name, "input": request.input, "questions": questions}
+        body = {"model": self.name, "input": request.input_for(self.name), "questions": questions}
         reply = require_object(await self.fetch("/decisions", body), "decision")
         answers = require_list(reply.get("answers"), "list of answers")
         if len(answers) != len(request.questions):
@@ -209,7 +227,7 @@ class SystemOne(Endpoint):
     async def ask(self, request: DecisionsRequest, /) -> DecisionsReply:
         """Send one request; a question without an answer is refused. See `OpenAIDecisions.ask` for errors."""
         questions = {question.name: _system_one_question(question) for question in request.questions}
-        body = {"model": self.name, "state": request.input, "questions": questions}
+        body = {"model": self.name, "state": request.input_for(self.name), "questions": questions}
         reply = require_object(await self.fetch("/systemone", body), "decision")
         answers = require_object(reply.get("answers"), "answers")
         unknown = sorted(set(answers) - set(questions))

@@ -19,7 +19,7 @@ from accord.evidence import Readable
 from accord.learning import digest_of
 from accord.project.erasing.files import ErasedContent, FileTrace, erase_in_files
 from accord.project.erasing.refit import learned_from
-from accord.project.erasing.selection import Selection, scored_names, selected_ids
+from accord.project.erasing.selection import Selection, scored_names, selected
 from accord.scoring import ErasedNames
 from accord.store import (
     ErasedText,
@@ -55,6 +55,7 @@ class Erasure(Readable):
         files: Changed files, and files of the user that still mention an erased name.
         refit: Fitted evaluators that learned from erased conversations, with the command that fits each again.
         batches: Batch files at a provider that hold requests about an erased conversation.
+        unknown: Number of scored conversations that may be by a selected user: neither the store nor a file has them.
     """
 
     id: str = ""
@@ -67,6 +68,7 @@ class Erasure(Readable):
     files: Sequence[FileTrace] = ()
     refit: Mapping[str, str] = field(default_factory=dict)
     batches: Sequence[str] = ()
+    unknown: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -134,8 +136,9 @@ class _Job:
         ids: Sequence[str],
         people: Mapping[str, str],
         selection: Mapping[str, Any],
+        unknown: int = 0,
     ) -> None:
-        self.project, self.ids, self.people, self.selection = project, ids, people, selection
+        self.project, self.ids, self.people, self.selection, self.unknown = project, ids, people, selection, unknown
         self.keeps_scores = bool(selection.get("keep_scores"))
         self.keeps_labels = bool(selection.get("keep_labels"))
         self.id, self.is_deleted = "", False
@@ -149,17 +152,19 @@ class _Job:
         """Return a new erasure."""
         if selection.is_empty:
             raise BadInput("nothing is selected; name a conversation, a user, an annotator or a time")
-        ids = set(selected_ids(project, selection))
+        found = selected(project, selection)
+        ids = set(found.ids)
         if not selection.keep_labels:
             ids.update(name for each in selection.annotators for name in Erasures(project.store).chats_by(each))
         people = {name: f"annotator-{name_hash(name):016x}"[:18] for name in selection.annotators}
-        return cls(project, sorted(ids), people, selection.to_json())
+        return cls(project, sorted(ids), people, selection.to_json(), found.unknown)
 
     @classmethod
     def of_run(cls, project: Workspace, run: Mapping[str, Any]) -> _Job:
         """Return an interrupted erasure."""
         settings = run["settings"]
-        job = cls(project, settings.get("ids", ()), settings.get("people", {}), settings["selection"])
+        names = settings.get("ids", ()), settings.get("people", {})
+        job = cls(project, *names, settings["selection"], settings.get("unknown", 0))
         job.id, job.is_deleted, job.hash = run["id"], settings["deleted"], settings["hash"]
         job._rows.update(settings.get("rows", {}))
         return job
@@ -170,7 +175,8 @@ class _Job:
         self.id = self.project.store.start_run(Erasures.command, {**self._settings(), **names})
 
     def _settings(self) -> dict[str, Any]:
-        return {"selection": dict(self.selection), "hash": self.hash, "deleted": self.is_deleted}
+        found = {"selection": dict(self.selection), "hash": self.hash, "deleted": self.is_deleted}
+        return {**found, "unknown": self.unknown} if self.unknown else found
 
     def run(self) -> Erasure:
         """Run all steps that are left."""
@@ -200,12 +206,12 @@ class _Job:
         if self.is_deleted:
             run = next(run for run in self.project.store.runs(Erasures.command) if run["id"] == self.id)
             counts = {name: run["settings"].get(name, 0) for name in ("conversations", "annotators")}
-            return Erasure(selection=self.selection, hash=self.hash, **counts)
+            return Erasure(selection=self.selection, hash=self.hash, unknown=self.unknown, **counts)
         digests = {digest for each in self.conversations if (digest := digest_of(each))}
         refit = {folder: command for folder, command in learned_from(self.project.evaluators_folder, digests)}
         return Erasure(
             selection=self.selection, conversations=len(self.ids), annotators=len(self.people), hash=self.hash,
-            refit=refit, batches=self._batches(),
+            refit=refit, batches=self._batches(), unknown=self.unknown,
         )  # fmt: skip
 
     # --- steps ----------------------------------------------------------------------------------------------------

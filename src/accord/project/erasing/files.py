@@ -6,29 +6,32 @@
 | file or folder of scores, rows of `follow`, exported annotations | rows removed, or kept under a pseudonym |
 | report with a text or ID | replaced by a notice |
 | other report | marked as outdated |
-| recorded judgements of an import, answers that wait for the store, uploaded files | rows or file removed |
+| recorded judgements of an import, answers that wait for the store | rows removed |
+| uploaded file, read as its import read it | removed |
 | other store, such as a backup | erased like the store |
 | other file that mentions it, such as an imported log | listed: it is the user's own |
+| file that cannot be read, link out of the folder, `.git` | listed as not searched |
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from accord.edges import MB, BadInput, one_line, regular_size, write_atomically
+from accord.edges import MB, AccordError, BadInput, BadRow, one_line, regular_size, write_atomically
+from accord.formats import ANNOTATOR_KEYS, Row, file_texts, plain_name, read, read_rows
 from accord.learning import CARD
 from accord.models import recorded_item
 from accord.project.config_sections import PUSH_SPOOL
 from accord.project.erasing.refit import remove_evaluator
 from accord.project.importing.judged_answers import JUDGEMENTS_FOLDER
-from accord.scoring import ErasedNames, erase_in_rows
+from accord.scoring import MANIFEST, ErasedNames, erase_in_rows, is_parts_folder
 from accord.store import ErasedText, is_store_file, mart_folder, spool_folders, store_file
 from accord.values import PROJECT_FILE, Conversation, Sample
 
@@ -49,12 +52,12 @@ Kind = Literal[
     "unreadable",
 ]
 UPLOADS = "uploads"
-_SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+_HISTORY = ".git"
+_SKIPPED = {".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 _LARGEST = 512 * MB
 """Largest file that is searched for mentions; larger ones of the user's own are listed as not searched."""
 _TITLES = ("<title>Accord report", "<title>Accord: issues", "<title>Accord check")
 _STALE = "accord-outdated"
-_OVERLAP = 4096
 _ENDINGS = ("-wal", "-shm", "-journal")
 
 
@@ -106,66 +109,92 @@ def erase_in_files(project: Workspace, content: ErasedContent, writes: bool = Tr
     """
     search = _Search(content, writes)
     found = [trace for folder in spool_folders(project.config.store) for trace in search.waiting(folder)]
+    return found + [trace for place in project_files(project) for trace in search.traces(place)]
+
+
+class FilePlace(NamedTuple):
+    """A file to search, or a folder that Accord wrote as a whole; `is_searched` is False if it is only listed."""
+
+    path: Path
+    is_searched: bool = True
+
+
+def project_files(project: Workspace) -> Iterator[FilePlace]:
+    """Yield the places below a project's folder, except its store and the scores of its board.
+
+    A link is not followed; one that leads out of the folder is yielded as not searched, and so is a folder that cannot
+    be read, or the history of a repository. The root of the disk and a home folder have much that is not the project's:
+    of their other folders, only those that Accord writes are searched, and they are yielded as not searched.
+    """
+    top = project.config.folder.resolve()
     own = store_file(project.config.store)
     mart = mart_folder(project.config.store, project.config.mart, project.config.folder)
     kept = {path.resolve() for path in (own, mart) if path is not None}
-    return found + list(search.folder(project.config.folder.resolve(), kept))
+    waiting = [top]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            paths = sorted(folder.iterdir())
+            if (folder / CARD).is_file() or _is_scores(folder):
+                yield FilePlace(folder)
+                continue
+            if is_parts_folder(folder):
+                yield FilePlace(folder)
+                paths = [each for each in paths if each.name != MANIFEST and not each.match("part-*.parquet")]
+        except OSError:  # it may not be read
+            yield FilePlace(folder, is_searched=False)
+            continue
+        folders = list[Path]()
+        for path in paths:
+            target = path.resolve()
+            if target in kept or path.name in _SKIPPED or _is_part_of_database(path):
+                continue
+            if path.is_symlink() or path.name == _HISTORY:
+                if path.exists() and (path.name == _HISTORY or not target.is_relative_to(top)):
+                    yield FilePlace(path, is_searched=False)
+            elif path.is_dir():
+                folders.append(path)
+            elif path.is_file():
+                yield FilePlace(path)
+        if folder == top and _is_shared(top):
+            yield FilePlace(top, is_searched=False)
+            folders = [each for each in folders if _is_accords(each)]
+        waiting += reversed(folders)
 
 
 class _Search:
     def __init__(self, content: ErasedContent, writes: bool) -> None:
         self.content, self.writes, self._items = content, writes, content.items
 
-    def folder(self, top: Path, kept: set[Path]) -> Iterator[FileTrace]:
-        """Yield the traces below a folder, except in `kept` files and folders.
-
-        The root of the disk and a home folder have much that is not the project's: of their other
-        folders, only those that Accord writes are searched, and they are listed as not searched.
-        """
-        waiting = [top]
-        while waiting:
-            folder = waiting.pop()
-            try:
-                own, paths = self._own_folder(folder), sorted(folder.iterdir())
-            except OSError:  # it may not be read
-                yield FileTrace(folder, "unreadable")
-                continue
-            if own is not None:
-                yield from own
-                continue
-            paths = _searched(paths, kept)
-            folders = [each for each in paths if each.is_dir()]
-            if folder == top and _is_shared(top):
-                yield FileTrace(top, "unreadable")
-                folders = [each for each in folders if _is_accords(each)]
-            waiting += reversed(folders)
-            for path in paths:
-                if path.is_file():
-                    yield from self._file(path)
-
-    def _own_folder(self, folder: Path) -> list[FileTrace] | None:
-        """Return the traces in a folder that Accord wrote as a whole; None if it is no such folder."""
-        if (folder / CARD).is_file():
-            try:
-                return list(self._evaluator(folder))
-            except ValueError:  # a damaged file
-                return [FileTrace(folder, "unreadable")]
-        if folder.name.endswith(".scores") and any(folder.glob("part-*.parquet")):
-            return [FileTrace(folder, "mart")]
-        return self._in_rows(folder)
-
-    def _file(self, path: Path) -> Iterator[FileTrace]:
+    def traces(self, place: FilePlace) -> list[FileTrace]:
+        """Return the traces in a place; a file that cannot be read whole and shows none is unreadable."""
+        path = place.path
+        if not place.is_searched:
+            return [FileTrace(path, "unreadable")]
+        if path.is_dir():
+            return list(self._own_folder(path))
         try:
             size = regular_size(path)
             with path.open("rb") as stream:
                 start = stream.read(4096)
         except (BadInput, OSError):
-            yield FileTrace(path, "unreadable")
-            return
+            return [FileTrace(path, "unreadable")]
         try:
-            yield from list(self._in_file(path, size, start))
-        except (ValueError, csv.Error):  # a damaged file
-            yield FileTrace(path, "unreadable")
+            return list(self._in_file(path, size, start))
+        except (AccordError, ValueError, csv.Error):  # a damaged file, or one that needs another package
+            return [FileTrace(path, "unreadable")]
+
+    def _own_folder(self, folder: Path) -> Iterator[FileTrace]:
+        """Yield the traces in a folder that Accord wrote as a whole."""
+        if (folder / CARD).is_file():
+            try:
+                yield from list(self._evaluator(folder))
+            except (AccordError, ValueError):  # a damaged file
+                yield FileTrace(folder, "unreadable")
+        elif _is_scores(folder):
+            yield FileTrace(folder, "mart")
+        else:
+            yield from self._in_rows(folder) or ()
 
     def _in_file(self, path: Path, size: int, start: bytes) -> Iterator[FileTrace]:
         if start.startswith(b"SQLite format 3"):
@@ -235,10 +264,22 @@ class _Search:
         return sources is None or not self.content.names.conversations.keys().isdisjoint(sources)
 
     def _upload(self, path: Path) -> Iterator[FileTrace]:
-        if self._is_mentioned(path, with_cells=True):
+        if self._has_record(path) or self._is_mentioned(path, with_cells=True):
             if self.writes:
                 path.unlink(missing_ok=True)
             yield FileTrace(path, "upload")
+
+    def _has_record(self, path: Path) -> bool:
+        """Return True if an import of this file reads an erased conversation, or a rating by an erased annotator."""
+        names = self.content.names
+        with suppress(AccordError):  # the file was refused by the import too
+            if any(record.conversation.id in names.conversations for record in read(path, on_bad_row=lambda _: None)):
+                return True
+        with suppress(AccordError):
+            rows = (row.fields for row in read_rows(path) if names.annotators and isinstance(row, Row))
+            people = (cell for row in rows for name, cell in row.items() if plain_name(str(name)) in ANNOTATOR_KEYS)
+            return any(str(cell).strip() in names.annotators for cell in people)
+        return False
 
     def _evaluator(self, folder: Path) -> Iterator[FileTrace]:
         """Remove an evaluator whose files hold a text; one that learned numbers only is found by its training set."""
@@ -273,21 +314,21 @@ class _Search:
         yield FileTrace(path, "report")
 
     def _is_mentioned(self, path: Path, with_cells: bool = False) -> bool:
-        """Return True if a file mentions something erased in plain text or JSON, or, `with_cells`, in a cell."""
-        found = self.content.text
-        if path.suffix == ".parquet":
-            return _has_name(path, found.ids)
-        with path.open("rb") as stream:
-            lines = (line.decode("utf-8", "replace") for line in _lines(stream))
-            return any(found.mentions(line) or (with_cells and found.has_cell(line)) for line in lines)
+        """Return True if a file mentions something erased in a text or, `with_cells`, in a cell.
 
-
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file; a long one in parts that overlap."""
-    tail = b""
-    while part := stream.readline(MB):
-        yield tail + part
-        tail = b"" if part.endswith(b"\n") else part[-_OVERLAP:]
+        Raises:
+            BadInput: The file cannot be read whole, and the part that was read has no mention.
+            MissingExtra: The file needs a package that is not installed.
+        """
+        found, fault = self.content.text, None
+        for text in file_texts(path):
+            if isinstance(text, BadRow):
+                fault = fault or text
+            elif found.mentions(text) or (with_cells and found.has_cell(text)):
+                return True
+        if fault is not None:
+            raise fault
+        return False
 
 
 def _is_damaged(line: str) -> bool:
@@ -296,12 +337,6 @@ def _is_damaged(line: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-def _searched(paths: Sequence[Path], kept: set[Path]) -> list[Path]:
-    """Return the paths without links, folders of tools, `kept` ones, and logs of databases."""
-    own = [path for path in paths if not path.is_symlink() and path.name not in _SKIPPED]
-    return [path for path in own if path.resolve() not in kept and not _is_part_of_database(path)]
 
 
 def _is_part_of_database(path: Path) -> bool:
@@ -321,21 +356,13 @@ def _is_accords(folder: Path) -> bool:
     if folder.name in {"evaluators", JUDGEMENTS_FOLDER, UPLOADS} or folder.name.endswith(".scores"):
         return True
     with suppress(OSError):
-        return any((folder / name).is_file() for name in (CARD, PROJECT_FILE, "manifest.json"))
+        return any((folder / name).is_file() for name in (CARD, PROJECT_FILE, MANIFEST))
     return False
 
 
-def _has_name(path: Path, names: set[str]) -> bool:
-    """Return True if a text column of a Parquet file has a name as a cell."""
-    import polars as pl
-
-    try:
-        scan = pl.scan_parquet(path, glob=False)
-        columns = [name for name, kind in scan.collect_schema().items() if kind == pl.String]
-        tests = [pl.col(name).is_in(sorted(names)).any() for name in columns]
-        return bool(tests) and any(scan.select(tests).collect().row(0))
-    except Exception:  # a damaged file of the user
-        return False
+def _is_scores(folder: Path) -> bool:
+    """Return True for the scores of a board."""
+    return folder.name.endswith(".scores") and any(folder.glob("part-*.parquet"))
 
 
 # --- pages ----------------------------------------------------------------------------------------------------------

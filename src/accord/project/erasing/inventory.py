@@ -130,7 +130,13 @@ FILE_PLACES = (
         "by the host",
     ),
     DataPlace("judgments/", "recorded answers by ID", "recorded judges", "rows removed", _UNTIL_ERASED),
-    DataPlace("uploads/", "files sent to the first page", "import", "files that mention it removed", _UNTIL_ERASED),
+    DataPlace(
+        "uploads/",
+        "files sent to the first page",
+        "import",
+        "files that mention it removed, also compressed ones, workbooks and Parquet; unreadable ones are listed",
+        _UNTIL_ERASED,
+    ),
     DataPlace(
         "reports and issue pages (HTML)",
         "excerpts, IDs, names of annotators",
@@ -142,7 +148,7 @@ FILE_PLACES = (
         "files and folders of scores, rows of follow, exported annotations",
         "scores, IDs, notes, quotes",
         "use elsewhere",
-        "rows removed below the project's folder",
+        "rows removed below the project's folder; in logs of live scores they get the status `erased`",
         _UNTIL_ERASED,
     ),
     DataPlace(
@@ -156,7 +162,14 @@ FILE_PLACES = (
         "your own files: logs, labels, .env, accord.yaml",
         "texts, names",
         "import",
-        "never changed; the receipt lists those that mention it",
+        "never changed; the receipt lists those that mention it, and those that cannot be read",
+        "your decision",
+    ),
+    DataPlace(
+        "links out of the project's folder, .git",
+        "files elsewhere, earlier versions of files",
+        "your use",
+        "not searched; the receipt lists them",
         "your decision",
     ),
     DataPlace(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.edges import BadInput, write_atomically
-from accord.project.erasing.selection import Selection, selected_ids
+from accord.project.erasing.selection import Selection, selected
 from accord.store import Erasures, anchors
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _rows(project: Workspace, name: str) -> dict[str, Iterable[Mapping[str, Any]
     store = project.store
     found: dict[str, Iterable[Mapping[str, Any]]] = dict(Erasures(store).person(name))
     try:
-        ids = set(selected_ids(project, Selection(users=(name,))))
+        ids = set(selected(project, Selection(users=(name,))).ids)
     except BadInput:  # no conversation is by this user
         ids = set()
     ids |= set(Erasures(store).chats_by(name))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from accord.edges import BadInput, UnknownName
-from accord.scoring import ConversationFacts, milliseconds, time_of
+from accord.edges import AccordError, BadInput, UnknownName, count_of
+from accord.formats import find_files, is_remote, read, sniff
+from accord.project.erasing.files import project_files
+from accord.scoring import SCORING_COMMANDS, conversation_time, scored_in
 from accord.store import Erasures
 from accord.values import Conversation
 
@@ -68,30 +72,33 @@ class Selection:
         return {name: count for name, count in counts.items() if count} | times | kept
 
 
-def conversation_time(times: Iterable[str], metadata: Mapping[str, Any]) -> datetime | None:
-    """Return the time of a conversation's last message, or of its metadata; None if it has none."""
-    started = ConversationFacts.of(Conversation("", (), metadata=metadata)).time
-    latest = max((time for each in times if (time := milliseconds(each)) is not None), default=started)
-    return None if latest is None else time_of(latest)
+class Selected(NamedTuple):
+    """IDs of selected conversations, and the number of scored ones whose user is unknown when users are selected."""
+
+    ids: list[str]
+    unknown: int = 0
 
 
-def selected_ids(project: Workspace, selection: Selection) -> list[str]:
-    """Return the IDs of the selected conversations, in order.
+def selected(project: Workspace, selection: Selection) -> Selected:
+    """Return the selected conversations.
 
     Raises:
         BadInput: No stored or scored conversation has a given ID, or none is by a given user.
         UnknownName: There is no annotator with a given name.
     """
-    found: set[str] = set()
+    found, unknown = set[str](), 0
     if selection.conversations:
         found |= _known_ids(project, selection.conversations)
-    if selection.users or selection.before is not None or selection.rated_before is not None:
-        found |= set(_by_content(project, selection))
+    if selection.users:
+        by_users, unknown = _by_users(project, set(selection.users))
+        found |= by_users
+    if selection.before is not None or selection.rated_before is not None:
+        found |= set(_by_age(project, selection))
     for name in selection.annotators:
         people = {label.annotator for label in project.store.labels()} | _accounts(project)
         if name not in people:
             raise UnknownName("annotator", name, sorted(people))
-    return sorted(found)
+    return Selected(sorted(found), unknown)
 
 
 def _accounts(project: Workspace) -> set[str]:
@@ -110,6 +117,8 @@ def _known_ids(project: Workspace, ids: Collection[str]) -> set[str]:
     known |= {each.target.conversation for each in project.store.annotations(conversations=ids)}
     if unknown := set(ids) - known:
         known |= scored_names(project).keys() & unknown
+    if unknown := set(ids) - known:
+        known |= {name for place in _places(project) for name in unknown & scored_in(place)}
     if missing := sorted(set(ids) - known):
         raise BadInput(
             f"no conversation {missing[0]!r} in the store or among the scores; nothing was erased. Its ID is in the "
@@ -118,37 +127,81 @@ def _known_ids(project: Workspace, ids: Collection[str]) -> set[str]:
     return known
 
 
+def _places(project: Workspace) -> list[Path]:
+    """Return the files of the project's folder, and the folders that Accord wrote as a whole."""
+    return [place.path for place in project_files(project) if place.is_searched]
+
+
 def scored_names(project: Workspace) -> dict[str, datetime]:
-    """Return the time of the last score of each conversation among the scores of the board."""
+    """Return the time of each conversation on the board: its own, or the time of its last score."""
     import polars as pl
 
     if not project.mart.folder.is_dir():
         return {}
-    rows, _ = project.mart.read(
-        lambda rows: rows.group_by("conversation").agg(pl.col("scored").max().alias("last")).collect()
-    )
+    time = pl.coalesce("time", "scored").max().alias("last")
+    rows, _ = project.mart.read(lambda rows: rows.group_by("conversation").agg(time).collect())
     return {name: last.replace(tzinfo=UTC) for name, last in rows.iter_rows() if last is not None}
 
 
-def _by_content(project: Workspace, selection: Selection) -> Iterator[str]:
-    """Yield the IDs of conversations by a user, or older than a time."""
-    users, unused = set(selection.users), set(selection.users)
-    keys = project.config.privacy.user
-    rated = set(_rated(project)) if selection.rated_before is not None else set[str]()
-    words = users if selection.before is None and selection.rated_before is None else ()
-    for row in Erasures(project.store).facts(words):
-        by = users.intersection(_users(row.metadata, keys))
-        unused -= by
-        before = selection.rated_before if row.id in rated else selection.before
-        if by or (before is not None and (conversation_time(row.times, row.metadata) or row.added) < before):
-            yield row.id
+def _by_users(project: Workspace, users: set[str]) -> tuple[set[str], int]:
+    """Return the conversations by some users, and the number of scored ones whose user is unknown.
+
+    Scores name no user. The users of conversations that were scored but not imported are looked for in the scored files
+    and in all files of the project's folder.
+    """
+    keys, found, unused = project.config.privacy.user, set[str](), set(users)
+    for row in Erasures(project.store).facts(users):
+        if by := users.intersection(_users(row.metadata, keys)):
+            found.add(row.id)
+            unused -= by
+    places = _places(project)
+    scored = {name for place in places for name in scored_in(place)}.union(scored_names(project))
+    scored -= Erasures(project.store).named_conversations()
+    for file in dict.fromkeys([*places, *_scored_files(project)]) if scored else ():
+        for each in _conversations_in(file):
+            by = users.intersection(_users(each.metadata, keys)) if each.id in scored else set()
+            if by:
+                found.add(each.id)
+                unused -= by
+            scored.discard(each.id)
     if unused:
+        also = f" {_UNKNOWN.format(count_of(len(scored), 'scored conversation'))}" if scored else ""
         raise BadInput(
             f"no conversation by user {sorted(unused)[0]!r}; nothing was erased. Users are looked for in the metadata "
-            f"{', '.join(keys)}; name others in accord.yaml: privacy: {{user: [NAME]}}"
+            f"{', '.join(keys)}; name others in accord.yaml: privacy: {{user: [NAME]}}{also}"
         )
+    return found, len(scored)
+
+
+_UNKNOWN = "{} outside the store are in no file here, so their users are unknown; erase them by ID: --conversation"
+
+
+def _scored_files(project: Workspace) -> Iterator[Path]:
+    """Yield the local files that `accord score` read, as far as they still exist."""
+    for run in project.store.runs(*SCORING_COMMANDS):
+        named = run["settings"].get("source") or ()
+        for source in [named] if isinstance(named, str) else named:
+            for place in {Path(source), project.config.folder / source}:
+                with suppress(AccordError, OSError, ValueError):
+                    yield from () if is_remote(source) else (Path(file.url) for file in find_files(str(place)))
+
+
+def _conversations_in(path: Path) -> Iterator[Conversation]:
+    """Yield the conversations of a file; a file that holds something else or cannot be read has none."""
+    with suppress(AccordError, OSError, ValueError):
+        if path.is_file() and sniff(path).content == "conversations":
+            yield from (record.conversation for record in read(path, on_bad_row=lambda _: None))
+
+
+def _by_age(project: Workspace, selection: Selection) -> Iterator[str]:
+    """Yield the IDs of conversations that are older than a time, of which those outside the store have scores only."""
+    rated = set(_rated(project)) if selection.rated_before is not None else set[str]()
+    for row in Erasures(project.store).facts():
+        before = selection.rated_before if row.id in rated else selection.before
+        if before is not None and (conversation_time(row.turns, row.metadata) or row.added) < before:
+            yield row.id
     if selection.before is not None:
-        stored = set(project.store.conversation_ids())
+        stored = Erasures(project.store).named_conversations()
         yield from (name for name, last in scored_names(project).items()
                     if last < selection.before and name not in stored)  # fmt: skip
 

@@ -242,10 +242,10 @@ def _scale_of(distinct: Sequence[float]) -> Scale:
 
 def _whole_scale(low: float, high: float) -> Scale | None:
     """Return the scale of the whole numbers from `low` to `high`; `None` for more than `MAX_OPTIONS`."""
+    if high - low >= MAX_OPTIONS:  # times and amounts may lie millions apart
+        return None
     options = tuple(range(int(low), int(high) + 1))
-    if len(options) == 2:
-        return Scale(kind=ScaleKind.BINARY, options=options)
-    return Scale(options=options) if len(options) <= MAX_OPTIONS else None
+    return Scale(kind=ScaleKind.BINARY, options=options) if len(options) == 2 else Scale(options=options)
 
 
 def _are_multiples(step: float, numbers: Iterable[float]) -> bool:

@@ -47,7 +47,7 @@ from accord.store.schema import (
     users,
 )
 from accord.store.store import Store
-from accord.values import canonical_json
+from accord.values import Turn, canonical_json
 
 Counts = dict[str, int]
 """Numbers of rows by table."""
@@ -185,8 +185,8 @@ class Erasures:
                 row = _DECODER.decode(content)
             except (msgspec.MsgspecError, UnicodeError):  # texts that msgspec rejects, such as half a surrogate pair
                 row = msgspec.convert(read_json(content), _StoredFacts)
-            times = [turn.time for turn in row.turns if turn.time]
-            yield ConversationFactsRow(row.id, row.metadata, times, datetime.fromisoformat(added))
+            turns = [Turn("", "", time=turn.time, extra=turn.extra) for turn in row.turns if turn.time or turn.extra]
+            yield ConversationFactsRow(row.id, row.metadata, turns, datetime.fromisoformat(added))
 
     # --- annotators ---------------------------------------------------------------------------------------------
 
@@ -250,16 +250,17 @@ def _positive(counts: Mapping[str, int]) -> Counts:
 
 
 class ConversationFactsRow(NamedTuple):
-    """ID, metadata and times of messages of a conversation, and the time (UTC) at which it was added."""
+    """ID and metadata of a conversation, its turns without their texts, and the time (UTC) at which it was added."""
 
     id: str
     metadata: Mapping[str, Any]
-    times: Sequence[str]
+    turns: Sequence[Turn]
     added: datetime
 
 
 class _StoredTurn(msgspec.Struct):
     time: str | None = None
+    extra: dict[str, Any] = {}
 
 
 class _StoredFacts(msgspec.Struct):
