@@ -64,20 +64,22 @@ def _always(_: str) -> bool:
     return True
 
 
-_BEFORE, _AFTER = r"(?<![\w.,+-])", r"(?![\w]|[.,-]\d)"
+_BEFORE, _AFTER = r"(?<![\w.+-])", r"(?![\w]|[.-]\d)"
+_NO_DECIMALS, _NO_FRACTION = r"(?!,\d)", r"(?<!\d,)"
+"""Around numbers in plain digits: a comma may stand for a decimal point there. Elsewhere it ends a cell of a table."""
 _NATIONAL: tuple[tuple[re.Pattern[str], Callable[[str], bool]], ...] = tuple(
     (re.compile(f"{pattern}{_AFTER}", re.ASCII), is_valid)
     for pattern, is_valid in (
         (r"(?!000|666|9)\d{3}-(?!00)\d\d-(?!0000)\d{4}", _always),
-        (r"[1-9]\d ?\d{3} ?\d{3} ?\d{3}", german_tax_id),
-        (r"[12] ?\d\d ?(?:0[1-9]|1[0-2]|[2-9]\d) ?(?:\d\d|2[AB]) ?\d{3} ?\d{3} ?\d\d", french_nir),
+        (rf"{_NO_FRACTION}[1-9]\d ?\d{{3}} ?\d{{3}} ?\d{{3}}{_NO_DECIMALS}", german_tax_id),
+        (rf"{_NO_FRACTION}" r"[12] ?\d\d ?(?:0[1-9]|1[0-2]|[2-9]\d) ?(?:\d\d|2[AB]) ?\d{3} ?\d{3} ?\d\d" rf"{_NO_DECIMALS}", french_nir),
         (r"(?:\d{8}|[XYZxyz][ -]?\d{7})[ -]?[A-HJ-NP-TV-Za-hj-np-tv-z]", spanish_id),
         (r"\d{3}\.\d{3}\.\d{3}-\d\d", cpf),
         (r"756\.?\d{4}\.?\d{4}\.?\d\d", ahv),
     )
 )
 """Pattern and check of a number: US, Germany, France, Spain, Brazil, Switzerland."""
-_ANY_NATIONAL = re.compile(f"(?<![.,-])(?:{'|'.join(pattern.pattern for pattern, _ in _NATIONAL)})", re.ASCII)
+_ANY_NATIONAL = re.compile(f"(?<![.-])(?:{'|'.join(pattern.pattern for pattern, _ in _NATIONAL)})", re.ASCII)
 _LETTERED_IDS = (
     re.compile(
         rf"{_BEFORE}(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d\d ?\d\d ?\d\d ?[A-D]{_AFTER}",

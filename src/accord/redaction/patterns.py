@@ -179,8 +179,10 @@ def _private_keys(text: str) -> Spans:
 
 # --- numbers with checksums ------------------------------------------------------------------------------------------
 
-_CARD_RUN = re.compile(r"(?<![.,-])\d(?:[ -]?\d){12,}(?![\w]|[.,]\d)", re.ASCII)
+_CARD_RUN = re.compile(r"(?<![.-])(?<!(?<!\d)0,)\d++(?:[ -]\d++)*+", re.ASCII)
+_GOES_ON = re.compile(r"\w|\.\d", re.ASCII)
 _GROUP = re.compile(r"\d+")
+_SHORTEST_CARD = 13
 _ISSUER = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|3(?:0|6|8)\d{12}|35\d{14}"
     r"|6(?:011|4[4-9]|5|2)\d{12,17}|(?:50|5[6-9]|6[0-9])\d{11,17}"
@@ -200,7 +202,11 @@ def cards(searched: SearchedText) -> Spans:
     """Yield numbers of payment cards: prefix and length of an issuer, and Luhn's check digit; in any groups."""
     text = searched.text
     for run in searched.matches(NUMBER_BEGINS, _CARD_RUN):
+        if run.end() - run.start() < _SHORTEST_CARD:
+            continue
         groups, first = [match.span() for match in _GROUP.finditer(text, *run.span())], 0
+        if _GOES_ON.match(text, run.end()):
+            groups.pop()
         while first < len(groups):
             last = _card_end(text, groups, first)
             if last is not None:
@@ -308,7 +314,7 @@ def _is_host(text: str, match: re.Match[str]) -> bool:
 
 _SEPARATED = r"(?:[ .\-/()]{0,3}\d)"
 _ABROAD = re.compile(
-    rf"(?:(?<![\w+])(?:\+ ?|\(\+)|(?<![\w.\-/+,#])(?<!\d )00)[1-9]{_SEPARATED}{{6,14}}(?!\d)", re.ASCII
+    rf"(?:(?<![\w+])(?:\+ ?|\(\+)|(?<![\w.\-/+#])(?<!\d[ ,])00)[1-9]{_SEPARATED}{{6,14}}(?!\d)", re.ASCII
 )
 _CALLED = re.compile(
     r"phone|téléphone|whatsapp|電話|携帯|rufnummer|(?<![^\W\d_])(?:tel(?:\W|efon|éfono|efono)|tél|mobil|cell\b|cellulare|call"
@@ -321,7 +327,7 @@ _CALLED_HINTS = (
 )  # fmt: skip
 """Parts of all words of `_CALLED`."""
 _LOCAL_NUMBER = re.compile(rf"(?<![A-Za-z\d])(?<!\d\.)\d{_SEPARATED}{{6,14}}(?!\d)", re.ASCII)
-_EDGE, _END = r"(?<![.\-/,#])(?<!\d:)", r"(?![\w]|[\-/:.,]\d)"
+_EDGE, _END = r"(?<![.\-/#])(?<!\d[:,])", r"(?![\w]|[\-/:.,]\d)"
 _NATIONAL_FORM = re.compile(
     rf"{_EDGE}(?:"
     r"(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4}"  # North America
