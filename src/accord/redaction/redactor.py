@@ -135,8 +135,9 @@ class Redactor:
                     read.take(merged_spans(found))
                 for start, end in rule(read):
                     found.append(Span(start, end, kind))
-        if places is not None:
-            found = [Span(places[start], places[end - 1] + 1, kind) for start, end, kind in found]
+        if places is not None:  # a find includes the hidden characters behind it, such as the mark of a keycap
+            places.append(len(text))
+            found = [Span(places[start], places[end], kind) for start, end, kind in found]
         for name, recognizer in self._recognizers:
             found += recognized(name, recognizer, text)
         return without_placeholders(merged_spans(found), text) if found else found

@@ -6,10 +6,11 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 Spans = Iterator[tuple[int, int]]
-NUMBER_BEGINS = re.compile(r"[0-9(+XYZxyz](?<![\w+].)(?=(?:[ .\-/()+]{0,3}[\dAB]){7})", re.ASCII)
-"""First character of what may be a number of a card, of a country, or of a telephone: eight digits or more."""
+NUMBER_BEGINS = re.compile(r"[0-9(+XYZxyz](?<![A-Za-z0-9+].)(?=(?:[ .\-/()+]{0,3}[\dAB]){6})", re.ASCII)
+"""First character of what may be a number of a card, of a country, or of a telephone: seven digits or more."""
 
 
 class SearchedText:
@@ -89,11 +90,14 @@ class SearchedText:
         places = self._places.get(begins)
         if places is None:
             self._places[begins] = places = [match.start() for match in begins.finditer(self.text)]
-        last = 0
+        last, match_at = 0, self._match if self.taken else self._match_anywhere
         for place in places:
-            if place >= last and (match := self._match(pattern, place)) is not None:
+            if place >= last and (match := match_at(pattern, place)) is not None:
                 last = match.end()
                 yield match
+
+    def _match_anywhere(self, pattern: re.Pattern[str], place: int) -> re.Match[str] | None:
+        return pattern.match(self.text, place)
 
     def _match(self, pattern: re.Pattern[str], place: int) -> re.Match[str] | None:
         number = bisect_right(self._ends, place)
@@ -105,7 +109,7 @@ class SearchedText:
 
 def only_digits(text: str) -> str:
     """Return the digits of a text."""
-    return re.sub(r"\D", "", text)
+    return _NO_DIGITS.sub("", text)
 
 
 def beginning(characters: str, *alternatives: str, before: str) -> re.Pattern[str]:
@@ -117,6 +121,7 @@ def beginning(characters: str, *alternatives: str, before: str) -> re.Pattern[st
     return re.compile(f"[{characters}]{before}(?<=(?={'|'.join(alternatives)}).)", re.ASCII)
 
 
+_NO_DIGITS = re.compile(r"\D+", re.ASCII)
 _SEVEN_DIGITS = re.compile(r"\d" + r"[^\d\n]{0,3}\d" * 6, re.ASCII)
 _BREAK = re.compile(r"[\d\n+(]")
 _STRETCH = re.compile(r"\d" + r"[^\d\n]{0,3}\d" * 6 + r"(?:[^\d\n]{0,3}\d)*", re.ASCII)
@@ -126,7 +131,6 @@ _STRETCH = re.compile(r"\d" + r"[^\d\n]{0,3}\d" * 6 + r"(?:[^\d\n]{0,3}\d)*", re
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _IGNORED = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
 """Marks and letters that are not shown, apart from those of the category of formats."""
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
 _STRAY_MARK = re.compile("(?<![^\\W\\d_])[\u0300-\u036f]")
 """A combining mark that stands on no letter; on a digit it hides the number."""
 
@@ -162,25 +166,29 @@ def _folded(character: str) -> str:
 _FOLDED = _Folded()
 
 
+@cache
+def _odd() -> re.Pattern[str]:
+    """Return a pattern of the characters that may change; letters of the large scripts do not."""
+    large = ((0x3400, 0xA000), (0xAC00, 0xD7A4), (0xD800, 0xF900))
+    codes = [code for code in range(0x80, 0x10000) if not any(first <= code < end for first, end in large)]
+    odd = "".join(re.escape(chr(code)) for code in codes if _folded(chr(code)) != chr(code))
+    return re.compile(f"[\x00-\x08\x0e-\x1b\x7f\u0300-\u036f{odd}\U00010000-\U0010ffff]")
+
+
 def normalized(text: str) -> tuple[str, list[int] | None]:
     """Return a text with ASCII digits, spaces and dashes, without invisible characters.
 
     Returns:
         The text, and the place in the original of each character; None if every character kept its place.
     """
-    if text.isascii() and (text.isprintable() or _CONTROL.search(text) is None):
+    if (text.isascii() and text.isprintable()) or _odd().search(text) is None:
         return text, None
-    folds = {character: _FOLDED[ord(character)] for character in set(text)}
-    changes = {character: plain for character, plain in folds.items() if plain != character}
-    has_marks = any("\u0300" <= character <= "\u036f" for character in folds)
-    if not changes and not has_marks:
-        return text, None
-    if "" not in changes.values() and not has_marks:
-        return text.translate(_FOLDED), None
-    places = [place for place, character in enumerate(text) if folds[character]]
     plain = text.translate(_FOLDED)
-    if has_marks:
-        strays = {match.start() for match in _STRAY_MARK.finditer(plain)}
+    strays = {match.start() for match in _STRAY_MARK.finditer(plain)}
+    if len(plain) == len(text) and not strays:
+        return plain, None
+    places = [place for place, character in enumerate(text) if _FOLDED[ord(character)]]
+    if strays:
         places = [place for number, place in enumerate(places) if number not in strays]
         plain = _STRAY_MARK.sub("", plain)
     return plain, places
