@@ -43,6 +43,24 @@ ALL = Redactor(KINDS)
         ("password: $ecret2024, key 4f-${x", "password: <SECRET_1>, key 4f-${x"),
         ("SSN 078-05-1120, DNI 12345678Z, CF RSSMRA85T10A562S", "SSN <NATIONAL_ID_1>, DNI <NATIONAL_ID_2>, CF <NATIONAL_ID_3>"),
         ("a@b.co <EMAIL_1> c@d.co", "<EMAIL_2> <EMAIL_1> <EMAIL_3>"),
+        ("ann,4111111111111111,12/27\n7,4111 1111 1111 1111,5", "ann,<CARD_1>,12/27\n7,<CARD_1>,5"),
+        ("ann,078-05-1120,34,GB29NWBK60161331926819,x", "ann,<NATIONAL_ID_1>,34,<IBAN_1>,x"),
+        ("ann,(415) 555-2671,x", "ann,<PHONE_1>,x"),
+        ("card_4111111111111111", "card_<CARD_1>"),
+        *(
+            (hide(value), f"<{kind}_1>")
+            for kind, value in (("CARD", "4111111111111111"), ("EMAIL", "ann@example.com"), ("IP", "192.168.1.77"),
+                                ("NATIONAL_ID", "078-05-1120"), ("PHONE", "+49 30 1234567"),
+                                ("IBAN", "GB29NWBK60161331926819"), ("SECRET", "sk-proj-abcdefghij1234567890"))
+            for hide in (
+                lambda text: "\ufe0f".join(text), lambda text: "\U000e0101".join(text), lambda text: "\u034f".join(text),
+                lambda text: "\U000e0041".join(text), lambda text: "\x08".join(text), lambda text: "\u0336".join(text),
+                lambda text: "".join(each + "\ufe0f\u20e3" * each.isdigit() for each in text),
+                lambda text: "".join(each + "\u0302" * each.isdigit() for each in text),
+                lambda text: "".join(chr(0x1D7CE + int(each)) if each.isdigit() else each for each in text),
+                lambda text: "".join(chr(0x245F + int(each)) if each in "123456789" else each for each in text),
+            )
+        ),
     ],
 )  # fmt: skip
 def test_personal_data_become_placeholders(text: str, redacted: str) -> None:
@@ -65,6 +83,7 @@ def test_personal_data_become_placeholders(text: str, redacted: str) -> None:
         'client_secret = "${var.client_secret}"', 'clientSecret = "YOUR_CLIENT_SECRET";', "$password = $env:DB_PASSWORD",
         'APP_PASSWORD=os.environ.get("APP_PASSWORD")', "$Password = [System.Runtime.Marshal]::PtrToString($BSTR)",
         "jdbc:sqlserver://{0}:{1};database={2};user={3};password={4}", "https://a.example/;AccountKey=[key hidden]",
+        "0,4111111111111111 and 0.4111111111111111", "1,234,567,890", "3,14159265358979 of 2,718281828", "12 345 678 903,50",
     ],
 )  # fmt: skip
 def test_other_numbers_stay(text: str) -> None:

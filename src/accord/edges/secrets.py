@@ -28,10 +28,11 @@ VARIABLES = ("OPENAI_API_KEY", "ACCORD_TOKEN", "PGPASSWORD")
 
 _registered: set[str] = set()
 _SECRET_NAME = re.compile(r"key|token|secret|pass|pwd|sig|auth|credential|webhook", re.IGNORECASE)
-_USER = re.compile(r"(\b[a-z][a-z0-9+.-]+:/{1,3})[^/\s'\"]+@", re.IGNORECASE)
+_USER = re.compile(r"((?<=[a-z0-9+.-]{2}):/{1,3})[^/\s'\"]+@", re.IGNORECASE)
 """User and password of a URL; one slash is enough, because `pathlib` collapses `//`."""
 _QUERY = re.compile(
-    r"([?&;][^\s=&;?'\"]*(?:key|token|secret|pass|pwd|sig|auth|credential)[^\s=&;?'\"]*=)[^\s&;'\"]+", re.IGNORECASE
+    r"([?&;](?=[^\s=&;?'\"]*?(?:key|token|secret|pass|pwd|sig|auth|credential))[^\s=&;?'\"]++=)[^\s&;'\"]+",
+    re.IGNORECASE,
 )
 _ASSIGNMENT = re.compile(
     r"\b((?:ssl)?password|passwd|pwd|api[-_]?key|access[-_]token|client[-_]secret)=([^\s&'\"]+)", re.IGNORECASE

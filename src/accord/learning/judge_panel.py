@@ -7,7 +7,6 @@ correlate most with the training ratings.
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -27,7 +26,6 @@ PANEL = JUDGE_PANEL
 BEST_JUDGE, JUDGES_MEAN, JUDGES_MEDIAN, JUDGES_WEIGHTED = PANEL
 OWN = "judge"
 """Name of the judge whose questions have no suffix."""
-_OF_MODEL = re.compile(r"(.+?) \((.+)\)")
 
 
 class Vote(NamedTuple):
@@ -48,8 +46,9 @@ def judges_of(columns: Sequence[Column], main: str) -> dict[str, dict[str, int]]
     found: dict[str, dict[str, int]] = {}
     for place, column in enumerate(columns):
         if column.question is not None:
-            match = None if column.question == main else _OF_MODEL.fullmatch(column.question)
-            question, judge = (column.question, OWN) if match is None else (match[1], match[2])
+            question, _, judge = column.question.partition(" (")
+            judge = judge[:-1] if judge.endswith(")") and question and column.question != main else ""
+            question, judge = (question, judge) if judge else (column.question, OWN)
             found.setdefault(judge, {})[question] = place
     return found
 

@@ -20,6 +20,7 @@ from .likelihood import LikelihoodRequest as LikelihoodRequest, LikelihoodResult
 from .likelihood import passage_hash as passage_hash
 from .list_replies import ask_for_list as ask_for_list, ListForm as ListForm, NO_LIST as NO_LIST
 from .list_replies import stand_in_twice as stand_in_twice, strict_schema as strict_schema
+from .list_replies import unfenced as unfenced
 from .model import Answer as Answer, CallFailed as CallFailed, ChatMessage as ChatMessage, ChatModel as ChatModel
 from .model import DEFAULT_URL as DEFAULT_URL, EMBEDDED as EMBEDDED, estimated_usage as estimated_usage
 from .model import Failure as Failure, GGUF as GGUF, HF as HF, in_process as in_process

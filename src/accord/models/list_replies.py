@@ -17,9 +17,9 @@ NO_LIST = "no list"
 _AGAIN: dict[str, Any] = {"temperature": 0.5, "repeat": 1}
 """Changes to a prompt for the second attempt."""
 
-_FENCED = re.compile(r"^\s*```(?:json)?\s*(.*?)\s*```\s*$", re.DOTALL)
+_FENCE, _LANGUAGE = "```", re.compile(r"\w*")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-_MARKED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+(.*\S)\s*$")
+_MARKED = re.compile(r"\s*(?:[-*•]|\(?\d{1,3}[.):])\s+(\S.*)")
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,11 @@ def parse_list(text: str, form: ListForm, by_schema: bool = True) -> list[dict[s
     A line gives the first field alone. Missing fields and fields of another type are left out. Without a schema, a
     reply without a list is split into sentences.
     """
-    fenced = _FENCED.match(text)
+    content, after = unfenced(text)
     try:
-        value = json.loads(fenced[1] if fenced else text)
+        value = json.loads(text if after else content)
     except (ValueError, RecursionError):
-        lines = [match[1] for line in text.splitlines() if (match := _MARKED.match(line))]
+        lines = [match[1] for line in text.splitlines() if (match := _MARKED.match(line.rstrip()))]
         if not lines and not by_schema:
             lines = [sentence for sentence in _SENTENCE.split(text.strip()) if len(sentence.split()) > 1]
         first = next(iter(form.fields))
@@ -106,6 +106,23 @@ def parse_list(text: str, form: ListForm, by_schema: bool = True) -> list[dict[s
     if not isinstance(entries, list):
         return None
     return list(_objects(entries, form))[: form.most]
+
+
+def unfenced(text: str) -> tuple[str, str]:
+    r"""Return the content of a code fence that a reply begins with, and the text after it.
+
+    A reply without one is its own content. The last fence closes: the content may have fences of its own.
+
+    >>> unfenced("```json\n[1, 2]\n```\nThese are two."), unfenced("[1, 2]")
+    (('[1, 2]', 'These are two.'), ('[1, 2]', ''))
+    """
+    text = text.strip()
+    end = text.rfind(_FENCE, len(_FENCE)) if text.startswith(_FENCE) else -1
+    if end < 0:
+        return text, ""
+    language = _LANGUAGE.match(text, len(_FENCE), end)
+    start = len(_FENCE) if language is None else language.end()
+    return text[start:end].strip(), text[end + len(_FENCE) :].strip()
 
 
 def _objects(entries: list[Any], form: ListForm) -> Iterator[dict[str, Any]]:

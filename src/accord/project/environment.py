@@ -166,8 +166,8 @@ def _variable(name: str, about: str, variables: Mapping[str, str]) -> str:
 _ENV_LINE = re.compile(
     r"""
     (?:export\s+)?(?P<key>[A-Za-z_]\w*)\s*=\s*
-    (?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>[^']*)'|(?P<plain>[^"'].*?|))
-    \s*(?:(?<=\s)\#.*|(?<=["'])\#.*)?
+    (?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>[^']*)'|(?P<plain>[^"'\s]\S*(?:\s++(?!\#)\S++)*+|))
+    \s*+(?:(?<=\s)\#.*|(?<=["'])\#.*)?
     """,
     re.VERBOSE | re.ASCII,
 )

@@ -69,11 +69,11 @@ def with_study(text: str, name: str, settings: Mapping[str, Any]) -> str:
     if name in studies:
         raise BadInput(f"study {name!r} is in {PROJECT_FILE} already; choose another name")
     entry = study_yaml(name, settings)
-    match = re.search(r"(?m)^studies:[ \t]*(?:\{\}|null|~)?[ \t]*(?P<comment>#.*)?$", text)
+    match = re.search(r"(?m)^studies:[ \t]*(?:(?:\{\}|null|~)[ \t]*)?(?P<comment>#.*)?$", text)
     if match is None:
         changed = f"{text.rstrip()}\nstudies:\n{_indented(entry, '  ')}".lstrip()
     else:
-        first = re.search(r"(?m)^(?!\s*(?:#|$))( *)\S", text[match.end() :])
+        first = re.search(r"(?m)^( *)(?!\s)[^#]", text[match.end() :])
         indent = first[1] if studies and first is not None else "  "
         comment = f"  {match['comment']}" if match["comment"] else ""
         changed = f"{text[: match.start()]}studies:{comment}\n{_indented(entry, indent)}{text[match.end() + 1 :]}"

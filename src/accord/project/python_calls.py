@@ -38,7 +38,7 @@ _KEYWORDS = {
 """Options of commands, with the keyword of the method; `None` for those that the method does not need."""
 _ARGUMENT = (
     r"(?:--[a-z-]+(?:[= ](?![a-z-]+ )[^\s;,)]*[^\s;,).])?|[A-Z][A-Z_]*\b|"
-    r"[^\s;,)'\"]+\.(?:jsonl|json|csv|parquet)\b|'[^']*')"
+    r"(?<![^\s;,)'\"])[^\s;,)'\"]+\.(?:jsonl|json|csv|parquet)\b|'[^']*')"
 )
 """An option with its value, a placeholder, a file, or a quoted text."""
 _COMMAND = re.compile(
@@ -48,7 +48,7 @@ _COMMAND = re.compile(
 _OPTION = re.compile(
     r"--(?P<option>out|skip-bad-rows|include-training|min-mean|min-within|min-agreement|max-unscored)\b"
 )
-_SETTING = re.compile(r"(?:Add one to|Set it in) accord\.yaml(?: under|:) (?P<path>models(?:\.\w+|: \{.*?\}\}))")
+_SETTING = re.compile(r"(?:Add one to|Set it in) accord\.yaml(?: under|:) (?P<path>models(?:\.\w+|: \{[^{}\n]*\{[^{}\n]*\}\}))")
 
 
 def python_text(text: str) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 from accord.edges import BadInput, one_line
@@ -70,10 +68,6 @@ def merged_spans(spans: list[Span]) -> list[Span]:
     return merged
 
 
-def _begins_before(end: int, place: tuple[int, int]) -> bool:
-    return place[0] < end
-
-
 def without_placeholders(spans: list[Span], text: str) -> list[Span]:
     """Return spans without the parts that are placeholders already, and without single signs left between them."""
     if "<" not in text:
@@ -81,8 +75,11 @@ def without_placeholders(spans: list[Span], text: str) -> list[Span]:
     taken = [match.span() for match in PLACEHOLDER.finditer(text)]
     ends, kept = [end for _, end in taken], list[Span]()
     for span in spans:
-        start, inside = span.start, taken[bisect.bisect_right(ends, span.start) :]
-        for first, last in takewhile(partial(_begins_before, span.end), inside):
+        start = span.start
+        for number in range(bisect.bisect_right(ends, span.start), len(taken)):
+            first, last = taken[number]
+            if first >= span.end:
+                break
             kept.append(Span(start, first, span.kind))
             start = last
         kept.append(Span(start, span.end, span.kind))

@@ -64,28 +64,34 @@ def _always(_: str) -> bool:
     return True
 
 
-_BEFORE, _AFTER = r"(?<![\w.,+-])", r"(?![\w]|[.,-]\d)"
+_BEFORE, _AFTER = r"(?<![\w.+-])", r"(?![\w]|[.-]\d)"
+_NO_DECIMALS, _NO_FRACTION = r"(?!,\d)", r"(?<!\d,)"
+"""Around numbers in plain digits: a comma may stand for a decimal point there. Elsewhere it ends a cell of a table."""
 _NATIONAL: tuple[tuple[re.Pattern[str], Callable[[str], bool]], ...] = tuple(
     (re.compile(f"{pattern}{_AFTER}", re.ASCII), is_valid)
     for pattern, is_valid in (
         (r"(?!000|666|9)\d{3}-(?!00)\d\d-(?!0000)\d{4}", _always),
-        (r"[1-9]\d ?\d{3} ?\d{3} ?\d{3}", german_tax_id),
-        (r"[12] ?\d\d ?(?:0[1-9]|1[0-2]|[2-9]\d) ?(?:\d\d|2[AB]) ?\d{3} ?\d{3} ?\d\d", french_nir),
+        (rf"{_NO_FRACTION}[1-9]\d ?\d{{3}} ?\d{{3}} ?\d{{3}}{_NO_DECIMALS}", german_tax_id),
+        (
+            rf"{_NO_FRACTION}"
+            r"[12] ?\d\d ?(?:0[1-9]|1[0-2]|[2-9]\d) ?(?:\d\d|2[AB]) ?\d{3} ?\d{3} ?\d\d"
+            rf"{_NO_DECIMALS}",
+            french_nir,
+        ),
         (r"(?:\d{8}|[XYZxyz][ -]?\d{7})[ -]?[A-HJ-NP-TV-Za-hj-np-tv-z]", spanish_id),
         (r"\d{3}\.\d{3}\.\d{3}-\d\d", cpf),
         (r"756\.?\d{4}\.?\d{4}\.?\d\d", ahv),
     )
 )
 """Pattern and check of a number: US, Germany, France, Spain, Brazil, Switzerland."""
-_ANY_NATIONAL = re.compile(f"(?<![.,-])(?:{'|'.join(pattern.pattern for pattern, _ in _NATIONAL)})", re.ASCII)
-_LETTERED_IDS = (
-    re.compile(
-        rf"{_BEFORE}(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d\d ?\d\d ?\d\d ?[A-D]{_AFTER}",
-        re.ASCII,
-    ),
-    re.compile(rf"{_BEFORE}[A-Z]{{6}}\d\d[A-EHLMPRST]\d\d[A-Z]\d{{3}}[A-Z]{_AFTER}", re.IGNORECASE | re.ASCII),
+_ANY_NATIONAL = re.compile(f"(?<![.-])(?:{'|'.join(pattern.pattern for pattern, _ in _NATIONAL)})", re.ASCII)
+_BRITISH = re.compile(
+    rf"{_BEFORE}(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d\d ?\d\d ?\d\d ?[A-D]{_AFTER}",
+    re.ASCII,
 )
-"""British national insurance numbers and Italian tax codes."""
+_ITALIAN = re.compile(rf"{_BEFORE}[A-Z]{{6}}\d\d[A-EHLMPRST]\d\d[A-Z]\d{{3}}[A-Z]{_AFTER}", re.IGNORECASE | re.ASCII)
+_LETTERED_IDS = ((_BRITISH, 2), (_BRITISH, 3), (_ITALIAN, 6))
+"""National insurance numbers and tax codes, with the number of characters before their first digit."""
 _NAMED_IDS: tuple[tuple[re.Pattern[str], re.Pattern[str], Callable[[str], bool]], ...] = (
     (re.compile(r"\bssn|social security"), re.compile(r"(?<!\d)\d{3}[ -]?\d\d[ -]?\d{4}(?!\d)"), _always),
     (re.compile("pesel"), re.compile(r"(?<!\d)\d{11}(?!\d)"), pesel),
@@ -109,9 +115,12 @@ def national_ids(searched: SearchedText) -> Spans:
             match = pattern.match(text, first.start())
             if match is not None and is_valid(re.sub(r"[\W_]", "", match.group())):
                 yield match.span()
-    if LETTERED.search(text):
-        yield from (match.span() for pattern in _LETTERED_IDS for match in pattern.finditer(text))
+    for digits in LETTERED.finditer(text):
+        for pattern, letters in _LETTERED_IDS:
+            match = pattern.match(text, max(digits.start() - letters, 0))
+            if match is not None:
+                yield match.span()
     for name, pattern, is_valid in _NAMED_IDS if searched.has(_NAMES_OF_IDS) else ():
-        for match in searched.near_digits(pattern):
+        for match in searched.near_digits(pattern) if name.search(searched.lowered) else ():
             if is_valid(only_digits(match.group())) and name.search(searched.words_before(match.start())):
                 yield match.span()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from accord.edges import UnknownName
@@ -39,7 +41,7 @@ from accord.values import (
     steps,
 )
 
-VERSION = 2
+VERSION = 3
 """Version of the rules, part of `Redactor.signature`: change it with every rule that finds more or less."""
 KINDS = tuple(RULES)
 """Kinds of personal data that Accord's own rules find."""
@@ -130,11 +132,12 @@ class Redactor:
             read = numbers if is_number else searched
             if may_find(read):
                 if kind == "phone":  # a telephone number never goes on in a number with a checksum
-                    read.taken = tuple(merged_spans(found))
+                    read.take(merged_spans(found))
                 for start, end in rule(read):
                     found.append(Span(start, end, kind))
-        if places is not None:
-            found = [Span(places[start], places[end - 1] + 1, kind) for start, end, kind in found]
+        if places is not None:  # a find includes the hidden characters behind it, such as the mark of a keycap
+            places.append(len(text))
+            found = [Span(places[start], places[end], kind) for start, end, kind in found]
         for name, recognizer in self._recognizers:
             found += recognized(name, recognizer, text)
         return without_placeholders(merged_spans(found), text) if found else found
@@ -164,6 +167,7 @@ class Redaction:
     values: dict[str, str] = field(default_factory=dict)
     _names: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
     _counts: dict[str, int] = field(default_factory=dict, repr=False)
+    _quoted: dict[str, Redacted] = field(default_factory=dict, repr=False)  # turns whose quotes were moved
 
     def reserve(self, *texts: str) -> None:
         """Keep the numbers of placeholders in these texts free, which are no placeholders of this redaction."""
@@ -226,13 +230,12 @@ class Redaction:
 
     def _mapping(self, value: Mapping[Any, Any]) -> dict[str, Any]:
         """Return a mapping with placeholders; keys with the same placeholder get numbers, so that no value is lost."""
-        changed = dict[str, Any]()
+        changed, numbers = dict[str, Any](), dict[str, int]()
         for name, inner in value.items():
             key = unique = self.text(str(name))
-            number = 1
             while unique in changed:
-                number += 1
-                unique = f"{key} {number}"
+                numbers[key] = numbers.get(key, 1) + 1
+                unique = f"{key} {numbers[key]}"
             changed[unique] = self.value(inner, str(name))
         return changed
 
@@ -314,7 +317,9 @@ class Redaction:
         for turn in turns if quote or span else ():
             place = span if span is not None else find_quote(quote, turn.content)
             if place is not None:
-                mapped = self.mapped(turn.content)
+                mapped = self._quoted.get(turn.content)
+                if mapped is None:
+                    mapped = self._quoted[turn.content] = self.mapped(turn.content)
                 start, end = mapped.moved(*place)
                 return (mapped.text[start:end] if quote else quote), (None if span is None else (start, end))
         changed = self.text(quote)
@@ -345,8 +350,9 @@ class Redacted(NamedTuple):
         new = Redacted(text, tuple(moved))
         if not self.changes:
             return new
+        back = Redacted("", tuple((c, d, a, b) for a, b, c, d in self.changes))  # places of this text in the original
         first = [(a, b, *new.moved(c, d)) for a, b, c, d in self.changes]
-        last = [(*self.origin(a, b), c, d) for a, b, c, d in moved]
+        last = [(*back.moved(a, b), c, d) for a, b, c, d in moved]
         return Redacted(text, tuple(sorted([*first, *last])))
 
     def moved(self, start: int, end: int) -> tuple[int, int]:
@@ -354,19 +360,13 @@ class Redacted(NamedTuple):
         return self._shifted(start, False), self._shifted(end, True)
 
     def _shifted(self, place: int, is_end: bool) -> int:
-        shift = 0
-        for first, last, new_first, new_last in self.changes:
-            if place <= first:
-                break
-            if place < last:
-                return new_last if is_end else new_first
-            shift = new_last - last
-        return place + shift
-
-    def origin(self, start: int, end: int) -> tuple[int, int]:
-        """Return a span of the text outside placeholders as a span of the original."""
-        back = Redacted("", tuple((c, d, a, b) for a, b, c, d in self.changes))
-        return back.moved(start, end)
+        before = bisect_left(self.changes, place, key=itemgetter(0)) - 1  # last change that begins before the place
+        if before < 0:
+            return place
+        _, last, new_first, new_last = self.changes[before]
+        if place < last:
+            return new_last if is_end else new_first
+        return place + new_last - last
 
 
 def _texts(conversation: Conversation) -> Iterator[str]:
@@ -436,15 +436,14 @@ _AT = re.compile(r" ?[\[(] ?(?:at|ät|arroba|arobase|chiocciola) ?[\])] ?")
 # --- quotes of texts that are redacted already ------------------------------------------------------------------------
 
 
+_NUMBERED = re.compile(r"(<[A-Z][A-Z_]{0,30}_)\d{1,5}>")
+"""A placeholder; the group has no number."""
+
+
 def find_redacted_quote(quote: str, text: str) -> tuple[int, int] | None:
     """Return the span of a redacted quote in a redacted text whose placeholders may have other numbers.
 
     >>> find_redacted_quote("mail <EMAIL_1> now", "Please mail <EMAIL_3> now.")
     (7, 25)
     """
-    found = find_quote(quote, text)
-    if found is not None or "<" not in quote:
-        return found
-    pattern = re.sub(r"<([A-Z0-9_]+)_\d+>", r"<\1_\\d+>", re.escape(quote.strip()).replace(r"\ ", r"\s+"))
-    match = re.search(pattern, text, re.IGNORECASE)
-    return None if match is None else match.span()
+    return find_quote(quote, text, _NUMBERED if "<" in quote else None)

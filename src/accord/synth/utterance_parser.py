@@ -12,7 +12,8 @@ from accord.edges import sendable
 
 EMPTY, TOO_LONG, UNREADABLE = "empty", "too long", "unreadable"
 END = "END OF CONVERSATION!"
-_END = re.compile(r"[\s\"'“*_\[(]*END[ _]+OF[ _]+CONVERSATION", re.IGNORECASE)
+_END = re.compile(r"END[ _]+OF[ _]+CONVERSATION", re.IGNORECASE)
+_BEFORE_END = " \t\n\u00a0\u3000\"'“*_[("
 _MARK = re.compile(r"^[ \t>*_#\[]*(user|assistant)[\]*_]*[ \t]*[:\uff1a][*_]*[ \t]*", re.IGNORECASE | re.MULTILINE)
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _QUERY_CHARACTERS = 300
@@ -55,7 +56,7 @@ def read_utterance(text: str, role: str, most: int) -> Utterance | GenerationFai
     until = next((mark.start() for mark in marks if mark.start() >= starts[0]), len(cleaned))
     message = cleaned[starts[0] : until]
     end = _END.search(message)
-    message = (message[: end.start()] if end is not None else message).strip()
+    message = (message[: end.start()].rstrip(_BEFORE_END) if end is not None else message).strip()
     if not message and end is None:
         return GenerationFailure(EMPTY, f"the message of the {role} is empty")
     is_alone = len(marks) == (starts[0] > 0)
@@ -78,7 +79,7 @@ def read_dialogue(text: str, most: int) -> list[tuple[str, str]] | GenerationFai
         until = marks[place + 1].start() if place + 1 < len(marks) else len(cleaned)
         words, role = cleaned[mark.end() : until], mark[1].casefold()
         end = _END.search(words)
-        words = (words[: end.start()] if end is not None else words).strip()
+        words = (words[: end.start()].rstrip(_BEFORE_END) if end is not None else words).strip()
         if words and turns and turns[-1][0] == role:
             turns[-1] = (role, f"{turns[-1][1]}\n{words}")
         elif words:

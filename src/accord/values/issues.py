@@ -6,10 +6,12 @@ Shipped as YAML: SODA-EVAL's ten kinds (Mendonça et al., 2024, table 3) and ABC
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +107,10 @@ def turn_digests(conversation: Conversation) -> list[str]:
     return digests
 
 
-_QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " "})
+_QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": '"'})
 _AROUND = " \t\n\"'.\u2026"
-_GAP = re.compile(r"\s+")
+_GAP = re.compile(r"\s{2,}|[^\S ]")
+"""White space that is not a single blank."""
 
 
 def with_located_quotes(annotation: IssueAnnotation, reply: str) -> IssueAnnotation:
@@ -116,8 +119,13 @@ def with_located_quotes(annotation: IssueAnnotation, reply: str) -> IssueAnnotat
     return replace(annotation, issues=issues)
 
 
-def find_quote(quote: str, reply: str) -> Span | None:
+def find_quote(quote: str, reply: str, counted: re.Pattern[str] | None = None) -> Span | None:
     """Return the span of a quote in a reply, ignoring case, white space and the style of quotation marks.
+
+    Args:
+        quote: The quote.
+        reply: Text in which the quote is searched for.
+        counted: Pattern of texts with a number, such as placeholders; two are equal if their first groups are.
 
     >>> find_quote("much  Better", "It is much better now.")
     (6, 17)
@@ -128,9 +136,31 @@ def find_quote(quote: str, reply: str) -> Span | None:
     start = reply.find(words)
     if start >= 0:
         return start, start + len(words)
-    pattern = r"\s+".join(map(re.escape, _GAP.split(words.translate(_QUOTES))))
-    match = re.search(pattern, reply.translate(_QUOTES), re.IGNORECASE)
-    return None if match is None else match.span()
+    plain, moves = _plain(reply, counted)
+    wanted, _ = _plain(words, counted)
+    start = plain.find(wanted)
+    if start < 0:
+        return None
+    first, last = (bisect_right(moves, place, key=itemgetter(0)) - 1 for place in (start, start + len(wanted)))
+    return start + moves[first][1] - moves[first][0], start + len(wanted) + moves[last][1] - moves[last][0]
+
+
+@lru_cache(4)
+def _plain(text: str, counted: re.Pattern[str] | None) -> tuple[str, list[tuple[int, int]]]:
+    """Return a text in which quotes are searched for, and places in it with the places in the text.
+
+    A run of white space is one blank, and a text that `counted` matches its first group. The places are the beginning
+    of the text and both ends of each such part. The quotes of a text come one after the other, so a few texts are kept.
+    """
+    parts, moves, end, length = list[str](), [(0, 0)], 0, 0
+    for match in (_GAP if counted is None else re.compile(f"{_GAP.pattern}|{counted.pattern}")).finditer(text):
+        name = " " if counted is None or match[1] is None else match[1]
+        parts += [text[end : match.start()], name]
+        length += match.start() - end
+        moves += [(length, match.start()), (length + len(name), match.end())]
+        length, end = length + len(name), match.end()
+    plain = "".join([*parts, text[end:]]).translate(_QUOTES)
+    return plain.replace("\u0130", "i").lower().replace("\u03c2", "\u03c3"), moves
 
 
 ISSUE = "issue:"

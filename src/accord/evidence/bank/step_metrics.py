@@ -24,7 +24,7 @@ _MENTIONED = re.compile(
 )
 """English words that mention an error."""
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_NOT_CLAIMED = re.compile(r"^\s*\d+[.)]\s|\[\d+\]", re.MULTILINE)
+_NOT_CLAIMED = re.compile(r"^[^\S\n]*\d+[.)]\s|\[\d+\]", re.MULTILINE)
 """Numbers of list items, and citations of documents."""
 _MOST_DECIMALS = 6
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")

@@ -45,9 +45,9 @@ _SCORE = {"score", "scores", "rating", "ratings", "label", "value", "grade", "re
 _NAMES_OF_JUDGES = ("judge_model", "judge_name", "judge_id", "judge_llm", "llm_model", "llm_name", "grader_model",
                     "evaluator_model", "rater_model")  # fmt: skip
 _NAMES_OF_MODELS = ("model", "model_name", "model_id", "ai_model", "llm")
-_NUMBERED = re.compile(r"(?:.+[ _-])?judge[ _-]?(?:\d{1,2}|[a-z])(?:[ _-].+)?", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?:^|(?<=.[ _-]))judge[ _-]?(?:\d{1,2}|[a-z])(?=\Z|[ _-].)", re.IGNORECASE)
 _COMMENTS = {"rationale", "reasoning", "feedback", "text", "prompt", "reply", "response", "answer", "output", "notes"}
-_VERSIONED = re.compile(r".*\d.*|mini|turbo|pro|flash|opus|sonnet|haiku|instruct|chat|large|small|nano|judge", re.I)
+_VERSIONED = re.compile(r"\d|^(?:mini|turbo|pro|flash|opus|sonnet|haiku|instruct|chat|large|small|nano|judge)\Z", re.I)
 _MAX_WORDS, _MAX_LENGTH = 10, 30
 _Cells = Sequence[Any]
 
@@ -112,7 +112,7 @@ def is_model_name(name: str) -> bool:
     found = [word for word in words if word in FAMILIES]
     if not found or set(words) & _PEOPLE:
         return False
-    return found != ["claude"] or any(_VERSIONED.fullmatch(word) for word in words)
+    return found != ["claude"] or any(_VERSIONED.search(word) for word in words)
 
 
 def is_machine(name: str) -> bool:
@@ -137,7 +137,7 @@ def judge_in(column: str) -> tuple[str, str]:
     for place, part in enumerate(parts):
         words = set(words_of(part))
         follows = len(judge) == place and bool(judge)
-        if words & _JUDGE or (follows and _VERSIONED.fullmatch(part)) or words & _PERHAPS_MODEL and not judge:
+        if words & _JUDGE or (follows and _VERSIONED.search(part)) or words & _PERHAPS_MODEL and not judge:
             judge.append(part)
         elif not words <= _SCORE:
             question.append(part)
@@ -202,7 +202,7 @@ def _judges_by_name(
 ) -> tuple[dict[str, str], list[str]]:
     """Return the judge of each column whose name says that a model gave its scores, and the unclear columns."""
     scored = [name for name, values in cells.items() if holds_scores(values)]
-    numbered = [name for name in scored if _NUMBERED.fullmatch(name)]
+    numbered = [name for name in scored if _NUMBERED.search(name)]
     unclear = numbered if len(numbered) > 1 else []  # several people who judge, or several models
     clear = [name for name in scored if name not in unclear]
     scores = {name: judge_in(name)[0] for name in clear if _is_of_judge(name, has_text)}

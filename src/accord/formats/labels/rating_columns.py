@@ -32,7 +32,8 @@ CONTAINERS = (
 """Names of entries with ratings on several questions or by several annotators."""
 _PERSON = r"(?:r|h|rater|annotator|judge|worker|coder|expert|human|labeler|reviewer)[ _-]?\d{1,2}"
 _BY_PERSON = re.compile(
-    rf"(?:(?P<before>.+?)[ _-])?(?P<who>{_PERSON})(?:[ _-](?P<after>.+))?", re.IGNORECASE | re.ASCII
+    rf"(?:(?P<before>.+?)[ _-])?(?P<who>{_PERSON})(?:[ _-](?P<after>.+))?",
+    re.IGNORECASE | re.ASCII | re.DOTALL,
 )
 _NOT_WIDE = {
     *ANNOTATOR_KEYS,

@@ -19,7 +19,7 @@ from accord.edges import BadInput, dump_yaml, load_yaml, parse_yaml, sendable, v
 from accord.methods.in_context.score_parsing import UNREADABLE, ParsedScore
 from accord.methods.in_context.scoring_requests import NO_PROMPTS, RequestCounts, ScoreRequest, score_each
 from accord.methods.in_context.template import PromptTemplate, RatedExample, RatedExamples, prompt_text, unit
-from accord.models import MARGIN, ChatMessage, Failure, Prompt, PromptFlow, estimated_usage
+from accord.models import MARGIN, ChatMessage, Failure, Prompt, PromptFlow, estimated_usage, unfenced
 from accord.values import FrozenModel, Question, content_hash
 
 Floats = NDArray[np.float64]
@@ -112,7 +112,6 @@ COPIED = 30
 SHORT, COPY, GONE_ON = NO_PROMPTS
 
 _LEAD = re.compile(r"^\s*(?:\*\*)?(?:task )?prompt(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
-_FENCED = re.compile(r"^\s*```\w*\s*(.*?)\s*```\s*$", re.DOTALL)
 
 
 def invert(
@@ -156,8 +155,8 @@ def _fitting(
 
 def checked(text: str, shown: Sequence[RatedExample]) -> str | Failure:
     """Return the prompt in a reply, or a failure: too short, a copy of an example, or further examples."""
-    fenced = _FENCED.match(text)
-    prompt = sendable(_LEAD.sub("", fenced[1] if fenced else text)).strip().strip('"“”').strip()
+    content, after = unfenced(text)
+    prompt = sendable(_LEAD.sub("", text if after else content)).strip().strip('"“”').strip()
     prompt = "\n".join(prompt.splitlines())
     if len(prompt) < SHORTEST:
         return Failure(SHORT, f"too short for a prompt: {prompt!r}")

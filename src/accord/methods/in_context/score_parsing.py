@@ -32,7 +32,7 @@ _NUMBER = re.compile(
 )
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _TURN = re.compile(r"^\W*(?:The last turn, \[|\[\d+\]\s*\w+\s*:)")
-_ITEM = re.compile(r"^(\s*)(\d+)(?=[.)]\s+\S)", re.MULTILINE)
+_ITEM = re.compile(r"^([^\S\n]*)(\d{1,9})(?=[.)]\s+\S)", re.MULTILINE)
 _LINK = r"\W{0,6}(?:(?:score|rating|is|of|should|would|be|at|an?|this|it|the|reply|conversation)\W+){0,5}$"
 _LABELLED = re.compile(rf"\b(?:score|rating|grade|mark|answer|verdict){_LINK}", re.IGNORECASE)
 _SAID = re.compile(
@@ -42,10 +42,10 @@ _ENDS = re.compile(
     r"\s*(?:$|\n|[^\w\s]|_|(?:because|since|as|for|but|with|given|due|on|stars?|points?|out\s+of)\b|\[END)"
 )
 """Text that must follow a number for it to be a score, unless it has a label: another word may be what it counts."""
-_LAST = re.compile(r"[^\w\n]*(?:stars?\b|points?\b)?[^\w\n\[]*(?:$|\n|\[END)")
+_LAST = re.compile(r"(?:[^\w\n\[]|\[(?!END))*+(?:stars?\b|points?\b)?[^\w\n\[]*+(?:$|\n|\[END)")
 _OR = r"(?:[-–—]|to|bordering\s+on|(?:or\s+)?(?:maybe|perhaps|possibly|even)|or)"
 _RANGE_AFTER = re.compile(
-    rf"[\s,;(]*{_OR}\s*[-−.]?\d|[ \t]*[,;&]?[ \t]*(?:and[ \t]+)?\d[\d.,]*\s*(?:$|[^\w\s])|\s*\+(?!/)"
+    rf"[\s,;(]*{_OR}\s*[-−.]?\d|[ \t]*+[,;&]?[ \t]*+(?:and[ \t]+)?\d[\d.,]*\s*(?:$|[^\w\s])|\s*\+(?!/)"
 )
 _RANGE_BEFORE = re.compile(rf"(?:\d[\s,;(]*{_OR}|\d[ \t]*(?:[,;&]|and\b)?|between\s+\S+\s+and)\s*$")
 _DENIED = re.compile(
@@ -55,7 +55,7 @@ _DENIED = re.compile(
 )
 _PART_OF = re.compile(r"\s*(?:(?:/|out of|of)\s*\d|%|percent\b)")
 _WHOLE = re.compile(r"\d\s*(?:/|out of|of)\s*$")
-_OTHER_SCALE = re.compile(r"\d[- ](?:point|star)s?\s+scale|\bscale\s+(?:of|from)?\s*\(?\d", re.IGNORECASE)
+_OTHER_SCALE = re.compile(r"\d[- ](?:point|star)s?\s+scale|\bscale\s+(?:(?:of|from)\s*)?\(?\d", re.IGNORECASE)
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _SPELLED = re.compile(
     rf"\W*(?:(?:\w+\s+)?(?:score|rating)\W+(?:is\W+)?)?(?:an?\s+)?({'|'.join(_WORDS)})"
@@ -149,7 +149,7 @@ def _last(text: str, numbers: Sequence[re.Match[str]]) -> list[re.Match[str]]:
 
 def _opens_list(text: str) -> bool:
     """Return True if a reply begins as a list does; a reply that is cut off has one item."""
-    item = _ITEM.match(text)
+    item = _ITEM.match(text.lstrip())
     return item is not None and item[2] == "1"
 
 

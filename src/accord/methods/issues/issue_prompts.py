@@ -31,6 +31,7 @@ from accord.models import (
     room_left,
     strict_schema,
     transcript_of,
+    unfenced,
 )
 from accord.values import (
     MAX_SCORE,
@@ -263,7 +264,6 @@ LONGEST_TEXT = 1000
 """Characters of a comment or a quote; longer ones are cut."""
 MOST_ISSUES = 50
 
-_FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\n?(.*?)\n?[ \t]*```(.*)", re.DOTALL)
 _DIGITS = re.compile(r"\s*([0-9])(?:\.0+)?\s*")
 
 
@@ -311,9 +311,7 @@ def _unreadable(reason: str) -> Failure:
 
 def _only_object(text: str) -> dict[str, Any] | Failure:
     """Return the JSON object at the beginning of a text, plain or fenced."""
-    body = text.strip().removeprefix("\ufeff").lstrip()
-    fenced = _FENCED.match(body)
-    body, after = (fenced[1].strip(), fenced[2]) if fenced else (body, "")
+    body, after = unfenced(text.strip().removeprefix("\ufeff"))
     if not body:
         return _unreadable("empty reply")
     if not body.startswith("{"):

@@ -274,7 +274,7 @@ FEW = 3
 """A name in at most this many conversations is private, regardless of the total number of conversations."""
 
 _IDENTIFIERS = re.compile(
-    r"""[\w.+-]+@[\w-]+(?:\.[\w-]+)+          # mail
+    r"""(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+  # mail
       | https?://\S+ | \bwww\.\S+             # addresses
       | (?<!\w)@\w{2,}                        # handles
       | \b\d{1,3}(?:\.\d{1,3}){3}\b           # machines
@@ -284,7 +284,8 @@ _IDENTIFIERS = re.compile(
     re.VERBOSE,
 )
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_BEGINS = re.compile(r"(?:^|[.!?:]\s+)[\"“'(]?$")
+_LOOKED_BACK = 40
+"""Characters before a word that show whether it begins a sentence."""
 
 
 @dataclass(frozen=True)
@@ -316,21 +317,30 @@ class PrivateNames:
         """Return the private details in a text, in order."""
         identifiers = [match[0].strip() for match in _IDENTIFIERS.finditer(text)]
         text = text.replace("’", "'")
-        return identifiers + [m[0] for m in _WORD.finditer(text) if self._names(m[0], text[: m.start()])]
+        return identifiers + [match[0] for match in _WORD.finditer(text) if self._names(match)]
 
-    def _names(self, word: str, before: str) -> bool:
+    def _names(self, match: re.Match[str]) -> bool:
         """Return True for a name: capitalized inside a sentence, or never seen in lower case."""
+        word = match[0]
         lower = word.lower().removesuffix("'s")
         is_rare = 0 < self.seen[lower] <= max(FEW, COMMON_SHARE * self.conversations)
         if not word[0].isupper() or len(word) < 2 or lower in self.known or not is_rare:
             return False
-        return lower not in self.small or _BEGINS.search(before) is None
+        return lower not in self.small or not _begins_sentence(match.string, match.start())
 
     def hidden(self, text: str) -> str:
         """Return the text with every private detail masked, in any capitalization."""
         for detail in sorted(set(self.private(text)), key=len, reverse=True):
             text = re.sub(rf"(?<!\w){re.escape(detail)}(?!\w)", HIDDEN, text.replace("’", "'"), flags=re.IGNORECASE)
         return text
+
+
+def _begins_sentence(text: str, place: int) -> bool:
+    """Return True if a word at a place begins a text or a sentence, after a quotation mark or bracket at most."""
+    before = text[max(place - _LOOKED_BACK, 0) : place]
+    before = before[:-1] if before.endswith(('"', "“", "'", "(")) else before
+    words = before.rstrip()
+    return not words or (words != before and words.endswith((".", "!", "?", ":")))
 
 
 def _words(text: str) -> list[str]:

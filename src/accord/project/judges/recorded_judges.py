@@ -198,7 +198,7 @@ def _correlations(pairs: Sequence[tuple[float, float]]) -> tuple[float | None, f
 
 # --- the entry in the project file ---------------------------------------------------------------------------------
 
-_MODELS_KEY = re.compile(r"(?m)^models:[ \t]*(?:\{[ \t]*\})?[ \t]*(?P<comment>#.*)?$")
+_MODELS_KEY = re.compile(r"(?m)^models:[ \t]*(?:\{[ \t]*\}[ \t]*)?(?P<comment>#.*)?$")
 
 
 @dataclass(frozen=True)
@@ -416,7 +416,7 @@ def _with_entry(text: str, entry: str) -> str:
     match = _MODELS_KEY.search(text)
     if match is None:
         return f"{text.rstrip()}\nmodels:\n  {entry}\n".lstrip()
-    below = re.search(r"(?m)^(?!\s*#)( *)\S", text[match.end() :])
+    below = re.search(r"(?m)^( *)(?!\s)[^#]", text[match.end() :])
     indent = below[1] if below is not None and below[1] else "  "
     comment = f"  {match['comment']}" if match["comment"] else ""
     return f"{text[: match.start()]}models:{comment}\n{indent}{entry}{text[match.end() :]}"

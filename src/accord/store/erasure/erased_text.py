@@ -46,7 +46,7 @@ _ENDS = ".:!?*_`#"
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[t ]?[\d:.+z-]*)?|[\d.,%]{1,12}", re.ASCII)
 _ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_CELLS, _NODES = re.compile(r'[",;\t\n\r|]'), re.compile("<[^>]*>")
+_CELLS, _NODES = re.compile(r'[",;\t\n\r|]'), re.compile("<[^<>]*>")
 _OF_CONVERSATIONS = {"conversation", "conversations", "examples", "item_id", "target", "targets"}
 """Keys of results of runs whose values are conversations."""
 

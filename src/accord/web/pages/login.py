@@ -14,7 +14,7 @@ from accord.web.context import WorkbenchContext, static_file
 
 _INVALID_LINK = "this link is not valid; ask the person who runs the study for a new one"
 _USED_LINK = "this link was used before, or is older than a day. Print a new one: accord users link"
-_PAGE = re.compile(r"/(?:[\w.-]+/?)*", re.ASCII)
+_PAGE = re.compile(r"/(?:[\w.-]+/)*[\w.-]*", re.ASCII)
 """Addresses that a one-time link may open: pages of this server."""
 
 
