@@ -62,6 +62,10 @@ def check(
     """
     if width is not None and not (math.isfinite(width) and width > 0):
         raise BadInput(f"width is {width}; it is the width of an interval, a number above 0")
+    options = {"judge": judge, "human": human, "system": system, "item": item, "group": group, "length": length}
+    for name, columns in options.items():
+        if columns is not None and not all(each.strip() for each in _names(columns) or [""]):
+            raise BadInput(f"--{name} is empty; name a column of the table, or leave the option out")
     given = GivenColumns(_names(judge), _names(human), item, system, _names(group), length)
     read = read_table(table, given, yes, threshold)
     agreement, means, biases = agreement_rows(read), table_means(read, width), judge_biases(read)
