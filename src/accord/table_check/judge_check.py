@@ -14,6 +14,7 @@ from accord.table_check.label_checks import label_warnings
 from accord.table_check.means import Means, compare_systems, table_means
 from accord.table_check.result import CheckResult
 from accord.table_check.table import JudgedTable, read_table
+from accord.values import told_apart
 
 Columns = str | Sequence[str] | None
 
@@ -134,4 +135,4 @@ def check_at_least(result: CheckResult, least: float) -> tuple[bool, str]:
     if low is None:
         return False, f"{name}: unknown ({row.reason or 'too few labels'}), required {least:g}: failed"
     passed = low >= least
-    return passed, f"{name}: {low:.3f}, required {least:g}: {'passed' if passed else 'failed'}"
+    return passed, f"{name}: {told_apart(low, least, '.3f')[0]}, required {least:g}: {'passed' if passed else 'failed'}"
