@@ -11,6 +11,12 @@ estimate-width    Means from few labels and all scores. On each data set with a 
                   the mean. `narrowest` takes the narrowest of the three random estimators each time. `r` is the
                   correlation of score and rating, and `bound` the smallest possible width, √(1 - r²·(1 - n/N)).
                   Planted: the evaluator is learned from the same labels, of three systems with 80 conversations each.
+estimate-units    `accord estimate` on labels of replies, 20 of each version, drawn at random. Planted: three versions
+                  with 60 conversations each of one to four replies; the version gives the rated reply, which is marked
+                  by the file or is the last one, or every reply. The other replies are context by a better assistant.
+                  Ratings follow the number of words, which is the only evidence. `coverage` is the share of intervals
+                  of means that hold the mean, `differences` that of the versions' differences, `rmse` the error of
+                  the means, and `scored` the mean number of replies that count for a version.
 judges            Several recorded judges with one vote each: `rmse` for a new annotator in 5 folds, `relative` to that
                   of the best judge of the training folds, `p` of the paired permutation test against it (Holm's
                   correction over the combinations). `default` is the default evaluator, learned from all answers of all
@@ -23,6 +29,7 @@ narrow-questions  One direct question to a recorded judge, or its 4 to 8 narrowe
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -36,10 +43,11 @@ from numpy.typing import NDArray
 from accord.decisions import second_judge
 from accord.evidence import Column, EvidenceTable
 from accord.learning import Calibration, Experiment, Predictions, judge_panel, make_head, stratified_targets
+from accord.project import Config, Estimates, Project
 from accord.statistics import LabeledSystem, estimate_systems, stratified_means
 from accord.testing import planted
 from accord.validation import estimation
-from accord.values import Label, Labels, Question, Scale, Target
+from accord.values import Label, Labels, Question, Rubric, Scale, Target
 
 DRAWS = 300
 Floats = NDArray[np.float64]
@@ -171,6 +179,116 @@ def estimate_width(data: Path, draws: int) -> Iterator[Row]:
             one = partial(drawn, slope * score + level, said, size)
             yield from width_rows(name, size, draws, one, r=r, bound=bound)
     yield from width_rows("planted, learned", SIZES[0], draws, partial(planted_draw, SIZES[0]))
+
+
+# --- estimate-units ---------------------------------------------------------------------------------------------------
+
+UNIT_SETS = ("planted, marked reply", "planted, last reply", "planted, every reply", "topical_usr")
+UNIT_DRAWS, PLANTED_CHATS, UNIT_SIZE = 100, 60, 20
+QUALITY, CONTEXT = {"a": -0.4, "b": 0.0, "c": 0.4}, 1.5
+"""Mean quality of the planted versions' replies, and of the replies before a rated one."""
+GOOD = Question(id="good", text="How good is the reply?", scale=Scale(options=(1, 2, 3, 4, 5)))
+
+
+def planted_ratings(quality: Floats, rng: np.random.Generator) -> Floats:
+    """Return a rating of each reply; its words explain 64% of the variance before rounding."""
+    return np.clip(np.round(3 + 0.8 * quality + rng.normal(scale=0.6, size=quality.shape)), 1, 5)
+
+
+def planted_replies(kind: str, size: int, seed: int) -> list[Any]:
+    """Return conversations of three versions with the ratings of `size` replies of each."""
+    rng, rows = np.random.default_rng([seed, size]), []
+    rates_all = kind.endswith("every reply")
+    for version, level in QUALITY.items():
+        count = rng.integers(1, 5, PLANTED_CHATS)
+        own = [rng.normal(level, 1.0, n) if rates_all else np.append(rng.normal(CONTEXT, 1.0, n - 1), rng.normal(level))
+               for n in count]  # fmt: skip
+        rated = [(chat, place) for chat, n in enumerate(count) for place in (range(n) if rates_all else [n - 1])]
+        chosen = {rated[place] for place in rng.permutation(len(rated))[:size]}
+        for chat, quality in enumerate(own):
+            messages = []
+            for place, words in enumerate(np.maximum(np.round(20 + 6 * quality), 1).astype(int)):
+                messages += [
+                    {"role": "user", "content": f"question {version} {chat} {place} {rng.integers(1_000_000)}"},
+                    {"role": "assistant", "content": " ".join(map(str, rng.integers(10_000, 99_999, words)))},
+                ]
+            said = planted_ratings(quality, rng)
+            labels = [(2 * place + 1, int(said[place])) for place in range(len(quality)) if (chat, place) in chosen]
+            row = {"id": f"{version}{chat:02}", "system": version, "messages": messages}
+            rows.append(({**row, "level": "turn"} if kind.endswith("marked reply") else row, labels))
+    return rows
+
+
+def rated_replies(items: Sequence[dict[str, Any]], size: int, seed: int) -> list[Any]:
+    """Return the items of a data set with the ratings of `size` of each version."""
+    rng, rows = np.random.default_rng([seed, size]), []
+    for version in sorted({item["system"] for item in items}):
+        own = [item for item in items if item["system"] == version]
+        kept = set(rng.permutation(len(own))[:size].tolist())
+        for place, item in enumerate(own):
+            said = [each for each in item["ratings"] if each["question"] == "Overall"] if place in kept else []
+            rows.append(({**item, "ratings": said}, []))
+    return rows
+
+
+def estimated(rows: Sequence[Any], question: Question, metrics: Sequence[str]) -> Estimates:
+    """Return the estimate of a project with these conversations and labels, and no model."""
+    settings = {"store": "sqlite://", "metrics": list(metrics), "folds": 3, "evaluator": "counts",
+                "evaluators": {"counts": {"sources": ["metrics"], "head": "mixed"}}}  # fmt: skip
+    labels = [
+        {"conversation": row["id"], "turn": turn, "question": question.id, "annotator": "ann", "value": value}
+        for row, own in rows for turn, value in own
+    ]  # fmt: skip
+    rubric = Rubric(name="units", main=question.id, questions=(question,))
+    with Project(Config.model_validate(settings), rubric) as project:
+        project.import_([row for row, _ in rows])
+        if labels:
+            project.import_(labels)
+        return project.estimate()
+
+
+def estimate_units(data: Path, draws: int) -> Iterator[Row]:
+    """Yield error and coverage of `accord estimate` on labels of replies."""
+    logging.disable(logging.WARNING)
+    rng = np.random.default_rng(0)
+    planted_truth = {name: float(planted_ratings(rng.normal(level, 1.0, 200_000), rng).mean())
+                     for name, level in QUALITY.items()}  # fmt: skip
+    items = agreement_labels.lines(data / "topical_usr" / "items.jsonl.gz")
+    said = {item["id"]: np.mean([each["value"] for each in item["ratings"] if each["question"] == "Overall"])
+            for item in items}  # fmt: skip
+    real_truth = {version: float(np.mean([said[item["id"]] for item in items if item["system"] == version]))
+                  for version in {item["system"] for item in items}}  # fmt: skip
+    overall = Question(id="Overall", text="How good is the response?", scale=GOOD.scale)
+    size = UNIT_SIZE
+    for name in UNIT_SETS:
+        found: dict[str, list[Interval]] = {estimation.ALONE: [], estimation.PPI: [], "difference": []}
+        scored = []
+        for seed in range(min(draws, UNIT_DRAWS)):
+            truth = real_truth if name == "topical_usr" else planted_truth
+            if name == "topical_usr":
+                result = estimated(rated_replies(items, size, seed), overall, ["bank"])
+            else:
+                result = estimated(planted_replies(name, size, seed), GOOD, ["words"])
+            for each in result.systems:
+                true = truth[each.system]
+                found[estimation.PPI].append(interval(each.mean, each.low, each.high, true))
+                found[estimation.ALONE].append(interval(each.label_mean, each.label_low, each.label_high, true))
+                scored.append(each.scored)
+            for gap in result.differences:
+                true = truth[gap.first] - truth[gap.second]
+                found["difference"].append(interval(gap.difference, gap.low, gap.high, true))
+        inside = {
+            key: float(np.mean([one.low <= one.truth <= one.high for one in each])) for key, each in found.items()
+        }
+        for method in (estimation.ALONE, estimation.PPI):
+            each = np.array(found[method])
+            yield {
+                "row": "estimate-units", "set": name, "size": size, "method": method, "coverage": inside[method],
+                "width": float((each[:, 2] - each[:, 1]).mean()),
+                "rmse": float(np.sqrt(np.mean((each[:, 0] - each[:, 3]) ** 2))), "scored": float(np.mean(scored)),
+                "differences": inside["difference"] if method == estimation.PPI else None,
+                "draws": min(draws, UNIT_DRAWS),
+            }  # fmt: skip
 
 
 # --- judges, narrow-questions -----------------------------------------------------------------------------------------
@@ -357,6 +475,7 @@ def narrow_questions(data: Path, draws: int) -> Iterator[Row]:
 
 RUN: dict[str, Callable[[Path, int], Iterable[Row]]] = {
     "estimate-width": estimate_width,
+    "estimate-units": estimate_units,
     "judges": judges,
     "narrow-questions": narrow_questions,
 }
@@ -372,8 +491,8 @@ def main() -> None:
     for name in chosen(parser, arguments.only, list(RUN)):
         rows += rows_of_part(name, partial(RUN[name], data, draws))
     columns = [
-        "row", "set", "size", "design", "method", "r", "bound", "width", "labels", "coverage", "rmse", "relative", "p",
-        "judges", "answers", "votes", "draws",
+        "row", "set", "size", "design", "method", "r", "bound", "width", "labels", "coverage", "differences", "scored",
+        "rmse", "relative", "p", "judges", "answers", "votes", "draws",
     ]  # fmt: skip
     finish("agreement", rows, columns, arguments.json)
 

@@ -455,3 +455,105 @@ def test_one_point_is_the_step_between_the_labels_of_people() -> None:
 def test_letters_tell_people_apart_as_numbers_do() -> None:
     rows = [{"judge": 1 + n % 5, "human_a": 1 + n % 5, "human_b": 1 + (n + 1) % 5} for n in range(30)]
     assert package.check(rows).columns["people"] == "human_a, human_b"
+
+
+# --- columns and labels that support no figure ------------------------------------------------------------------------
+
+
+def judged_rows(places: int = 300, seed: int = 0) -> list[dict[str, Any]]:
+    """Rows with a judge that agrees with a truth of .6, and a label of each row."""
+    rng = np.random.default_rng(seed)
+    truth = rng.random(places) < 0.6
+    judge = np.where(truth, rng.random(places) < 0.9, rng.random(places) < 0.2)
+    return [
+        {"id": f"q{place}", "judge": int(judge[place]), "human": int(truth[place]), "tokens": 100}
+        for place in range(places)
+    ]
+
+
+SAME_LENGTH = "all 300 labeled rows have the length 100"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "reason"),
+    [({}, SAME_LENGTH), ({3: 900}, "one item has nearly all"), ({3: 900, 8: 40, 11: 700, 20: 300}, "")],
+)
+def test_a_bias_by_length_needs_different_lengths(lengths: dict[int, int], reason: str) -> None:
+    rows = judged_rows()
+    for place, length in lengths.items():
+        rows[place]["tokens"] = length
+    result = check(rows)
+    assert reason in dict(result.missing).get("bias by length", "")
+    assert len(result.biases) == (0 if reason else 1)
+    assert all(abs(row.bias.value) < 1 for row in result.biases), "errors lie between -1 and 1"
+
+
+def test_equal_scores_leave_the_mean_of_the_labels() -> None:
+    """The mean of equal scores differs from them by rounding, which is no spread."""
+    rows = [{"judge": 0.1, "human": n % 5 + 1 if n < 70 else None} for n in range(300)]
+    means = {row.method: row.mean.value for row in check(rows, judge="judge", human="human").means.rows}
+    assert means["efficient"] == means["the labels alone"] == pytest.approx(3)
+
+
+def _labeled(rows: Rows, keeps: Any) -> Rows:
+    return [{**row, "human": row["human"] if keeps(place, row) else None} for place, row in enumerate(rows)]
+
+
+def test_labels_where_the_judge_says_no_correct_no_mean() -> None:
+    rows = [{**row, "model": f"v{place % 2}"} for place, row in enumerate(judged_rows())]
+    result = check(_labeled(rows, lambda place, row: row["judge"] == 0))
+    assert result.means.corrected.value is None and result.means.is_selective
+    assert "no mean is reported, because the labeled rows are not a random part" in result.verdict
+    assert "report" not in result.verdict.replace("reported", "")
+    missing = dict(result.missing)
+    assert "differ between the" in missing["corrected mean"] and "p < 0.001" in missing["corrected mean"]
+    assert "differ between its labeled and other rows" in missing["comparison of systems"]
+    some = check(_labeled(rows, lambda place, row: place < 80))
+    assert some.means.corrected.low <= 0.6 <= some.means.corrected.high, "the first rows are a random part"
+
+
+def test_a_random_part_of_the_rows_is_seldom_refused() -> None:
+    rows = judged_rows(200)
+    rng, refused_tables = np.random.default_rng(1), 0
+    for _ in range(20):
+        kept = set(rng.permutation(200)[:40].tolist())
+        found = check([{**row, "human": row["human"] if place in kept else None} for place, row in enumerate(rows)])
+        refused_tables += found.means.is_selective
+    assert refused_tables <= 1
+
+
+def test_reversed_labels_are_named() -> None:
+    result = check([{**row, "human": 1 - row["human"]} for row in judged_rows()])
+    assert "clearly disagree" in result.verdict and "reversed?" in result.verdict
+    assert "instead of" not in result.verdict, "the mean of reversed labels is not recommended"
+
+
+def test_one_point_is_a_point_of_the_scale_although_few_labels_lie_between() -> None:
+    """Means of two people are halves, and a rare third one makes a gap of a sixth."""
+    values = [1, 1.5, 2, 2.5, 3, 3.5, 4, 4.333, 4.5, 5]
+    rows = [{"judge": 1 + n % 5, "human": values[n % 10]} for n in range(100)]
+    found = {row.statistic: row.judge.value for row in check(rows).agreement}
+    near = np.mean([abs(row["judge"] - row["human"]) <= 1 for row in rows])
+    assert found["within one point"] == pytest.approx(near, abs=0.03)
+    percent = [{"judge": 25 * (n % 5), "human": 25 * (n % 3)} for n in range(60)]
+    assert "within 25 points" in {row.statistic for row in check(percent).agreement}
+
+
+def test_systems_that_are_not_listed_are_counted_and_the_worst_is_shown() -> None:
+    rng = np.random.default_rng(2)
+    rows = []
+    for place in range(440):
+        system = place % 11
+        truth = rng.random() < 0.9 - 0.07 * system
+        label = int(truth) if place < 330 else None
+        rows.append({"judge": int(truth ^ (rng.random() < 0.1)), "human": label, "model": f"v{system:02d}"})
+    text = str(check([*rows, *({"judge": 1, "human": None, "model": "v99"} for _ in range(9))]))
+    shown = [line for line in text.splitlines() if line.startswith("system ")]
+    assert len(shown) == 4 and "system v09" in shown[-1], "the worst is one of them"
+    assert "not shown: 7 systems, 52 differences, v99 (0 labels, 5 needed) (all: --out check.html)" in text
+
+
+@pytest.mark.parametrize("option", ["judge", "human", "system", "item", "group", "length"])
+def test_an_empty_column_option_is_refused(option: str, table: str) -> None:
+    message = f"--{option} is empty; name a column of the table, or leave the option out"
+    assert message in refused("check", table, f"--{option}", "")

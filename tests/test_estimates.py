@@ -204,6 +204,93 @@ def test_estimate_at_the_level_of_the_labels(level: str, tmp_path: Path, monkeyp
     assert accord_json("estimate")["scores"] == 3 * each
 
 
+def rated_project(labels: Sequence[dict[str, Any]], **fields: Any) -> None:
+    """Import 30 conversations of three versions with two replies each, and labels."""
+    write(
+        "accord.yaml",
+        "rubric: rubric.yaml\nfolds: 2\ndraws: 20\nevaluator: rated\nevaluators: {rated: {head: constant}}\n",
+    )
+    write("rubric.yaml", dump_rubric(Rubric(name="r", questions=(QUESTION,), main="main")))
+    chats = [{**chat(place), **fields} for place in range(30)]
+    printed("import", write_rows("chats.jsonl", chats), write_rows("labels.jsonl", labels))
+
+
+MARKED, LAST = "the reply that its file marks", "the last reply of each conversation, as all labels are"
+FIRST = "the first reply of each conversation, as all labels are"
+
+
+@pytest.mark.parametrize(
+    ("fields", "turns", "scored", "said"),
+    [
+        ({"level": "turn"}, [3], 10, MARKED),
+        ({"level": "turn", "response_index": 1}, [1], 10, MARKED),
+        ({}, [3], 10, LAST),
+        ({}, [1], 10, FIRST),
+        ({}, [1, 3], 20, ""),
+    ],
+    ids=["last reply is marked", "first reply is marked", "last is rated", "first is rated", "any is rated"],
+)
+def test_only_replies_that_people_could_have_rated_belong_to_a_version(
+    fields: dict[str, Any], turns: list[int], scored: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other replies are context, which is often by another assistant."""
+    monkeypatch.chdir(tmp_path)
+    rated_project([label(place, turns[place % len(turns)], 1 + place % 4) for place in range(18)], **fields)
+    found = accord_json("estimate")
+    assert [(row["labelled"], row["scored"]) for row in found["systems"]] == [(6, scored)] * 3
+    assert (found["units"], found["scores"]) == (said, 3 * scored)
+    assert said in printed("estimate")
+    suggested = {row["turn"] for row in accord_json("label", "next", "--count", "40", "--for", "agreement")["labels"]}
+    assert suggested == set(turns), "these labels are a random part of the replies that are estimated"
+
+
+def test_scores_of_files_count_the_reply_in_the_same_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rated_project([label(place, 3, 1 + place % 4) for place in range(18)], level="turn")
+    rows = [
+        {"conversation": f"n{place}", "turn": turn, "value": 9.0 if turn == 1 else 2.0, "signature": "far"}
+        for place in range(40) for turn in (1, 3)
+    ]  # fmt: skip
+    write_rows("far.jsonl", rows)
+    found = accord_json("estimate", "--scores", "far.jsonl=bot-0")
+    assert (found["from_files"], [row["scored"] for row in found["systems"]]) == (40, [50, 10, 10])
+    write_rows("odd.jsonl", [{**rows[0], "turn": "three"}])
+    assert "the turn 'three' is not a whole number" in refused("estimate", "--scores", "odd.jsonl=bot-0")
+
+
+def test_labels_that_are_no_random_part_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the conversations with the lowest scores are labeled."""
+    monkeypatch.chdir(tmp_path)
+    write(
+        "accord.yaml",
+        "rubric: rubric.yaml\nmetrics: [words]\nfolds: 2\nevaluator: rated\nevaluators: {rated: {head: ridge}}\n",
+    )
+    write("rubric.yaml", dump_rubric(Rubric(name="r", questions=(QUESTION,), main="main")))
+
+    def talk(place: int) -> dict[str, Any]:
+        messages = [{"role": "user", "content": f"question {place}"},
+                    {"role": "assistant", "content": f"{place} " * (1 + place // 3)}]  # fmt: skip
+        return {"id": f"c{place:02d}", "system": f"bot-{place % 2}", "messages": messages}
+
+    chats = write_rows("chats.jsonl", map(talk, range(60)))
+    low = [label(place, None, 1 + (place // 3 + place % 3) % 9) for place in range(24)]
+    printed("import", chats, write_rows("labels.jsonl", low))
+    assert set(accord_json("estimate")["cautions"]) == {"bot-0", "bot-1"}
+    assert "bot-1: caution: the scores of its labeled conversations differ" in printed("estimate")
+
+
+def test_versions_with_few_labels_are_named_and_the_others_are_estimated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [label(place, None, 1 + place // 3 % 4) for place in range(30) if place % 3 < 2 or place == 2]
+    rated_project(rows)
+    found = accord_json("estimate")
+    assert [row["system"] for row in found["systems"]] == ["bot-0", "bot-1"] and len(found["differences"]) == 1
+    assert found["left_out"] == {"bot-2": "1 labeled conversation; a mean with an interval needs at least 5"}
+    assert "bot-2: no mean: 1 labeled conversation; a mean with an interval needs at least 5" in printed("estimate")
+
+
 def test_estimate_without_labels_names_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write("accord.yaml", "rubric: rubric.yaml\nfolds: 3\ndraws: 20\n")

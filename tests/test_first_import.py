@@ -555,6 +555,28 @@ def _mixed() -> list[str]:
     return [exchanges(rating=lambda i: i % 5 + 1 if i < 20 else 20 * (i % 5) + 20)]
 
 
+def _stated_scales(suffix: str) -> list[str]:
+    """Ratings of one question whose rows state two scales, as a benchmark file or as a table of labels."""
+    rated = [(f"c{n}", round(n % 7 / 7 + n % 2, 2), [n % 2, 1 + 2 * (n % 2)]) for n in range(40)]
+    items = [
+        {"id": name, "level": "turn", "messages": CHAT, "response_index": 1,
+         "ratings": [{"annotator": "ann", "question": "quality", "value": value, "scale": scale}]}
+        for name, value, scale in rated
+    ]  # fmt: skip
+    if suffix == "jsonl":
+        return [write("items.jsonl", "\n".join(map(json.dumps, items)))]
+    cells = [f'{name},ann,quality,{value},"{scale}"' for name, value, scale in rated]
+    items = [{**item, "ratings": []} for item in items]
+    return [
+        write("chats.jsonl", "\n".join(map(json.dumps, items))),
+        write("l.csv", "\n".join(["id,rater,question,value,scale", *cells])),
+    ]
+
+
+TWO_SCALES = ["'quality' has answers on 2 scales, as the files state: 0 to 1 (20 answers), 1 to 3 (20 answers)",
+              "--scale quality=0..3"]  # fmt: skip
+
+
 def _misspelled() -> list[str]:
     row = {"id": "a", "messages": [{"role": "usr", "content": "x"}, CHAT[1]], "rating": 3}
     return [write("chats.jsonl", json.dumps(row) + "\n")]
@@ -580,6 +602,8 @@ MISTAKES: dict[str, tuple[str, Any, list[str]]] = {
     "mixed scales": ("run", _mixed,
         ["'rating' has values on two scales: 20 from 1 to 5 and 4 from 20 to 80", "qa.csv, lines 22, 23, 24, 25 hold the rarer",
          "--scale rating=1..80"]),
+    "stated scales": ("run", lambda: _stated_scales("jsonl"), TWO_SCALES),
+    "stated scales of labels": ("run", lambda: _stated_scales("csv"), TWO_SCALES),
     "labels only": ("run", lambda: [write("l.csv", "id,rater,rating\nc1,ann,3\n")],
         ["l.csv: only labels", "accord run chats.jsonl l.csv"]),
     "labels of unknown conversations": ("import", lambda: [write("l.csv", "id,rater,rating\nc1,ann,3\n")],

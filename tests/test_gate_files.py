@@ -49,6 +49,11 @@ def test_markdown_shows_texts_of_a_project_as_text() -> None:
     assert "it has changed" in page and "2.500" in page
 
 
+def test_a_failed_condition_never_reads_as_a_met_one() -> None:
+    close = Check("r", 0.5, 0.49996)
+    assert str(close) == "r: 0.49996, required 0.5: failed" and "| 0.49996 | 0.5 |" in gate_markdown([close])
+
+
 def test_command_writes_both_files_also_when_the_gate_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with sample_project(store=f"sqlite:///{tmp_path}/accord.db") as project:

@@ -111,6 +111,14 @@ def test_the_error_for_a_new_annotator_decides(sample: Sampled) -> None:
     assert "For the annotators in the labels personal has the lower RMSE" in str(decision)
 
 
+def test_scores_that_are_worse_than_the_constant_are_called_so(sample: Sampled) -> None:
+    """A small p in the wrong direction is not one of a gain."""
+    rated, values, _ = sample
+    constant = predicted("constant", np.full(120, values.mean()), band=None)
+    text = str(decided([predicted("default", 6 - values), constant], rated))
+    assert "it is worse than a constant guess" in text and "not shown to be better" not in text
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_labels_do_not_support_an_evaluator_that_is_no_better_than_the_constant(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -64,6 +64,13 @@ def low(value: float) -> Estimate:
         ({"tests": GOOD.tests | {"judge-expected": LOST}}, "triage", "the raw judge has a smaller error (0.75)"),
         ({"tests": {"constant": TIED}}, "not yet", "the error is not shown to be below that of a constant guess (p = 0.4"),
         ({"tests": {}, "constant": None}, "not yet", "not shown to be below that of a constant guess (untested)"),
+        ({"r": low(0.4965)}, "systems", "may be as low as 0.496 (needed: at least 0.500)"),
+        ({"band": 0.503}, "systems", "bands span 50.3% of the scale (at most 50.0%)"),
+        ({"shared": (400, 0.827, 1.2)}, "systems", "the error must be at most 0.825, 10% above"),
+        ({"alpha": Estimate(0.1, -0.003, 0.2)}, "triage", "(α 0.10, at least −0.003)"),
+        ({"tests": GOOD.tests | {"best-column": LOST}, "rivals": GOOD.rivals | {"best-column": 0.698}}, "triage",
+         "the best single feature has a smaller error (0.698)"),
+        ({"tests": {"constant": LOST}, "error": 1.3}, "not yet", "the scores are worse than a constant guess (p = 0.001)"),
         ({"tests": {"constant": LOST}, "error": 1.3}, "not yet", "Other people miss it by 0.75, a constant guess by 1.20."),
     ],
 )  # fmt: skip
@@ -71,6 +78,15 @@ def test_each_state_has_its_rules(changes: dict[str, object], state: str, says: 
     found = verdict_of(replace(GOOD, **changes))
     assert (found.state, says in found.sentence) == (state, True), str(found)
     assert 1 <= len(found.actions) <= 3 and all(command.startswith("accord ") for _, command in found.actions)
+
+
+def test_a_missed_rule_never_reads_as_a_met_one() -> None:
+    """The value and the limit of each rule differ in print wherever the numbers differ."""
+    close = replace(GOOD, r=low(0.4999), band=0.5001, shared=(400, 0.82501, 1.2), decided=0.001)
+    for rule in verdict_of(close).checks:
+        assert rule.value not in rule.limit or not any(map(str.isdigit, rule.value)), rule
+    lost = {rule.name: rule.value for rule in verdict_of(replace(GOOD, tests={"constant": LOST})).checks}
+    assert lost["error below that of a constant guess"] == "above it, p = 0.001"
 
 
 def test_numpy_numbers_give_the_same_verdict() -> None:

@@ -18,7 +18,7 @@ from accord.edges import BadInput, GateFailed
 from accord.evidence import EvidenceTable, ratings
 from accord.learning import Evaluator, band_quantile, bands, groups_needed
 from accord.statistics import CONFIDENCE, upper_bound
-from accord.values import Labels, Score, Unscored
+from accord.values import Labels, Score, Unscored, told_apart
 
 MOST_LABELS = 5000
 """Largest number of labels that an error message suggests."""
@@ -65,9 +65,10 @@ class Certificate:
         return {**asdict(self), "holds": self.holds, "said": str(self)}
 
     def __str__(self) -> str:
+        most, promised = told_apart(self.at_most, self.promised, ".1%")
         result = (
             f"{self.misses:.1%} of {self.labels} fresh ratings of {self.groups} conversations miss their bands, "
-            f"at most {self.at_most:.1%} with {CONFIDENCE:.0%} confidence; {self.promised:.0%} may"
+            f"at most {most} with {CONFIDENCE:.0%} confidence; {promised.replace('.0%', '%')} may"
         )
         if self.holds:
             return f"certified: {result}"

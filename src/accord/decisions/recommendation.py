@@ -25,7 +25,16 @@ import numpy as np
 from accord.edges import count_of
 from accord.evidence import Ratings
 from accord.learning import Predictions
-from accord.statistics import DRAWS, STATISTICS, SURE, Clusters, MeanStatistic, PairedTest, holm, paired_test
+from accord.statistics import (
+    DRAWS,
+    STATISTICS,
+    SURE,
+    Clusters,
+    MeanStatistic,
+    PairedTest,
+    holm,
+    paired_test,
+)
 from accord.validation import (
     BEST_COLUMN,
     CONSTANT,
@@ -127,7 +136,9 @@ class Decision:
             if self.labels_needed is not None
             else f"rate at least {max(self.labels, FEWEST_MORE)} more, or add evidence"
         )
-        return f"not enough labels: on {self.labels} ratings it is not shown to be better than {constant}; {needed}"
+        is_worse = test.difference > 0 and test.p < SURE
+        compared = "worse than" if is_worse else "not shown to be better than"
+        return f"not enough labels: on {self.labels} ratings it is {compared} {constant}; {needed}"
 
     def _basis(self) -> str:
         times = f"{self.repeats} repetitions of the cross-validation" if self.repeats > 1 else "one cross-validation"

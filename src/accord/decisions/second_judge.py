@@ -98,7 +98,10 @@ class JudgePanel:
             f"{self.judges} judges, {count_of(self.columns, 'column')}, {votes}{known}. Best judge on the training "
             f"folds: {self.best} (RMSE for a new annotator {self.rmse[judge_panel.BEST_JUDGE]:.3f})"
         ]
-        tried = ", ".join(f"{name} {self.rmse[name]:.3f} ({p_text(test.p)})" for name, test in self.tests.items())
+        tried = ", ".join(
+            f"{name} {self.rmse[name]:.3f} ({'larger, ' if test.difference > 0 else ''}{p_text(test.p)})"
+            for name, test in self.tests.items()
+        )
         if self.adds is not None:
             lines.append(f"More judges help: {self.adds} has a smaller error than the best judge ({tried})")
         elif tried:

@@ -39,7 +39,7 @@ from accord.decisions.verdict_words import (
 from accord.edges import count_of
 from accord.statistics import SIGNIFICANT, SURE
 from accord.validation import BEST_COLUMN, CONSTANT, FEWEST_MORE, JUDGE_ALONE
-from accord.values import p_text
+from accord.values import p_text, told_apart
 
 STATES: tuple[State, ...] = ("not yet", "triage", "systems", "single")
 """The states, the least useful first."""
@@ -152,25 +152,31 @@ def _rules(known: Figures) -> list[Rule]:
     constant = known.tests.get(CONSTANT)
     p = "untested" if constant is None else p_text(constant.p)
     is_better = constant is not None and bool(constant.difference < 0 and constant.p < SURE)
+    failure = f"the error is not shown to be below that of a constant guess ({p})"
+    if constant is not None and constant.difference > 0:
+        failure = failure if constant.p >= SURE else f"the scores are worse than a constant guess ({p})"
+        p = f"above it, {p}"
 
     def bound(state: State, limit: float) -> Rule:
         name = "r within annotators" if known.is_within else "r"
-        why = "is undefined" if low is None else f"may be as low as {points(low)}"
-        failure = f"{name} {why} (needed: at least {points(limit)})"
+        shown, needed = (points(low), points(limit)) if low is None else _apart(low, limit)
+        why = "is undefined" if low is None else f"may be as low as {shown}"
+        failure = f"{name} {why} (needed: at least {needed})"
         is_met = low is not None and bool(low >= limit)
-        return Rule(state, f"lower bound of {name}", points(low), f"at least {points(limit)}", is_met, failure, label)
+        return Rule(state, f"lower bound of {name}", shown, f"at least {needed}", is_met, failure, label)
 
     rules = [
-        Rule("triage", "error below that of a constant guess", p, f"p < {SURE}", is_better,
-             f"the error is not shown to be below that of a constant guess ({p})", label),
+        Rule("triage", "error below that of a constant guess", p, f"p < {SURE}", is_better, failure, label),
         bound("systems", R_SYSTEMS),
     ]  # fmt: skip
     for name, shown in ((BEST_COLUMN, "the best single feature"), (JUDGE_ALONE, "the raw judge")):
         test, error = known.tests.get(name), known.rivals.get(name)
         if test is not None:
             is_worse = bool(test.difference > 0 and test.p < SIGNIFICANT)
-            value = f"{points(error)}, {p_text(test.p)}"
-            failure = f"{shown} has a smaller error ({points(error)})"
+            is_known = error is not None and known.error is not None
+            rival = _apart(error, known.error)[0] if is_known else points(error)
+            value = f"{rival}, {'smaller' if test.difference > 0 else 'not smaller'}, {p_text(test.p)}"
+            failure = f"{shown} has a smaller error ({rival})"
             rules.append(Rule("systems", f"{shown} is not better", value, f"not at p < {SIGNIFICANT}", not is_worse,
                               failure, simpler))  # fmt: skip
     return [*rules, *_people_rules(known, label), *_single_rules(known), bound("single", R_SINGLE)]
@@ -182,7 +188,7 @@ def _people_rules(known: Figures, label: tuple[str, str]) -> list[Rule]:
     biased = "untested: fewer than two assistant versions" if known.biased is None else named or "none"
     alpha = known.alpha
     agree = None if alpha.value is None else bool((alpha.value if alpha.low is None else alpha.low) > 0)
-    chance = f"α {points(alpha.value)}" + ("" if alpha.low is None else f", at least {points(alpha.low)}")
+    chance = f"α {_above_0(alpha.value)}" + ("" if alpha.low is None else f", at least {_above_0(alpha.low)}")
     count = known.rests_on
     rests = "" if count is None else f"{count_name(count[0])} alone (correlation {points(count[1])})"
     doubled = "" if known.doubled is None else f": writing every reply twice changes a score by {signed(known.doubled)}"
@@ -197,6 +203,17 @@ def _people_rules(known: Figures, label: tuple[str, str]) -> list[Rule]:
              f"it predicts from {rests}{doubled}",
              _evidence(known) or label),
     ]  # fmt: skip
+
+
+def _apart(value: float, limit: float, spec: str = ".2f") -> tuple[str, str]:
+    """Format a value and its limit so that a missed rule does not read as a met one."""
+    shown, bound = told_apart(value, limit, spec)
+    return shown.replace("-", "−"), bound.replace("-", "−")
+
+
+def _above_0(value: float | None) -> str:
+    """Format a value that has to be above 0."""
+    return points(value) if value is None else _apart(value, 0.0)[0]
 
 
 def count_name(column: str) -> str:
@@ -217,16 +234,17 @@ def _single_rules(known: Figures) -> list[Rule]:
     most = None if known.people is None else NEAR_PEOPLE * known.people
     is_near = most is not None and error is not None and bool(error <= most)
     is_narrow = known.band is not None and bool(known.band <= WIDEST_BAND)
-    width = UNKNOWN if known.band is None else f"{known.band:.0%}"
-    share = UNKNOWN if known.decided is None else f"{known.decided:.0%}"
+    missed, near = (points(error), points(most)) if error is None or most is None else _apart(error, most)
+    width, widest = (UNKNOWN, f"{WIDEST_BAND:.0%}") if known.band is None else _apart(known.band, WIDEST_BAND, ".0%")
+    share = UNKNOWN if known.decided is None else _apart(known.decided, 0.0, ".0%")[0]
     return [
-        Rule("single", "error near that of other people", points(error), f"at most {points(most)}", is_near,
+        Rule("single", "error near that of other people", missed, f"at most {near}", is_near,
              "how well people predict each other is unknown" if most is None
-             else f"the error must be at most {points(most)}, {NEAR_PEOPLE - 1:.0%} above that of other people",
+             else f"the error must be at most {near}, {NEAR_PEOPLE - 1:.0%} above that of other people",
              ("Let a second person rate some conversations", "accord serve") if most is None else evidence),
-        Rule("single", "mean width of the bands", width, f"at most {WIDEST_BAND:.0%} of the scale", is_narrow,
+        Rule("single", "mean width of the bands", width, f"at most {widest} of the scale", is_narrow,
              "bands are unknown" if known.band is None
-             else f"bands span {width} of the scale (at most {WIDEST_BAND:.0%})", evidence),
+             else f"bands span {width} of the scale (at most {widest})", evidence),
         Rule("single", "some conversations can be called good or bad", share, "above 0%",
              None if known.decided is None else bool(known.decided > 0),
              f"no conversation is sure enough to call good or bad ({AGREE:.0%} agreement with people)", label),

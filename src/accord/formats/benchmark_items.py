@@ -48,7 +48,8 @@ def _convert_benchmark(rows: Sequence[Fields], default_id: str) -> Record:
         details["response_index"] = target.turn
     conversation = Conversation(name, turns, documents_from(fields.get("knowledge")), {**meta, **details})
     ratings = tuple(_ratings(fields["ratings"], target))
-    return Record(conversation, (*ratings, *_not_applicable(meta, ratings, target)) if meta else ratings)
+    labels = (*ratings, *_not_applicable(meta, ratings, target)) if meta else ratings
+    return Record(conversation, labels, scales=tuple(rating.get("scale") for rating in fields["ratings"]))
 
 
 def _ratings(ratings: Sequence[Any], target: Target) -> Iterator[Label]:
@@ -98,7 +99,8 @@ def _convert_abc_eval(rows: Sequence[Fields], default_id: str) -> Record:
     system = next(row.get("system") for row in rows if len(row["messages"]) == len(whole))
     items = {str(turn_index(row.get("response_index"))): row.get("id") for row in rows}
     conversation = Conversation(name, turns, metadata={"dataset": ABC_EVAL, "system": system, "items": items})
-    return Record(conversation, tuple(label for row in rows for label in _abc_eval_labels(row, name)))
+    labels = tuple(label for row in rows for label in _abc_eval_labels(row, name))
+    return Record(conversation, labels, scales=tuple(each.get("scale") for row in rows for each in row["ratings"]))
 
 
 def _longest(name: str, dialogues: Sequence[Sequence[Any]]) -> Sequence[Any]:

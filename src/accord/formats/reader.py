@@ -428,7 +428,8 @@ def _converted(format: Format, fields: Sequence[Fields], default_id: str, line: 
     if record is None or not line:
         return record if record is None else admitted(record)
     # `dataclasses.replace` would take three times as long.
-    return admitted(Record(record.conversation, record.labels, record.assessments, record.annotations, line))
+    labels, scales = record.labels, record.scales
+    return admitted(Record(record.conversation, labels, record.assessments, record.annotations, line, scales))
 
 
 def _keyed(

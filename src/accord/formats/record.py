@@ -142,6 +142,7 @@ class Record:
         assessments: Assessments of single turns.
         annotations: Human annotations that a label cannot hold: marked spans with quotes, answers with a comment.
         line: Line of the file on which the first row begins; 0 if unknown.
+        scales: Scale of each label as the row states it; empty if none is stated.
 
     >>> Record(Conversation("c1", ()), line=3).labels
     ()
@@ -152,6 +153,7 @@ class Record:
     assessments: tuple[IssueAnnotation, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     line: int = 0
+    scales: tuple[Any, ...] = ()
 
 
 def answered(conversation: Conversation, answers: Sequence[Annotation]) -> Record:

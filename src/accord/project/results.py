@@ -347,6 +347,9 @@ class Estimates(Tabular):
         widths: Mean width of the intervals of the versions by estimator; the means are those of PPI++.
         plans: For each pair of versions, the smallest difference that the labels show and the labels that the asked
             difference needs.
+        left_out: Versions with too few labels for a mean, each with the reason.
+        cautions: Versions whose labels are no random part of their units, each with a sentence.
+        units: Replies that belong to a version; empty if all do.
 
     >>> from accord.testing import sample_project
     >>> with sample_project() as project:
@@ -363,6 +366,9 @@ class Estimates(Tabular):
     from_files: int = 0
     widths: Mapping[str, float] = field(default_factory=dict)
     plans: Sequence[label_plans.DifferencePlan] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    cautions: Mapping[str, str] = field(default_factory=dict)
+    units: str = ""
 
     @property
     def narrowest(self) -> str | None:
@@ -407,6 +413,9 @@ class Estimates(Tabular):
             "widths": dict(self.widths),
             "narrowest": self.narrowest,
             "plans": [each.to_json() for each in self.plans],
+            "left_out": dict(self.left_out),
+            "cautions": dict(self.cautions),
+            "units": self.units,
         }
 
 

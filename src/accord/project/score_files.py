@@ -12,8 +12,8 @@ from accord.formats import read_rows
 from accord.learning import Level
 from accord.values import POPULATION, Question
 
-Scored = dict[str, list[tuple[str, float]]]
-"""Conversation and score of units, by assistant version."""
+Scored = dict[str, list[tuple[str, int | None, float]]]
+"""Conversation, turn and score of units, by assistant version."""
 _PARTS = re.compile(r"(?:^|\|)question:([^|]*)")
 
 
@@ -51,7 +51,7 @@ def scores_in_files(
             names.add(row["conversation"])
             if row["conversation"] not in seen:
                 value = _value(path, line, row, question)
-                found.setdefault(str(name), []).append((row["conversation"], value))
+                found.setdefault(str(name), []).append((row["conversation"], _turn(path, line, row), value))
         if not names:
             raise BadInput(
                 f"{path} has no score of a {level} for a new annotator outside the training data; allowed: a file of "
@@ -77,10 +77,22 @@ def _rows(path: Path, level: Level) -> Iterator[tuple[int, Mapping[str, Any]]]:
         fields = row.fields
         if missing := {"conversation", "value", "signature"} - fields.keys():
             raise BadInput(f"{path}: line {row.line} has no {sorted(missing)[0]!r}; allowed: rows of `accord score`")
-        is_turn = fields.get("turn") not in (None, "")
+        is_turn = _turn(path, row.line, fields) is not None
         is_scored = fields["value"] not in (None, "") and fields.get("annotator", POPULATION) == POPULATION
-        if is_scored and is_turn == (level == "turn") and str(fields.get("in_training")).lower() != "true":
+        if is_scored and is_turn == (level != "conversation") and str(fields.get("in_training")).lower() != "true":
             yield row.line, fields
+
+
+def _turn(path: Path, line: int, row: Mapping[str, Any]) -> int | None:
+    """Return the turn of a score; None for a whole conversation."""
+    if (turn := row.get("turn")) in (None, ""):
+        return None
+    try:
+        return int(str(turn).removesuffix(".0"))
+    except ValueError:
+        raise BadInput(
+            f"{path}: line {line}: the turn {turn!r} is not a whole number; allowed: rows of `accord score`"
+        ) from None
 
 
 def _check(path: Path, line: int, row: Mapping[str, Any], question: Question, signature: str | None) -> None:

@@ -50,6 +50,8 @@ def _headline(result: CheckResult) -> str:
     judge, bias = result.main.judge, result.means.bias
     if judge.value is None or judge.low is None:
         return "Agreement is unknown"
+    if result.disagrees:
+        return "The judge and people clearly disagree: reversed?"
     agrees = judge.low > 0
     if result.is_biased and bias.value is not None:
         word = "too generous" if bias.value > 0 else "too strict"

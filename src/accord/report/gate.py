@@ -13,7 +13,7 @@ from accord.project import Project
 from accord.scoring import SCORING_COMMANDS, counted, latest_scored, latest_scores
 from accord.statistics import CONFIDENCE, CenteredPart, reach
 from accord.store import Store
-from accord.values import WITHOUT_SYNTHETIC, Scale, ScoreRow, Synthetic
+from accord.values import WITHOUT_SYNTHETIC, Scale, ScoreRow, Synthetic, told_apart
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,17 @@ class Check:
         """True if the value reaches the minimum."""
         return self.value is not None and self.value >= self.minimum
 
+    @property
+    def shown(self) -> str:
+        """The value, with as many digits as its distance from the minimum needs."""
+        return "undefined" if self.value is None else told_apart(self.value, self.minimum, ".3f")[0]
+
     def __str__(self) -> str:
         if self.reason:
             return f"{self.condition}: failed: {self.reason}"
         if self.words:
             return f"{self.condition}: {self.words}: {'passed' if self.passed else 'failed'}"
-        shown = "undefined" if self.value is None else f"{self.value:.3f}"
-        return f"{self.condition}: {shown}, required {self.minimum:g}: {'passed' if self.passed else 'failed'}"
+        return f"{self.condition}: {self.shown}, required {self.minimum:g}: {'passed' if self.passed else 'failed'}"
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields and the sentence as JSON values."""

@@ -59,7 +59,7 @@ def _texts(check: Check) -> tuple[str, str, str]:
     """Return the condition, its value and the required value; in place of the value, a reason or words."""
     if check.reason or check.words:
         return check.condition, check.reason or (check.words if check.passed else f"not {check.words}"), ""
-    return check.condition, "undefined" if check.value is None else f"{check.value:.3f}", f"{check.minimum:g}"
+    return check.condition, check.shown, f"{check.minimum:g}"
 
 
 def _cell(text: str) -> str:

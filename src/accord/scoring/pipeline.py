@@ -209,7 +209,7 @@ def samples_of(
     known = trained_on.turns(row) if trained_on is not None and row is not None else frozenset[int | None]()
     rated = {turn for turn in known if turn is not None}
     if turns == "rated":
-        marked = _marked_turn(conversation, places) if level == "turn" else None
+        marked = steps.marked_turn(conversation) if level == "turn" else None
         places = sorted(rated) or (places if marked is None else [marked])
     return [Sample(conversation, place) for place in sorted({*places, *rated})]
 
@@ -217,15 +217,6 @@ def samples_of(
 def nothing_to_score(level: Level | None) -> str:
     """Return the reason why a conversation without a turn to judge has no score."""
     return NO_STEP if level == "step" else NO_REPLY
-
-
-def _marked_turn(conversation: Conversation, replies: Sequence[int]) -> int | None:
-    """Return the turn that a file marks (`response_index`, or `level: turn` for the last reply)."""
-    metadata = conversation.metadata
-    place = metadata.get("response_index")
-    if isinstance(place, int) and not isinstance(place, bool) and 0 <= place < len(conversation.turns):
-        return place
-    return replies[-1] if metadata.get("level") == "turn" and replies else None
 
 
 class Scorer:

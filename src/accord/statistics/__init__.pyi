@@ -11,7 +11,8 @@ from .chart_intervals import group_means as group_means, MIN_CLUSTERS as MIN_CLU
 from .chart_intervals import slope as slope
 from .corrected_means import estimate_systems as estimate_systems, LabeledSystem as LabeledSystem
 from .corrected_means import mean_differences as mean_differences, MeanDifference as MeanDifference
-from .corrected_means import SystemMean as SystemMean
+from .corrected_means import MIN_LABELED as MIN_LABELED
+from .corrected_means import random_label_p as random_label_p, SystemMean as SystemMean
 from .defaults import CHART_DRAWS as CHART_DRAWS, CONFIDENCE as CONFIDENCE, DETAIL_DRAWS as DETAIL_DRAWS
 from .defaults import DRAWS as DRAWS, FOLDS as FOLDS, IMPORTANCE_DRAWS as IMPORTANCE_DRAWS, RANK_DRAWS as RANK_DRAWS
 from .defaults import REPEATED_DRAWS as REPEATED_DRAWS, SIGNIFICANT as SIGNIFICANT, SURE as SURE

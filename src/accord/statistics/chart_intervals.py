@@ -73,8 +73,9 @@ def slope(clusters: Clusters, x: Floats, y: Floats) -> Estimate:
 
     def of_sums(total: Floats) -> Floats:
         n, sx, sy, sxy, sxx = total.T
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((n * sxy - sx * sy) / (n * sxx - sx * sx))
+        squares = n * sxx - sx * sx
+        squares[squares <= 1e-12 * n * sxx] = np.nan  # a draw of equal x, whose squares are rounding errors
+        return np.asarray((n * sxy - sx * sy) / squares)
 
     whole = float(of_sums(sums.sum(axis=0)[None, :])[0])
     if len(clusters) < MIN_CLUSTERS:

@@ -140,6 +140,36 @@ class LabeledSystem:
         return np.asarray(own, dtype=str), np.asarray(others, dtype=str)
 
 
+RANDOM_DRAWS, MAX_VALUES, BINS = 1999, 11, 5
+"""Random choices of labeled units that the actual one is compared with, and bins of scores with more values."""
+
+
+def random_label_p(given: LabeledSystem, seed: int = 0) -> float:
+    """Return p of the hypothesis that the labeled units of a system are a random part of its units.
+
+    The labeled units' counts by score are compared with those of random choices of as many units (χ², permutation
+    test). Units of one group count as one labeled and one other unit with their mean scores, because they may be
+    labeled together.
+    """
+    scores: dict[tuple[str, bool], list[float]] = {}
+    for names, values, is_labeled in zip(given.groups, (given.predicted, given.unlabelled), (True, False), strict=True):
+        for name, value in zip(names.tolist(), values.tolist(), strict=True):
+            scores.setdefault((name, is_labeled), []).append(value)
+    labeled = np.array([each for _, each in scores])
+    if labeled.all() or not labeled.any():
+        return 1.0
+    mean = np.array([np.mean(each) for each in scores.values()])
+    values = np.unique(mean)
+    edges = values if len(values) <= MAX_VALUES else np.unique(np.quantile(mean, np.arange(1, BINS + 1) / BINS))
+    place = np.searchsorted(edges, mean)
+    every, seen = np.bincount(place), np.bincount(place[labeled], minlength=place.max() + 1)
+    every, seen = every[every > 0], seen[every > 0]
+    draws = np.random.default_rng(seed).multivariate_hypergeometric(every, seen.sum(), RANDOM_DRAWS, method="marginals")
+    expected = every * (seen.sum() / every.sum())
+    found, others = (((counts - expected) ** 2 / expected).sum(axis=-1) for counts in (seen, draws))
+    return float((1 + (others >= found - 1e-9).sum()) / (1 + RANDOM_DRAWS))
+
+
 def estimate_system(system: str, said: Floats, predicted: Floats, unlabelled: Floats) -> SystemMean:
     """Return the mean of a single system; see `estimate_systems`."""
     return estimate_systems([LabeledSystem(system, said, predicted, unlabelled)])[0]

@@ -71,8 +71,9 @@ def _slope(systems: Sequence[LabeledSystem]) -> float:
     """Return the least-squares slope of labels on scores within systems; 0 for constant scores."""
     products = squares = 0.0
     for each in systems:
-        f = each.predicted - each.predicted.mean() if len(each.predicted) else each.predicted
-        products, squares = products + float(f @ each.said), squares + float(f @ f)
+        if len(each.predicted) and np.ptp(each.predicted) > 0:  # a mean of equal scores differs from them by rounding
+            f = each.predicted - each.predicted.mean()
+            products, squares = products + float(f @ each.said), squares + float(f @ f)
     return products / squares if squares > 0 else 0.0
 
 

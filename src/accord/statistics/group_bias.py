@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 
 MIN_GROUP_RATINGS = 10
 """Minimum number of ratings of a group."""
+MAX_LEVERAGE = 0.9
+"""Largest leverage by which residuals are corrected, and largest share of the spread of a covariate in one cluster."""
 
 
 def group_biases(
@@ -73,14 +75,21 @@ def bias_difference(
 
 
 def bias_slope(error: Floats, cluster: NDArray[np.object_], x: Floats) -> tuple[Estimate, float] | None:
-    """Return the rise of the error per unit of (n,) x with its interval and p over clusters; None if x is constant."""
+    """Return the rise of the error per unit of (n,) x with its interval and p over clusters.
+
+    None if x is constant or one cluster holds nearly all of its spread: then this cluster alone decides the slope, and
+    no residual shows its error.
+    """
+    if len(x) < MIN_GROUP_RATINGS or not np.ptp(x) > 0:
+        return None
     centered = x - x.mean()
     squares = float(centered @ centered)
-    if len(x) < MIN_GROUP_RATINGS or not squares > 0 or len(set(cluster.astype(str))) < 2:
+    _, place = np.unique(cluster.astype(str), return_inverse=True)
+    if np.bincount(place, centered**2).max() >= MAX_LEVERAGE * squares:
         return None
     slope = float(centered @ error) / squares
     residual = error - error.mean() - slope * centered
-    leverage = np.minimum(1 / len(x) + centered**2 / squares, 0.9)
+    leverage = np.minimum(1 / len(x) + centered**2 / squares, MAX_LEVERAGE)
     adds = centered * residual / (1 - leverage) / squares
     parts = [CenteredPart(adds - adds.mean(), cluster.astype(str))]
     half = reach(parts)

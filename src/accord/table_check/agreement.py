@@ -39,7 +39,7 @@ KAPPA, ALPHA, R = "Cohen's κ", "Krippendorff's α", "r"
 SHARES = ("same answer", "TPR", "TNR")
 MAX_STEPS = 10
 """Largest number of steps of a scale whose step is one point."""
-AC1_NAME, WITHIN, ERROR = "Gwet's AC1", "within one point", "mean absolute error"
+AC1_NAME, WITHIN, ERROR = "Gwet's AC1", "within", "mean absolute error"
 
 
 @dataclass(frozen=True)
@@ -170,10 +170,10 @@ def _statistics(table: JudgedTable) -> Mapping[str, Compute]:
         }
     if scale.kind == "nominal":
         return {ALPHA: lambda pairs: _alpha_of_pairs(table, pairs), "same answer": same}
-    within = share(
-        lambda pairs: (np.abs(pairs.first - pairs.second) <= table_step(table) + 1e-9, np.isfinite(pairs.first))
-    )
-    errors = {ERROR: of(STATISTICS["mae"], is_bounded=False), WITHIN: within}
+    point = table_point(table)
+    within = share(lambda pairs: (np.abs(pairs.first - pairs.second) <= point + 1e-9, np.isfinite(pairs.first)))
+    near = f"{WITHIN} one point" if point == 1 else f"{WITHIN} {point:.3g} points"
+    errors = {ERROR: of(STATISTICS["mae"], is_bounded=False), near: within}
     if scale.kind == "continuous":
         return {R: of(STATISTICS["pearson"]), "Spearman's ρ": of(STATISTICS["spearman"]), **errors}
     return {
@@ -181,17 +181,23 @@ def _statistics(table: JudgedTable) -> Mapping[str, Compute]:
         ALPHA: lambda pairs: _alpha_of_pairs(table, pairs),
         R: of(STATISTICS["pearson"]),
         "same answer": same,
-        WITHIN: within,
+        near: within,
         ERROR: errors[ERROR],
     }
 
 
-def table_step(table: JudgedTable) -> float:
-    """Return one point of the scale: the smallest step between people's labels; a tenth of a scale of many values."""
+def table_point(table: JudgedTable) -> float:
+    """Return one point of the scale.
+
+    It is 1 on a scale of 2 to 10 points with labels that are at most 1 apart, also if some labels lie between whole
+    numbers. On other scales with few labels it is the typical step between them, else a tenth of the scale.
+    """
     labels = np.unique(table.labels[np.isfinite(table.labels)])
-    if not 2 <= len(labels) <= MAX_STEPS + 1:
-        return float(np.ptp(table.scale.options)) / MAX_STEPS
-    return float(np.diff(labels).min())
+    span = float(np.ptp(table.scale.options))
+    step = float(np.median(np.diff(labels))) if len(labels) > 2 else span
+    if 2 <= span <= MAX_STEPS and step <= 1:
+        return 1.0
+    return step if len(labels) <= MAX_STEPS + 1 and step < span else span / MAX_STEPS
 
 
 def _paired(table: JudgedTable, pairs: Pairs) -> Paired:
@@ -206,7 +212,7 @@ def _figure(name: str, pairs: Pairs, compute: Compute, table: JudgedTable) -> tu
         counts = f"{count_of(len(pairs), 'label')} of {count_of(items, 'item')}"
         return Estimate(), f"{counts}; at least {MIN_LABELS} labels of two items are needed"
     is_constant = np.ptp(pairs.first) == 0 or (name != AC1_NAME and np.ptp(pairs.second) == 0)
-    if name not in (*SHARES, WITHIN, ERROR) and is_constant:
+    if name not in (*SHARES, ERROR) and not name.startswith(WITHIN) and is_constant:
         return Estimate(), _constant_text(table, pairs)
     found = compute(pairs)
     if name in ("TPR", "TNR") and found.value is None:

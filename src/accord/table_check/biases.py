@@ -118,13 +118,17 @@ def _by_length(
         return []
     length = table.length[rows]
     known = np.isfinite(length) & (length >= 0)
-    found = None
-    if known.sum() >= MIN_GROUP_RATINGS:
-        found = bias_slope(error[known], table.item[rows][known], np.log2(1 + length[known]))
+    length, item = length[known], table.item[rows][known]
+    found = bias_slope(error[known], item, np.log2(1 + length))
     if found is None:
-        missing.append(("bias by length", f"fewer than {MIN_GROUP_RATINGS} labeled rows have different lengths"))
+        reason = "one item has nearly all of the differences in length"
+        if len(length) < MIN_GROUP_RATINGS:
+            reason = f"{len(length)} labeled rows have a length; at least {MIN_GROUP_RATINGS} are needed"
+        elif len(set(length)) == 1:
+            reason = f"all {len(length)} labeled rows have the length {length[0]:g}"
+        missing.append(("bias by length", reason))
         return []
-    return [(LENGTH, "", int(known.sum()), *found)]
+    return [(LENGTH, "", len(length), *found)]
 
 
 def calibration_map(table: JudgedTable) -> list[CalibrationRow]:

@@ -14,6 +14,7 @@ from accord.table_check.label_checks import label_warnings
 from accord.table_check.means import Means, compare_systems, table_means
 from accord.table_check.result import CheckResult
 from accord.table_check.table import JudgedTable, read_table
+from accord.values import told_apart
 
 Columns = str | Sequence[str] | None
 
@@ -62,6 +63,10 @@ def check(
     """
     if width is not None and not (math.isfinite(width) and width > 0):
         raise BadInput(f"width is {width}; it is the width of an interval, a number above 0")
+    options = {"judge": judge, "human": human, "system": system, "item": item, "group": group, "length": length}
+    for name, columns in options.items():
+        if columns is not None and not all(each.strip() for each in _names(columns) or [""]):
+            raise BadInput(f"--{name} is empty; name a column of the table, or leave the option out")
     given = GivenColumns(_names(judge), _names(human), item, system, _names(group), length)
     read = read_table(table, given, yes, threshold)
     agreement, means, biases = agreement_rows(read), table_means(read, width), judge_biases(read)
@@ -130,4 +135,4 @@ def check_at_least(result: CheckResult, least: float) -> tuple[bool, str]:
     if low is None:
         return False, f"{name}: unknown ({row.reason or 'too few labels'}), required {least:g}: failed"
     passed = low >= least
-    return passed, f"{name}: {low:.3f}, required {least:g}: {'passed' if passed else 'failed'}"
+    return passed, f"{name}: {told_apart(low, least, '.3f')[0]}, required {least:g}: {'passed' if passed else 'failed'}"

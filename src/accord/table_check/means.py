@@ -16,25 +16,28 @@ from numpy.typing import NDArray
 
 from accord.statistics import (
     CONFIDENCE,
+    SURE,
     CenteredPart,
     LabeledSystem,
     MeanDifference,
     SystemMean,
     efficient_means,
     estimate_systems,
+    holm,
     label_plans,
     mean_differences,
     mean_on_scale,
     normal_quantile,
     on_scale,
     p_value,
+    random_label_p,
     reach,
     rogan_gladen,
     spread_of,
 )
 from accord.table_check.agreement import MIN_LABELS
 from accord.table_check.table import JudgedTable
-from accord.values import Estimate
+from accord.values import Estimate, p_text
 
 Floats = NDArray[np.float64]
 
@@ -90,6 +93,7 @@ class Means:
         bias_p: Its p; None without a bias.
         plan: Labels for the asked width.
         reason: Reason of missing means.
+        is_selective: True if they are missing because the judge's answers differ between labeled and other rows.
     """
 
     rows: Sequence[MeanRow] = ()
@@ -99,6 +103,7 @@ class Means:
     bias_p: float | None = None
     plan: LabelPlan | None = None
     reason: str = ""
+    is_selective: bool = False
 
 
 def table_means(table: JudgedTable, width: float | None) -> Means:
@@ -122,6 +127,8 @@ def table_means(table: JudgedTable, width: float | None) -> Means:
         reason = f"{labels} rows have a score and a label; at least {MIN_LABELS} are needed"
         return Means(first, reason=reason)
     given = _system(table, "all rows", np.ones(len(table.item), dtype=bool))
+    if (p := random_label_p(given)) < SURE:
+        return Means(first, reason=_selection_text(given, p), is_selective=True)
     [efficient] = efficient_means([given], scale.ends, scale.is_two_valued)
     rows = [*first, MeanRow(LABELS, _label_estimate(efficient), efficient.reason or "")]
     if efficient.reason:
@@ -133,6 +140,16 @@ def table_means(table: JudgedTable, width: float | None) -> Means:
     rows.append(MeanRow(EFFICIENT, _estimate(efficient)))
     bias, p = (Estimate(), None) if answers is None else _bias(efficient, answers[judged], table.item[judged], given)
     return Means(rows, EFFICIENT, _estimate(efficient), bias, p, label_plan(efficient, width))
+
+
+def _selection_text(given: LabeledSystem, p: float) -> str:
+    """Return the reason why labels of some rows say nothing about the others."""
+    labeled, others = float(given.predicted.mean()), float(given.unlabelled.mean())
+    return (
+        f"the judge's answers differ between the {len(given.predicted):,} labeled rows (mean {labeled:.2f}) and the "
+        f"{len(given.unlabelled):,} others ({others:.2f}) beyond chance ({p_text(p)}), so the labels say little about "
+        "the others; label rows that are chosen at random"
+    )
 
 
 def _system(table: JudgedTable, name: str, members: NDArray[np.bool_]) -> LabeledSystem:
@@ -229,17 +246,21 @@ def compare_systems(table: JudgedTable) -> SystemRows:
             left.append(f"{name} ({len(found.said)} labels, {MIN_SYSTEM_LABELS} needed)")
         else:
             given.append(found)
-    if len(given) < 2:
-        return SystemRows(
-            left=left, reason=f"fewer than two systems have {MIN_SYSTEM_LABELS} labels: {', '.join(left)}"
-        )
     if len(given) > MAX_SYSTEMS:
         return SystemRows(reason=f"{len(given)} systems are more than {MAX_SYSTEMS}; name a column with --system")
+    by_chance = holm([random_label_p(each) for each in given])
+    selective = {each.system for each, p in zip(given, by_chance, strict=True) if p < SURE}
+    left += [f"{name} (the judge's answers differ between its labeled and other rows)" for name in sorted(selective)]
+    given = [each for each in given if each.system not in selective]
+    if len(given) < 2:
+        return SystemRows(
+            left=left, reason=f"fewer than two systems have {MIN_SYSTEM_LABELS} random labels: {', '.join(left)}"
+        )
     means = sorted(efficient_means(given, table.scale.ends, table.scale.is_two_valued), key=lambda each: -each.mean)
     answers = table.mean_answer
     judge = [
         None if answers is None else float(np.nanmean(answers[(table.system == each.system) & table.is_judged]))
         for each in means
     ]
-    left += [f"{each.system}: {each.reason}" for each in means if each.reason]
+    left += [f"{each.system} ({each.reason})" for each in means if each.reason]
     return SystemRows(means, judge, mean_differences(means), left)

@@ -15,7 +15,8 @@ from accord.table_check.scales import TableScale
 from accord.values import Estimate, agreement_word, html_table, number, p_text, text_table
 
 MAX_BIASES, MAX_NOTES, MAX_LEVELS, MAX_SYSTEMS, MAX_GAPS = 3, 2, 5, 4, 3
-"""Lines of each part in the terminal; the page and the JSON have all."""
+"""Lines of each part in the terminal, which counts the others; the page and the JSON have all."""
+ALL = "(all: --out check.html)"
 MAX_NAME = 60
 
 
@@ -85,6 +86,11 @@ class CheckResult:
         return self.means.bias_p is not None and self.means.bias_p < SIGNIFICANT
 
     @property
+    def disagrees(self) -> bool:
+        """True if the judge agrees with people less than by chance, beyond chance."""
+        return self.main.judge.high is not None and self.main.judge.high < 0
+
+    @property
     def bias_text(self) -> str:
         """Bias of the judge in words, with its interval."""
         bias = self.means.bias
@@ -105,9 +111,16 @@ class CheckResult:
         report = f"report {corrected}{instead}"
         figure = f"{row.statistic} {row.judge}"
         after = "." if corrected.low is None else f"; {self.bias_text}; {report}."
+        if self.means.is_selective:
+            after = "; no mean is reported, because the labeled rows are not a random part of all rows."
         if row.judge.value is None or row.judge.low is None:
             return f"Agreement of the judge with people is unknown: {row.reason or 'too few labels'}{after}"
         among = f"; people among themselves {row.people.value:.2f}" if row.people.value is not None else ""
+        if self.disagrees:
+            return (
+                f"The judge and people clearly disagree ({figure}{among}): reversed? Check which value is the better "
+                "one in each column before you use a mean."
+            )
         if row.judge.low <= 0:
             said = f"It is not clear that the judge agrees with people beyond chance ({figure}{among})"
         else:
@@ -180,6 +193,8 @@ def terminal_lines(result: CheckResult) -> Iterator[str]:
     yield "columns: " + " · ".join(f"{role} = {one_line(column, MAX_NAME)}" for role, column in result.columns.items())
     yield f"scale: {result.scale}"
     yield from (f"note: {note}" for note in result.notes[:MAX_NOTES])
+    if (more := len(result.notes) - MAX_NOTES) > 0:
+        yield f"note: {count_of(more, 'more note')} {ALL}"
     yield f"ran: {', '.join(result.supported) or 'nothing'}"
     yield from (f"not run: {name}: {reason}" for name, reason in result.missing)
     yield ""
@@ -227,12 +242,7 @@ def plan_lines(result: CheckResult) -> Iterator[str]:
 
 def _details(result: CheckResult) -> Iterator[str]:
     """Yield systems, biases, the calibration map and repeats, each in a few lines."""
-    for mean, judge in list(zip(result.systems.systems, result.systems.judge_means, strict=True))[:MAX_SYSTEMS]:
-        said = "" if judge is None else f", judge alone {judge:.2f}"
-        yield f"system {one_line(mean.system, 40)}: {plain(Estimate(mean.mean, mean.low, mean.high))}{said}"
-    for gap in result.systems.differences[:MAX_GAPS]:
-        p = "" if gap.p_holm is None else f", {p_text(gap.p_holm)} (Holm)"
-        yield f"  {gap.first} − {gap.second}: {signed(Estimate(gap.difference, gap.low, gap.high))}{p}"
+    yield from _system_lines(result.systems)
     if result.biases:
         biased = sum(row.is_biased for row in result.biases)
         yield f"bias by slice and length: {biased} of {len(result.biases)} tests significant (Holm)"
@@ -242,6 +252,25 @@ def _details(result: CheckResult) -> Iterator[str]:
         listed = "; ".join(f"{row.name}: {number(row.mean.value, 2)} ({row.n})" for row in shown)
         yield f"mean label by score (labels): {listed}{'; ...' if len(result.calibration) > MAX_LEVELS else ''}"
     yield from repeat_lines(result)
+
+
+def _system_lines(systems: SystemRows) -> Iterator[str]:
+    """Yield the best systems and the worst one, the clearest differences, and what is not among these."""
+    rows = list(zip(systems.systems, systems.judge_means, strict=True))
+    for mean, judge in rows if len(rows) <= MAX_SYSTEMS else [*rows[: MAX_SYSTEMS - 1], rows[-1]]:
+        said = "" if judge is None else f", judge alone {judge:.2f}"
+        yield f"system {one_line(mean.system, 40)}: {plain(Estimate(mean.mean, mean.low, mean.high))}{said}"
+    gaps = sorted(
+        systems.differences, key=lambda gap: (1.0 if gap.p_holm is None else gap.p_holm, -abs(gap.difference))
+    )
+    for gap in gaps[:MAX_GAPS]:
+        p = "" if gap.p_holm is None else f", {p_text(gap.p_holm)} (Holm)"
+        yield f"  {gap.first} − {gap.second}: {signed(Estimate(gap.difference, gap.low, gap.high))}{p}"
+    hidden = {"system": len(rows) - MAX_SYSTEMS, "difference": len(gaps) - MAX_GAPS}
+    more = [count_of(count, noun) for noun, count in hidden.items() if count > 0]
+    more += systems.left if systems.systems else []
+    if more:
+        yield f"  not shown: {one_line(', '.join(more), 200)} {ALL}"
 
 
 def bias_text(row: BiasRow) -> str:

@@ -92,6 +92,18 @@ def number(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
 
 
+def told_apart(value: float, limit: float, spec: str = ".2f") -> tuple[str, str]:
+    """Format a value and its limit with the fewest digits, from those of `spec`, that show which one is larger.
+
+    >>> told_apart(0.71, 0.5), told_apart(0.496, 0.5), told_apart(0.504, 0.5, ".0%")
+    (('0.71', '0.50'), ('0.496', '0.500'), ('50.4%', '50.0%'))
+    """
+    first = int(spec[1])
+    shown = ((f"{value:.{digits}{spec[2]}}", f"{limit:.{digits}{spec[2]}}") for digits in range(first, first + 6))
+    texts = next((texts for texts in shown if len({float(text.rstrip("%")) for text in texts}) > 1), None)
+    return texts if texts is not None and value != limit else (f"{value:{spec}}", f"{limit:{spec}}")
+
+
 def percent(share: float | None) -> str:
     """Format a share as a percentage for a page; a dash if it is undefined."""
     return "–" if share is None else f"{share:.0%}"
@@ -154,12 +166,15 @@ def agreement_words(alpha: Estimate) -> str:
 
 
 def p_text(p: float) -> str:
-    """Format the p of a test; a value below 0.001 is not printed as 0.
+    """Format the p of a test; a value below 0.001 is not printed as 0, and none is rounded to a usual level.
 
-    >>> p_text(0.0142), p_text(0.0002)
-    ('p = 0.014', 'p < 0.001')
+    >>> p_text(0.0142), p_text(0.0002), p_text(0.0497)
+    ('p = 0.014', 'p < 0.001', 'p = 0.0497')
     """
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+    if p < 0.001:
+        return "p < 0.001"
+    shown = (f"{p:.{digits}g}" for digits in range(2, 7))
+    return f"p = {next((text for text in shown if float(text) not in (0.05, 0.01) or float(text) == p), f'{p:.2g}')}"
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

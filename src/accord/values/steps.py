@@ -153,3 +153,13 @@ def judged_turns(conversation: Conversation, level: str) -> list[int]:
         return step_turns(conversation.turns)
     replies = {id(turn) for turn in conversation.replies} if level == "turn" else set[int]()
     return [place for place, turn in enumerate(conversation.turns) if id(turn) in replies]
+
+
+def marked_turn(conversation: Conversation) -> int | None:
+    """Return the turn that a file marks (`response_index`, or `level: turn` for the last reply), or None."""
+    metadata = conversation.metadata
+    place = metadata.get("response_index")
+    if isinstance(place, int) and not isinstance(place, bool) and 0 <= place < len(conversation.turns):
+        return place
+    replies = judged_turns(conversation, "turn") if metadata.get("level") == "turn" else []
+    return replies[-1] if replies else None

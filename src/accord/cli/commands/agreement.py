@@ -148,6 +148,8 @@ def _estimate_text(result: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     lines = [table(["assistant version", "labeled", "scored", "labels and scores", "labels alone", "worth"], rows)]
     lines += [f"{row['system']}: {row['reason']}" for row in result["systems"] if row["reason"]]
+    lines += [f"{system}: no mean: {reason}" for system, reason in result["left_out"].items()]
+    lines += [f"{system}: caution: {text}" for system, text in result["cautions"].items()]
     lines += [_gap_text(gap) for gap in result["differences"]]
     unit = f"{result['level']}s"
     stored, files = result["scores"] - result["from_files"], result["from_files"]
@@ -155,6 +157,8 @@ def _estimate_text(result: Mapping[str, Any]) -> str:
         f"scores: {stored:,} {unit}, predicted by {result['evaluator']} from evidence in the store, each without the "
         "labels of its conversation"
     )
+    if result["units"]:
+        scores += f"; counted: {result['units']}"
     scores += f"; and {files:,} outside the store, which it scored in files (accord score)" if files else ""
     about = (
         "worth: as many times more labels alone would give as short an interval. Valid where the labeled "

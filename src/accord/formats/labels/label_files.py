@@ -330,8 +330,8 @@ def raw_label_rows(
     columns: Mapping[str, str] | None = None,
     roles: FileRoles = NO_ROLES,
     rows: Iterable[Row | BadRow] | None = None,
-) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]], list[JudgedAnswer]]]:
-    """Yield each row of a file of labels: its line, its target, the `raw_answers` of people, and a model's answers.
+) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]], list[JudgedAnswer], Any]]:
+    """Yield each row of a file of labels: line, target, the `raw_answers` of people, a model's answers, and `scale`.
 
     Rows that cannot be read are skipped. `rows` are those of the file, if it is open already (`sniff_rows`).
     """
@@ -344,7 +344,7 @@ def raw_label_rows(
             target, answers = _answers_of_people(row.fields, roles)
         except WrongShape:
             continue
-        yield row.line, target, answers, judged
+        yield row.line, target, answers, judged, row.fields.get("scale")
 
 
 def _answers_of_people(fields: Fields, roles: FileRoles) -> tuple[Target, list[tuple[str, str, Any]]]:

@@ -18,7 +18,7 @@ from accord.hosts.shared.assertion_input import Scored, labeled, scored_conversa
 from accord.hosts.shared.scores import HostScorer, Openable, open_scorer
 from accord.hosts.shared.trials import PREFIX, PRESENT
 from accord.statistics import CONFIDENCE, LOWER_IS_BETTER, STATISTICS, Clusters, Paired, bootstrap, clustered_mean
-from accord.values import Estimate, ScoreRow
+from accord.values import Estimate, ScoreRow, told_apart
 
 P = ParamSpec("P")
 Bound = Literal["lower", "estimate"]
@@ -276,8 +276,9 @@ def _finish(
     name, counted = words
     value = found.low if bound == "lower" else found.value
     required = f"{'lower bound' if bound == 'lower' else 'estimate'} at least {limit:g}"
-    interval = "no interval" if found.low is None else f"{CONFIDENCE:.0%} interval {found.low:.3f} to {found.high:.3f}"
-    estimate = "undefined" if found.value is None else f"{found.value:.3f}"
+    low, middle = ("" if each is None else told_apart(each, limit, ".3f")[0] for each in (found.low, found.value))
+    interval = "no interval" if found.low is None else f"{CONFIDENCE:.0%} interval {low} to {found.high:.3f}"
+    estimate = middle or "undefined"
     text = f"{estimate}, {interval}, required: {required}"
     if (trial := PRESENT.get()) is not None:
         trial.item.user_properties.append((f"{PREFIX}{name}", text))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ from accord.project.importing.rubric_inference import (
     MAX_LOCATIONS,
     ObservedAnswers,
     RowLocation,
+    ends_of,
     has_scale_values,
     number_of,
     positions_among,
@@ -207,6 +208,9 @@ def survey_files(
     survey.check_roles(command or f"accord import {shlex.join(map(str, paths))}")
     persons = {name: person for name, person in persons.items() if name not in survey.annotator_columns}
     _choose_columns(survey.result, survey.in_tables, survey.beside_text, named, persons)
+    for answers in survey.result.questions.values():
+        if answers.ends is None and len(answers.scales) == 1 and answers.scales.total() == answers.total:
+            answers.ends = _ends_in([*next(iter(answers.scales))], answers.values)
     return survey.result
 
 
@@ -318,12 +322,12 @@ class _Surveyor:
 
     def _add_labels(self, path: Source, columns: Mapping[str, str], roles: FileRoles, rows: HeldRows) -> None:
         self.result.labels.append(path)
-        for line, target, row, judged in islice(raw_label_rows(path, columns, roles, rows), self.limit):
+        for line, target, row, judged, scale in islice(raw_label_rows(path, columns, roles, rows), self.limit):
             self.result.judges.update(answer.judge for answer in judged)
             for question, annotator, value in row:
                 if isinstance(value, str | int | float) and value != "":
                     location = RowLocation(str(path), line)
-                    _answers_to(self.in_tables, question).add(value, annotator, target.turn, location)
+                    _answers_to(self.in_tables, question).add(value, annotator, target.turn, location, scale)
 
     def _add_conversations(self, path: Source, columns: Mapping[str, str], roles: FileRoles, rows: HeldRows) -> None:
         marked, beside = Answers(), Answers()
@@ -360,9 +364,9 @@ def _add_record(record: Record, location: RowLocation, marked: Answers, beside: 
     """
     judges = []
     answers = (each.to_label() for each in record.annotations if not each.question.startswith(ISSUE))
-    for label in (*record.labels, *answers):
-        if isinstance(label.value, str | int | float):
-            _answers_to(marked, label.question).add(label.value, label.annotator, label.target.turn, location)
+    for label, scale in zip_longest((*record.labels, *answers), record.scales):
+        if label is not None and isinstance(label.value, str | int | float):
+            _answers_to(marked, label.question).add(label.value, label.annotator, label.target.turn, location, scale)
     for cell in rating_cells(record.conversation):
         judge = roles.judge_of(cell.question, cell.annotator)
         if judge is not None:
@@ -453,6 +457,7 @@ def _merge(into: Answers, more: Mapping[str, ObservedAnswers]) -> None:
         for value, locations in new.locations.items():
             known.locations[value] = [*known.locations.get(value, ()), *locations][:MAX_LOCATIONS]
         known.annotators.update(new.annotators)
+        known.scales.update(new.scales)
         known.turn_answers += new.turn_answers
         known.text, known.ends = known.text or new.text, known.ends or new.ends
         known.meanings = known.meanings or new.meanings
@@ -477,9 +482,8 @@ def _read_question_list(answers: ObservedAnswers, folder: Path) -> None:
 
 
 def _ends_in(scale: Any, values: Iterable[Any]) -> tuple[float, float] | None:
-    """Return the lowest and highest value of a list of both, unless an answer is outside."""
-    if not isinstance(scale, list) or len(scale) != 2 or not all(isinstance(end, int | float) for end in scale):
+    """Return the lowest and highest value of a stated scale, unless an answer is outside."""
+    if (ends := ends_of(scale)) is None:
         return None
-    low, high = scale
     numbers = [value for value in values if isinstance(value, int | float)]
-    return (low, high) if low < high and all(low <= number <= high for number in numbers) else None
+    return ends if all(ends[0] <= number <= ends[1] for number in numbers) else None

@@ -85,6 +85,7 @@ class ObservedAnswers:
         ends: Lowest and highest answer, if a file or the user states them.
         is_marked: True if the answers are from a field that holds only ratings.
         locations: File and line of the first rows with each value, up to `MAX_LOCATIONS`.
+        scales: Counts of answers by the lowest and highest answer that their row states.
     """
 
     name: str
@@ -96,9 +97,13 @@ class ObservedAnswers:
     ends: tuple[float, float] | None = None
     is_marked: bool = False
     locations: dict[Value, list[RowLocation]] = field(default_factory=dict)
+    scales: Counter[tuple[float, float]] = field(default_factory=Counter)
 
-    def add(self, value: Any, annotator: str | None, turn: int | None, location: RowLocation | None = None) -> None:
-        """Count an answer; values for "not applicable" are not counted."""
+    def add(
+        self, value: Any, annotator: str | None, turn: int | None, location: RowLocation | None = None,
+        scale: Any = None,
+    ) -> None:  # fmt: skip
+        """Count an answer; values for "not applicable" are not counted. `scale` is the scale that its row states."""
         if isinstance(value, str):
             value = value.strip()
             if value.casefold() in NOT_APPLICABLE - {"-"}:
@@ -111,6 +116,8 @@ class ObservedAnswers:
             if location is not None and len(known := self.locations.setdefault(value, [])) < MAX_LOCATIONS:
                 known.append(location)
         self.turn_answers += turn is not None
+        if scale is not None and (ends := ends_of(scale)) is not None:
+            self.scales[ends] += 1
         if annotator is not None:
             self.annotators[annotator] += 1
 
@@ -123,6 +130,22 @@ class ObservedAnswers:
     def level(self) -> str:
         """Level of most answers, `turn` or `conversation`."""
         return "turn" if 2 * self.turn_answers > self.total else "conversation"
+
+
+_TWO_NUMBERS = re.compile(r"\W{0,2}(-?\d{1,9}(?:\.\d{1,9})?) ?(?:,|;|-|–|\.\.|to) ?(-?\d{1,9}(?:\.\d{1,9})?)\W{0,2}")
+
+
+def ends_of(scale: Any) -> tuple[float, float] | None:
+    """Return the lowest and highest answer of a scale as a file states it; None if it is no pair of numbers.
+
+    >>> ends_of([0, 1]), ends_of("[1, 3]"), ends_of("1-5"), ends_of("good to bad")
+    ((0, 1), (1, 3), (1, 5), None)
+    """
+    found = _TWO_NUMBERS.fullmatch(scale.strip()) if isinstance(scale, str) else None
+    ends = [_plain(float(end)) for end in found.groups()] if found else scale
+    if not isinstance(ends, list) or len(ends) != 2 or not all(type(end) in (int, float) for end in ends):
+        return None
+    return (ends[0], ends[1]) if ends[0] < ends[1] else None
 
 
 class InferredScale(NamedTuple):
@@ -343,6 +366,8 @@ def infer_questions(
     """
     questions, notes = [], []
     for answers in observed:
+        if answers.ends is None and len(answers.scales) > 1:
+            raise BadInput(_stated_text(answers))
         if (mixed := mixed_scales(answers)) is not None:
             raise BadInput(_mixed_text(answers, mixed))
         inferred = None if _is_wide(answers) else infer_scale(answers)
@@ -429,6 +454,16 @@ def _mixed_text(observed: ObservedAnswers, mixed: MixedScales) -> str:
         f"{observed.name!r} has values on two scales: {low} and {high} ({named} hold the rarer ones). Convert them to "
         f"one scale, or set a scale that holds both: --scale {shlex.quote(observed.name)}="
         f"{_plain(min(mixed[0]))}..{_plain(max(mixed[1]))}"
+    )
+
+
+def _stated_text(observed: ObservedAnswers) -> str:
+    listed = [f"{low:g} to {high:g} ({count:,} answers)" for (low, high), count in observed.scales.most_common(3)]
+    low, high = min(low for low, _ in observed.scales), max(high for _, high in observed.scales)
+    return (
+        f"{observed.name!r} has answers on {len(observed.scales)} scales, as the files state: {', '.join(listed)}. "
+        "Convert them to one scale or give each scale a question of its own; if their values mean the same, set the "
+        f"scale that holds all: --scale {shlex.quote(observed.name)}={low:g}..{high:g}"
     )
 
 
