@@ -10,9 +10,13 @@ random amount with a standard deviation of .2.
 
 drift-quiet    streams without a change that have an alarm on any of 60 days.
 drift-delay    days from the evening of a planted change on day 28 to the alarm and to its attribution, for changes in
-               standard deviations of a conversation's score; streams with a wrong attribution on any of 42 days, and
-               on the last of them; streams without one, and the share of 95% intervals of the judge's share that
-               contain the true one when it is first stated, and on the last day.
+               standard deviations of a conversation's score; streams with a wrong attribution on any of 42 days (of
+               `both`, any attribution is wrong), and on the last of them; streams without one, and the share of 95%
+               intervals of the judge's share that contain the true one when it is first stated, and on the last day.
+drift-parts    the same for changes of which the assistant and the judge have unequal, equal or opposite parts: streams
+               that name the larger part and the smaller one on any of 42 days and on the last; if both are equal, each
+               name counts as the smaller one. Shares of the 95% intervals of both parts that contain the true ones 3,
+               10 and 41 days after the change, and streams whose interval of the assistant's part excludes 0 then.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from accord.statistics import CONFIDENCE, share_interval
 from accord.validation import attribution
 from accord.values import Target
 
-PARTS = ("drift-quiet", "drift-delay")
+PARTS = ("drift-quiet", "drift-delay", "drift-parts")
 FIRST = date(2026, 1, 5)
 DAYS, CHANGE, PATIENCE = 60, 28, 42
 CONVERSATIONS, ANCHORS = 40, 40
@@ -41,10 +45,18 @@ LIMITS = (1.0, 5.0)
 SHIFTS = (0.25, 0.5, 1.0)
 KINDS = {"system": (1.0, 0.0), "judge": (0.0, 1.0), "both": (0.5, 0.5)}
 """Parts of a change that are the system's and the judge's."""
-STREAMS, QUIET_STREAMS = 20, 500
+UNEQUAL = {
+    "assistant 2/3": (0.4, 0.2), "judge 2/3": (0.2, 0.4), "equal": (0.3, 0.3), "assistant, opposite": (-0.6, 0.2),
+    "judge, opposite": (-0.2, 0.6), "equal, opposite": (-0.4, 0.4),
+}  # fmt: skip
+"""Parts of the assistant and of the judge in standard deviations."""
+READ_ON = (3, 10, PATIENCE - 1)
+"""Days after the change on which intervals of parts are read."""
+STREAMS, QUIET_STREAMS, PARTS_STREAMS = 20, 500, 100
 COLUMNS = (
     "what", "kind", "shift", "streams", "alarms", "share", "alarm_median", "alarm_90", "attributed_median",
-    "attributed_90", "wrong", "wrong_last", "never", "share_held", "share_held_last",
+    "attributed_90", "wrong", "wrong_last", "never", "share_held", "share_held_last", "larger", "larger_last",
+    "smaller", "smaller_last", "judge_held", "system_held", "system_moved",
 )  # fmt: skip
 
 
@@ -160,11 +172,50 @@ def delay(
             wrong.append(False)
             continue
         attributed = number if attributed is None else attributed
-        wrong.append(kind != "both" and found.outcome != kind)
+        wrong.append(found.outcome != kind)
         share = found.judge_share
         if share.low is not None and share.high is not None:
             held.append(share.low <= KINDS[kind][1] <= share.high)
     return alarm, attributed, (any(wrong), wrong[-1]), held
+
+
+def parts(streams: int, pool: Executor) -> Iterator[Row]:
+    """Yield the named parts, and the coverage of their intervals, for changes with two parts."""
+    for (kind, (system, judge)), busy in product(UNEQUAL.items(), (0.0, BUSY)):
+        rows = list(pool.map(partial(named, system=system, judge=judge, busy=busy), range(streams), chunksize=5))
+        row: Row = {"what": "drift-parts", "kind": f"{kind}, busy" if busy else kind, "system": system, "judge": judge,
+                    "streams": streams}  # fmt: skip
+        for place, name in enumerate(("larger", "smaller")):
+            row[name] = sum(each[0][place] for each in rows)
+            row[f"{name}_last"] = sum(each[1][place] for each in rows)
+        for place, name in enumerate(("judge_held", "system_held", "system_moved")):
+            row[name] = [_share(each[2][day][place] for each in rows if each[2][day]) for day in range(len(READ_ON))]
+        yield row
+
+
+def named(
+    seed: int, system: float, judge: float, busy: float
+) -> tuple[tuple[bool, bool], tuple[bool, bool], list[tuple[bool, ...]]]:
+    """Return if the larger and the smaller part of a change are named on any day, the same for the last day, and facts.
+
+    These are, for each of the days `READ_ON`, nothing without a change, or: True if the interval of the judge's part
+    holds, if the interval of the assistant's part holds, and if the latter excludes 0.
+    """
+    stream = Stream(seed, CHANGE + PATIENCE, system, judge, busy=busy)
+    tests, width = stream.tests(), LIMITS[1] - LIMITS[0]
+    larger = "" if abs(system) == abs(judge) else "system" if abs(system) > abs(judge) else "judge"
+    outcomes, facts = list[str](), list[tuple[bool, ...]]()
+    for number in range(PATIENCE):
+        found = stream.on(CHANGE + number, tests)
+        outcomes.append(found.outcome)
+        if number in READ_ON:
+            ends = [(part.low, part.high) for part in (found.judge_change, found.system_change)]
+            shifts = (judge * SPREAD / width, system * SPREAD / width, 0.0)
+            known = [(low, high) for low, high in (*ends, ends[1]) if low is not None and high is not None]
+            held = [low <= shift <= high for (low, high), shift in zip(known, shifts, strict=False)]
+            facts.append((held[0], held[1], not held[2]) if len(held) == 3 else ())
+    is_named = [(each == larger, each in ("system", "judge") and each != larger) for each in outcomes]
+    return (any(each[0] for each in is_named), any(each[1] for each in is_named)), is_named[-1], facts
 
 
 def _share(held: Iterable[bool]) -> float | None:
@@ -184,14 +235,15 @@ def main() -> None:
     """Run the parts and print their rows."""
     parser = options("drift", __doc__ or "", PARTS)
     asked = parser.parse_args()
-    parts = chosen(parser, asked.only, PARTS)
+    names = chosen(parser, asked.only, PARTS)
     few = 5 if asked.quick else None
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         run: dict[str, Callable[[], Iterator[Row]]] = {
             "drift-quiet": lambda: quiet(asked.limit or few or QUIET_STREAMS, pool),
             "drift-delay": lambda: delays(asked.limit or few or STREAMS, pool),
+            "drift-parts": lambda: parts(asked.limit or few or PARTS_STREAMS, pool),
         }
-        rows = [row for part in parts for row in rows_of_part(part, run[part])]
+        rows = [row for part in names for row in rows_of_part(part, run[part])]
     finish("drift", rows, COLUMNS, asked.json)
 
 

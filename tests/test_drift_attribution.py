@@ -92,16 +92,18 @@ def planted(
 
 CASES: list[tuple[dict[str, Any], str, str]] = [
     ({}, "none", r"No change of the scores beyond chance since 5 January 2026; the judge has not moved, by 30 anchors"),
-    ({"system": 0.6}, "system", r"\+1\d% of the scale since 9 February 2026; .* is the judge .*: the assistant or its"),
-    ({"judge": 0.6}, "judge", r"moved by \+1\d% of the scale since 9 February 2026; (\d+%|all) of the \+1\d% is the"),
-    ({"judge": -0.6}, "judge", r"moved by -1\d% of the scale .*; (\d+%|all) of the -1\d% is the judge"),
-    ({"judge": 0.8, "system": -0.3}, "judge", r"; the judge alone moved them by \+2\d%, the assistant or its users by -"),
-    ({"judge": 0.6, "system": -0.6}, "judge", r"The judge moved by \+1\d% of the scale since .* have not clearly changed"),
+    ({"system": 0.6}, "system", r"moved by \+15% of the scale \[\+13%, .* since 9 February 2026: .* or its users is larger"),
+    ({"judge": 0.6}, "judge", r": \+15% \[\+14%, \+15%\] by the judge, -0.1% \[-2%, \+2%\] by the assistant .* judge's part is"),
+    ({"judge": -0.6}, "judge", r"moved by -15% of .*: -15% \[-16%, -15%\] by the judge, .*; the judge's part is larger"),
+    ({"judge": 0.8, "system": -0.3}, "judge", r": \+20% .* by the judge, -8% \[-9%, -6%\] by the assistant or its users; "),
+    ({"judge": 0.3, "system": -0.8}, "system", r": \+7% .* by the judge, -20% \[-22%, -18%\] by the assistant or its users; "),
+    ({"judge": 0.6, "system": -0.6}, "unknown", r"-0.3% .* \[-2%, .*: \+15% .* by the judge, -15% .*; neither part is clearly"),
+    ({"judge": 0.3, "system": 0.3}, "unknown", r": \+7% .* by the judge, \+7% .* its users; neither part is clearly larger\. Run"),
     ({"judge": 0.6, "anchors": 0}, "unknown", r"; system or judge unknown: no anchors since 9 February .*--anchors$"),
     ({"judge": 0.6, "anchors": 6}, "unknown", r"unknown: only 6 anchors since 9 February 2026, 10 needed.*--anchors$"),
     ({"anchors": 0}, "none", r"the judge is not watched: no anchors\. Run: accord judge --anchors"),
     ({"anchors": 6}, "none", r"the judge is hardly watched: only 6 anchors of 10 needed\. Run: accord judge --anchors"),
-    ({"judge": 0.6, "since": CHANGE + 1}, "judge", r"of the \+1\d% is the judge|all of the"),
+    ({"judge": 0.6, "since": CHANGE + 1}, "judge", r"the judge's part is larger"),
 ]  # fmt: skip
 
 
@@ -113,6 +115,40 @@ def test_change_has_its_cause_in_one_sentence(world: Mapping[str, Any], outcome:
     if outcome == "judge" and found.change.value is not None and "system" not in world:
         assert found.judge_share.low is not None and found.judge_share.high is not None
         assert found.judge_share.low <= 1 <= found.judge_share.high
+
+
+@pytest.mark.parametrize(("system", "judge"), [(0.24, 0.12), (0.12, 0.24), (0.18, 0.18), (-0.36, 0.12), (-0.24, 0.24)])
+def test_smaller_part_of_a_change_is_never_named(system: float, judge: float) -> None:
+    week = (FIRST + timedelta(days=CHANGE + 6)).isoformat()
+    larger = "system" if abs(system) > judge else "judge" if abs(system) < judge else "unknown"
+    streams = [attribute(*planted(seed, system, judge), (1, 5), week) for seed in range(8)]
+    assert {found.outcome for found in streams} <= {larger, "unknown"}
+    for found in streams:
+        assert found.cause == ("system" if found.outcome == "system" else "judge")  # its anchors moved for certain
+        parts = {"by the judge": found.judge_change, "by the assistant or its users": found.system_change}
+        for words, part in parts.items():
+            assert re.search(rf"[+-][\d.]+% \[[+-][\d.]+%, [+-][\d.]+%\] {words}", found.finding), found.finding
+            assert part.low is not None and part.high is not None and part.low < part.high
+    held = [found.system_change.low <= system / 4 <= found.system_change.high for found in streams]  # type: ignore[operator]
+    assert sum(held) >= 6
+
+
+def test_interval_of_a_change_holds_days_that_move_together() -> None:
+    rng = np.random.default_rng(6)
+    traffic, judged = [], planted(0, judge=0.6)[1]
+    for number in range(DAYS):
+        moved = rng.normal(0, 0.3) + 0.6 * (number >= CHANGE)
+        day = (FIRST + timedelta(days=number)).isoformat()
+        traffic += [ScoredConversation(f"{number}-{chat}", "", day, rng.normal(3, 0.6) + moved) for chat in range(100)]
+    change = attribute(traffic, judged, (1, 5), TODAY).change
+    assert change.low is not None and change.high is not None
+    width = 2 * 1.96 * 0.3 / 4 * (1 / 35 + 1 / 21) ** 0.5
+    assert change.high - change.low == pytest.approx(width, rel=0.35)
+
+
+def test_moved_judge_without_conversations_to_compare_is_named() -> None:
+    found = attribute([], planted(0, judge=0.6)[1], (1, 5), TODAY)
+    assert found.outcome == found.cause == "judge" and "no conversations from before and after" in found.finding
 
 
 def test_evaluator_without_a_judge_drifts_by_the_system_alone() -> None:
@@ -377,7 +413,9 @@ def test_drift_of_the_judge_is_on_the_board_in_watch_and_an_alarm(
     for ago in (4, 2):
         judged(days_ago(ago))
     failed = accord("watch", "--fail-on-alarm", code=3)
-    assert re.search(r"drift: Scores moved by \+\d+% of the scale since .* of the \+\d+% is the judge", failed)
+    assert re.search(
+        r"drift: Scores moved by \+\d+% of the scale .*% \[.*\] by the judge, .*judge's part is larger", failed
+    )
     told = accord_json("watch")
     assert told["drift"]["outcome"] == "judge" and told["new_alarms"] == 0
     with open_project("accord.yaml") as opened:

@@ -59,16 +59,16 @@ def drift_report(
 ) -> tuple[dict[str, Any] | None, bool]:
     """Return the drift of the scores of the evaluator in use as JSON, and True if it raised a new alarm.
 
-    Of each cause, an evaluator has one alarm; a change of unknown cause raises none.
+    Of each cause, an evaluator has one alarm; a change without one (`Attribution.cause`) raises none.
     """
     used = used or in_use(project)
     found = None if used is None else drift_of(project, now=now, used=used)
     if found is None or used is None:
         return None, False
     name, is_new = anchors.evaluator_id(used), False
-    if found.outcome in ("system", "judge"):
+    if found.cause is not None:
         row = attribution.attribution_row(found, name)
-        is_new = bool(MonitoringTables(project.store).raise_alarms({f"drift|{found.outcome}|{name}": row}))
+        is_new = bool(MonitoringTables(project.store).raise_alarms({f"drift|{found.cause}|{name}": row}))
     return {"evaluator": name, **found.to_json()}, is_new
 
 

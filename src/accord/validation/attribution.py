@@ -9,9 +9,12 @@ Two e-processes (`accord.statistics.change_tests`) read every finished day, each
 
 Only the judge can move the anchors, so their alarm identifies it (Li, "Who Drifted: the System or the Judge?
 Anytime-Valid Attribution in LLM Evaluation Pipelines", arXiv 2606.15474). If traffic moves and the anchors do not, the
-system moved, but only once enough anchors were judged after the change; before, the cause is unknown. Both changes are
-measured from the same day on: that of traffic within systems and weekdays, that of the judge within anchors. The
-judge's share is their ratio, with the delta method's interval.
+system moved, but only once enough anchors were judged after the change; before, the cause is unknown.
+
+Both may have moved. The change of traffic, c, is measured within systems and weekdays, the judge's part, j, within
+anchors, both from the same day on. The rest, c - j, is the part of the system. The two parts may have opposite signs.
+The judge's is the larger one, |j| > |c - j|, exactly if its share j/c is above one half. A part is named only if its
+test has an alarm and the 95% interval of the judge's share lies on its side of one half.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date, timedelta
 from hashlib import blake2b
-from math import sqrt
+from math import hypot, sqrt
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -35,7 +38,7 @@ Outcome = Literal["none", "system", "judge", "unknown"]
 MIN_ANCHORS = 10
 """Anchors that must be judged after a change to attribute it."""
 HALF = 0.5
-"""Share of a change from which on it is the judge's."""
+"""Share of a change above which the judge's part is the larger one."""
 SAME_CHANGE_DAYS = 28
 """Largest distance in days of two changes that count as one; it began between two rounds of the paired anchors."""
 COMMAND = "accord judge --anchors"
@@ -65,12 +68,15 @@ class Attribution:
     """Outcome of both tests.
 
     Attributes:
-        outcome: `none`: no change; `system` or `judge`: the larger part of the change; `unknown`: a change without
-            enough anchors to attribute it.
+        outcome: `none`: no change; `system` or `judge`: clearly the larger part of the change; `unknown`: a change
+            without enough anchors, or with two parts of which neither is clearly larger.
         since: Likeliest first day of the change (ISO); None without one.
         change: Change of traffic since that day, as a share of the scale.
-        judge_change: Change of the anchors since that day, as a share of the scale.
-        judge_share: Part of the change that is the judge's; may be negative or above 1.
+        judge_change: Part of the judge: the change of the anchors since that day, as a share of the scale.
+        system_change: Part of the system: the rest of the change.
+        judge_share: The judge's part divided by the change; may be negative or above 1, because parts may have opposite
+            signs. Without an interval if the change may be 0.
+        judge_moved: True if the test of the anchors has an alarm.
         conversations: Conversations of finished days.
         anchors: Anchors that were judged again; `anchors_since`, since the change.
         last_anchors: Last day with anchors (ISO); None without any.
@@ -84,6 +90,7 @@ class Attribution:
     since: str | None = None
     change: Estimate = Estimate()
     judge_change: Estimate = Estimate()
+    system_change: Estimate = Estimate()
     judge_share: Estimate = Estimate()
     conversations: int = 0
     anchors: int = 0
@@ -91,6 +98,7 @@ class Attribution:
     last_anchors: str | None = None
     first_day: str | None = None
     last_day: str | None = None
+    judge_moved: bool = False
     asks: bool = True
     is_scored_at_once: bool = False
     traffic_e: float = 0.0
@@ -107,6 +115,13 @@ class Attribution:
         return f"{self.finding} Run: {self.next}" if self.next else self.finding
 
     @property
+    def cause(self) -> Literal["system", "judge"] | None:
+        """Cause of the alarm: the larger part; the judge if it moved and neither part is clearly larger; else None."""
+        if self.outcome == "system" or self.outcome == "judge":
+            return self.outcome
+        return "judge" if self.judge_moved else None
+
+    @property
     def next(self) -> str:
         """Command of the next step; empty if there are enough anchors, or nothing to tell by them."""
         is_told = not self.asks or self.outcome in ("system", "judge") or not (self.conversations or self.anchors)
@@ -114,18 +129,29 @@ class Attribution:
 
     @property
     def finding(self) -> str:
-        """The finding in one sentence."""
+        """The finding in one sentence, with the intervals of both parts."""
         if self.outcome == "none":
             return _quiet(self)
-        if self.change.value is None:
-            moved = f"The judge moved by {_percent(self.judge_change)} of the scale since {_day(self.since)}"
-            return f"{moved}; scores of new conversations have not clearly changed."
-        moved = f"Scores moved by {_percent(self.change)} of the scale since {_day(self.since)}"
+        since, is_measured = _day(self.since), self.change.value is not None
+        if self.judge_moved and not is_measured:
+            moved = f"The judge moved by {_part(self.judge_change, ' of the scale')} since {since}"
+            return f"{moved}; no conversations from before and after that day can be compared."
+        size = f" by {_part(self.change, ' of the scale')}" if is_measured else ""
+        moved = f"Scores moved{size} since {since}"
         if not self.asks:
             return f"{moved}; the evaluator asks no judge, so the assistant or its users changed."
         if self.is_scored_at_once:
             return f"{moved}, among conversations that were scored together, so the assistant or its users changed."
-        return f"{moved}; {_cause(self)}."
+        if self.anchors_since < MIN_ANCHORS or not is_measured:
+            reason = f"only {count_of(self.anchors_since, 'anchor')} since {since}, {MIN_ANCHORS} needed"
+            if self.anchors_since >= MIN_ANCHORS:
+                reason = "no conversations from before that day"
+            elif not self.anchors_since:
+                reason = f"no anchors since {since}"
+            return f"{moved}; system or judge unknown: {reason}."
+        parts = f"{_part(self.judge_change)} by the judge, {_part(self.system_change)} by the assistant or its users"
+        larger = {"judge": "the judge's part is larger", "system": "the part of the assistant or its users is larger"}
+        return f"{moved}: {parts}; {larger.get(self.outcome, 'neither part is clearly larger')}."
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, the sentence and the command of the next step."""
@@ -180,24 +206,22 @@ def attribute(
         last_anchors=max((each.day for each in anchors), default=None), first_day=days[0] if days else None,
         last_day=days[-1] if days else None, asks=asks, traffic_e=moved.log_e, anchor_e=judged.log_e,
     )  # fmt: skip
-    width = limits[1] - limits[0]
+    if not moved.is_alarm and not judged.is_alarm:
+        return found
     place = max(judged.start, 1)
-    judged_since = judged_days[place] if judged.is_alarm else None
-    if not moved.is_alarm:
-        if judged_since is None:
-            return found
-        part = _judge_change(anchors, judged_since, width)
-        return replace(found, outcome="judge", since=judged_since, judge_change=part[0], anchors_since=part[1])
-    since = days[moved.start]
-    is_scored_at_once = _is_scored_at_once(traffic, since)
-    if judged_since is not None and found.anchors >= MIN_ANCHORS and not is_scored_at_once:
-        since = _limited_since(since, judged_days[place - 1], judged_since)
-    change, error = _traffic_change(traffic, since, width)
-    part = _judge_change(anchors, since, width)
-    share = _share(change, error, part[0])
-    found = replace(found, since=since, change=change, judge_change=part[0], judge_share=share, anchors_since=part[1])
-    found = replace(found, is_scored_at_once=is_scored_at_once)
-    return replace(found, outcome=_outcome(found, judged.is_alarm))
+    since = days[moved.start] if moved.is_alarm else judged_days[place]
+    is_scored_at_once = moved.is_alarm and _is_scored_at_once(traffic, since)
+    if moved.is_alarm and judged.is_alarm and found.anchors >= MIN_ANCHORS and not is_scored_at_once:
+        since = _limited_since(since, judged_days[place - 1], judged_days[place])
+    width = limits[1] - limits[0]
+    change = _traffic_change(traffic, since, width)
+    judge_change, anchors_since = _judge_change(anchors, since, width)
+    found = replace(
+        found, since=since, change=change, judge_change=judge_change, system_change=_difference(change, judge_change),
+        judge_share=_share(judge_change, change), anchors_since=anchors_since, is_scored_at_once=is_scored_at_once,
+        judge_moved=judged.is_alarm,
+    )  # fmt: skip
+    return replace(found, outcome=_outcome(found, moved.is_alarm))
 
 
 def _limited_since(since: str, last_before: str, judged_since: str) -> str:
@@ -207,16 +231,18 @@ def _limited_since(since: str, last_before: str, judged_since: str) -> str:
     return min(max(since, _day_after(last_before)), judged_since)
 
 
-def _outcome(found: Attribution, is_judge_alarm: bool) -> Outcome:
-    """Return the cause of a change of traffic."""
-    if not found.asks or found.is_scored_at_once:
+def _outcome(found: Attribution, scores_moved: bool) -> Outcome:
+    """Return the larger part of a change, if its test has an alarm and its share is clearly above one half."""
+    if scores_moved and (not found.asks or found.is_scored_at_once):
         return "system"
-    high = found.judge_share.high
-    if found.anchors_since < MIN_ANCHORS or high is None:
+    if found.change.value is None:
+        return "judge" if found.judge_moved else "unknown"
+    share = found.judge_share
+    if found.anchors_since < MIN_ANCHORS or share.low is None or share.high is None:
         return "unknown"
-    if high < HALF:
-        return "system"
-    return "judge" if is_judge_alarm else "unknown"
+    if found.judge_moved and share.low > HALF:
+        return "judge"
+    return "system" if scores_moved and share.high < HALF else "unknown"
 
 
 # --- tests ------------------------------------------------------------------------------------------------------------
@@ -298,26 +324,44 @@ def _is_scored_at_once(traffic: Sequence[ScoredConversation], since: str) -> boo
     return bool(before and after) and before[len(before) // 2] >= after[len(after) // 2]
 
 
-def _traffic_change(traffic: Sequence[ScoredConversation], since: str, width: float) -> tuple[Estimate, float]:
-    """Return the change of the mean within systems and weekdays, and its standard error, as shares of the scale.
+def _traffic_change(traffic: Sequence[ScoredConversation], since: str, width: float) -> Estimate:
+    """Return the change of the mean within systems and weekdays, as a share of the scale.
 
-    With s the strata that have conversations on both sides, weighted by those after, the change is Σ_s w_s·(m_s,after -
-    m_s,before), its variance Σ_s w_s²·σ²·(1/n_s,after + 1/n_s,before) with the pooled variance σ² within strata.
+    With s the strata that have conversations on both sides of the day, weighted by those after it, the change is
+    Σ_s w_s·(m_s,after - m_s,before). Conversations of one day may move together: a score is the mean of its side, an
+    effect of its day with variance τ², and noise with variance σ². Both are estimated from the days of all sides by the
+    analysis of variance for unequal sizes (Searle, Casella & McCulloch, "Variance Components", 1992, chapter 3). The
+    change has the variance Σ_sides w_s²·(σ²·n + τ²·Σ_d n_d²)/n², with n_d conversations on day d and n on all days.
     """
-    sides: dict[tuple[str, int], tuple[list[float], list[float]]] = {}
+    strata: dict[tuple[str, int], tuple[dict[str, list[float]], dict[str, list[float]]]] = {}
     weekday = {day: _weekday(day) for day in {each.day for each in traffic}}
     for each in traffic:
-        sides.setdefault((each.system, weekday[each.day]), ([], []))[each.day >= since].append(each.value / width)
-    pairs = [(np.array(before), np.array(after)) for before, after in sides.values() if before and after]
-    total = sum(len(after) for _, after in pairs)
+        side = strata.setdefault((each.system, weekday[each.day]), ({}, {}))[each.day >= since]
+        side.setdefault(each.day, []).append(each.value / width)
+    pairs = [pair for pair in strata.values() if all(pair)]
+    total = sum(len(scores) for _, after in pairs for scores in after.values())
     if not total:
-        return Estimate(), 0.0
-    change = sum(len(after) * float(after.mean() - before.mean()) for before, after in pairs) / total
-    squares = sum(float(((side - side.mean()) ** 2).sum()) for pair in pairs for side in pair)
-    freedom = max(sum(len(side) - 1 for pair in pairs for side in pair), 1)
-    weights = sum((len(after) / total) ** 2 * (1 / len(after) + 1 / len(before)) for before, after in pairs)
-    error = sqrt(squares / freedom * weights)
-    return _normal(change, error), error
+        return Estimate()
+    change = within = between = load = noise_factor = day_factor = 0.0
+    n_scores = n_days = n_sides = 0
+    for pair in pairs:
+        weight = sum(map(len, pair[1].values())) / total
+        for sign, side in zip((-1, 1), pair, strict=True):
+            sizes = np.array([len(scores) for scores in side.values()])
+            means = np.array([np.mean(scores) for scores in side.values()])
+            n, squares = int(sizes.sum()), float((sizes**2).sum())
+            mean = float(sizes @ means) / n
+            change += sign * weight * mean
+            within += sum(float(np.var(scores)) * len(scores) for scores in side.values())
+            between += float(sizes @ (means - mean) ** 2)
+            load += n - squares / n
+            noise_factor += weight**2 / n
+            day_factor += weight**2 * squares / n**2
+            n_scores, n_days, n_sides = n_scores + n, n_days + len(sizes), n_sides + 1
+    noise = within / max(n_scores - n_days, 1)
+    of_days = max((between - (n_days - n_sides) * noise) / load, 0.0) if load > 0 else 0.0
+    error = sqrt(noise * noise_factor + of_days * day_factor)
+    return _within(change, float(normal_quantile((1 + CONFIDENCE) / 2)) * error)
 
 
 def _judge_change(anchors: Sequence[JudgedAgain], since: str, width: float) -> tuple[Estimate, int]:
@@ -336,17 +380,34 @@ def _judge_change(anchors: Sequence[JudgedAgain], since: str, width: float) -> t
     return clustered_mean(differences, [str(target) for target in after]).interval(), len(after)
 
 
-def _share(change: Estimate, error: float, judge: Estimate) -> Estimate:
-    """Return the judge's share of a change, r = j/c, with the variance (σ_j² + r²·σ_c²)/c² of the delta method."""
-    if not change.value or judge.value is None or judge.low is None or judge.high is None:
+def _difference(change: Estimate, part: Estimate) -> Estimate:
+    """Return the rest of a change after a part; both estimates are independent, so their variances add up."""
+    if change.value is None or part.value is None:
         return Estimate()
-    share = judge.value / change.value
-    judge_error = (judge.high - judge.low) / 2 / normal_quantile((1 + CONFIDENCE) / 2)
-    return _normal(share, sqrt(judge_error**2 + share**2 * error**2) / abs(change.value))
+    return _within(change.value - part.value, hypot(_half(change), _half(part)))
 
 
-def _normal(value: float, error: float) -> Estimate:
-    half = float(normal_quantile((1 + CONFIDENCE) / 2)) * error
+def _share(part: Estimate, change: Estimate) -> Estimate:
+    """Return the share r of a part p in a change c, with Fieller's interval; without one if the change may be 0.
+
+    The interval holds all r with (p - r·c)² ≤ h_p² + r²·h_c², with the half widths h of the intervals of p and c, which
+    are independent (Fieller, "Some Problems in Interval Estimation", JRSS B 16, 1954).
+    """
+    if not change.value or part.value is None:
+        return Estimate()
+    p, c, divisor = part.value, change.value, change.value**2 - _half(change) ** 2
+    if divisor <= 0:
+        return Estimate(p / c)
+    root = sqrt(max((p * c) ** 2 - divisor * (p**2 - _half(part) ** 2), 0.0))
+    return Estimate(p / c, (p * c - root) / divisor, (p * c + root) / divisor)
+
+
+def _half(estimate: Estimate) -> float:
+    """Return half of the width of an interval."""
+    return ((estimate.high or 0.0) - (estimate.low or 0.0)) / 2
+
+
+def _within(value: float, half: float) -> Estimate:
     return Estimate(value, value - half, value + half)
 
 
@@ -369,28 +430,10 @@ def _quiet(found: Attribution) -> str:
     return f"{said}; the judge has not moved, by {count_of(found.anchors, 'anchor')} up to {_day(found.last_anchors)}."
 
 
-def _cause(found: Attribution) -> str:
-    """Return the clause on the cause of a change of traffic."""
-    share, since = found.judge_share, _day(found.since)
-    if found.outcome == "unknown":
-        if not found.anchors_since:
-            return f"system or judge unknown: no anchors since {since}"
-        if found.anchors_since < MIN_ANCHORS or share.value is None:
-            few = f"only {count_of(found.anchors_since, 'anchor')} since {since}, {MIN_ANCHORS} needed"
-            return f"system or judge unknown: {few}"
-        return f"system or judge unknown: the judge's part is {_range(share)}, so more days with anchors are needed"
-    total, part = found.change.value or 0.0, share.value or 0.0
-    low, high = share.low or 0.0, share.high or 0.0
-    if low > 1 or high < 0:
-        own = total * (1 - part)
-        return f"the judge alone moved them by {_signed(part * total)}, the assistant or its users by {_signed(own)}"
-    amount = "all" if part > 1 else "none" if part < 0 else f"{part:.0%}"
-    said = f"{amount} of the {_signed(total)} is the judge {_range(share)}"
-    return said if found.outcome == "judge" else f"{said}: the assistant or its users changed"
-
-
-def _percent(estimate: Estimate) -> str:
-    return "" if estimate.value is None else _signed(estimate.value)
+def _part(estimate: Estimate, unit: str = "") -> str:
+    """Return a change and its interval as signed percentages."""
+    low, high = estimate.low or 0.0, estimate.high or 0.0
+    return f"{_signed(estimate.value or 0.0)}{unit} [{_signed(low)}, {_signed(high)}]"
 
 
 def _signed(share: float) -> str:
@@ -400,11 +443,6 @@ def _signed(share: float) -> str:
     ('+6%', '-0.4%')
     """
     return f"{share:+.0%}" if abs(share) >= 0.0095 else f"{share:+.1%}"
-
-
-def _range(estimate: Estimate) -> str:
-    low, high = estimate.low or 0.0, estimate.high or 0.0
-    return f"[{low:.0%}, {high:.0%}]"
 
 
 def _day(day: str | None) -> str:
