@@ -274,9 +274,10 @@ FILES_OF_READERS = {"my_metrics.py", "plugins/own.py"}
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_named_objects_and_files_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for name in set(re.findall(r"`(accord(?:\.[A-Za-z_]\w*)+)(?:\(\))?`", text)):
+    for name, call in set(re.findall(r"`(accord(?:\.[A-Za-z_]\w*)+)(\(\))?`", text)):
         is_attribute = f'"{name}"' in OTEL
         assert is_attribute or name.endswith((".yaml", ".scores")) or locate(name) is not None, name
+        assert not call or callable(locate(name)), f"{name} is not a function"
     files = set(re.findall(r"`((?:\w+/)*\w+\.py)\b", text)) - FILES_OF_READERS
     for name in files if page.name != "comparison.md" else ():  # files of other packages
         assert any((ROOT / folder / name).exists() for folder in ("", "src/accord", "benchmarks", "tests")), name
