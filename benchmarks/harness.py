@@ -148,7 +148,7 @@ alone."""
 
 
 def code_hash(benchmark: str, root: Path = ROOT) -> str | None:
-    """Return the hash of the code that the figures of a benchmark depend on; None if there is none.
+    """Return the hash of the code that the figures of a benchmark depend on, or None for an unknown benchmark.
 
     The code is the packages in `CODE`, or each module in `FIGURES` that the benchmark imports, directly or through
     others. The hash covers the syntax trees of all statements in sorted order, without comments, docstrings and
@@ -207,8 +207,12 @@ def _parsed(path: Path) -> _Parsed:
             found |= {pair for each in node.names for pair in ((each.name, ""), ("benchmarks", each.name))}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             found |= {(node.module, each.name) for each in node.names} | {("benchmarks", node.module)}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and path.parent.name != "benchmarks":
-            found.add((node.value, ""))  # registries name modules
+        elif (
+            isinstance(node, ast.Constant)
+            and str(node.value).startswith("accord.")
+            and path.parent.name != "benchmarks"
+        ):
+            found.add((str(node.value), ""))  # registries name modules
     return _Parsed(frozenset(found), tuple(text for text in map(_text, body) if text))
 
 
@@ -248,6 +252,13 @@ def is_current(benchmark: str, content: Mapping[str, Any], row: Mapping[str, Any
     return bool(row.get("code", content.get("code")) == code_hash(benchmark))
 
 
+def command_of(content: Mapping[str, Any]) -> str:
+    """Return the command that measures a stored result again."""
+    given = "".join(f" --{name} {content[name]}" for name in ("only", "limit") if content.get(name) is not None)
+    name = content["benchmark"]
+    return f"python benchmarks/{name}.py{given}{' --quick' * content['quick']} --json benchmarks/results/{name}.json"
+
+
 def stamp(folder: Path) -> None:
     """Write into each result, and each row with a commit of its own, the hash of the code at that commit.
 
@@ -263,7 +274,7 @@ def stamp(folder: Path) -> None:
 
 @cache
 def _hash_at(commit: str, benchmark: str, hash_of: Callable[[str, Path], str | None] = code_hash) -> str | None:
-    """Return the hash of a benchmark's code at a commit; None if this checkout does not have the commit."""
+    """Return the hash of a benchmark's code at a commit, or None for a commit that this checkout does not have."""
     folders = ["src", "packages", "benchmarks"]
     listed = _git("ls-tree", "--name-only", commit, *folders)
     if not listed:
@@ -301,7 +312,7 @@ def stamp_page(path: Path) -> None:
 
 
 def ages(folder: Path) -> list[Row]:
-    """Return the number of commits since each stored result (None if unknown), and its rows whose code changed."""
+    """Return the number of commits since each stored result, if known, and its rows whose code changed."""
     rows: list[Row] = []
     for path in sorted(folder.glob("*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -329,9 +340,14 @@ def write(name: str, rows: Sequence[Row], path: Path | None) -> None:
 
 
 def _asked(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the options `quick` and `only` of the run."""
-    named = [after for option, after in pairwise(arguments) if option in {"--only", "--protocols"}]
-    return {"quick": "--quick" in arguments, "only": named[0] if named else None}
+    """Return the options `quick`, `only` and `limit` of the run."""
+    named = {"--only" if option == "--protocols" else option: after for option, after in pairwise(arguments)}
+    limit = named.get("--limit")
+    return {
+        "quick": "--quick" in arguments,
+        "only": named.get("--only"),
+        "limit": None if limit is None else int(limit),
+    }
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:

@@ -85,14 +85,14 @@ def test_results_name_commit_and_machine_but_no_path(path: Path) -> None:
     assert not re.search(r"(?<![\w.])/(home|root|tmp|work|Users|mnt|opt)/", text), "the results contain a path"
 
 
-def test_readme_quotes_stored_figures_of_the_present_code(tables: ModuleType) -> None:
+def test_readme_quotes_stored_figures_of_the_present_code(tables: ModuleType, harness: ModuleType) -> None:
     for row in tables.definitions()["readme"]["rows"]:
         typed = re.findall(
             r"(?<![\w.])\.?\d[\d.]*", " ".join(tables.PLACEHOLDER.sub("", str(cell)) for cell in row[2:4])
         )
         assert not typed, f"{row[0]}: {typed} are in no result"
-        old = ", ".join(f"benchmarks/{name}.py" for name in tables.changed(row))
-        assert not old, f"the code behind a figure of the README changed: {row[0]}. Run {old} and make tables"
+        again = "; ".join(harness.command_of(tables.load_results(name)) for name in tables.changed(row))
+        assert not again, f"the code behind a figure of the README changed: {row[0]}. Run {again}; make tables"
 
 
 CHECKOUT = {

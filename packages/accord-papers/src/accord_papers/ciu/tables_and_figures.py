@@ -272,14 +272,15 @@ def case_studies(given: StudyInput) -> PartTable:
     """Tables 5 and 6: metrics, prediction and rating of three replies, predicted from other contexts."""
     folder = given.folder(TOPICAL)
     data = responses(folder)[WITH_DOCUMENT].only(METRICS)
-    texts = {record.conversation.id: " ".join(_WORD.findall(record.conversation.turns[-1].text.lower()))
+    texts = {record.conversation.id: " ".join(_WORD.findall(record.conversation.turns[-1].content.lower()))
              for record in read(folder) if record.conversation.turns}  # fmt: skip
     rows: list[Row] = []
     for words, figures in CASES.items():
         place = next(row for row, target in enumerate(data.evidence.targets) if words in texts[target.conversation])
         others, reply = np.flatnonzero(data.context != data.context[place]), data.take(np.array([place]))
         row: Row = {"reply": f"… {words} …", "rating": float(reply.people["Overall"][0])}
-        row |= dict(zip(data.metrics, reply.evidence.values[0].tolist(), strict=True))
+        known = zip(data.metrics, reply.evidence.values[0].tolist(), reply.evidence.present[0], strict=True)
+        row |= {name: value for name, value, is_present in known if is_present}
         try:
             forms = combinations.PUBLISHED_FORMS
             row["moe-ciu"] = float(forms["moe-ciu"](data.take(others), reply, "Overall")[0])
