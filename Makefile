@@ -80,7 +80,7 @@ format: $(VENV)/ready ## fix style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/ready ## write the generated pages: commands, JSON Schemas and the Python API
+docs: tables ## write the generated pages: tables, commands, JSON Schemas and the Python API
 	$(BIN)/python tools/write_docs.py
 
 site: $(VENV)/ready ## build the documentation site in site/, offline, and check its links; open site/index.html
@@ -112,7 +112,7 @@ endif
 upgrade-fixture: $(VENV)/ready ## write tests/upgrades for TAG=v0.2.0, or for TAG=COMMIT VERSION=0.2.0
 	$(BIN)/python tools/write_upgrade_fixtures.py $(TAG) $(if $(VERSION),--version $(VERSION))
 
-tables: $(VENV)/ready ## write the tables of the README and the docs from benchmarks/results
+tables: $(VENV)/ready ## write the tables of the README and the docs from benchmarks/results, and mark figures of changed code
 	$(BIN)/python tools/write_tables.py
 
 screenshots: $(VENV)/ready ## take the pictures of docs/gallery; needs Chromium
@@ -120,7 +120,8 @@ screenshots: $(VENV)/ready ## take the pictures of docs/gallery; needs Chromium
 
 papers: $(VENV)/ready ## run the papers' studies on the public data and write docs/papers; DATA=FOLDER
 	for name in llm-rubric rubicon soda-eval ciu adoror; do \
-	  $(BIN)/accord paper $$name --data $(DATA) --out docs/papers || exit 1; done
+	  $(BIN)/accord paper $$name --data $(DATA) --out docs/papers && \
+	  $(BIN)/python benchmarks/harness.py docs/papers/$$name.md --stamp || exit 1; done
 
 BENCHMARKS := adapters architecture check_table first_hour first_labels agreement agreement_labels specification_gaps decision import_speed compare_speed calibration_speed \
   judging_overhead faults attacks privacy drift \

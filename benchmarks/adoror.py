@@ -1,8 +1,8 @@
 """ADOROR: a planted utility that the selector has to find, and table 1 on Topical-USR with the embedded model.
 
-`--only planted,sensitivity,prompts,together` needs no data and no model: recovery by each selector, table 4
-(γ × ζ × k), transfer of good prompts to new inputs (figures 4 to 6), and the cost of sharing observed sets. The code is
-that of `accord paper adoror`.
+`--only planted,systems,sensitivity,prompts,together` needs no data and no model: recovery by each selector, table 1 in
+three planted worlds, table 4 (γ × ζ × k), transfer of good prompts to new inputs (figures 4 to 6), and the cost of
+sharing observed sets. The code is that of `accord paper adoror`.
 
 The real part stores every reply in `--store` and continues after a stop. `--limit N` takes N
 responses (whole contexts); `--limit 18 --splits context --dimensions Overall` takes about ten minutes on one core
@@ -25,17 +25,19 @@ from accord_papers.adoror.prefixes import prefix_rows
 from accord_papers.adoror.simulation import (
     ALL_MECHANISMS,
     FULL,
+    PAPER,
     QUICK,
     WORLDS,
     planted_rows,
     prompt_rows,
     sensitivity_cells,
     sensitivity_rows,
+    system_rows,
     together_rows,
 )
 from accord_papers.adoror.system_answers import DIMENSIONS, SPLITS, ask_topical_usr, table_1, wilcoxon
 
-PARTS = ("planted", "sensitivity", "prompts", "prefixes", "together", "real")
+PARTS = ("planted", "systems", "sensitivity", "prompts", "prefixes", "together", "real")
 
 
 def main() -> None:
@@ -51,6 +53,13 @@ def main() -> None:
     if "planted" in parts:
         rows += planted_rows(0, sizes, ALL_MECHANISMS if args.quick else WORLDS)
         print(table(rows, ("world", "system", "recovered", "absolute_error")), "\n")
+    if "systems" in parts:
+        worlds = [
+            row for seed in range(1 if args.quick else 3) for row in system_rows(seed, QUICK if args.quick else PAPER)
+        ]
+        systems = [{"what": "systems", **row} for row in table_1(worlds)]
+        print(table(systems, ("system", "n", "spearman")), "\n")
+        rows += systems
     if "sensitivity" in parts:
         cells = sensitivity_cells(0, sizes, *(((2, 4), (32, 64), (2, 5)) if args.quick else ()))
         shown = sensitivity_rows(cells)

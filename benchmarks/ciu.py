@@ -9,7 +9,7 @@ standalone  each metric with the paper's figure (tables 1 and 3): Spearman, Pear
             annotators, 95% intervals by bootstrap over contexts, and the lead of CIU's Spearman over each other
             metric's, with its interval and a paired test (Holm).
 select      the paper's combinations of its six metrics (tables 2 and 4): 17 ways to select some, a support vector
-            regressor, the frequency of each metric, and MoE-Concat and MoE-CIU as published.
+            regressor, the frequency of each metric, and our runs of MoE-Concat and MoE-CIU.
 unify       our combination of wider banks. `ridge` is ridge regression on the same ranks.
 transfer    learned on Topical-USR and applied unseen to the set in DIR: unchanged, and with ranks among DIR's texts.
 
@@ -37,10 +37,9 @@ from accord.evidence.bank.reply_metrics import (
 )
 from accord_papers.ciu.combinations import OURS, PUBLISHED_FORMS, SPLITS, ratios, select, transfer, unify
 from accord_papers.ciu.published import METRICS
-from accord_papers.ciu.responses import Rated
+from accord_papers.ciu.responses import Rated, load
 from accord_papers.ciu.selection import STRATEGIES
-from accord_papers.ciu.single_metrics import LEXICAL, standalone
-from accord_papers.ciu.tables_and_figures import responses
+from accord_papers.ciu.single_metrics import LEXICAL, RENAMED, WIDE, standalone
 
 PARTS = ("standalone", "select", "unify", "transfer")
 SEEDS = 15
@@ -67,7 +66,7 @@ def main() -> None:
         parser.error(f"no data set at {folder}; name another with --set")
     draws, seeds = (40, 1) if given.quick else (1000, given.limit or SEEDS)
     rows: list[Row] = []
-    subsets = responses(folder)
+    subsets = load(folder, WIDE, RENAMED)
     data = subsets.get("with-document", subsets["all"])
     banks = {"lexical": LEXICAL, "embedding": (*LEXICAL, *EMBEDDING, *BERTSCORE)}
     if any(name in data.missing for name in EMBEDDING):
@@ -81,7 +80,7 @@ def main() -> None:
         for bank, members in banks.items():
             rows += unify(data.only(members), OURS, 3 if given.quick else seeds, bank=bank)
     if "transfer" in wanted and given.to is not None:
-        other = responses(given.to)
+        other = load(given.to, WIDE, RENAMED)
         bank, members = list(banks.items())[-1]
         rows += transfer(data.only(members), other.get("with-document", other["all"]).only(members), bank, draws)
     columns = ["part", "dataset", "subset", "system", "bank", "split", "n"]

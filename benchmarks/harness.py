@@ -1,34 +1,47 @@
 """Common parts of benchmarks: options, printed tables, JSON with flat rows, and processes that are measured.
 
-The JSON names the version, the commit, the options and the machine. The results of a release are in
-`benchmarks/results/`; `tools/write_tables.py` copies their figures to the docs.
+The JSON names the version, the commit, the hash of the code behind the figures, the options and the machine. The
+results of a release are in `benchmarks/results/`; `tools/write_tables.py` copies their figures to the docs, and marks
+those whose code changed.
+
+    python benchmarks/harness.py benchmarks/results            list the age of each stored result
+    python benchmarks/harness.py benchmarks/results --stamp    write the hash of the code at each result's own commit
+    python benchmarks/harness.py docs/papers/NAME.md --stamp   the same for the sections of a page of `accord paper`;
+                                                               those without a commit get the present one
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.request import urlopen
 
 from accord.edges import BadInput
 from accord.version import __version__
 
 Row = dict[str, Any]
-sys.path.append(str(Path(__file__).parents[1] / "tests"))  # synthetic corpora and scripted endpoints
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "tests"))  # synthetic corpora and scripted endpoints
 if TYPE_CHECKING:
     from throwaway_postgres import ThrowAwayPostgres
 
@@ -115,7 +128,8 @@ def checkout(commit: str) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory() as name:
         place = Path(name) / "baseline"
-        done = _git("worktree", "add", "--detach", str(place), commit)
+        command = ["git", "worktree", "add", "--detach", str(place), commit]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         if done.returncode:
             raise BadInput(f"no checkout of {commit!r}: {done.stderr.strip()}. Name a commit: BASE=COMMIT")
         try:
@@ -124,33 +138,221 @@ def checkout(commit: str) -> Iterator[Path]:
             _git("worktree", "remove", "--force", str(place))
 
 
-def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True)
-
-
 def default_baseline() -> str:
     """Return the commit that a comparison begins from: the last tag, or `origin/main`.
 
     Raises:
         BadInput: The repository has neither.
     """
-    tag = _git("describe", "--tags", "--abbrev=0")
-    if tag.returncode == 0:
-        return tag.stdout.strip()
-    if _git("rev-parse", "--verify", "--quiet", "origin/main").returncode == 0:
+    if tag := _git("describe", "--tags", "--abbrev=0"):
+        return tag
+    if _git("rev-parse", "--verify", "--quiet", "origin/main"):
         return "origin/main"
     raise BadInput("no tag and no origin/main to compare with. Name a commit: BASE=COMMIT")
 
 
+# --- the code behind a figure ---------------------------------------------------------------------------------------
+
+FIGURES = ("accord.decisions", "accord.evidence", "accord.learning", "accord.methods", "accord.statistics",
+           "accord.validation", "accord_papers")  # fmt: skip
+"""Packages that compute figures."""
+CODE: Mapping[str, Sequence[str]] = {
+    "adapters": ("accord.hosts",),
+    "agent_steps": (*FIGURES[:-1], "accord.project.evaluators"),
+    "architecture": ("accord", "accord_papers"),
+    "attacks": ("accord",),
+    "check_table": ("accord.table_check", "accord.statistics"),
+    "compare_speed": (*FIGURES[:-1], "accord.project.evaluators"),
+    "cost": ("accord",),
+    "decision": (*FIGURES[:-1], "accord.project.evaluators"),
+    "faults": ("accord.models.requests", "accord.store"),
+    "first_hour": (*FIGURES[:-1], "accord.formats", "accord.project.evaluators", "accord.project.importing"),
+    "import_speed": ("accord.formats", "accord.project.importing", "accord.store"),
+    "judging_overhead": ("accord.models",),
+    "live_scoring": ("accord.evidence.bank", "accord.live", "accord.scoring"),
+    "privacy": ("accord.project.erasing", "accord.redaction", "accord.store.erasure"),
+    "scale": ("accord.evidence.bank", "accord.formats", "accord.live", "accord.scoring", "accord.store"),
+    "synth": ("accord.synth",),
+    "workbench": ("accord.store", "accord.studies", "accord.web"),
+}
+"""Packages that a benchmark measures which its imports do not tell, because it runs commands, or one which it measures
+alone."""
+
+
+def code_hash(benchmark: str, root: Path = ROOT) -> str | None:
+    """Return the hash of the code that the figures of a benchmark depend on, or None for an unknown benchmark.
+
+    The code is the packages in `CODE`, or each module in `FIGURES` that the benchmark imports, directly or through
+    others. The hash covers the syntax trees of all statements in sorted order, without comments, docstrings and
+    imports. So it stays the same if a function moves to another file.
+
+    Args:
+        benchmark: Name of the script, or of a module, such as that of a paper's parts.
+        root: A checkout.
+    """
+    files = _modules(root)
+    if benchmark in CODE:
+        found = {name for name in files if _is_in(name, CODE[benchmark])}
+    else:
+        found, todo = set[str](), [name for name in (f"benchmarks.{benchmark}", benchmark) if name in files]
+        while todo:
+            name = todo.pop()
+            if name not in found:
+                found.add(name)
+                imported = {_source(*each, root) for each in _parsed(files[name]).imports} & files.keys()
+                todo += [other for other in imported if _is_in(other, ("benchmarks", *FIGURES))]
+    counted = [_parsed(files[name]).statements for name in found if not _is_in(name, ["benchmarks"])]
+    text = "\n".join(sorted(each for statements in counted for each in statements))
+    return hashlib.sha256(text.encode()).hexdigest()[:12] if text else None
+
+
+def _is_in(module: str, packages: Sequence[str]) -> bool:
+    return f"{module}.".startswith(tuple(f"{package}." for package in packages))
+
+
+@cache
+def _modules(root: Path) -> dict[str, Path]:
+    """Return the file of each module of a checkout; its benchmarks are `benchmarks.NAME`."""
+    found = {f"benchmarks.{path.stem}": path for path in (root / "benchmarks").glob("*.py")}
+    for folder in (root / "src", root / "packages" / "accord-papers" / "src"):
+        for path in folder.rglob("*.py"):
+            parts = path.relative_to(folder).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+class _Parsed(NamedTuple):
+    """A module: the pairs of module and name that it imports, and its statements as text."""
+
+    imports: frozenset[tuple[str, str]]
+    statements: tuple[str, ...]
+
+
+@cache
+def _parsed(path: Path) -> _Parsed:
+    """Return the imports and statements of a file, without those for type checks."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    body = [node for node in body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))]
+    found = set[tuple[str, str]]()
+    for node in (inner for outer in body for inner in ast.walk(outer)):
+        if isinstance(node, ast.Import):
+            found |= {pair for each in node.names for pair in ((each.name, ""), ("benchmarks", each.name))}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found |= {(node.module, each.name) for each in node.names} | {("benchmarks", node.module)}
+        elif (
+            isinstance(node, ast.Constant)
+            and str(node.value).startswith("accord.")
+            and path.parent.name != "benchmarks"
+        ):
+            found.add((str(node.value), ""))  # registries name modules
+    return _Parsed(frozenset(found), tuple(text for text in map(_text, body) if text))
+
+
+def _source(module: str, name: str, root: Path) -> str:
+    """Return the module that defines a name which a module offers, from the stub of its lazy imports."""
+    files = _modules(root)
+    if not name or module not in files or f"{module}.{name}" in files:
+        return f"{module}.{name}".rstrip(".")
+    source = _stub(files[module].with_suffix(".pyi")).get(name)
+    return module if source is None else _source(f"{module}.{source}", name, root)
+
+
+@cache
+def _stub(path: Path) -> dict[str, str]:
+    """Return the submodule of each name in a stub; none without the file."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else ()
+    return {each.name: node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module
+            for each in node.names}  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    """Return a syntax tree as text that is the same in all versions of Python, without imports and docstrings."""
+    if isinstance(value, list):
+        return ",".join(filter(None, map(_text, value)))
+    if not isinstance(value, ast.AST):
+        return repr(value)
+    if isinstance(value, ast.Import | ast.ImportFrom) or (
+        isinstance(value, ast.Expr) and isinstance(value.value, ast.Constant) and isinstance(value.value.value, str)
+    ):
+        return ""
+    fields = ((name, each) for name, each in ast.iter_fields(value) if each not in (None, []) and name != "ctx")
+    return f"{type(value).__name__}({';'.join(f'{name}={_text(each)}' for name, each in fields)})"
+
+
+def is_current(benchmark: str, content: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Return True if the code behind a stored row is the present one."""
+    return bool(row.get("code", content.get("code")) == code_hash(benchmark))
+
+
+def command_of(content: Mapping[str, Any]) -> str:
+    """Return the command that measures a stored result again."""
+    given = "".join(f" --{name} {content[name]}" for name in ("only", "limit") if content.get(name) is not None)
+    name = content["benchmark"]
+    return f"python benchmarks/{name}.py{given}{' --quick' * content['quick']} --json benchmarks/results/{name}.json"
+
+
+def stamp(folder: Path) -> None:
+    """Write into each result, and each row with a commit of its own, the hash of the code at that commit.
+
+    A result of a tree that no commit holds has the hash None.
+    """
+    for path in sorted(folder.glob("*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for part in (content, *(row for row in content["rows"] if "commit" in row)):
+            part["code"] = None if part["commit"].endswith("+") else _hash_at(part["commit"], path.stem)
+        header = {key: content[key] for key in ("benchmark", "accord_version", "commit", "code")}
+        path.write_text(json.dumps({**header, **content}, indent=1) + "\n", encoding="utf-8")
+
+
+@cache
+def _hash_at(commit: str, benchmark: str, hash_of: Callable[[str, Path], str | None] = code_hash) -> str | None:
+    """Return the hash of a benchmark's code at a commit, or None for a commit that this checkout does not have."""
+    folders = ["src", "packages", "benchmarks"]
+    listed = _git("ls-tree", "--name-only", commit, *folders)
+    if not listed:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        packed = subprocess.run(["git", "archive", commit, *listed.split()], cwd=ROOT, capture_output=True, check=True)
+        with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
+            archive.extractall(folder, filter="data")
+        return hash_of(benchmark, Path(folder))
+
+
+def _git(*arguments: str) -> str:
+    """Return the output of git in this checkout; empty if it fails."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
+MEASURED = re.compile(r"^(`accord paper (\S+) --only \S+`)(?: \(commit (\w+), code (\w+)\))?", re.MULTILINE)
+"""Line of a section in a page of `accord paper`: the command, the paper, and, once stamped, the commit and the hash."""
+
+
+def code_of_paper(name: str, root: Path = ROOT) -> str | None:
+    """Return the hash of the code of a paper's parts."""
+    return code_hash(f"accord_papers.{name.replace('-', '_')}.tables_and_figures", root)
+
+
+def stamp_page(path: Path) -> None:
+    """Write commit and hash of the code into each section of a page of `accord paper`; a stored commit stays."""
+
+    def stamped(match: re.Match[str]) -> str:
+        made = match[3] or (commit() or "").rstrip("+")
+        code = _hash_at(made, match[2], code_of_paper) if match[3] else code_of_paper(match[2])
+        return f"{match[1]} (commit {made}, code {code or 'unknown'})"
+
+    path.write_text(MEASURED.sub(stamped, path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
 def ages(folder: Path) -> list[Row]:
-    """Return the number of commits since each stored result; None if its commit is unknown here."""
+    """Return the number of commits since each stored result, if known, and its rows whose code changed."""
     rows: list[Row] = []
     for path in sorted(folder.glob("*.json")):
-        made = str(json.loads(path.read_text(encoding="utf-8")).get("commit") or "")
-        command = ["git", "rev-list", "--count", f"{made.rstrip('+')}..HEAD"]
-        done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True)
-        age = int(done.stdout) if made and done.returncode == 0 else None
-        rows.append({"result": path.stem, "commit": made, "commits_since": age})
+        content = json.loads(path.read_text(encoding="utf-8"))
+        made = str(content.get("commit") or "")
+        age = _git("rev-list", "--count", f"{made.rstrip('+')}..HEAD") if made else ""
+        changed = sum(not is_current(path.stem, content, row) for row in content["rows"])
+        rows.append({"result": path.stem, "commit": made, "commits_since": int(age) if age else None,
+                     "rows": len(content["rows"]), "rows_of_changed_code": changed})  # fmt: skip
     return rows
 
 
@@ -163,16 +365,21 @@ def finish(name: str, rows: Sequence[Row], columns: Sequence[str], path: Path | 
 def write(name: str, rows: Sequence[Row], path: Path | None) -> None:
     """Write the rows as JSON if a path is given."""
     if path is not None:
-        header = {"benchmark": name, "accord_version": __version__, "commit": commit(), **_asked(sys.argv)}
-        content = {**header, "machine": machine(), "rows": list(rows)}
+        header = {"benchmark": name, "accord_version": __version__, "commit": commit(), "code": code_hash(name)}
+        content = {**header, **_asked(sys.argv), "machine": machine(), "rows": list(rows)}
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         print(f"\nrows in {path}", file=sys.stderr)
 
 
 def _asked(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the options `quick` and `only` of the run."""
-    named = [after for option, after in pairwise(arguments) if option in {"--only", "--protocols"}]
-    return {"quick": "--quick" in arguments, "only": named[0] if named else None}
+    """Return the options `quick`, `only` and `limit` of the run."""
+    named = {"--only" if option == "--protocols" else option: after for option, after in pairwise(arguments)}
+    limit = named.get("--limit")
+    return {
+        "quick": "--quick" in arguments,
+        "only": named.get("--only"),
+        "limit": None if limit is None else int(limit),
+    }
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
@@ -371,4 +578,8 @@ def database(kind: str) -> Iterator[tuple[str, Path, ThrowAwayPostgres | None]]:
 
 
 if __name__ == "__main__":
-    print(table(ages(Path(sys.argv[1])), ["result", "commit", "commits_since"]))
+    if sys.argv[1].endswith(".md"):
+        sys.exit(stamp_page(Path(sys.argv[1])))
+    if "--stamp" in sys.argv:
+        stamp(Path(sys.argv[1]))
+    print(table(ages(Path(sys.argv[1])), ["result", "commit", "commits_since", "rows", "rows_of_changed_code"]))

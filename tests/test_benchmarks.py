@@ -41,7 +41,7 @@ def test_make_bench_names_benchmarks_that_exist():
 
 
 SMALLEST = {
-    "adoror": ["--only", "prompts,prefixes,real"],
+    "adoror": ["--only", "systems,prompts,prefixes,real"],
     "agent_steps": ["--only", "shared"],
     "agreement": ["--only", "estimate-width"],
     "calibration_speed": ["--only", "mixed"],

@@ -30,7 +30,7 @@ from accord.formats import formats, read, read_labels, sniff, source_of
 from accord.learning import heads
 from accord.methods import rivals, selection_policies, selectors
 from accord.models import judge_modes
-from accord.values import Question, Rubric, Scale
+from accord.values import Question, Rubric, Scale, read_rubric
 
 pytestmark = pytest.mark.repository
 
@@ -276,12 +276,23 @@ FILES_OF_READERS = {"my_metrics.py", "plugins/own.py"}
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_named_objects_and_files_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for name in set(re.findall(r"`(accord(?:\.[A-Za-z_]\w*)+)(?:\(\))?`", text)):
+    for name, call in set(re.findall(r"`(accord(?:\.[A-Za-z_]\w*)+)(\(\))?`", text)):
         is_attribute = f'"{name}"' in OTEL
         assert is_attribute or name.endswith((".yaml", ".scores")) or locate(name) is not None, name
+        assert not call or callable(locate(name)), f"{name} is not a function"
     files = set(re.findall(r"`((?:\w+/)*\w+\.py)\b", text)) - FILES_OF_READERS
     for name in files if page.name != "comparison.md" else ():  # files of other packages
         assert any((ROOT / folder / name).exists() for folder in ("", "src/accord", "benchmarks", "tests")), name
+
+
+def test_scales_on_pages_are_accepted_in_a_rubric() -> None:
+    found = [
+        text for page in PAGES for text in re.findall(r"`([^`:]+: [^`]*options: \[[^`]*)`", page.read_text("utf-8"))
+    ]
+    assert found
+    for text in found:
+        question = {"id": "main", "text": "Was it helpful?", **yaml.safe_load(f"{{{text}}}")}
+        assert read_rubric({"name": "mine", "main": "main", "questions": [question]}, text).main_question.scale.options
 
 
 def anchors(page: Path) -> set[str]:

@@ -18,6 +18,7 @@ import json
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,20 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "benchmarks"))
+from harness import MEASURED, code_of_paper, is_current  # noqa: E402
+
 RESULTS = ROOT / "benchmarks" / "results"
 DEFINITIONS = Path(__file__).with_name("tables.yaml")
 TABLE = re.compile(r"<!-- table: (?P<name>[\w-]+) -->\n(?P<body>.*?)<!-- end of table -->", re.DOTALL)
 PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}(?!\})")
+MARK = " †"
+"""Stands behind the first cell of a row whose code changed."""
+ALL_CHANGED = "These figures were measured before a change of the code that they depend on."
+SOME_CHANGED = "† Measured before a change of the code that the row depends on."
+PART_CHANGED = ", measured before a change of the code"
+"""Stands behind the command of a section in a page of `accord paper` whose code changed."""
+MARKS = re.compile(rf"{MARK}(?= \|)|\n(?:{re.escape(ALL_CHANGED)}|{re.escape(SOME_CHANGED)})\n")
 
 
 class UnknownFigure(Exception):
@@ -61,12 +72,8 @@ def load_results(benchmark: str) -> dict[str, Any]:
     return content
 
 
-def figure(placeholder: str) -> str:
-    """Return the text of one figure.
-
-    Raises:
-        UnknownFigure: The placeholder selects no row, several rows, or a row without the column.
-    """
+def select(placeholder: str) -> tuple[str, list[dict[str, Any]], str, str]:
+    """Return the benchmark, the rows, the column and the format of a placeholder."""
     benchmark, column, *rest = shlex.split(placeholder)
     conditions = dict(part.split("=", 1) for part in rest)
     form = conditions.pop("as", "{:.3}")
@@ -75,6 +82,16 @@ def figure(placeholder: str) -> str:
         for row in load_results(benchmark)["rows"]
         if all(str(row.get(key)) == value for key, value in conditions.items())
     ]
+    return benchmark, rows, column, form
+
+
+def figure(placeholder: str) -> str:
+    """Return the text of one figure.
+
+    Raises:
+        UnknownFigure: The placeholder selects no row, several rows, or a row without the column.
+    """
+    _, rows, column, form = select(placeholder)
     if column.startswith("sum:"):
         values = [row.get(column.removeprefix("sum:")) for row in rows]
         if not values or None in values:
@@ -87,6 +104,18 @@ def figure(placeholder: str) -> str:
     bounds = {end: Number(value) for end in ("low", "high") if (value := rows[0].get(f"{prefix}{end}")) is not None}
     value = rows[0][column]
     return form.format(value if isinstance(value, str) else Number(value), **bounds)
+
+
+def changed(cells: Sequence[Any]) -> list[str]:
+    """Return the benchmarks whose code changed after the figures of a row were measured."""
+    found = (select(placeholder)[:2] for cell in cells for placeholder in PLACEHOLDER.findall(str(cell)))
+    return list(dict.fromkeys(name for name, rows in found if not all_current(name, rows)))
+
+
+def all_current(benchmark: str, rows: Sequence[dict[str, Any]] | None = None) -> bool:
+    """Return True if the code behind some rows of a result, by default all, is the present one."""
+    content = load_results(benchmark)
+    return all(is_current(benchmark, content, row) for row in (content["rows"] if rows is None else rows))
 
 
 def machine_rows() -> list[list[str]]:
@@ -109,8 +138,12 @@ def definitions() -> dict[str, Any]:
     return content | {"machines": {"columns": ["benchmark", "commit", "parts", "machine"], "rows": machine_rows()}}
 
 
-def render(name: str) -> str:
+def render(name: str, is_marked: bool = True) -> str:
     """Return a table as Markdown.
+
+    Args:
+        name: Name of the table.
+        is_marked: True to mark the rows whose code changed.
 
     Raises:
         UnknownFigure: The table is not defined, one of its figures is unknown, or a row lacks a cell or has too many.
@@ -122,8 +155,14 @@ def render(name: str) -> str:
         if len(row) != len(table["columns"]):
             raise UnknownFigure(f"{len(row)} cells in {len(table['columns'])} columns of {name!r}: {row[0]}")
     rows = [[PLACEHOLDER.sub(lambda m: figure(m[1]), str(cell)) for cell in row] for row in table["rows"]]
+    marks = [is_marked and bool(changed(row)) for row in table["rows"]]
+    if name == "machines":
+        marks = [is_marked and not all_current(row[0]) for row in table["rows"]]
+    if not all(marks):
+        rows = [[row[0] + MARK * mark, *row[1:]] for row, mark in zip(rows, marks, strict=True)]
     lines = [table["columns"], ["---"] * len(table["columns"]), *rows]
-    return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |").replace("|  |", "| |") for line in lines)
+    text = "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |").replace("|  |", "| |") for line in lines)
+    return text + (f"\n{ALL_CHANGED if all(marks) else SOME_CHANGED}\n" if any(marks) else "")
 
 
 def pages() -> list[Path]:
@@ -131,27 +170,38 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def with_tables(page: str) -> str:
+def with_tables(page: str, is_marked: bool = True) -> str:
     """Return a page with all its tables rendered from the results."""
-    return TABLE.sub(lambda m: f"<!-- table: {m['name']} -->\n{render(m['name'])}<!-- end of table -->", page)
+    block = "<!-- table: {name} -->\n{body}<!-- end of table -->"
+    page = TABLE.sub(lambda m: block.format(name=m["name"], body=render(m["name"], is_marked)), without_marks(page))
+    return MEASURED.sub(lambda m: m[0] + PART_CHANGED * (is_marked and m[4] not in (None, code_of_paper(m[2]))), page)
+
+
+def without_marks(page: str) -> str:
+    """Return a page whose tables and sections have no marks."""
+    return TABLE.sub(lambda m: MARKS.sub("", m[0]), page.replace(PART_CHANGED, ""))
 
 
 def main() -> None:
     """Write or check the tables."""
+    is_check = "--check" in sys.argv
     outdated = []
     for path in pages():
-        before = path.read_text(encoding="utf-8")
+        page = path.read_text(encoding="utf-8")
+        before = without_marks(page) if is_check else page
         try:
-            after = with_tables(before)
+            after = with_tables(page, is_marked=not is_check)
         except UnknownFigure as error:
             sys.exit(f"{path.name}: {error}")
         if after != before:
             outdated.append(path.relative_to(ROOT).as_posix())
-            if "--check" not in sys.argv:
+            if not is_check:
                 path.write_text(after, encoding="utf-8")
-    if outdated and "--check" in sys.argv:
+    if outdated and is_check:
         sys.exit(f"outdated tables in {', '.join(outdated)}. Run: make tables")
     print(f"{len(outdated)} pages written: {', '.join(outdated)}" if outdated else "all tables are up to date")
+    if old := [row[0] for row in machine_rows() if not all_current(row[0])]:
+        print(f"measured before a change of the code, in whole or in part: {', '.join(old)}")
 
 
 if __name__ == "__main__":

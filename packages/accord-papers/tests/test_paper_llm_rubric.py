@@ -4,6 +4,7 @@ import json
 import os
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -15,7 +16,7 @@ from accord.edges import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.learning import Constant
 from accord.values import Label, Labels, Question, Scale, Target
-from accord_papers import StudyInput, open_paper, run_parts
+from accord_papers import PartTable, StudyInput, open_paper, run_parts
 from accord_papers.llm_rubric import ablations, distillation, protocols, tables_and_figures
 
 DATA = os.environ.get("ACCORD_DATA")
@@ -50,6 +51,16 @@ def project(tmp_path, monkeypatch):
     )
     accord("import", str(chats), str(ratings))
     accord("judge")
+
+
+def test_bound_of_a_row_is_that_of_its_own_published_r():
+    data = SimpleNamespace(rated=SimpleNamespace(value=np.array([1.0, 2.0, 3.0, 4.0])))
+    figures = {"a oracle": (0.2, 0.6), "accord": (0.4, 0.3)}
+    rows = tables_and_figures.beside_paper([{"system": name} for name in (*figures, "ridge")], data, figures)
+    bounds = [row.get(tables_and_figures.LEAST) for row in rows]
+    assert bounds[:2] == pytest.approx([1.118 * 0.8, 1.118 * 0.954], abs=1e-3) and bounds[2] is None
+    table = PartTable(rows, ("system",), ("rmse", "pearson", tables_and_figures.LEAST))
+    assert table.header()[-2:] == ["least_rmse", "published"] and table.lines()[0][-1] == "0.200 / 0.600"
 
 
 def run(*names):

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,6 +48,29 @@ def test_a_missing_data_set_skips_a_part_with_the_next_step(name, tmp_path):
     for paper_set in open_paper(name).sets:
         with pytest.raises(Exception, match=f"no data set '{paper_set}'.*--data"):
             StudyInput(tmp_path).folder(paper_set)
+
+
+def test_case_studies_are_found_in_the_data_and_predicted_from_other_contexts(tmp_path, monkeypatch):
+    texts = ["Well. I wonder what the president of Zimbabwe looks like ?", "i wonder if the un has an ambassador to aliens.",
+             "I use it a lot. I could have had 100 burgers!", "Hm.", "Aha."]  # fmt: skip
+    chats = [Conversation(f"c{row}", (Turn("user", "Hi."), Turn("assistant", text))) for row, text in enumerate(texts)]
+    targets = tuple(Target(chat.id, 1) for chat in chats)
+    values = np.arange(5.0)[:, None] + np.arange(6.0) / 10
+    table = EvidenceTable(targets, tuple(Column(name, name) for name in METRICS), values, np.ones((5, 6), dtype=bool))
+    rated = responses.Rated("t", table, Labels(()), {"Overall": np.array([4.0, 3, 5, 1, 2])},
+                            np.array(["a", "b", "c", "a", "d"], dtype=object), {"spearman_overall": "Overall"})  # fmt: skip
+    monkeypatch.setattr(tables_and_figures, "responses", lambda folder: {responses.WITH_DOCUMENT: rated})
+    monkeypatch.setattr(
+        tables_and_figures, "read", lambda folder: [SimpleNamespace(conversation=chat) for chat in chats]
+    )
+    forms = {"moe-ciu": lambda train, test, question: np.array([train.people[question].mean()])}
+    monkeypatch.setattr(combinations, "PUBLISHED_FORMS", forms)
+    (tmp_path / "topical_usr").mkdir()
+    [result] = run_parts(open_paper("ciu").parts, StudyInput(tmp_path), ["case-study"])
+    assert result.status == "partial" and [row["rating"] for row in result.table.rows] == [4, 3, 5]
+    assert [row["moe-ciu"] for row in result.table.rows] == pytest.approx([10 / 3, 3, 2.5]), "not from its own context"
+    assert [row["ruber"] for row in result.table.rows] == pytest.approx([0.4, 1.4, 2.4])
+    assert result.table.lines()[0][-1] == "0.320 / 0.000 / 0.360 / 3.330 / 3.660"
 
 
 def test_a_table_prints_intervals_and_published_figures():

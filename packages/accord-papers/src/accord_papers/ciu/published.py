@@ -1,4 +1,4 @@
-"""Figures of the CIU paper: tables 1 to 4, Spearman with Overall and with Uses Knowledge."""
+"""Figures of the CIU paper: tables 1 to 4, Spearman with Overall and with Uses Knowledge; case studies."""
 
 from __future__ import annotations
 
@@ -52,6 +52,13 @@ COLUMNS = ("spearman_overall", "spearman_uses_knowledge")
 """Columns of a pair."""
 LENGTH = -0.203
 """Section 3.2: correlation of length and usefulness."""
+CASE_METRICS = ("ciu-paper", "ruber", "bertscore-f1", "moe-ciu", "rating")
+CASES = {
+    "the president of zimbabwe looks like": (0.32, 0.00, 0.36, 3.33, 3.66),
+    "the un has an ambassador to aliens": (0.36, 0.99, 0.31, 2.66, 2.67),
+    "i could have had 100 burgers": (0.91, 0.99, 0.62, 4.53, 5.00),
+}
+"""Tables 5 and 6: figures of each reply, by words that it alone contains; table 5 is the first one."""
 
 
 def published(table: dict[str, dict[str, Pair]], dataset: str, system: str) -> dict[str, float]:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from accord.evidence import CIU
 from accord.evidence.bank.reply_metrics import (
     BANK,
+    BERTSCORE,
+    EMBEDDING,
     PAPER_EFFORT,
     REFERENCE,
 )
@@ -27,7 +29,7 @@ from accord.statistics import (
     pearson,
 )
 from accord.statistics.agreement import WeightedStatistic
-from accord_papers.ciu.published import STANDALONE, published
+from accord_papers.ciu.published import METRICS, STANDALONE, published
 from accord_papers.ciu.responses import WITH_DOCUMENT, Rated
 from accord_papers.study import Row
 
@@ -48,6 +50,8 @@ ABLATIONS = {
 RENAMED = {name: column for column, name in ABLATIONS.items()}
 LEXICAL = (*BANK, *REFERENCE, "ciu-paper", "ciu-unsupported")
 """Metrics without a model."""
+WIDE = tuple(dict.fromkeys((*LEXICAL, *METRICS, *ABLATIONS.values(), *EMBEDDING, *BERTSCORE)))
+"""All metrics of the tables."""
 FEWEST = 10
 """Smallest number of values of a metric."""
 RANDOM, ONE_PERSON = "random", "one annotator"

@@ -1,26 +1,29 @@
-"""The parts of the study of CIU and MoE-CIU: tables 1 to 4, figure 1, our combinations, transfer, plausibility."""
+"""The parts of the study of CIU and MoE-CIU: tables 1 to 6, figure 1, our combinations, transfer, plausibility."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache, partial
 from pathlib import Path
 
+import numpy as np
 from markupsafe import Markup
 
 from accord.charts import Axis
-from accord.edges import BadInput
+from accord.edges import AccordError, BadInput
 from accord.evidence.bank.reply_metrics import (
     BERTSCORE,
     EMBEDDING,
 )
+from accord.formats import read
 from accord.models import LIKELIHOOD
 from accord.statistics import RANK_DRAWS
 from accord.store import Store
 from accord_papers.catalog import Paper
 from accord_papers.ciu import combinations, plausibility, single_metrics
-from accord_papers.ciu.published import LENGTH, METRICS
+from accord_papers.ciu.published import CASE_METRICS, CASES, LENGTH, METRICS
 from accord_papers.ciu.responses import (
     ALL,
     MACHINE,
@@ -33,6 +36,7 @@ from accord_papers.ciu.responses import (
 )
 from accord_papers.study import Part, PartTable, Row, StudyInput, interval_chart, table_with_reasons
 
+_WORD = re.compile(r"[a-z0-9]+")
 TOPICAL, PERSONA, DIALOGUES = "topical_usr", "persona_usr", "llm_rubric_real"
 SHOWN = (
     *METRICS,
@@ -45,9 +49,6 @@ SHOWN = (
     "words",
 )
 """Metrics of tables 1 and 3: the paper's, the forms of CIU, and four others."""
-WIDE = tuple(
-    dict.fromkeys((*single_metrics.LEXICAL, *METRICS, *single_metrics.ABLATIONS.values(), *EMBEDDING, *BERTSCORE))
-)
 OTHER_MODELS = (
     "BERTScore and RUBER read a MiniLM in place of the paper's BERT models, and METEOR has no WordNet, which needs a "
     "download"
@@ -61,7 +62,7 @@ NO_PERSONA = (
 @lru_cache(2)
 def responses(folder: Path) -> Mapping[str, Rated]:
     """Return the responses of a data set with all metrics that can be measured here."""
-    return load(folder, WIDE, single_metrics.RENAMED)
+    return load(folder, single_metrics.WIDE, single_metrics.RENAMED)
 
 
 @lru_cache(32)
@@ -267,6 +268,33 @@ def transfer(given: StudyInput) -> PartTable:
     return table_with_reasons(rows, ("dataset", "system", "n"), (*QUESTIONS, "warned"), note)
 
 
+def case_studies(given: StudyInput) -> PartTable:
+    """Tables 5 and 6: metrics, prediction and rating of three replies, predicted from other contexts."""
+    folder = given.folder(TOPICAL)
+    data = responses(folder)[WITH_DOCUMENT].only(METRICS)
+    texts = {record.conversation.id: " ".join(_WORD.findall(record.conversation.turns[-1].content.lower()))
+             for record in read(folder) if record.conversation.turns}  # fmt: skip
+    rows: list[Row] = []
+    for words, figures in CASES.items():
+        place = next(row for row, target in enumerate(data.evidence.targets) if words in texts[target.conversation])
+        others, reply = np.flatnonzero(data.context != data.context[place]), data.take(np.array([place]))
+        row: Row = {"reply": f"… {words} …", "rating": float(reply.people["Overall"][0])}
+        known = zip(data.metrics, reply.evidence.values[0].tolist(), reply.evidence.present[0], strict=True)
+        row |= {name: value for name, value, is_present in known if is_present}
+        try:
+            forms = combinations.PUBLISHED_FORMS
+            row["moe-ciu"] = float(forms["moe-ciu"](data.take(others), reply, "Overall")[0])
+        except AccordError as error:
+            row["missing"] = str(error)
+        rows.append(row | {f"{name}_published": each for name, each in zip(CASE_METRICS, figures, strict=True)})
+    note = (
+        "The three replies are in Topical-USR in full; the paper prints the last one without its first sentences. "
+        "`moe-ciu` predicts the mean rating of Overall and learned from replies to all other contexts. The paper's CIU "
+        f"is a share, ours a sum.{_missing(data)}"
+    )
+    return table_with_reasons(rows, ("reply",), CASE_METRICS, note)
+
+
 # --- plausibility -----------------------------------------------------------------------------------------------------
 
 PLAUSIBILITY = (
@@ -315,8 +343,7 @@ PAPER = Paper(
         Part("table-4", "Table 4: combinations of metrics, Persona-USR", partial(_combinations, PERSONA),
              limits=NO_PERSONA),
         Part("ratios-persona", "Table 4: selection ratios, Persona-USR", partial(_ratios, PERSONA), limits=NO_PERSONA),
-        Part("case-study", "Tables 5 and 6: case studies",
-             limits="the paper shortens the texts, so that no metric can be computed on them"),
+        Part("case-study", "Tables 5 and 6: case studies", case_studies, limits=OTHER_MODELS),
         Part("ours", "Our combination of more metrics", ours, ours_of_project),
         Part("transfer", "Transfer to other data sets", transfer),
         Part("plausibility", "Plausibility check on planted and real replies", check_effect, check_of_project),
