@@ -35,10 +35,10 @@ HEAD = {"default": {"head": "mixed"}}
 
 @contextmanager
 def not_fitted(folder: Path, monkeypatch: pytest.MonkeyPatch, head: str = "mixed") -> Iterator[Project]:
-    """Project of the reading view before any fit, with two folds."""
+    """Project of the reading view before any fit, with one metric."""
     with (
         reading_project(folder, monkeypatch, fits=False, head=head) as opened,
-        Project(opened.config.model_copy(update={"folds": 2})) as quick,
+        Project(opened.config.model_copy(update={"metrics": ["words"]})) as quick,
     ):
         yield quick
 
@@ -210,7 +210,7 @@ def test_the_command_prints_each_question_with_intervals(tmp_path: Path, monkeyp
     with reading_project(tmp_path, monkeypatch, fits=False):
         pass
     content = {"store": f"sqlite:///{tmp_path}/accord.db", "rubric": "help.yaml", "evaluators": HEAD}
-    content |= {"folds": 2, "draws": 50}
+    content |= {"metrics": ["words"]}
     (tmp_path / "accord.yaml").write_text(json.dumps(content), encoding="utf-8")
     said = invoke("fit", "--every-question")
     assert "Each question, on held-out conversations" in said.output, said.output

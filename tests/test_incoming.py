@@ -266,7 +266,7 @@ def test_every_format_has_a_sample(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 @pytest.mark.attack
 def test_later_stages_accept_all_imported_rows(name: str, data: st.DataObject, folder: Path, rubric: Rubric) -> None:
@@ -282,7 +282,7 @@ def test_later_stages_accept_all_imported_rows(name: str, data: st.DataObject, f
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(message=st.fixed_dictionaries(
     {"conversation": ODD, "role": st.just("assistant") | ODD, "content": ODD},
     optional={name: ODD for name in ("id", "turn", "system", "time", "documents", "timestamp", "more")},

@@ -1,4 +1,4 @@
-"""`accord mcp` answers a real client in a process of its own, writes nothing, and survives hostile data and stores."""
+"""`accord mcp` answers a real client, writes nothing, and survives hostile data and stores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from small_sample import sources
 
 from accord import Conversation, Turn
 from accord.edges import BadInput, one_line
+from accord.hosts.agents.mcp import mcp_server
 from accord.project import Project, load_project
 from accord.store import Store, StoreError
 
@@ -48,26 +49,43 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+Ask = Callable[..., list[Any]]
+
+
+async def answers_of(client: Any, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[Any]:
+    """Return the results of calls, or the tools if there are no calls."""
+    async with client:
+        if not calls:
+            return list((await client.list_tools()).tools)
+        return [await client.call_tool(name, arguments) for name, arguments in calls]
+
+
 @pytest.fixture
-def ask(folder: Path) -> Callable[..., list[Any]]:
-    """Call tools of a server in a process of its own, and return the results of the calls."""
+def ask(folder: Path) -> Ask:
+    """Call tools of a server in this process, and return the results of the calls."""
 
     def call(*calls: tuple[str, dict[str, Any]], place: Path = folder) -> list[Any]:
+        from mcp import Client
+
+        server = mcp_server(lambda: load_project(place / "accord.yaml"))
+        return anyio.run(lambda: answers_of(Client(server), calls))
+
+    return call
+
+
+@pytest.fixture
+def ask_process(folder: Path) -> Ask:
+    """Call tools of `accord mcp`, a process of its own, and return the results of the calls."""
+
+    def call(*calls: tuple[str, dict[str, Any]]) -> list[Any]:
         from mcp import Client, StdioServerParameters, stdio_client
 
         environment = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
         server = StdioServerParameters(
-            command=sys.executable, args=["-m", "accord", "mcp"], cwd=str(place), env=environment
+            command=sys.executable, args=["-m", "accord", "mcp"], cwd=str(folder), env=environment
         )
-
-        async def run() -> list[Any]:
-            with open(os.devnull, "w", encoding="utf-8") as errors:
-                async with Client(stdio_client(server, errlog=errors)) as client:
-                    if not calls:
-                        return list((await client.list_tools()).tools)
-                    return [await client.call_tool(name, arguments) for name, arguments in calls]
-
-        return anyio.run(run)
+        with open(os.devnull, "w", encoding="utf-8") as errors:
+            return anyio.run(lambda: answers_of(Client(stdio_client(server, errlog=errors)), calls))
 
     return call
 
@@ -78,7 +96,7 @@ def text_of(result: Any) -> str:
 
 @needs_mcp
 @pytest.mark.slow
-def test_tools_say_that_they_only_read(ask: Callable[..., list[Any]]) -> None:
+def test_tools_say_that_they_only_read(ask: Ask) -> None:
     tools = ask()
     assert [tool.name for tool in tools] == ["why_score", "worst_conversations", "agreement", "next_to_label"]
     assert all(tool.annotations.read_only_hint and not tool.annotations.destructive_hint for tool in tools)
@@ -87,7 +105,7 @@ def test_tools_say_that_they_only_read(ask: Callable[..., list[Any]]) -> None:
 
 @needs_mcp
 @pytest.mark.slow
-def test_tools_give_the_figures_of_the_project(ask: Callable[..., list[Any]], folder: Path) -> None:
+def test_tools_give_the_figures_of_the_project(ask: Ask, folder: Path) -> None:
     why, worst, agreement, labels, best = (
         json.loads(text_of(result))
         for result in ask(
@@ -117,7 +135,7 @@ def test_tools_give_the_figures_of_the_project(ask: Callable[..., list[Any]], fo
 @needs_mcp
 @pytest.mark.slow
 @pytest.mark.attack
-def test_texts_come_only_on_request_fenced_and_short(ask: Callable[..., list[Any]]) -> None:
+def test_texts_come_only_on_request_fenced_and_short(ask: Ask) -> None:
     quiet, full, listed, plain = ask(
         ("why_score", {"conversation": ODD_ID}), ("why_score", {"conversation": ODD_ID, "turn": 3, "texts": True}),
         ("worst_conversations", {"count": 1, "texts": True, "evaluator": "planted"}), ("worst_conversations", {"count": 50}),
@@ -162,8 +180,8 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str]] = [
 @needs_mcp
 @pytest.mark.slow
 @pytest.mark.attack
-def test_bad_calls_are_refused_with_a_short_reason(ask: Callable[..., list[Any]]) -> None:
-    results = ask(*((name, arguments) for name, arguments, _ in BAD_CALLS), ("agreement", {}))
+def test_bad_calls_are_refused_with_a_short_reason(ask_process: Ask) -> None:
+    results = ask_process(*((name, arguments) for name, arguments, _ in BAD_CALLS), ("agreement", {}))
     for (name, arguments, reason), result in zip(BAD_CALLS, results, strict=False):
         said = text_of(result)
         assert result.is_error and reason in said, (name, str(arguments)[:200], said)
@@ -173,14 +191,14 @@ def test_bad_calls_are_refused_with_a_short_reason(ask: Callable[..., list[Any]]
 
 @needs_mcp
 @pytest.mark.slow
-def test_no_tool_changes_a_file(ask: Callable[..., list[Any]], folder: Path) -> None:
+def test_no_tool_changes_a_file(ask_process: Ask, folder: Path) -> None:
     def files() -> dict[str, bytes]:
         return {
             str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".db-shm"
         }
 
     before = {path: content for path, content in files().items() if content}
-    ask(
+    ask_process(
         ("why_score", {"conversation": "support-001", "texts": True}), ("worst_conversations", {"texts": True}),
         ("agreement", {}), ("next_to_label", {}), ("next_to_label", {"purpose": "agreement"}),
     )  # fmt: skip
@@ -199,7 +217,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @needs_mcp
 @pytest.mark.slow
-def test_a_locked_store_fails_the_call_and_not_the_server(ask: Callable[..., list[Any]], locked: None) -> None:
+def test_a_locked_store_fails_the_call_and_not_the_server(ask: Ask, locked: None) -> None:
     first, second = ask(("agreement", {}), ("why_score", {"conversation": "support-001"}))
     for result in (first, second):
         assert result.is_error and "locked" in text_of(result) and "/" not in text_of(result).replace("sqlite:///", "")
@@ -208,9 +226,7 @@ def test_a_locked_store_fails_the_call_and_not_the_server(ask: Callable[..., lis
 @needs_mcp
 @pytest.mark.slow
 @pytest.mark.parametrize("content, reason", [(None, "does not exist yet"), (b"no database" * 500, "damaged"), (b"", "is empty")])  # fmt: skip
-def test_a_missing_or_damaged_store_is_named(
-    ask: Callable[..., list[Any]], tmp_path: Path, content: bytes | None, reason: str
-) -> None:
+def test_a_missing_or_damaged_store_is_named(ask: Ask, tmp_path: Path, content: bytes | None, reason: str) -> None:
     (tmp_path / "accord.yaml").write_text("store: sqlite:///gone.db\n", encoding="utf-8")
     if content is not None:
         (tmp_path / "gone.db").write_bytes(content)
@@ -223,7 +239,7 @@ def test_a_missing_or_damaged_store_is_named(
 
 @needs_mcp
 @pytest.mark.slow
-def test_a_project_without_scores_says_how_to_make_them(ask: Callable[..., list[Any]], tmp_path: Path) -> None:
+def test_a_project_without_scores_says_how_to_make_them(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "accord.yaml").write_text("store: sqlite:///a.db\n", encoding="utf-8")
     Store(f"sqlite:///{tmp_path / 'a.db'}").close()
     worst, agreement = ask(("worst_conversations", {}), ("agreement", {}), place=tmp_path)

@@ -407,7 +407,7 @@ def led(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Proje
     (folder / "help.yaml").write_text(RUBRIC, encoding="utf-8")
     study = {"title": "First look", "annotators_per_item": 2, "annotators": sorted(LEVELS), **settings}
     content = {
-        "store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "draws": 50, "folds": 3,
+        "store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "metrics": ["words"],
         "evaluators": {"default": {"head": "mixed"}}, "studies": {"look": study},
     }  # fmt: skip
     opened = Project(Config.model_validate(content))
