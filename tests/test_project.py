@@ -359,28 +359,27 @@ def test_files_are_documented() -> None:
 NORMAL_QUANTILES = {1.28, 1.645, 1.96, 2.33, 2.576}
 
 
+def _defines_level(node: ast.AST) -> bool:
+    """Return True for a comparison of a p-value with a number, a normal quantile, or a constant named like a level."""
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        names = {getattr(side, "attr", getattr(side, "id", "")) for side in sides}
+        levels = [side.value for side in sides if isinstance(side, ast.Constant)]
+        return bool(names & {"p", "p_holm", "p_value"}) and any(
+            isinstance(level, float) and 0.005 <= level <= 0.2 for level in levels
+        )
+    if isinstance(node, ast.Assign):
+        names = {getattr(target, "id", "") for target in node.targets}
+        return any(re.fullmatch(r"_?(SIGNIFICAN\w*|CONFIDENCE|SURE|ALPHA|LEVEL)", name) for name in names)
+    return isinstance(node, ast.Constant) and node.value in NORMAL_QUANTILES
+
+
 def test_levels_of_tests_and_intervals_are_defined_in_one_place() -> None:
     wrong = []
     for path in SOURCE.rglob("*.py"):
         if path.relative_to(SOURCE).parts[0] in {"statistics", "decisions"}:
             continue
-        found = []
-        for node in nodes_of(path):
-            if isinstance(node, ast.Compare):
-                sides = [node.left, *node.comparators]
-                names = {getattr(side, "attr", getattr(side, "id", "")) for side in sides}
-                levels = [side.value for side in sides if isinstance(side, ast.Constant)]
-                if names & {"p", "p_holm", "p_value"} and any(
-                    isinstance(x, float) and 0.005 <= x <= 0.2 for x in levels
-                ):
-                    found.append(node)
-            elif isinstance(node, ast.Constant) and node.value in NORMAL_QUANTILES:
-                found.append(node)
-            elif isinstance(node, ast.Assign) and any(
-                re.fullmatch(r"_?(SIGNIFICAN\w*|CONFIDENCE|SURE|ALPHA|LEVEL)", getattr(target, "id", ""))
-                for target in node.targets
-            ):
-                found.append(node)
+        found = [node for node in nodes_of(path) if _defines_level(node)]
         wrong += [f"{path.relative_to(SOURCE)}:{node.lineno}: {ast.unparse(node)}" for node in found]
     assert not wrong, "use CONFIDENCE, SIGNIFICANT or SURE of accord.statistics:\n" + "\n".join(wrong)
 
