@@ -117,8 +117,12 @@ class Forked(subprocess.Popen[Any]):
         streams = [told["p2cread"], told["c2pwrite"], told["errwrite"]]
         self._status, theirs = socket.socketpair()
         env = os.environ if told["env"] is None else told["env"]
-        about = {"arguments": list(told["args"]), "cwd": str(told["cwd"] or os.getcwd()), "env": dict(env)}
-        about |= {"has_defaults_of_users": small_profile.has_defaults_of_users()}
+        about = {
+            "arguments": list(told["args"]),
+            "cwd": str(told["cwd"] or os.getcwd()),
+            "env": dict(env),
+            "has_defaults_of_users": small_profile.has_defaults_of_users(),
+        }
         fds = [theirs.fileno(), *(place if fd == -1 else fd for place, fd in enumerate(streams))]
         socket.send_fds(_origin(), [json.dumps(about).encode()], fds)
         theirs.close()
