@@ -369,7 +369,9 @@ _TRUSTED = {
 
 @command("trust")
 def trust(
-    folder: Annotated[Path, typer.Argument(help="Folder of the project, with its accord.yaml, or of an evaluator.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of the project, with its accord.yaml, or of an evaluator.")
+    ] = Path(),
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Trust the folder no longer.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Ask no question.")] = False,
 ) -> None:
