@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from misbehaving_endpoint import answer_any
 from small_sample import sources
 from special_files import make_link, make_pipe
 from typer.testing import CliRunner
@@ -35,6 +38,7 @@ from accord.live import post_alarms
 from accord.project import load_config
 from accord.project.project import open_project
 from accord.store import Store
+from accord.testing import ChatServer, sample_project
 from accord.values import find_project_file
 
 SECRET = "sk-of-the-server-12345"
@@ -259,6 +263,38 @@ def test_store_that_the_user_chose_may_be_anywhere(home: Path, monkeypatch: pyte
     write("store: /nowhere/accord.db")
     monkeypatch.setenv("ACCORD_STORE", str(home.parent / "mine.db"))
     assert ran("users", "add", "ann", "--role", "lead").exit_code == 0 and (home.parent / "mine.db").is_file()
+
+
+# --- evaluators -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.attack
+@pytest.mark.slow
+def test_address_of_an_evaluator_needs_a_confirmation_in_all_processes(home: Path) -> None:
+    """The card of an evaluator names the endpoints of its sources, and scoring a folder takes them from there."""
+    server = ChatServer(answer_any)
+    with (
+        server,
+        sample_project(6, models={"judge": {"mode": "logprobs", "model": "m", "base_url": server.url}}) as made,
+    ):
+        made.judge()
+        shutil.copytree(made.fit("judge-expected").folder, home / "evaluators" / "default")
+    card = home / "evaluators" / "default" / "evaluator.json"
+    about = json.loads(card.read_text(encoding="utf-8"))
+    about["models"]["judge"]["base_url"] = "https://judge.invalid/v1"
+    card.write_text(json.dumps(about), encoding="utf-8")
+    write("draws: 20\n")
+    (home / "chats").mkdir()
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    for name in ("a", "b"):
+        write(json.dumps({"id": name, "messages": messages}) + "\n", f"chats/{name}.jsonl")
+    for workers in ("1", "2"):
+        ran("score", "chats", "--out", f"parts{workers}", "--workers", workers)
+        parts = list(Path(f"parts{workers}").glob("*.parquet"))
+        reasons = [reason for part in parts for reason in pl.read_parquet(part)["unscored"].to_list()]
+        assert len(reasons) == 2 and all("nothing was sent to https://judge.invalid" in each for each in reasons)
+    assert "sends data to: https://judge.invalid" in ran("trust").output
+    assert "sends data to: https://judge.invalid" in ran("trust", "evaluators/default").output
 
 
 # --- keys of .env -----------------------------------------------------------------------------------------------------

@@ -36,9 +36,15 @@ from .strict_yaml import dump_yaml as dump_yaml, FROM_ENVIRONMENT as FROM_ENVIRO
 from .strict_yaml import is_web_address as is_web_address, load_yaml as load_yaml, parse_yaml as parse_yaml
 from .strict_yaml import strip_url_secrets as strip_url_secrets, validate as validate
 from .strict_yaml import validation_messages as validation_messages
-from .trust import ask_with as ask_with, check_address as check_address, check_code as check_code
+from .trust import (
+    accept_trust as accept_trust,
+    ask_with as ask_with,
+    check_address as check_address,
+    check_code as check_code,
+)
 from .trust import check_ownership as check_ownership
 from .trust import is_elsewhere as is_elsewhere, is_local_address as is_local_address
-from .trust import is_trusted as is_trusted, note_addresses as note_addresses, origin_of as origin_of
-from .trust import own_project as own_project, project_of as project_of, set_variable as set_variable
+from .trust import is_trusted as is_trusted, note_addresses as note_addresses, Noted as Noted
+from .trust import noted_trust as noted_trust, origin_of as origin_of, own_project as own_project
+from .trust import project_that_set as project_that_set, set_variable as set_variable
 from .trust import trust_folder as trust_folder, trusted_file as trusted_file

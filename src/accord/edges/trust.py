@@ -20,6 +20,7 @@ read the requests. Projects that the user created need no confirmation.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -43,7 +44,7 @@ _FILES, _FILE = "file://", re.compile(r"(?:sqlite(?:\+\w+)?|file):///", re.IGNOR
 _unconfirmed: dict[str, Path] = {}
 """Addresses that need a confirmation, with the project folder whose files name them."""
 _file_variables: dict[str, tuple[str, Path]] = {}
-"""Variables that a `.env` file has set in this process, with their values and the project folder."""
+"""Variables that a `.env` file has set in this process, with hashes of their values and the project folder."""
 _asking: list[Callable[[str], bool]] = []
 """Function that asks the user at the terminal; empty without a terminal."""
 
@@ -329,7 +330,8 @@ def check_address(url: str, keys: Iterable[str] = ()) -> None:
     """
     origin = origin_of(url)
     named_by = _unconfirmed.get(origin)
-    owners = {} if _is_local(origin) else {name: folder for name in keys if (folder := project_of(name)) is not None}
+    set_by = {} if _is_local(origin) else {name: project_that_set(name) for name in keys}
+    owners = {name: folder for name, folder in set_by.items() if folder is not None}
     for folder in dict.fromkeys([*([] if named_by is None else [named_by]), *owners.values()]):
         used = [name for name, owner in owners.items() if owner == folder]
         wanted = [*([origin] if folder == named_by else []), *(f"{name} at {origin}" for name in used)]
@@ -357,13 +359,32 @@ def check_address(url: str, keys: Iterable[str] = ()) -> None:
 def set_variable(folder: Path, name: str, value: str) -> None:
     """Set a variable of the environment from the `.env` file of a project."""
     os.environ[name] = value
-    _file_variables[name] = value, folder.resolve()
+    _file_variables[name] = _hash(value), folder.resolve()
 
 
-def project_of(variable: str) -> Path | None:
+def _hash(value: str) -> str:
+    return hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def project_that_set(variable: str) -> Path | None:
     """Return the folder of the project whose `.env` file has set a variable; None if it is empty or the user's own."""
-    value, folder = _file_variables.get(variable, ("", None))
-    return folder if value and os.environ.get(variable) == value else None
+    value, known = os.environ.get(variable), _file_variables.get(variable)
+    return known[1] if value and known is not None and _hash(value) == known[0] else None
+
+
+Noted = tuple[dict[str, Path], dict[str, tuple[str, Path]]]
+"""Addresses that need a confirmation, and variables of `.env` files."""
+
+
+def noted_trust() -> Noted:
+    """Return what this process has noted of projects, for a worker process that sends requests; it holds no values."""
+    return dict(_unconfirmed), dict(_file_variables)
+
+
+def accept_trust(noted: Noted) -> None:
+    """Note what another process has noted of projects."""
+    _unconfirmed.update(noted[0])
+    _file_variables.update(noted[1])
 
 
 def ask_with(ask: Callable[[str], bool] | None) -> None:

@@ -26,7 +26,8 @@ from .model import DEFAULT_URL as DEFAULT_URL, EMBEDDED as EMBEDDED, estimated_u
 from .model import Failure as Failure, GGUF as GGUF, HF as HF, in_process as in_process
 from .model import IN_PROCESS_CONTEXT as IN_PROCESS_CONTEXT, in_requests as in_requests, Judge as Judge
 from .model import located_model as located_model, MADE as MADE, ModelSettings as ModelSettings
-from .model import NamedModel as NamedModel, Prompt as Prompt, Reply as Reply, Unanswered as Unanswered
+from .model import NamedModel as NamedModel, own_addresses as own_addresses, Prompt as Prompt, Reply as Reply
+from .model import Unanswered as Unanswered
 from .model import URL_VARIABLE as URL_VARIABLE, Usage as Usage
 from .prompts import answer_labels as answer_labels, documents_of as documents_of, fence_for as fence_for
 from .prompts import fenced as fenced, prompt_file as prompt_file, transcript_of as transcript_of
@@ -34,7 +35,8 @@ from .requests.batching import Batch as Batch, batch_files as batch_files, Batch
 from .requests.batching import BatchEndpoint as BatchEndpoint, GRACE as GRACE, may_have_started as may_have_started
 from .requests.batching import RETRYABLE as RETRYABLE, UNCONFIRMED as UNCONFIRMED
 from .requests.budget import Budget as Budget, Caps as Caps, is_unsent as is_unsent, load_prices as load_prices
-from .requests.client import chat_request_of as chat_request_of, TIMEOUT_SECONDS as TIMEOUT_SECONDS
+from .requests.client import chat_request_of as chat_request_of, check_endpoint as check_endpoint
+from .requests.client import TIMEOUT_SECONDS as TIMEOUT_SECONDS
 from .requests.drivers import memory_models as memory_models, Models as Models, OnAnswer as OnAnswer
 from .requests.drivers import plan_range as plan_range, run as run
 from .requests.exchange import Plan as Plan
@@ -47,7 +49,7 @@ from .requests.flow import Questions as Questions, Request as Request, SCORER as
 from .requests.flow import STORE as STORE, StoreRead as StoreRead, StoreWrite as StoreWrite, to_role as to_role
 from .requests.flow import together as together, USER as USER, wait as wait, without_requests as without_requests
 from .requests.flow import WRITER as WRITER
-from .requests.redacting import RedactedChat as RedactedChat, redactor_for as redactor_for
+from .requests.redacting import address_of as address_of, RedactedChat as RedactedChat, redactor_for as redactor_for
 from .requests.reply_parsing import check_answer as check_answer
 from .requests.request_ledger import RequestLedger as RequestLedger
 from .requests.streaming import ReplyStream as ReplyStream, stream_reply as stream_reply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
-from accord.edges import FROM_ENVIRONMENT, AccordError, is_web_address, redact, redact_message
+from accord.edges import FROM_ENVIRONMENT, AccordError, is_web_address, project_that_set, redact, redact_message
 from accord.values import Contract, JsonSchema, Question, Registry, Sample, content_hash
 
 
@@ -355,6 +356,12 @@ DEFAULT_URL = "https://api.openai.com/v1"
 NO_ADDRESS = "an endpoint begins with http:// or https://; leave it out to use OPENAI_BASE_URL"
 Mode = Literal["decisions", "systemone", "logprobs", "sampling", "verbalised", "recorded", "number"]
 MODES: tuple[str, ...] = get_args(Mode)
+
+
+def own_addresses() -> list[str]:
+    """Return the addresses of models that the user chose independently of a project."""
+    own = "" if project_that_set(URL_VARIABLE) else os.environ.get(URL_VARIABLE)
+    return [DEFAULT_URL, *([own] if own else [])]
 
 
 judge_modes: Registry[Callable[[ModelSettings, str], Judge]] = Registry(

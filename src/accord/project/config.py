@@ -24,7 +24,8 @@ from accord.edges import (
     note_addresses,
     origin_of,
     parse_yaml,
-    project_of,
+    project_that_set,
+    read_json_file,
     strip_url_secrets,
     validate,
 )
@@ -32,7 +33,6 @@ from accord.formats import OtherScales
 from accord.learning import PRESETS, RENAMED, SIMPLE, EvaluatorSettings
 from accord.models import (
     ASSISTANT,
-    DEFAULT_URL,
     FINDER,
     JUDGE,
     LIKELIHOOD,
@@ -41,6 +41,7 @@ from accord.models import (
     USER,
     WRITER,
     ModelSettings,
+    own_addresses,
 )
 from accord.project.config_sections import (
     HOSTS,
@@ -308,14 +309,13 @@ def load_config(path: str | Path | None = None) -> Config:
         content, where = load_yaml(file), str(file)
         set_variables(folder, variables, content)
         content = fill_settings(content, Config, where, variables)
-    named = list(_addresses(content, folder, {name: os.environ[name] for name in _ADDRESSES if project_of(name)}))
+    named = list(_addresses(content, folder, {name: os.environ[name] for name in _ADDRESSES if project_that_set(name)}))
     store = os.environ.get(STORE_VARIABLE)
     if store and isinstance(content, dict):
         content["store"] = store
     config = config_from(content, where, folder)
     if file is not None:
-        own = [os.environ[URL_VARIABLE]] if os.environ.get(URL_VARIABLE) and not project_of(URL_VARIABLE) else []
-        note_addresses(folder, named, [DEFAULT_URL, *own])
+        note_addresses(folder, named, own_addresses())
     return config
 
 
@@ -347,6 +347,19 @@ def _addresses(content: Any, folder: Path, of_file: Mapping[str, str]) -> Iterat
         yield from () if place is None or (is_chosen and mart is None) else (str(place),)
 
 
+def _evaluator_addresses(folder: Path) -> Iterator[str]:
+    """Yield the addresses of models that a folder's evaluators name; the folder may itself be an evaluator."""
+    from accord.learning import CARD  # imported here, so that other commands load no code of evaluators
+
+    for card in (folder / CARD, *sorted(folder.glob(f"evaluators/*/{CARD}"))):
+        with suppress(BadInput, FileNotFoundError):  # no evaluator is opened from it
+            content = read_json_file(card)
+            models = content.get("models") if isinstance(content, dict) else None
+            for each in models.values() if isinstance(models, dict) else ():
+                if isinstance(each, dict) and isinstance(each.get("base_url"), str):
+                    yield each["base_url"]
+
+
 def covered_by_trust(folder: Path) -> dict[str, list[str]]:
     """Return what trust in a project covers, by kind: addresses, files outside its folder, code, variables of `.env`.
 
@@ -355,9 +368,11 @@ def covered_by_trust(folder: Path) -> dict[str, list[str]]:
     Raises:
         BadInput: A file cannot be read.
     """
-    content, variables = load_yaml(folder / PROJECT_FILE), read_env_file(folder / ".env")
-    new = {name: value for name, value in variables.items() if name not in os.environ or project_of(name)}
-    places = sorted({origin_of(url) for url in _addresses(content, folder, new) if is_elsewhere(folder, url)})
+    content = load_yaml(folder / PROJECT_FILE) if (folder / PROJECT_FILE).is_file() else {}
+    variables = read_env_file(folder / ".env")
+    new = {name: value for name, value in variables.items() if name not in os.environ or project_that_set(name)}
+    urls = [*_addresses(content, folder, new), *_evaluator_addresses(folder)]
+    places = sorted({origin_of(url) for url in urls if is_elsewhere(folder, url)})
     keys = [name for name in variables if is_secret_name(name)]
     return {
         "addresses": [place for place in places if not place.startswith("file://")],

@@ -25,7 +25,7 @@ from typing import Any, Self, TypeVar
 
 import cloudpickle
 
-from accord.edges import AccordError, BadInput, parse_whole_number
+from accord.edges import AccordError, BadInput, Noted, accept_trust, noted_trust, parse_whole_number
 from accord.values import load_plugins, note_plugins, noted_plugins
 
 PYTHON = (sys.executable, "-P")
@@ -142,23 +142,24 @@ def pickled(work: Callable[..., Any]) -> bytes | None:
 
 
 def _dumped(work: Callable[..., Any]) -> bytes:
-    """Return the work as bytes, with the plug-ins of the projects that this process has opened."""
-    data, plugins = bytes(cloudpickle.dumps(work)), noted_plugins()
-    return bytes(cloudpickle.dumps(_Packed(plugins, data))) if plugins else data
+    """Return the work as bytes, with the plug-ins and what needs trust in the projects that this process has opened."""
+    return bytes(cloudpickle.dumps(_Packed(noted_plugins(), noted_trust(), bytes(cloudpickle.dumps(work)))))
 
 
 @dataclass(frozen=True)
 class _Packed:
-    """Work that needs plug-ins; it is unpickled after they are loaded, as it may hold their functions and classes."""
+    """Work that is unpickled after plug-ins are loaded, as it may hold their functions and classes."""
 
     plugins: Sequence[tuple[str, str]]
+    trust: Noted
     data: bytes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (self.plugins, self.data)
+        return _unpacked, (self.plugins, self.trust, self.data)
 
 
-def _unpacked(plugins: Sequence[tuple[str, str]], data: bytes) -> Any:
+def _unpacked(plugins: Sequence[tuple[str, str]], trust: Noted, data: bytes) -> Any:
+    accept_trust(trust)
     names: dict[str, list[str]] = {}
     for folder, name in plugins:
         names.setdefault(folder, []).append(name)

@@ -14,11 +14,21 @@ import logging
 import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from accord.edges import BadInput, BadRow, BudgetReached, one_line
+from accord.edges import (
+    BadInput,
+    BadRow,
+    BudgetReached,
+    NotSent,
+    accept_trust,
+    note_addresses,
+    noted_trust,
+    one_line,
+)
 from accord.formats import (
     Fields,
     MemoryTable,
@@ -30,7 +40,17 @@ from accord.formats import (
     with_roles,
 )
 from accord.learning import Evaluator, load_evaluator, project_of
-from accord.models import Budget, Caps, Models, load_prices, memory_models
+from accord.models import (
+    Budget,
+    Caps,
+    Models,
+    address_of,
+    check_endpoint,
+    in_process,
+    load_prices,
+    memory_models,
+    own_addresses,
+)
 from accord.redaction import Redactor
 from accord.scoring.pipeline import NOT_COUNTED, Perspective, ScoreOptions, Scorer, Scores, nothing_to_score, samples_of
 from accord.store import SharedBudget, Store, StoreError
@@ -41,8 +61,10 @@ from accord.values import (
     Unscored,
     accept_code,
     canonical_json,
+    find_project_file,
     plugin_code,
     plugin_error,
+    project_folder,
 )
 
 if TYPE_CHECKING:
@@ -148,16 +170,28 @@ class BatchScorer:
         self.digest = ""
         self.digest = self.evaluator.digest()
         self._plugins = plugin_code(self.project)
+        file = find_project_file(self.folder)
+        urls = [each.base_url for each in self.evaluator.models.values() if each.base_url]
+        note_addresses(Path(self.folder) if file is None else project_folder(file), urls, own_addresses())
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle: settings, and the evaluator's folder if it is small."""
         is_small = self._packed is not None and len(self._packed) <= MOST_PACKED_BYTES
-        return {**self.__dict__, "_packed": self._packed if is_small else None}
+        return {**self.__dict__, "_packed": self._packed if is_small else None, "_noted": noted_trust()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the settings, and note the plug-ins of the project for a machine without its folder."""
+        accept_trust(state.pop("_noted"))
         self.__dict__.update(state)
         accept_code(self._plugins)
+
+    def confirm_endpoints(self) -> None:
+        """Ask the user about the endpoints of the evaluator; worker processes refuse one that is not confirmed."""
+        asked = [self.evaluator.models.get(role) for role in self.evaluator.roles] if self.access.asks else []
+        for each in asked:
+            if each is not None and each.model is not None and each.mode != "recorded" and not in_process(each.model):
+                with suppress(NotSent):
+                    check_endpoint(address_of(each.base_url))
 
     @property
     def evaluator(self) -> Evaluator:

@@ -138,6 +138,7 @@ def score_parts(
     if execution.engine not in ENGINES:
         raise UnknownName("engine", execution.engine, ENGINES)
     workers = _worker_count(scorer, execution)
+    scorer.confirm_endpoints()
     job = ScoringJob(scorer, str(out) if is_remote(str(out)) else str(Path(out).resolve()))
     files = _files([source] if isinstance(source, str | Path) else source)
     pieces = split_files(files, scorer.format, scorer.columns)

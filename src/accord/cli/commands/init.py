@@ -369,7 +369,9 @@ _TRUSTED = {
 
 @command("trust")
 def trust(
-    folder: Annotated[Path, typer.Argument(help="Folder of the project, with its accord.yaml.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of the project, with its accord.yaml, or of an evaluator.")
+    ] = Path(),
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Trust the folder no longer.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Ask no question.")] = False,
 ) -> None:
@@ -382,8 +384,8 @@ def trust(
     from accord.project import covered_by_trust
 
     if not withdraw:
-        if not (folder / "accord.yaml").is_file():
-            raise BadInput(f"no accord.yaml in {folder.absolute()}; name the folder of a project")
+        if not any((folder / name).is_file() for name in ("accord.yaml", "evaluator.json")):
+            raise BadInput(f"no accord.yaml in {folder.absolute()}; name the folder of a project or an evaluator")
         for kind, names in covered_by_trust(folder).items():
             if names:
                 # In full and unredacted: a long list or a "secret" could hide a name.

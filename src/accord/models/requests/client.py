@@ -61,6 +61,15 @@ class NotFound(ModelError):
     """The endpoint answered HTTP 404: no such model, route, batch or file."""
 
 
+def check_endpoint(base_url: str, api_key: str | None = None) -> None:
+    """Check that the user has confirmed an endpoint and the key for it, if a project names one of them.
+
+    Raises:
+        NotSent: One of them is not confirmed.
+    """
+    check_address(base_url, [*([KEY_VARIABLE] if api_key is None else []), *ACCOUNT_HEADERS])
+
+
 def open_client(
     model: str,
     base_url: str,
@@ -79,7 +88,7 @@ def open_client(
         NotSent: No key is given and `OPENAI_API_KEY` is not set, the key cannot be sent in a header, or a project names
             the address or has the key in its `.env`, and the user has not confirmed it.
     """
-    check_address(base_url, [*([KEY_VARIABLE] if api_key is None else []), *ACCOUNT_HEADERS])
+    check_endpoint(base_url, api_key)
     import httpx2
 
     key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
