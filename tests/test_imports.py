@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,42 @@ def test_repeated_imports_of_a_file_add_no_rows(url: str) -> None:
     assert held(url) == ("ab", [("a", 3), ("b", 3)])
     assert read("--undo", last)["removed"]["labels"] == 2
     assert held(url) == ("", [])
+
+
+DAY = "2026-01-0{}T10:00:00+00:00"
+
+
+@pytest.mark.parametrize("annotator", ["ann", ""])
+@pytest.mark.parametrize(
+    "names", [["bare.csv", "timed.csv"], ["timed.csv", "bare.csv"], ["timed.csv", "seconds.csv", "bare.csv"]]
+)
+def test_labels_with_and_without_times_are_the_same_labels(url: str, names: list[str], annotator: str) -> None:
+    rated = [("a", 3), ("a", 3), ("a", 4), ("b", 2)]  # one conversation is rated three times, twice alike
+    head = "conversation,Q0,annotator" if annotator else "conversation,Q0"
+    rows = [f"{name},{value}{',' if annotator else ''}{annotator}" for name, value in rated]
+    times = [DAY.format(place + 1) for place in range(len(rated))]
+    moments = [str(int(datetime.fromisoformat(each).timestamp())) for each in times]
+    files = {
+        "bare.csv": [head, *rows], "timed.csv": [f"{head},time", *map(",".join, zip(rows, times, strict=True))],
+        "seconds.csv": [f"{head},time", *map(",".join, zip(rows, moments, strict=True))],
+    }  # fmt: skip
+    for name, lines in files.items():
+        written(name, "\n".join(lines) + "\n")
+    done = [read(chats("a.jsonl", "ab"), names[0]), *(read(name) for name in names[1:])]
+    assert [each["labels"]["new"] for each in done] == [4] + [0] * (len(names) - 1)
+    assert [read(name)["labels"] for name in names] == [{"new": 0, "known": 4}] * len(names)
+    with closing(Store(url)) as store:
+        stored = list(store.annotations({"person"}))
+    assert sorted((each.target.conversation, each.value) for each in stored) == rated
+    assert sorted(str(each.time) for each in stored) == times
+    read("--undo", done[0]["id"])
+    assert held(url)[1] == (rated[2:] if annotator else rated), "the other import has these labels too"
+
+
+def test_ratings_of_one_file_are_never_joined(url: str) -> None:
+    content = f"conversation,Q0,annotator,time\na,3,ann,\na,3,ann,{DAY.format(1)}\na,3,ann,{DAY.format(2)}\n"
+    assert read(chats("a.jsonl", "a"), written("mixed.csv", content))["labels"]["new"] == 3
+    assert read("mixed.csv")["labels"]["new"] == 0
 
 
 def test_a_corrected_file_replaces_the_wrong_one(url: str) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, delete, select, text, update
+from sqlalchemy import Connection, Table, delete, or_, select, text, update
 
-from accord.edges import BadInput
-from accord.store.rows import PERSON, TableRow
+from accord.edges import BadInput, parse_time
+from accord.store.rows import BATCH, PERSON, TableRow, batches
 from accord.store.schema import annotation_table, confirmations, conversations, runs
 
 KEYS: Mapping[Table, str] = {conversations: "id", annotation_table: "key"}
@@ -85,6 +85,53 @@ def confirm(connection: Connection, insert: Any, table: Table, rows: Sequence[Ta
         connection.execute(delete(confirmations).where(is_older, is_same_table, confirmations.c.key.in_(keys)))
     new_rows = [{"import": part.name, "table_name": table.name, "key": name} for name in keys]
     connection.execute(insert(confirmations).on_conflict_do_nothing(), new_rows)
+
+
+def match_times(connection: Connection, rows: Sequence[TableRow], known: set[str], part: ImportPart | None) -> None:
+    """Give labels the key of the equal one that was stored before, if only one of the two has a time.
+
+    A file of labels that is exported again with times, or without them, has the same labels. The stored one takes the
+    time. Labels of one file are never matched with each other: a person may have rated twice.
+
+    Args:
+        connection: Transaction that adds the rows.
+        rows: Rows of annotations, whose keys are changed.
+        known: Keys that rows of the same call have; those of `rows` are added.
+        part: Import that adds the rows; None outside an import.
+    """
+    table = annotation_table.c
+    labels = [row for row in rows if row["kind"] == PERSON and row["answer"] is None]
+    keys = {str(row["key"]) for row in labels}
+    stored = {key for batch in batches(sorted(keys), BATCH)
+              for (key,) in connection.execute(select(table.key).where(table.key.in_(batch)))}  # fmt: skip
+    known |= stored
+    new = [row for row in labels if row["key"] not in known]
+    equal: dict[tuple[Any, ...], list[tuple[str, Any]]] = {}
+    columns = [table[name] for name in _LABEL_FIELDS]
+    others = select(table.key, table.time, *columns).where(table.kind == PERSON, table.answer.is_(None))
+    if part is not None:
+        others = others.where(or_(table.imported.is_(None), table.imported != part.name))
+    for batch in batches(sorted({str(row["conversation"]) for row in new}), BATCH):
+        for key, time, *fields in connection.execute(others.where(table.conversation.in_(batch))):
+            equal.setdefault(tuple(fields), []).append((key, time))
+    for row in new:
+        candidates = equal.get(tuple(row[name] for name in _LABEL_FIELDS), [])
+        found = next(
+            ((key, time) for key, time in candidates if key not in known and _is_same(time, row["time"])), None
+        )
+        if found is not None:
+            row["key"], time = found
+            if time is None:
+                connection.execute(update(annotation_table).where(table.key == row["key"]).values(time=row["time"]))
+        known.add(str(row["key"]))
+
+
+_LABEL_FIELDS = ("conversation", "turn", "question", "by", "value", "against", "against_turn", "content")
+
+
+def _is_same(time: Any, other: Any) -> bool:
+    """Return True if one of two times is missing, or both are the same moment."""
+    return time is None or other is None or (parse_time(time) is not None and parse_time(time) == parse_time(other))
 
 
 def take_scales(connection: Connection, rows: Sequence[TableRow]) -> None:

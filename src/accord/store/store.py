@@ -30,7 +30,7 @@ from accord.store.erasure.tombstones import (
     remove_tombstones,
     without_erased,
 )
-from accord.store.import_parts import ImportPart, check_running, confirm, is_tracked, take_scales
+from accord.store.import_parts import ImportPart, check_running, confirm, is_tracked, match_times, take_scales
 from accord.store.rows import (
     BATCH,
     MODEL,
@@ -242,10 +242,12 @@ class Store(RunRecords):
         """
         counts, places = AddedCounts(), self._last_places()
         early: list[TableRow] = []
+        has_labels = self._one(select(annotation_table.c.key).where(annotation_table.c.kind == PERSON).limit(1))
+        keys = set[str]() if has_labels is not None else None
         for batch in batches(rows, ANNOTATION_BATCH):
             known = self._turns(batch, turns or {})
             valid = [row for row in batch if row["kind"] != PERSON or has_target(row, known)]
-            new, new_issues, waiting, erased = self._insert_annotations(valid, places)
+            new, new_issues, waiting, erased = self._insert_annotations(valid, places, keys)
             added = new + new_issues
             same = len(valid) - len(waiting) - added - erased
             counts, early = counts.plus(AddedCounts(added, same, erased)), early + waiting
@@ -268,11 +270,12 @@ class Store(RunRecords):
         return AddedCounts(erased=len(rows) - len(left))
 
     def _insert_annotations(
-        self, rows: Sequence[TableRow], places: Counter[str]
+        self, rows: Sequence[TableRow], places: Counter[str], keys: set[str] | None = None
     ) -> tuple[int, int, list[TableRow], int]:
         """Insert rows in one transaction, overall scores before their issues.
 
-        An issue is stored only with the overall score of its own group, which is the first of its turn.
+        An issue is stored only with the overall score of its own group, which is the first of its turn. `keys` has the
+        keys of labels of the same call, if the store had labels before it (`match_times`).
 
         Returns:
             The number of new rows that are no issues, the number of new issues, the issues without overall score, and
@@ -282,6 +285,8 @@ class Store(RunRecords):
         issues: list[tuple[str, str, TableRow]] = []
         with database_errors(self.url), self._engine.begin() as connection:
             kept = self.without_erased(connection, rows, of_annotation)
+            if keys is not None:
+                match_times(connection, kept, keys, self.import_part)
             for row in kept:
                 kind = str(row["kind"])
                 places[kind] += 1
