@@ -364,7 +364,7 @@ _TRUSTED = {
     "addresses": "sends data to", "files": "keeps data in", "code": "runs the code of", "keys": "keys in .env",
     "variables": "variables in .env",
 }  # fmt: skip
-"""What trust in a project covers, by kind, in words."""
+"""Words for the kinds of things that trust in a project covers."""
 
 
 @command("trust")
