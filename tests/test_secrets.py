@@ -204,7 +204,7 @@ EDGES = {
     "live/monitoring.py": "webhooks; errors show status and type only",
     "hosts/shared/push.py": "scores for hosts; errors show status and type only",
     "formats/files/object_storage.py": "object stores; errors become BadInput",
-    "hosts/otel.py": "a session for the exporter of OpenTelemetry; errors show the type only",
+    "hosts/otel.py": "a session for the exporter of OpenTelemetry; a failure is reported without its reason",
 }
 RAW = re.compile(r"\b(?:response|error|exc)\.(?:body|text|content|message|reason_phrase|headers|request|args)\b")
 READ_RAW = {
