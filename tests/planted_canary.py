@@ -63,10 +63,13 @@ def settings(url: str, store: str) -> dict[str, Any]:
     model = {"model": "m1", "base_url": url, "concurrency": 4}
     example = {"level": "dialogue", "candidates": 0, "selector": "random", "rivals": [], "demonstrations": 3}
     return {
-        "store": store, "draws": 50, "repeats": 1, "budget": {"shared": "all", "requests": 100_000},
+        "store": store, "draws": 20, "repeats": 1, "metrics": ["words"], "budget": {"shared": "all", "requests": 100_000},
         "models": {"judge": {**model, "mode": "sampling", "samples": 2}, "finder": model, "scorer": {**model, "mode": "logprobs"}},
         "sources": {"issues": {"whole_dialogue": False}, "in-context": example},
-        "evaluators": {"shots": {"sources": ["in-context"], "head": "auto"}, "metrics": {"sources": ["metrics"]}},
+        "evaluators": {
+            "default": {"head": "mixed"}, "shots": {"sources": ["in-context"], "head": "auto"},
+            "metrics": {"sources": ["metrics"], "head": "mixed"},
+        },
         "studies": {"look": {"title": "Look", "items": {"sample": 30}, "annotators_per_item": 1}},
         "privacy": {"retention": {"conversations": "20 years"}},
     }  # fmt: skip

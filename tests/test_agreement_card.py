@@ -26,7 +26,8 @@ from accord.report.card_files import card_badge, card_markdown
 from accord.sample import sources
 from accord.values import Target, dump_rubric
 
-SETTINGS: dict[str, Any] = {"metrics": ["words", "turns"], "draws": 50, "folds": 2, "repeats": 1, "curve_draws": 1}
+SETTINGS: dict[str, Any] = {"metrics": ["words", "turns"], "draws": 20, "folds": 2, "repeats": 1, "curve_draws": 1,
+                            "evaluators": {"default": {"head": "mixed"}}}  # fmt: skip
 HALF = 70
 """Conversations to learn from; the others are held out."""
 

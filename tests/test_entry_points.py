@@ -72,15 +72,16 @@ def accord(site: Path, *arguments: str, code: int = 0) -> subprocess.CompletedPr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", COMMANDS)
-def test_command_of_another_package_runs_with_its_help_and_its_errors(form: str, install: Install, site: Path) -> None:
-    install("greeter", COMMANDS[form], "[accord.commands]\nhello = greeter:hello\n")
-    listed = accord(site, "--help").stdout
-    assert "hello" in listed and "Greets people" in listed.replace("\n", " ") and "paper" in listed
-    assert accord(site, "hello", "Ann", "--loud").stdout == "HELLO Ann\n"
-    shown = accord(site, "hello", "-h").stdout
-    assert "Greet somebody." in shown and "Usage: python -m accord hello" in shown
-    assert "--quiet-ly" in accord(site, "hello", "--quiet-ly", code=2).stderr
+def test_commands_of_other_packages_run_with_their_help_and_their_errors(install: Install, site: Path) -> None:
+    for form, module in COMMANDS.items():
+        install(f"of_{form}", module, f"[accord.commands]\n{form} = of_{form}:hello\n", f"Summary: Greets as {form}.\n")
+    listed = accord(site, "--help").stdout.replace("\n", " ")
+    assert all(f"Greets as {form}" in listed for form in COMMANDS) and "paper" in listed
+    for form in COMMANDS:
+        assert accord(site, form, "Ann", "--loud").stdout == "HELLO Ann\n"
+        shown = accord(site, form, "-h").stdout
+        assert "Greet somebody." in shown and f"Usage: python -m accord {form}" in shown
+        assert "--quiet-ly" in accord(site, form, "--quiet-ly", code=2).stderr
 
 
 def test_help_and_other_commands_import_no_plugin(install: Install, site: Path) -> None:
@@ -105,43 +106,45 @@ def test_command_may_raise_expected_errors(install: Install, site: Path) -> None
 
 
 BROKEN = {
-    "missing module": ("", "hello = nowhere:hello", "No module named 'nowhere'"),
-    "missing name": ("", "hello = greeter:hello", "has no attribute 'hello'"),
-    "raises": ("raise RuntimeError('first\\nsecond')", "hello = greeter:hello", r"RuntimeError: first\nsecond"),
-    "exits": ("raise SystemExit(0)", "hello = greeter:hello", "SystemExit: 0"),
-    "no command": ("hello = 3", "hello = greeter:hello", "is a int; it must be a function"),
-    "syntax error": ("def hello(:", "hello = greeter:hello", "SyntaxError"),
+    "missing module": ("", "hello{0} = nowhere:hello", "No module named 'nowhere'"),
+    "missing name": ("", "hello{0} = greeter{0}:hello", "has no attribute 'hello'"),
+    "raises": ("raise RuntimeError('first\\nsecond')", "hello{0} = greeter{0}:hello", r"RuntimeError: first\nsecond"),
+    "exits": ("raise SystemExit(0)", "hello{0} = greeter{0}:hello", "SystemExit: 0"),
+    "no command": ("hello = 3", "hello{0} = greeter{0}:hello", "is a int; it must be a function"),
+    "syntax error": ("def hello(:", "hello{0} = greeter{0}:hello", "SyntaxError"),
 }
 """Module, entry point and reason of commands that cannot run."""
 
 
 @pytest.mark.attack
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", BROKEN)
-def test_broken_command_is_one_line_that_names_the_package(fault: str, install: Install, site: Path) -> None:
-    module, entry, reason = BROKEN[fault]
-    install("greeter", module, f"[accord.commands]\n{entry}\n")
+def test_broken_command_is_one_line_that_names_the_package(install: Install, site: Path) -> None:
+    for place, (module, entry, _) in enumerate(BROKEN.values()):
+        install(f"greeter{place}", module, f"[accord.commands]\n{entry.format(place)}\n")
     assert not accord(site, "--help").stderr
-    said = accord(site, "hello", code=1).stderr
-    assert said.count("\n") == 1 and "package greeter" in said and reason in said
+    for place, (fault, (*_, reason)) in enumerate(BROKEN.items()):
+        said = accord(site, f"hello{place}", code=1).stderr
+        assert said.count("\n") == 1 and f"package greeter{place}" in said and reason in said, fault
 
 
 UNUSABLE = {
-    "malformed metadata": ("[accord.commands]\nhello\n", "greeter-1.0.dist-info are left out"),
-    "name of a built-in command": ("[accord.commands]\nscore = greeter:hello\n", "accord has a command of this name"),
-    "malformed name": ("[accord.commands]\nhel\x1b[31mlo = greeter:hello\n", "its name is malformed"),
+    "malformed": ("[accord.commands]\nhello\n", "malformed-1.0.dist-info are left out"),
+    "namesake": ("[accord.commands]\nscore = namesake:hello\n", "accord has a command of this name"),
+    "coloured": ("[accord.commands]\nhel\x1b[31mlo = coloured:hello\n", "its name is malformed"),
 }
-"""Entry points that are left out, with the warning."""
+"""Entry points that are left out, by package, with the warning."""
 
 
 @pytest.mark.attack
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", UNUSABLE)
-def test_unusable_command_is_left_out_of_the_help_with_one_warning(fault: str, install: Install, site: Path) -> None:
-    entry_points, warning = UNUSABLE[fault]
-    install("greeter", COMMANDS["function"], entry_points)
+def test_unusable_command_is_left_out_of_the_help_with_one_warning(install: Install, site: Path) -> None:
+    for package, (entry_points, _) in UNUSABLE.items():
+        install(package, COMMANDS["function"], entry_points)
     done = accord(site, "--help")
-    assert done.stderr.count("\n") == 1 and "greeter" in done.stderr and warning in done.stderr
+    assert done.stderr.count("\n") == len(UNUSABLE)
+    for package, (_, warning) in UNUSABLE.items():
+        [line] = [line for line in done.stderr.splitlines() if warning in line]
+        assert package in line
     assert "\x1b" not in done.stderr + done.stdout and "Score conversations" in done.stdout
     assert "Score conversations" in accord(site, "score", "--help").stdout
 
@@ -152,32 +155,30 @@ def test_head_of_another_package_is_found(install: Install, site: Path) -> None:
     assert "planted" in done.stdout and "A head of another package." in done.stdout and not done.stderr
 
 
+FAULTY = {
+    "missing": ("import nowhere", "missing", "No module named 'nowhere'"),
+    "exiting": ("raise SystemExit(3)", "exiting", "SystemExit: 3"),
+    "namesake": (HEAD.replace('"planted"', '"mixed"'), "namesake", "two plug-ins are registered as the head 'mixed'"),
+    "malformed0": (HEAD, "3 !!", ""),
+    "malformed1": (HEAD, "malformed1:", ""),
+    "malformed2": (HEAD, "malformed2:nothing", ""),
+    "malformed3": (HEAD, "malformed3.inner", ""),
+}
+"""Module, entry point and reason of heads that cannot be loaded, by package."""
+
+
 @pytest.mark.attack
-@pytest.mark.parametrize(
-    ("module", "reason"),
-    [
-        ("import nowhere", "No module named 'nowhere'"),
-        ("raise SystemExit(3)", "SystemExit: 3"),
-        (HEAD.replace('"planted"', '"mixed"'), "two plug-ins are registered as the head 'mixed'"),
-    ],
-)
-def test_broken_head_is_one_warning_that_names_the_package(
-    module: str, reason: str, install: Install, site: Path
+def test_broken_heads_are_one_warning_each_that_names_the_package_and_other_plugins_work(
+    install: Install, site: Path
 ) -> None:
-    install("planter", module, "[accord.heads]\nplanted = planter\n")
-    done = accord(site, "plugins")
-    assert "mixed" in done.stdout and done.stderr.count("\n") == 1
-    assert "package planter" in done.stderr and reason in done.stderr
-
-
-@pytest.mark.attack
-@pytest.mark.parametrize("value", ["3 !!", "planter:", "planter:nothing", "planter.inner"])
-def test_malformed_entry_point_is_one_warning_and_other_plugins_work(value: str, install: Install, site: Path) -> None:
-    install("planter", HEAD, f"[accord.heads]\nplanted = {value}\n")
+    for package, (module, value, _) in FAULTY.items():
+        install(package, module, f"[accord.heads]\n{package} = {value}\n")
     install("grower", HEAD.replace("planted", "grown"), "[accord.heads]\ngrown = grower\n")
     done = accord(site, "plugins")
-    assert "mixed" in done.stdout and "grown" in done.stdout and done.stderr.count("\n") == 1
-    assert "package planter cannot be loaded" in done.stderr
+    assert "mixed" in done.stdout and "grown" in done.stdout and done.stderr.count("\n") == len(FAULTY)
+    for package, (*_, reason) in FAULTY.items():
+        [line] = [line for line in done.stderr.splitlines() if f"package {package} cannot be loaded" in line]
+        assert reason in line
 
 
 @pytest.mark.attack
@@ -250,15 +251,11 @@ def test_published_variants_without_their_package_name_it(without_papers: Path) 
         assert repr(name) in line and "needs the package accord-papers. Install it: pip install " in line
 
 
-@pytest.mark.slow
-def test_compare_without_the_package_leaves_out_its_heads(without_papers: Path) -> None:
-    """The project has likelihoods, so that the baseline `label-free` would be possible."""
-    code = """
+BASELINES = """
 from accord.evidence import Column, EvidenceTable
-from accord.learning import PMI
+from accord.learning import Experiment, PMI
 from accord.testing import planted
 from accord.validation import baselines
-from accord.learning import Experiment
 
 corpus = planted(conversations=60)
 names = EvidenceTable(corpus.evidence.targets, tuple(
@@ -266,13 +263,32 @@ names = EvidenceTable(corpus.evidence.targets, tuple(
 ), corpus.evidence.values, corpus.evidence.present)
 print(*[each.name for each in baselines(Experiment.of(names, corpus.labels, corpus.question, 5, 0))])
 """
-    assert "label-free" in ran(without_papers.parent, "-c", code).stdout.split()
-    assert "label-free" not in ran(without_papers, "-c", code).stdout.split()
-    listed = accord(without_papers, "plugins").stdout
-    assert "mixture" in listed and "svr" not in listed and "label-free" not in listed
-    few = "folds: 2\nrepeats: 1\ndraws: 20\nmetrics: [words]\n"
+"""Names of the baselines of a project that has likelihoods, so that `label-free` would be possible."""
+COMMANDS_IN_ONE = """
+import sys
+sys.path.insert(0, TESTS)
+from commands import invoke
+from accord.cli import commands
+print(invoke("plugins").stdout, "=====")
+invoke("import", CHATS, RATINGS)
+print(invoke("compare", "--json").stdout, "=====")
+print(invoke("fit", "svr", code=1).stderr)
+"""
+
+
+@pytest.mark.slow
+def test_compare_without_the_package_leaves_out_its_heads(
+    without_papers: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exec(compile(BASELINES, "with the package", "exec"), {})
+    assert "label-free" in capsys.readouterr().out.split()
+    few = "folds: 2\nrepeats: 1\ndraws: 20\nmetrics: [words]\nevaluators: {default: {head: mixed}}\n"
     (without_papers / "accord.yaml").write_text(few, encoding="utf-8")
-    accord(without_papers, "import", *map(str, sources()))
-    compared = accord(without_papers, "compare", "--json").stdout
+    names = {"TESTS": str(Path(__file__).parent), "CHATS": str(sources()[0]), "RATINGS": str(sources()[1])}
+    constants = "".join(f"{name} = {value!r}\n" for name, value in names.items())
+    printed = ran(without_papers, "-c", constants + COMMANDS_IN_ONE + "print('=====')\n" + BASELINES).stdout
+    listed, compared, failed, baselines = printed.split("=====")
+    assert "label-free" not in baselines.split() and "constant" in baselines.split()
+    assert "mixture" in listed and "svr" not in listed and "label-free" not in listed
     assert '"mixture"' in compared and '"svr"' not in compared and '"label-free"' not in compared
-    assert "the head 'svr' needs the package accord-papers" in accord(without_papers, "fit", "svr", code=1).stderr
+    assert "the head 'svr' needs the package accord-papers" in failed

@@ -606,7 +606,9 @@ def test_erasing_hostile_ids_one_by_one_keeps_reports_runs_and_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("accord.yaml").write_text('{"draws": 20, "repeats": 1, "metrics": ["lexical"]}', encoding="utf-8")
+    Path("accord.yaml").write_text(
+        json.dumps({"draws": 20, "metrics": ["words"], "evaluators": {"default": {"head": "mixed"}}}), encoding="utf-8"
+    )
     people = ("ann", "annette", "Q0", "bot-1")
     accord(
         "import",
@@ -644,7 +646,7 @@ def test_erasing_hostile_ids_one_by_one_keeps_reports_runs_and_others(
 def test_an_annotator_named_like_a_setting_is_erased_without_damage(project: Path, name: str) -> None:
     rows = [{"conversation": f"chat-{n}", "question": "Q0", "annotator": name, "value": 1 + n % 4} for n in range(20)]
     accord("import", write_rows("in/more.jsonl", rows))
-    accord("fit", "default")
+    accord("fit", "default", "--set", f"evaluators.default.head={'auto' if name == 'auto' else 'mixed'}")
     card = json.loads(Path("evaluators/default/evaluator.json").read_text(encoding="utf-8"))
     with closing(Store("sqlite:///accord.db")) as store:
         before = [run for run in store.runs("fit", "judge", "compare") if run["status"] == "done"]

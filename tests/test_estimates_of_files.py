@@ -12,9 +12,7 @@ import pytest
 from commands import accord_json, printed, refused, write, write_rows
 
 pytestmark = pytest.mark.usefixtures("working_folder")
-SETTINGS = (
-    "rubric: rubric.yaml\nmetrics: [words]\nfolds: 3\nrepeats: 1\ndraws: 20\nevaluators: {default: {head: mixed}}\n"
-)
+SETTINGS = "rubric: rubric.yaml\nmetrics: [words]\nfolds: 3\nevaluators: {default: {head: mixed}}\n"
 
 
 def chat(place: int, prefix: str, system: str | None = None) -> dict[str, Any]:
@@ -24,9 +22,23 @@ def chat(place: int, prefix: str, system: str | None = None) -> dict[str, Any]:
     return {"id": f"{prefix}{place}", "system": system, "messages": turns}
 
 
+@pytest.fixture(scope="module")
+def fitted_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fitted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        fit_noisy_labels()
+    return folder
+
+
 @pytest.fixture
-def fitted() -> None:
-    """An evaluator of 60 noisy labels that rise with the length of the reply."""
+def fitted(fitted_once: Path, working_folder: Path) -> None:
+    """A copy of a project with an evaluator."""
+    shutil.copytree(fitted_once, working_folder, dirs_exist_ok=True)
+
+
+def fit_noisy_labels() -> None:
+    """Make a project with an evaluator of 120 noisy labels that rise with the length of the reply."""
     noise = random.Random(3)
     write("accord.yaml", SETTINGS)
     write("rubric.yaml", "name: r\nmain: good\nquestions:\n- {id: good, text: Good, options: [1, 2, 3, 4, 5]}\n")

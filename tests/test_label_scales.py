@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,7 @@ from accord.values import Label, Question, Rubric, Scale, ScaleKind, Target
 pytestmark = pytest.mark.usefixtures("working_folder")
 FIVE = "options: [1, 2, 3, 4, 5]"
 ELEVEN = "options: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
-SETTINGS = (
-    "rubric: rubric.yaml\nmetrics: [words]\nfolds: 2\nrepeats: 1\ndraws: 20\nevaluators: {default: {head: mixed}}\n"
-)
+SETTINGS = "rubric: rubric.yaml\nmetrics: [words]\nevaluators: {default: {head: mixed}}\n"
 
 
 def asks(options: str = FIVE, text: str = "How good is it?") -> None:
@@ -53,11 +52,32 @@ def labeled(name: str, first: int, last: int, top: int = 5) -> str:
 
 @pytest.fixture
 def rated() -> None:
+    write_rated()
+
+
+def write_rated() -> None:
     """A project with 40 labels on 1 to 5."""
     write("accord.yaml", SETTINGS)
     asks()
     write_rows("chats.jsonl", chats(40))
     printed("import", "chats.jsonl", labeled("first.csv", 0, 20))
+
+
+@pytest.fixture(scope="module")
+def fitted_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project with an evaluator that learned the labels."""
+    folder = tmp_path_factory.mktemp("fitted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_rated()
+        printed("fit")
+    return folder
+
+
+@pytest.fixture
+def fitted(fitted_once: Path, working_folder: Path) -> None:
+    """A copy of the project with its evaluator."""
+    shutil.copytree(fitted_once, working_folder, dirs_exist_ok=True)
 
 
 @pytest.fixture
@@ -85,9 +105,8 @@ def test_labels_of_two_wordings_are_counted(
 
 
 def test_score_counts_labels_by_wording_and_names_an_evaluator_of_another_wording(
-    rated: None, caplog: pytest.LogCaptureFixture
+    fitted: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    printed("fit")
     printed("score", "chats.jsonl", "--out", "scores.jsonl")
     assert not caplog.messages
     asks(text="How helpful is it?")
@@ -102,7 +121,9 @@ def test_score_counts_labels_by_wording_and_names_an_evaluator_of_another_wordin
 
 
 @pytest.mark.parametrize(
-    "command", [["fit"], ["compare"], ["estimate"], ["label", "next"], ["report"], ["fit", "--best"]], ids=str
+    "command",
+    [["fit"], ["compare", "--only", "default"], ["estimate"], ["label", "next"], ["report"], ["fit", "--best"]],
+    ids=str,
 )
 def test_labels_on_two_scales_are_refused_with_each_way_on(two_scales: None, command: list[str]) -> None:
     error = refused(*command)
@@ -149,8 +170,7 @@ def test_other_questions_on_another_scale_are_not_mixed(rated: None) -> None:
     assert "0 labels of 'kind' answer the present wording, 20 one with the scale 1..3 (3)" in error
 
 
-def test_score_stops_at_an_evaluator_of_another_scale(rated: None) -> None:
-    printed("fit")
+def test_score_stops_at_an_evaluator_of_another_scale(fitted: None) -> None:
     asks(ELEVEN)
     for out in ("scores.jsonl", "scores/"):
         error = refused("score", "chats.jsonl", "--out", out)
@@ -158,8 +178,7 @@ def test_score_stops_at_an_evaluator_of_another_scale(rated: None) -> None:
         assert "accord fit" in error and not Path(out).exists()
 
 
-def test_follow_and_serve_stop_at_an_evaluator_of_another_scale(rated: None) -> None:
-    printed("fit")
+def test_follow_and_serve_stop_at_an_evaluator_of_another_scale(fitted: None) -> None:
     asks(ELEVEN)
     write_rows("log.jsonl", chats(3))
     error = refused("follow", "log.jsonl", "--out", "rows.jsonl", "--once")
@@ -174,8 +193,7 @@ def test_follow_and_serve_stop_at_an_evaluator_of_another_scale(rated: None) -> 
             pass
 
 
-def test_follow_names_an_evaluator_of_another_wording(rated: None, caplog: pytest.LogCaptureFixture) -> None:
-    printed("fit")
+def test_follow_names_an_evaluator_of_another_wording(fitted: None, caplog: pytest.LogCaptureFixture) -> None:
     asks(text="How helpful is it?")
     write_rows("log.jsonl", chats(3))
     printed("follow", "log.jsonl", "--out", "rows.jsonl", "--once")
@@ -183,8 +201,7 @@ def test_follow_names_an_evaluator_of_another_wording(rated: None, caplog: pytes
     assert len(Path("rows.jsonl").read_text(encoding="utf-8").splitlines()) == 3
 
 
-def test_live_scoring_keeps_its_evaluator_if_a_new_one_has_another_scale(rated: None) -> None:
-    printed("fit")
+def test_live_scoring_keeps_its_evaluator_if_a_new_one_has_another_scale(fitted: None) -> None:
     told: list[str] = []
     with api.open() as project:
         folder = Path("evaluators/default")
@@ -199,8 +216,7 @@ def test_live_scoring_keeps_its_evaluator_if_a_new_one_has_another_scale(rated: 
     assert len(told) == 1 and "stays in use" in told[0] and "0..10 (11)" in told[0]
 
 
-def test_the_gate_fails_on_results_of_another_scale(rated: None) -> None:
-    printed("fit")
+def test_the_gate_fails_on_results_of_another_scale(fitted: None) -> None:
     printed("score", "chats.jsonl", "--out", "scores.jsonl")
     conditions = ["--min-agreement=-1", "--min-mean=1", "--include-training"]
     assert "scale" not in accord("gate", *conditions)
@@ -212,10 +228,9 @@ def test_the_gate_fails_on_results_of_another_scale(rated: None) -> None:
         assert f"Make new ones: {command}" in output
 
 
-def test_the_board_marks_scores_of_another_scale_and_compares_them_with_nothing(rated: None) -> None:
+def test_the_board_marks_scores_of_another_scale_and_compares_them_with_nothing(fitted: None) -> None:
     from accord.board import Board, BoardFilters
 
-    printed("fit")
     printed("score", "chats.jsonl", "--out", "scores.jsonl")
     asks(ELEVEN)
     printed("import", labeled("second.csv", 0, 40, top=9))
@@ -309,8 +324,7 @@ def test_labels_of_older_stores_are_sorted_by_their_values() -> None:
     assert label_wordings(yes, [(None, "yes", 4)]).unknown == 4, "a value of the file is read by its meaning"
 
 
-def test_pages_name_labels_by_wording_and_evaluators_of_another_question(rated: None, workbench: Any) -> None:
-    printed("fit")
+def test_pages_name_labels_by_wording_and_evaluators_of_another_question(fitted: None, workbench: Any) -> None:
     asks(text="How helpful is it?")
     printed("import", labeled("second.csv", 20, 30))
     browser = workbench(opened=api.open("accord.yaml")).browser()

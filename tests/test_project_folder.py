@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from misbehaving_endpoint import answer_any
+from processes import run
 from small_sample import sources
 from typer.testing import CliRunner
 
@@ -30,7 +29,7 @@ evaluators: {plain: {sources: [rubric, lexical], head: mixed}}
 evaluator: plain
 studies: {rate: {issue_taxonomy: my/taxonomy.yaml, rubric: my/rubric.yaml}}
 folds: 2
-draws: 50
+draws: 20
 """
 
 
@@ -153,15 +152,11 @@ def test_variables_of_the_env_file_are_read(project: Path, monkeypatch: pytest.M
         )
         environment = {**os.environ, "HASH": "real"}
         trust_folder(project)
-        message = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
-        )
+        message = run(["-c", code], text=True, env=environment)
         assert message.returncode == 0, message.stderr
         assert message.stdout.splitlines()[0] == "my.db real ''"
         assert message.stdout.splitlines()[1].endswith(" sk-from-the-file") and message.stdout.count("sk-from") == 1
-        limited = subprocess.run(
-            [sys.executable, "-m", "accord", "judge", "--limit", "1"], capture_output=True, text=True, check=False
-        )
+        limited = run(["-m", "accord", "judge", "--limit", "1"], text=True)
         assert limited.returncode == 0, limited.stderr
         assert server.requests
     (project / ".env").write_text("A=1\nnot a variable\n", encoding="utf-8")
@@ -173,9 +168,10 @@ def test_set_changes_settings_for_one_run_and_keeps_the_preset(project: Path) ->
     with accord.open() as opened:
         preset = opened.config.about("mixture")
     ran("import", CHATS, RATINGS)
-    ran("fit", "mixture", "--set", "evaluators.mixture.settings.curves.form=gated")
+    curves = ["--set", "evaluators.mixture.settings.curves={flat: 1, smooth: 2}"]
+    ran("fit", "mixture", "--set", "metrics=[words]", *curves)
     card = json.loads((project / "evaluators/mixture/evaluator.json").read_text(encoding="utf-8"))
-    assert (card["head"]["name"], card["head"]["settings"]["curves"]["form"]) == ("curves", "gated")
+    assert card["head"]["name"] == "curves" and card["head"]["settings"]["curves"]["smooth"] == 2
     result = config_from({"evaluators": {"mixture": {"settings": {"curves": {"form": "gated"}}}}}).about("mixture")
     assert (result.sources, result.head, result.settings) == (preset.sources, "curves", {"curves": {"form": "gated"}})
     assert "unknown key 'fold'" in ran("judge", "--set", "fold=1", code=1)

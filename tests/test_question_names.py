@@ -291,7 +291,7 @@ def test_the_rubric_page_tells_the_error_of_a_name(bench: Workbench, tmp_path: P
 
 @pytest.mark.attack
 def test_the_report_shows_the_name_escaped(tmp_path: Path, name: str) -> None:
-    with sample_project(24) as opened:
+    with sample_project() as opened:
         opened.rubric = opened.store.rubric = named(opened.rubric, Q0=name)
         opened.question = opened.rubric.main_question
         page = write_report(opened, tmp_path / "report.html").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from commands import accord_json, invoke, printed, read_rows, refused, write, wr
 from accord import open as open_project
 from accord.learning import load_evaluator
 
-QUICK = ["--set", "draws=20", "--set", "metrics=[words]", "--set", "folds=2"]
+QUICK = ["--set", "draws=20", "--set", "metrics=[words]", "--set", "folds=2", "--set", "evaluators.default.head=mixed"]
 NAMED = ["--evaluator", "mixture"]
 
 
@@ -134,7 +134,7 @@ def test_run_writes_no_secret_of_a_variable(folder: Path, monkeypatch: pytest.Mo
 def test_commands_use_the_evaluator_that_was_fitted_last(folder: Path) -> None:
     write(
         "accord.yaml",
-        "metrics: [words]\ndraws: 20\nfolds: 2\nevaluators: {default: {head: mixed}}\nrubric: r.yaml\n",
+        "metrics: [words]\nevaluators: {default: {head: mixed}}\nrubric: r.yaml\n",
     )
     write("r.yaml", "name: r\nmain: rating\nquestions:\n- {id: rating, text: Good, options: [1, 2, 3, 4, 5]}\n"
           "- {id: other, text: Other, options: [1, 2, 3, 4, 5]}\n")  # fmt: skip
@@ -166,7 +166,8 @@ def test_run_and_single_steps_use_the_same_recorded_judges(folder: Path) -> None
     whole = accord_json("run", "data", "--out", "out", *QUICK)
     printed("init", "--from", "data")
     settings = Path("accord.yaml")
-    edited = settings.read_text(encoding="utf-8").replace("metrics: [lexical]", "metrics: [words]\ndraws: 20")
+    quick = "metrics: [words]\ndraws: 20\nevaluators: {default: {head: mixed}}"
+    edited = settings.read_text(encoding="utf-8").replace("metrics: [lexical]", quick)
     settings.write_text(edited.replace("folds: 5", "folds: 2"), encoding="utf-8")
     done = invoke("import", "data", "--labels", "rating")
     assert "recorded judgements of near, far are the judge now" in done.stderr

@@ -18,7 +18,10 @@ from accord.project.importing.raters import raters_text
 from accord.store import Store
 from accord.values import Conversation, Label, Target, Turn, text_hash
 
-QUICK = ["--set", "draws=20", "--set", "metrics=[words]", "--set", "folds=2"]
+QUICK = ["--set", "draws=20", "--set", "metrics=[words]", "--set", "folds=2", "--set", "evaluators.default.head=mixed"]
+NAMED = ["--evaluator", "default"]
+FEW = SHAPES[:5]
+"""Shapes that show that the benchmark counts."""
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
@@ -27,9 +30,14 @@ def test_files_of_each_shape_are_read_as_people_or_as_judges(shape: Shape, tmp_p
     assert is_right(shape, found), found
 
 
-def test_wrong_readings_are_counted(load: Any) -> None:
-    [row] = load("who_rated").who_rated_rows()
-    assert (row["shapes"], row["wrong"]) == (len(SHAPES), 0), row["names"]
+def test_wrong_readings_are_counted(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load("who_rated")
+    monkeypatch.setattr(module, "SHAPES", FEW)
+    [row] = module.who_rated_rows()
+    assert (row["shapes"], row["wrong"]) == (len(FEW), 0), row["names"]
+    monkeypatch.setattr(module, "is_right", lambda shape, found: shape is not FEW[1])
+    [row] = module.who_rated_rows()
+    assert (row["wrong"], row["names"]) == (1, FEW[1].name)
 
 
 @pytest.fixture
@@ -77,11 +85,11 @@ def test_init_import_compare_and_run_say_who_rated(folder: Path) -> None:
     assert settings["mode"] == "recorded"
     rows = [json.loads(line) for line in Path(settings["paths"][0]).read_text(encoding="utf-8").splitlines()]
     assert rows[0] == {"item_id": "c0", "question": "rating", "judge_model": "gpt-judge", "value": 1}
-    output = accord("compare", "--jobs", "1", *QUICK)
+    output = accord("compare", "--jobs", "1", *QUICK, "--only", "default")
     assert "rated by: nora 24, ben 24; judge gpt-judge 24" in output
     with open_project() as opened:
         assert opened.raters_text() == "nora 24, ben 24; judge gpt-judge 24"
-    output = accord("run", "chats.csv", *sources, "--out", "run", "--rubric", "rubric.yaml", *QUICK)
+    output = accord("run", "chats.csv", *sources, "--out", "run", "--rubric", "rubric.yaml", *QUICK, *NAMED)
     assert "rated by: nora 24, ben 24; judge gpt-judge 24" in output
     assert "gpt-judge: Rating" in output, "its agreement with people is part of the run"
 

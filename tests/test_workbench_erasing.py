@@ -389,7 +389,7 @@ def test_damaged_file_does_not_stop_an_erasure_and_keeps_its_other_lines(bench: 
 @pytest.fixture
 def fitted(workbench: StartWorkbench, tmp_path: Path) -> Iterator[Workbench]:
     """A workbench of a project with an evaluator that learned from twelve conversations."""
-    made = opened(tmp_path)
+    made = opened(tmp_path, metrics=["words"], evaluators={"default": {"head": "mixed"}})
     made.store.add_labels(
         Label(Target(f"gpt-9-{n}"), "Q0", name, 1 + (n + extra) % 4)
         for n in range(12) for extra, name in enumerate(("ann", "bob"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from browsing import PHONE, faults, tab
+from browsing import DARK, LIGHT, PHONE, faults, tab
 from served_workbench import Workbench, open_workbench
 
 from accord.project import Project, config_from
@@ -31,15 +31,16 @@ LABELS = "conversation,annotator,question,value\n" + "".join(
     for place in range(12, 24) for name in ("eve", "dan") for question in ("helpful", "polite")
 )  # fmt: skip
 LOOKS = [
-    pytest.param({"viewport": {"width": 1280, "height": 900}}, id="laptop"),
-    pytest.param({"viewport": {"width": PHONE[1], "height": 800}}, id="phone"),
-    pytest.param({"viewport": {"width": 1280, "height": 900}, "java_script_enabled": False}, id="no-script"),
+    pytest.param({"viewport": {"width": 1280, "height": 900}}, (LIGHT, DARK), id="laptop"),
+    pytest.param({"viewport": {"width": PHONE[1], "height": 800}}, (PHONE,), id="phone"),
+    pytest.param({"viewport": {"width": 1280, "height": 900}, "java_script_enabled": False}, (), id="no-script"),
 ]
+"""Options of the window, and the looks in which faults of each page are searched."""
 
 
-@pytest.mark.parametrize("options", LOOKS)
+@pytest.mark.parametrize(("options", "looks"), LOOKS)
 def test_lead_and_two_people_go_from_an_empty_folder_to_a_verdict(
-    browser: Any, tmp_path: Path, options: dict[str, Any]
+    browser: Any, tmp_path: Path, options: dict[str, Any], looks: Sequence[tuple[str, int]]
 ) -> None:
     has_script = options.get("java_script_enabled", True)
     (tmp_path / "data").mkdir()
@@ -48,10 +49,11 @@ def test_lead_and_two_people_go_from_an_empty_folder_to_a_verdict(
     wrong: list[str] = []
 
     def check(page: Any) -> None:
-        wrong.extend(f"{page.url}: {fault}" for fault in (faults(page) if has_script else ()))
+        wrong.extend(f"{page.url}: {fault}" for fault in (faults(page, looks) if looks else ()))
         page.set_viewport_size(options["viewport"])
 
-    opened = Project(config_from({"store": f"sqlite:///{tmp_path}/accord.db", "draws": 50}, folder=tmp_path))
+    quick = {"draws": 20, "metrics": ["words"], "evaluators": {"default": {"head": "mixed"}}}
+    opened = Project(config_from({"store": f"sqlite:///{tmp_path}/accord.db", **quick}, folder=tmp_path))
     with (
         opened,
         open_workbench(opened, files=ProjectFiles(tmp_path / "accord.yaml")) as bench,
@@ -61,7 +63,7 @@ def test_lead_and_two_people_go_from_an_empty_folder_to_a_verdict(
         create_study(lead, check)
         links = invite(lead, check)
         for name, link in links.items():
-            rate_ten(browser, bench, link, options, wrong, differs=name == "bob")
+            rate_ten(browser, bench, link, options, looks, wrong, differs=name == "bob")
             done = stored(bench, name)
             helpful = [label.value for label in done if label.question == "helpful"]
             assert len(done) == 20 and sorted(helpful) == ([3] * 10 if name == "ann" else [1, *[3] * 9])
@@ -147,7 +149,13 @@ def invite(page: Any, check: Callable[[Any], None]) -> dict[str, str]:
 
 
 def rate_ten(
-    browser: Any, bench: Workbench, link: str, options: dict[str, Any], wrong: list[str], differs: bool
+    browser: Any,
+    bench: Workbench,
+    link: str,
+    options: dict[str, Any],
+    looks: Sequence[tuple[str, int]],
+    wrong: list[str],
+    differs: bool,
 ) -> None:
     """Open a personal link and answer both questions of ten items: by the keys 3, 1, Enter, or by forms.
 
@@ -163,7 +171,7 @@ def rate_ten(
             if options.get("java_script_enabled", True):
                 page.locator("fieldset.current").first.wait_for()
                 if number == 1:
-                    wrong.extend(f"{page.url}: {fault}" for fault in faults(page))
+                    wrong.extend(f"{page.url}: {fault}" for fault in faults(page, looks))
                     page.set_viewport_size(options["viewport"])
                 for key in (str(first), "1", "Enter"):
                     page.keyboard.press(key)
