@@ -105,7 +105,7 @@ def main() -> None:
         for seed in range(DRAWS if annotators < 1000 else 1):
             print(json.dumps(measured(annotators, each, seed)))
         return
-    sizes = SIZES[:5] if given.quick else SIZES[: given.limit]
+    sizes = SIZES[: given.limit or (5 if given.quick else None)]
     rows: list[Row] = []
     for annotators, each in sizes:
         command = [sys.executable, __file__, "--one", f"{annotators}x{each}"]

@@ -42,14 +42,15 @@ def test_make_bench_names_benchmarks_that_exist():
 
 SMALLEST = {
     "adoror": ["--only", "systems,prompts,prefixes,real"],
+    "adapters": ["--only", "junit"],
     "agent_steps": ["--only", "shared"],
     "agreement": ["--only", "estimate-width"],
-    "calibration_speed": ["--only", "mixed"],
+    "calibration_speed": ["--only", "mixed", "--limit", "1"],
     "check_table": ["--limit", "2"],
     "ciu": [],
-    "compare_speed": ["--only", "sample"],
+    "compare_speed": ["--only", "planted-20000"],
     "drift": ["--only", "drift-quiet", "--limit", "2"],
-    "cost": ["--baseline", "HEAD", "--only", "start-up,import"],
+    "cost": ["--baseline", "HEAD", "--only", "start-up"],
     "decision": ["--only", "contradictions"],
     "faults": ["--only", "paid_twice", "--limit", "20"],
     "first_hour": ["--only", "kinds,rows"],
@@ -59,16 +60,24 @@ SMALLEST = {
     "judging_overhead": ["--limit", "4"],
     "live_scoring": ["--only", "scorer"],
     "privacy": ["--only", "written"],
-    "rubric_selection": ["--limit", "1"],
-    "simulated_annotators": [],
-    "specification_gaps": ["--limit", "12"],
+    "rubric_selection": ["--only", "growth", "--limit", "1"],
+    "simulated_annotators": ["--limit", "1"],
+    "specification_gaps": ["--limit", "4"],
     "workbench": ["--only", "bare,page"],
 }
 """Options of the smallest run of each benchmark, besides `--quick`."""
+SMALLER = {
+    "compare_speed": {"RATINGS": 1_200},
+    "faults": {"DATABASES": ("sqlite",), "PROCESSES": (2,)},
+    "rubric_selection": {"SIZES": ((30, 60),)},
+    "specification_gaps": {"SIZES": (60,)},
+}
+"""Sizes of a benchmark that its smallest run replaces."""
 TOO_LONG = {
     "architecture": "test_architecture_counts.py runs it",
     "attacks": "runs hundreds of tests, which the suite runs anyway",
     "demonstration_selection": "takes minutes",
+    "loop": "runs tests, which the suite runs anyway",
     "scale": "takes minutes",
     "synth": "takes minutes",
     "true_numbers": "takes minutes",
@@ -86,7 +95,10 @@ def test_every_benchmark_writes_rows(name, load, monkeypatch, tmp_path):
     out = tmp_path / "rows.json"
     data = ["--data", str(tmp_path / "none")] if DATA is None else ["--data", DATA]
     monkeypatch.setattr(sys, "argv", [f"{name}.py", "--quick", *SMALLEST.get(name, []), *data, "--json", str(out)])
-    load(name).main()
+    benchmark = load(name)
+    for size, less in SMALLER.get(name, {}).items():
+        monkeypatch.setattr(benchmark, size, less)
+    benchmark.main()
     assert json.loads(out.read_text(encoding="utf-8"))["rows"]
 
 
@@ -102,8 +114,10 @@ def test_what_is_learned_from_turns_beats_their_mean(load):
 
 
 @pytest.mark.slow
-def test_the_loop_over_algorithm_1_comes_to_the_same(load):
-    [ours, loop] = load("rubric_selection")._speed(16, 60)
+def test_the_loop_over_algorithm_1_comes_to_the_same(load, monkeypatch):
+    selection = load("rubric_selection")
+    monkeypatch.setattr(selection, "REPEATS", 1)
+    [ours, loop] = selection._speed(12, 50)
     assert ours["same"] == "True" and ours["ratio"] > loop["ratio"]
 
 

@@ -154,7 +154,7 @@ def answers(seed: int = 0) -> np.ndarray:
 
 @pytest.mark.slow
 def test_masked_answers_and_other_folds_have_no_effect() -> None:
-    everything, terms = np.ones(60, dtype=bool), Schedule(3, 3, 16, 0.0, False)
+    terms = Schedule(3, 3, 16, 0.0, False)
     some = np.arange(60) % 4 != 0
     given = answers()
     masked, other = given.copy(), given.copy()
@@ -162,11 +162,10 @@ def test_masked_answers_and_other_folds_have_no_effect() -> None:
     other[~some] = (other[~some] + 1) % 3
     [a], [b] = (train(*sheets(each), terms, [TrainingJob(some, 0.01, 0, 0, 5)]) for each in (given, other))
     assert all(np.array_equal(a[layer]["own"], b[layer]["own"]) for layer in a)
-    [c] = train(*sheets(masked), terms, [TrainingJob(everything, 0.01, 0, 0, 5)])
-    [d] = train(*sheets(given), terms, [TrainingJob(everything, 0.01, 0, 0, 5)])
-    assert not np.allclose(c["W1"]["shared"], d["W1"]["shared"])
+    [c] = train(*sheets(masked), terms, [TrainingJob(some, 0.01, 0, 0, 5)])
+    assert not np.allclose(c["W1"]["shared"], a["W1"]["shared"])
     nobody = np.where(np.arange(2) == 1, -1, given)
-    [e] = train(*sheets(nobody), Schedule(3, 0, 16, 0.0, False), [TrainingJob(everything, 0.01, 0, 0, 5)])
+    [e] = train(*sheets(nobody), terms, [TrainingJob(some, 0.01, 0, 0, 5)])
     assert all(np.isfinite(e[layer]["shared"]).all() for layer in e)
 
 
@@ -183,13 +182,12 @@ def test_first_stage_of_pretraining_moves_shared_weights_only() -> None:
     shape, given = sheets(answers())
     everything = [TrainingJob(np.ones(60, dtype=bool), 0.02, 0.0, 0.0, 1)]
 
-    def own(shared: int) -> float:
-        [network] = train(shape, given, Schedule(4, 0, 16, 0.0, False, shared=shared), everything)
-        return sum(float((weights["own"] ** 2).sum()) for weights in network.values())
-
-    assert own(4) == 0 < own(3) < own(0)
+    [first, second, third] = (
+        train(shape, given, Schedule(4, 0, None, 0.0, False, shared=shared), everything)[0] for shared in (4, 3, 0)
+    )
+    own = [sum(float((weights["own"] ** 2).sum()) for weights in each.values()) for each in (first, second, third)]
+    assert own[0] == 0 < own[1] < own[2]
     nobody = replace(given, annotator=np.arange(60) // 20 + 3)  # blocks without weights of their own
-    [first] = train(shape, given, Schedule(4, 0, None, 0.0, False, shared=4), everything)
     [then] = train(shape, nobody, Schedule(4, 0, None, 0.0, False), everything)
     for layer in first:
         assert first[layer]["shared"] == pytest.approx(then[layer]["shared"], abs=1e-5)
@@ -221,8 +219,8 @@ def test_early_stopping_takes_the_epochs_with_the_least_held_out_loss() -> None:
          for k, net in enumerate(train(one, alone, replace(terms, pretrain=epochs, finetune=0), jobs))]
         for epochs in range(1, 3)
     ]  # fmt: skip
-    assert early_stops(one, alone, terms, jobs)[0] == int(np.argmin(np.sum(nets, axis=1))) + 1
-    assert early_stops(shape, given, replace(terms, pretrain=0), jobs)[0] == 0
+    assert early_stops(one, alone, replace(terms, finetune=0), jobs)[0] == int(np.argmin(np.sum(nets, axis=1))) + 1
+    assert early_stops(shape, given, replace(terms, pretrain=0, finetune=0), jobs) == (0, 0)
 
 
 @pytest.mark.slow

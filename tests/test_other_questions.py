@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -215,8 +216,14 @@ def test_network_receives_every_answer() -> None:
     assert sorted(answers[-10:, 1].tolist()) == [0] * 3 + [1] * 4 + [2] * 3
 
 
+@pytest.fixture
+def without_inner_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network whose sheets are prepared, and not yet learned from."""
+    monkeypatch.setattr(NetworkAnswers, "_choose", lambda network, *_: setattr(network, "pooling_", PAPER.pooling))
+
+
 @pytest.mark.slow
-def test_pretraining_learns_from_every_answer() -> None:
+def test_pretraining_learns_from_every_answer(without_inner_folds: None) -> None:
     training = pytest.importorskip("accord.learning.answer_models.network.training")
     corpus = planted(conversations=12, annotators=2, share=1.0)
     t, main = corpus.evidence.targets, [*corpus.labels]
@@ -236,9 +243,10 @@ def test_pretraining_learns_from_every_answer() -> None:
         tables, width = training.tables(sheets, shape.widest), sheets.blocks
         rows = blocks(sheets.annotator, width, np.flatnonzero(everything))
         x = inputs(np, *(np.asarray(tables[name])[rows] for name in ("values", "present")), tables["group"])
-        start = training.initial(shape, training.jax.random.key(0))
+        compiled = partial(training.jax.jit, static_argnums=0)
+        start = compiled(training.initial)(shape, training.jax.random.key(0))
         allowed = np.append(everything, np.zeros(len(tables["answers"]) - len(everything), dtype=bool))
-        total, count = training.total_surprise(shape, tables, start, x, rows, allowed)
+        total, count = compiled(training.total_surprise)(shape, tables, start, x, rows, allowed)
         chance = chances(np, shape, jax_free(start), np.asarray(x))
         answered = np.asarray(tables["answers"])[rows]
         assert float(total) == pytest.approx(-np.log((chance * answered).sum(-1)[answered.sum(-1) > 0]).sum(), rel=1e-4)
@@ -258,7 +266,7 @@ def jax_free(parameters: dict[str, dict[str, object]]) -> dict[str, dict[str, np
 
 
 @pytest.mark.slow
-def test_users_with_thumbs_alone_have_no_weights_of_their_own() -> None:
+def test_users_with_thumbs_alone_have_no_weights_of_their_own(without_inner_folds: None) -> None:
     training = pytest.importorskip("accord.learning.answer_models.network.training")
     corpus, _ = planted_thumbs(users=30, conversations=100)
     settings = {**vars(PAPER), "hidden": (4, 3), "rate": 0.01, "pretrain": 3, "finetune": 1}

@@ -42,26 +42,27 @@ def test_grid_matches_training_each_cell() -> None:
     assert len(grid) == 2 * 9 and len(Grid()) == 16_128
     found = losses(shape, 16, given, folds, grid, seed=3)
     for place, rate in enumerate(grid.rate):
-        for pretrain in (0, 2):
-            for finetune in (0, 1):
-                terms = Schedule(grid.epochs[pretrain], grid.epochs[finetune], 16, 0.0, False)
-                nets = train(shape, given, terms, [TrainingJob(rows, rate, 0, 0, 3) for rows in folds])
-                total = 0.0
-                for net, rows in zip(nets, folds, strict=True):
-                    shares = predict(shape, [net], given.values[~rows], given.annotator[~rows])
-                    total -= np.log(shares[np.arange((~rows).sum()), given.answers[~rows, 0]]).sum()
-                assert found[place, pretrain, finetune] == pytest.approx(total / 60, rel=1e-4)
+        for pretrain, finetune in ((0, 1), (2, 0)):
+            terms = Schedule(grid.epochs[pretrain], grid.epochs[finetune], 16, 0.0, False)
+            nets = train(shape, given, terms, [TrainingJob(rows, rate, 0, 0, 3) for rows in folds])
+            total = 0.0
+            for net, rows in zip(nets, folds, strict=True):
+                shares = predict(shape, [net], given.values[~rows], given.annotator[~rows])
+                total -= np.log(shares[np.arange((~rows).sum()), given.answers[~rows, 0]]).sum()
+            assert found[place, pretrain, finetune] == pytest.approx(total / 60, rel=1e-4)
     cells = search(shape, given, folds, grid, seed=3)
     assert cells[0].loss == pytest.approx(found.min()) and [c.loss for c in cells] == sorted(c.loss for c in cells)
     assert len(search(shape, given, folds, Grid((4, 5), (16,), (0.02,), (2,)), seconds=0)) == 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "settings"), [("network", {"like": "paper", "search": 2}), ("grid", {})])
+@pytest.mark.parametrize(
+    ("name", "settings", "widths"), [("network", {"like": "paper", "search": 2}, (3, 5)), ("grid", {}, (3,))]
+)
 def test_grid_search_uses_the_training_side_only(
-    name: str, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str, settings: dict[str, object], widths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    small = Grid(hidden=(3, 5), batch=(64,), rate=(0.00001, 0.02), epochs=(5, 20))
+    small = Grid(hidden=widths, batch=(64,), rate=(0.00001, 0.02), epochs=(5, 20))
     monkeypatch.setattr("accord_papers.variants.grid.Grid", lambda: small)
     corpus = planted(conversations=60, annotators=3, noise=0.3)
     evaluator = Calibration(corpus.question, name, network=settings).fit(corpus.evidence, corpus.labels)
