@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from accord.edges import trust_in_process
 from accord.project import Project, load_project
 from accord.sample import sources
 
@@ -45,6 +46,7 @@ def sample_project(conversations: int = 12, given: Mapping[str, Any] | None = No
         **settings,
     }
     (folder / "accord.yaml").write_text(yaml.safe_dump(written), encoding="utf-8")
+    trust_in_process(folder)
     try:
         project = Project(load_project(folder / "accord.yaml"), given=given)
     except BaseException:
