@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -36,6 +37,7 @@ from accord.edges import (
 )
 from accord.live import post_alarms
 from accord.project import load_config
+from accord.project.environment import ALLOWED
 from accord.project.project import open_project
 from accord.store import Store
 from accord.testing import ChatServer, sample_project
@@ -162,23 +164,29 @@ def test_errors_of_settings_name_neither_a_variable_nor_its_value(monkeypatch: p
      "BROWSER", "SSL_CERT_FILE", "https_proxy", "ALL_PROXY", "CURL_CA_BUNDLE", "GIT_SSH_COMMAND", "IFS", "BASH_ENV",
      "PGHOST", "PGHOSTADDR", "PGPASSFILE", "HOSTALIASES", "CC", "HF_ENDPOINT", "HF_TOKEN", "SSLKEYLOGFILE",
      "AWS_ENDPOINT_URL_S3", "AWS_CONFIG_FILE", "AWS_ACCESS_KEY_ID", "OTEL_EXPORTER_OTLP_HEADERS", "ACCORD_TOKEN",
-     "ACCORD_MODELS", "ACCORD_OF_A_PLUGIN", "openai_base_url", "A_NAME_OF_NO_LIBRARY"],
+     "ACCORD_MODELS", "ACCORD_JOBS", "ACCORD_OF_A_PLUGIN", "openai_base_url", "A_NAME_OF_NO_LIBRARY"],
 )  # fmt: skip
 def test_env_file_sets_listed_variables_until_the_project_is_trusted(
     name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv(name, raising=False)
-    monkeypatch.delenv("ACCORD_JOBS", raising=False)
+    monkeypatch.delenv("OPENAI_ORG_ID", raising=False)
     write("draws: 20\n")
-    write(f"{name}=of-the-file\nACCORD_JOBS=1\n", ".env")
+    write(f"{name}=of-the-file\nOPENAI_ORG_ID=mine\n", ".env")
     for _ in range(2):
         assert ran("plugins").exit_code == 0
-    assert name not in os.environ and os.environ["ACCORD_JOBS"] == "1"
+    assert name not in os.environ and os.environ["OPENAI_ORG_ID"] == "mine"
     [message] = [record.message for record in caplog.records]
     assert f".env: left out {name}: they could run code" in message and "accord trust" in message
     assert "of-the-file" not in message
-    assert f"variables in .env: {name}" in ran("trust").output.replace("ACCORD_JOBS", "").replace("keys", "variables")
+    assert re.search(rf"in \.env: (?:\w+, )*{name}\b", ran("trust").output)
     assert ran("plugins").exit_code == 0 and os.environ[name] == "of-the-file" and len(caplog.records) == 1
+
+
+def test_page_on_security_lists_the_variables_of_any_project() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "security.md").read_text(encoding="utf-8")
+    [row] = [line for line in page.splitlines() if line.startswith("| any |")]
+    assert set(re.findall(r"`([A-Z_]+)`", row)) == ALLOWED
 
 
 @pytest.mark.attack

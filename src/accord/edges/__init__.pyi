@@ -47,4 +47,4 @@ from .trust import is_elsewhere as is_elsewhere, is_local_address as is_local_ad
 from .trust import is_trusted as is_trusted, note_addresses as note_addresses, Noted as Noted
 from .trust import noted_trust as noted_trust, origin_of as origin_of, own_project as own_project
 from .trust import project_that_set as project_that_set, set_variable as set_variable
-from .trust import trust_folder as trust_folder, trusted_file as trusted_file
+from .trust import trust_folder as trust_folder, trust_in_process as trust_in_process, trusted_file as trusted_file

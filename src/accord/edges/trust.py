@@ -45,6 +45,8 @@ _unconfirmed: dict[str, Path] = {}
 """Addresses that need a confirmation, with the project folder whose files name them."""
 _file_variables: dict[str, tuple[str, Path]] = {}
 """Variables that a `.env` file has set in this process, with hashes of their values and the project folder."""
+_temporary: set[Path] = set()
+"""Folders of projects that this process has written and removes."""
 _asking: list[Callable[[str], bool]] = []
 """Function that asks the user at the terminal; empty without a terminal."""
 
@@ -102,13 +104,20 @@ def trust_folder(folder: Path, trusted: bool = True) -> None:
     _save({**record, _FOLDERS: [*others, name] if trusted else others})
 
 
+def trust_in_process(folder: Path) -> None:
+    """Trust a temporary project that this process has written, without a line in the user's record."""
+    _temporary.add(folder.resolve())
+
+
 def is_trusted(folder: Path) -> bool:
     """Return True if the user trusts a project folder.
 
     Raises:
         BadInput: The record is damaged.
     """
-    return os.environ.get(TRUST_VARIABLE) == "1" or str(folder.resolve()) in _record()[_FOLDERS]
+    if os.environ.get(TRUST_VARIABLE) == "1" or folder.resolve() in _temporary:
+        return True
+    return str(folder.resolve()) in _record()[_FOLDERS]
 
 
 # --- owners of files --------------------------------------------------------------------------------------------------

@@ -172,17 +172,12 @@ _ENV_LINE = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _ENV_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
-ALLOWED = {
-    "ACCORD_JOBS": "number of processes",
-    "ACCORD_STORE": "as `store`: its address or file is confirmed",
-    "OPENAI_BASE_URL": "its address is confirmed",
-    "OPENAI_API_KEY": "its use is confirmed",
-    "OPENAI_ORG_ID": "as the key",
-    "OPENAI_PROJECT_ID": "as the key",
-    "OTEL_EXPORTER_OTLP_ENDPOINT": "its address is confirmed",
-    "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "its address is confirmed",
-}
-"""Variables that the `.env` file of any project sets, with the reason why they are harmless without trust."""
+ALLOWED = frozenset({
+    "ACCORD_STORE", "OPENAI_BASE_URL", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
+    "OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID",
+})  # fmt: skip
+"""Variables that the `.env` file of any project sets. The user confirms addresses and keys where they are used
+(`accord.edges.check_address`)."""
 _OF_THE_USER = frozenset({"ACCORD_TRUST", "ACCORD_CONFIG"})
 """Variables that control trust, which no `.env` file sets."""
 _VARIABLES = 1000

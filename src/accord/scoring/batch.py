@@ -185,14 +185,6 @@ class BatchScorer:
         self.__dict__.update(state)
         accept_code(self._plugins)
 
-    def confirm_endpoints(self) -> None:
-        """Ask the user about the endpoints of the evaluator; worker processes refuse one that is not confirmed."""
-        asked = [self.evaluator.models.get(role) for role in self.evaluator.roles] if self.access.asks else []
-        for each in asked:
-            if each is not None and each.model is not None and each.mode != "recorded" and not in_process(each.model):
-                with suppress(NotSent):
-                    check_endpoint(address_of(each.base_url))
-
     @property
     def evaluator(self) -> Evaluator:
         """The evaluator, opened at its first use."""
@@ -361,6 +353,15 @@ class BatchScorer:
         account = None if access.shared is None else SharedBudget(store, access.shared)
         budget = Budget(access.caps, load_prices(self.project), account)
         return Models(evaluator.models, store, budget, access.asks, folder=self.project, redactor=access.redactor)
+
+
+def confirm_endpoints(scorer: BatchScorer) -> None:
+    """Ask the user about the endpoints of an evaluator; worker processes refuse one that is not confirmed."""
+    evaluator = scorer.evaluator
+    for each in [evaluator.models.get(role) for role in evaluator.roles] if scorer.access.asks else []:
+        if each is not None and each.model is not None and each.mode != "recorded" and not in_process(each.model):
+            with suppress(NotSent):
+                check_endpoint(address_of(each.base_url))
 
 
 def _packed(folder: Path) -> bytes | None:

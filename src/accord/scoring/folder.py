@@ -46,7 +46,7 @@ from accord.runtime import (
     WorkerLost,
     WorkerThreads,
 )
-from accord.scoring.batch import BatchScorer
+from accord.scoring.batch import BatchScorer, confirm_endpoints
 from accord.scoring.part_checks import check_rows
 from accord.scoring.parts import (
     ScorePart,
@@ -138,7 +138,7 @@ def score_parts(
     if execution.engine not in ENGINES:
         raise UnknownName("engine", execution.engine, ENGINES)
     workers = _worker_count(scorer, execution)
-    scorer.confirm_endpoints()
+    confirm_endpoints(scorer)
     job = ScoringJob(scorer, str(out) if is_remote(str(out)) else str(Path(out).resolve()))
     files = _files([source] if isinstance(source, str | Path) else source)
     pieces = split_files(files, scorer.format, scorer.columns)

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import yaml
 
-from accord.edges import UnknownName
-from accord.project import Project, config_from
+from accord.edges import UnknownName, trust_in_process
+from accord.project import Project, load_project
 from accord.sample import sources
 
 SMALL_PROFILE: dict[str, Any] = {"repeats": 1, "folds": 2, "draws": 20}
@@ -54,8 +54,9 @@ def sample_project(
     folder = Path(tempfile.mkdtemp(prefix="accord-sample-"))
     written = {"store": "sqlite:///:memory:", **profiles[profile], **settings}
     (folder / "accord.yaml").write_text(yaml.safe_dump(written), encoding="utf-8")
+    trust_in_process(folder)
     try:
-        project = Project(config_from(written, folder=folder), given=given)  # settings of the caller need no trust
+        project = Project(load_project(folder / "accord.yaml"), given=given)
     except BaseException:
         shutil.rmtree(folder)
         raise
