@@ -1,7 +1,7 @@
 from .ingest import open_ingestor as open_ingestor, RowLog as RowLog
 from .log_follower import LogFollower as LogFollower
 from .monitoring import DayRow as DayRow, MonitoringReport as MonitoringReport, post_alarms as post_alarms
-from .monitoring import raise_alarms as raise_alarms, report as report, send_alarms as send_alarms
+from .monitoring import raise_alarms as raise_alarms, recover as recover, report as report, send_alarms as send_alarms
 from .reward import Reward as Reward
 from .scorer import LiveScorer as LiveScorer
 from .service.app import make_app as make_app, unavailable_app as unavailable_app

@@ -7,7 +7,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,17 +15,23 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Self
 
-from accord.edges import AccordError, open_private, regular_size, sendable
+from accord.edges import AccordError, count_of, open_private, regular_size, sendable
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, load_evaluator
 from accord.live.messages import CONVERSATIONS, Message
-from accord.live.monitoring import MonitoringThread, ScoreMonitor
+from accord.live.monitoring import (
+    MonitoredReply,
+    MonitoringThread,
+    ScoreMonitor,
+    logged_values,
+    recover,
+)
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.models import Models
 from accord.project import LiveConfig, WatchConfig
 from accord.redaction import Redaction, Redactor
 from accord.scoring import ConversationFacts, RowOrigin, input_of, milliseconds
-from accord.store import LIVE_ROWS, Mart, MartWriter, MonitoringTables, Store, StoreError
+from accord.store import COUNTED, LIVE_ROWS, Mart, MartWriter, MonitoringTables, Store, StoreError
 from accord.values import POPULATION, Score, Signature, Unscored
 
 EVALUATOR_FILE = "evaluator.json"
@@ -146,6 +152,8 @@ class Ingestor:
         self.scorer, self.monitor, self.save, self.settle, self.observe = scorer, monitor, save, settle, observe
         self.position: Callable[[str], str | None] = lambda key: None
         """Returns the JSON of the position that was settled last, by its key."""
+        self.logged: Callable[[], tuple[str, str] | None] = lambda: None
+        """Returns the name and the size of the log with all replies so far; see `ScoreMonitor.add_all`."""
         self._first = None if monitor is None else monitor.evaluator
         self._later: dict[Signature, str] = {}  # evaluators that took over, by the signature of their scores
         self._unsaved: list[LiveRow] = []
@@ -156,17 +164,22 @@ class Ingestor:
         batch = self.redacted(batch)
         results = list(zip(batch, self.scorer.take(batch), strict=True))
         rows = [_row(message, result) for message, result in results]
-        self.observe(results)
         with self._lock:
+            self.observe(results)  # a log has the replies in the order in which they are counted
             if self.monitor is not None:
-                for message, result in results:
-                    if result.score is not None and result.evidence is not None and not result.again:
-                        evaluator = self._later.get(result.score.signature, self._first)
-                        self.monitor.add(message.system, message.day, result.score, result.evidence, evaluator)
+                replies = (self.monitored(*each) for each in results)
+                self.monitor.add_all([each for each in replies if each is not None], self.logged())
             new = [row for row in rows if is_new_score(row)]
             self._save(new)
         self.publish(new)
         return rows
+
+    def monitored(self, message: Message, result: IngestResult) -> MonitoredReply | None:
+        """Return a new reply as the monitor counts it; None for another message."""
+        if result.score is None or result.evidence is None or result.again:
+            return None
+        evaluator = self._later.get(result.score.signature, self._first)
+        return MonitoredReply(message.system, message.day, result.score, result.evidence, evaluator)
 
     def redacted(self, batch: Sequence[Message]) -> list[Message]:
         """Return messages with placeholders; a value keeps its placeholder while the conversation is remembered."""
@@ -349,27 +362,46 @@ def open_ingestor(
     with ExitStack() as stack:
         save = None if out is None else stack.enter_context(RowLog(out)).write
         observes = [start(scorer) for start in observers]
+        monitor: ScoreMonitor | None = None
+        if store is not None:
+            signature = scorer.signature.with_part("learned", scorer.evaluator.digest())
+            monitor = ScoreMonitor(str(signature.with_part("for", scorer.speaker or POPULATION)), scorer.columns)
+        writer: MartWriter | None = None
+        logs = set[str]()
+        logs_replies = monitor is not None and not follows  # a follower counts again from its own position
         if mart is not None:
-            observes.append(_mart_observer(scorer, stack.enter_context(mart.writer()), log))
+            if store is not None:
+                _recover(store, mart, log)
+                stack.callback(_forget, store, mart, logs)
+            writer = stack.enter_context(mart.writer(lambda: ingestor.settle() if logs_replies else None))
+            logged = monitor if logs_replies else None
+            observes.append(_mart_observer(scorer, writer, log, logged, lambda *each: ingestor.monitored(*each)))
 
         def observe(results: Sequence[tuple[Message, IngestResult]]) -> None:
             for each in observes:
                 each(results)
 
         thread: MonitoringThread | None = None
-        if store is None:
+        if store is None or monitor is None:
             ingestor = Ingestor(scorer, None, save, observe=observe, redactor=redactor, publish=publish)
         else:
-            signature = scorer.signature.with_part("learned", scorer.evaluator.digest())
-            monitor = ScoreMonitor(str(signature.with_part("for", scorer.speaker or POPULATION)), scorer.columns)
             config, training = watching or WatchConfig(), _training_evidence(scorer)
             thread = stack.enter_context(
                 MonitoringThread(
-                    monitor, store, config.webhook, config.false_alarm_rate, training, log, flushes=not follows
+                    monitor,
+                    store,
+                    config.webhook,
+                    config.false_alarm_rate,
+                    training,
+                    log,
+                    flushes=not follows,
+                    mart=mart,
                 )
             )
             ingestor = Ingestor(scorer, monitor, save, partial(monitor.flush, store), observe, redactor, publish)
             ingestor.position = MonitoringTables(store).position
+            if logs_replies and writer is not None:
+                ingestor.logged = partial(_place, writer, logs)
 
         def take_over(new_evaluator: Evaluator) -> None:
             check(new_evaluator)
@@ -382,10 +414,43 @@ def open_ingestor(
         yield ingestor
 
 
-def _mart_observer(scorer: LiveScorer, writer: MartWriter, log: Log) -> Observe:
-    """Return a function that writes scores to the mart; it logs each kind of failure once, and scoring goes on."""
+def _recover(store: Store, mart: Mart, log: Log) -> None:
+    """Count the replies of processes that were killed; after a failure, the next start does."""
+    try:
+        if count := recover(store, mart):
+            log(f"counted now: {count_of(count, 'score')} of a process that was killed")
+    except (StoreError, OSError) as error:
+        log(f"the replies of processes that were killed are not counted yet: {error}")
+
+
+def _place(writer: MartWriter, logs: set[str]) -> tuple[str, str] | None:
+    """Return the name of the writer's log, which is added to `logs`, and its size."""
+    if (place := writer.place) is None:
+        return None
+    logs.add(place[0])
+    return place[0], str(place[1])
+
+
+def _forget(store: Store, mart: Mart, logs: set[str]) -> None:
+    """Delete the positions in logs that became parts."""
+    with suppress(StoreError):
+        MonitoringTables(store).drop_positions([log for log in logs if not (mart.folder / f"{log}.jsonl").exists()])
+
+
+def _mart_observer(
+    scorer: LiveScorer,
+    writer: MartWriter,
+    log: Log,
+    monitor: ScoreMonitor | None,
+    monitored: Callable[[Message, IngestResult], MonitoredReply | None],
+) -> Observe:
+    """Return a function that writes scores to the mart; it logs each kind of failure once, and scoring goes on.
+
+    With a monitor, rows have the values of `monitored` replies, from which they are counted if the process is killed.
+    """
     origins: dict[Signature, RowOrigin] = {}  # by signature, since another evaluator may take over
     logged = set[str]()
+    named = set[tuple[str, str]]()  # logs and evaluators whose columns are written
 
     def origin_of(score: Score | Unscored) -> RowOrigin:
         if score.signature not in origins:
@@ -398,14 +463,25 @@ def _mart_observer(scorer: LiveScorer, writer: MartWriter, log: Log) -> Observe:
         moment = _now() if message.time is None else milliseconds(message.time.isoformat())
         return ConversationFacts(message.system, time=moment)
 
+    def counted(name: str, message: Message, result: IngestResult) -> dict[str, Any]:
+        reply = monitored(message, result)
+        if monitor is None or reply is None:
+            return {}
+        evaluator = reply.evaluator or monitor.evaluator
+        is_first = (name, evaluator) not in named
+        named.add((name, evaluator))
+        return {COUNTED: logged_values(reply, evaluator, monitor.columns_of(evaluator), is_first)}
+
     def observe(results: Sequence[tuple[Message, IngestResult]]) -> None:
-        rows = [
-            row
-            for message, result in results
-            if (score := result.score) is not None and not result.again
-            for row in origin_of(score).rows(score.to_json(), facts(message), _now(), _input(scorer, score))
-        ]
+        new = [(message, result, result.score) for message, result in results if result.score and not result.again]
+        if not new:
+            return
         try:
+            name, rows = writer.prepare(), []
+            for message, result, score in new:
+                made = origin_of(score).rows(score.to_json(), facts(message), _now(), _input(scorer, score))
+                main, *others = made
+                rows += [{**main, **counted(name, message, result)}, *others]
             writer.write(rows)
         except StoreError as error:
             if str(error) not in logged:

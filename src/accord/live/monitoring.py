@@ -11,22 +11,23 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.client import HTTPException
 from itertools import pairwise
 from threading import Event, Lock, Thread
-from typing import Any, NamedTuple, NotRequired, Self, TypedDict
+from typing import IO, Any, NamedTuple, NotRequired, Self, TypedDict
 
 from accord.edges import AccordError, BadInput, check_address, is_web_address, is_web_page, one_line
 from accord.evidence import Column, EvidenceTable
 from accord.live.alarms import FINISHED_DAYS, PAST_WEEKS, Alarm, DailySeries, SeriesKey, find_alarms
 from accord.live.daily_sketch import DaySketch, NameLimit
 from accord.statistics import SURE
-from accord.store import MonitoringTables, Store
+from accord.store import COUNTED, Mart, MonitoringTables, Store
 from accord.validation import sample_one_per_group
-from accord.values import Score, Unscored
+from accord.values import Score, Signature, Target, Unscored
 from accord.version import __version__
 
 TIMEOUT_SECONDS, ATTEMPTS = 10.0, 3
@@ -114,6 +115,16 @@ class _DayKey(NamedTuple):
     day: str
 
 
+class MonitoredReply(NamedTuple):
+    """A reply of an assistant on an ISO date, with its features by column name; see `ScoreMonitor.add`."""
+
+    system: str | None
+    day: str
+    score: Score | Unscored
+    evidence: Mapping[str, float | None]
+    evaluator: str | None = None
+
+
 class ScoreMonitor:
     """Thread-safe aggregation of scores by evaluator, system and day.
 
@@ -128,6 +139,7 @@ class ScoreMonitor:
         self._days: dict[_DayKey, tuple[str, DaySketch]] = {}
         self._systems = NameLimit(MAX_SYSTEMS)
         self._changed: set[_DayKey] = set()
+        self._place: tuple[str, str] | None = None
         self._lock, self._flush_lock = Lock(), Lock()
 
     def take_over(self, evaluator: str, columns: Sequence[Column]) -> None:
@@ -148,18 +160,29 @@ class ScoreMonitor:
 
         The evaluator is given by its signature; by default it is the current one.
         """
+        self.add_all([MonitoredReply(system, day, score, evidence, evaluator)])
+
+    def add_all(self, replies: Sequence[MonitoredReply], place: tuple[str, str] | None = None) -> None:
+        """Add replies; `place` is their log, and its size in bytes up to which all replies are added then."""
         with self._lock:
-            key = _DayKey(evaluator or self.evaluator, self._systems.limit(system or UNNAMED_SYSTEM), day)
-            values = [evidence.get(column.name) for column in self._columns[key.evaluator]]
-            if key not in self._days:
-                self._days[key] = uuid.uuid4().hex, DaySketch()
-            self._days[key][1].add(score, values)
-            self._changed.add(key)
+            for reply in replies:
+                system = self._systems.limit(reply.system or UNNAMED_SYSTEM)
+                key = _DayKey(reply.evaluator or self.evaluator, system, reply.day)
+                values = [reply.evidence.get(column.name) for column in self._columns[key.evaluator]]
+                if key not in self._days:
+                    self._days[key] = uuid.uuid4().hex, DaySketch()
+                self._days[key][1].add(reply.score, values)
+                self._changed.add(key)
+            self._place = place or self._place
+
+    def columns_of(self, evaluator: str) -> Sequence[Column]:
+        """Return the columns of an evaluator's evidence."""
+        return self._columns[evaluator]
 
     def flush(self, store: Store, position: tuple[str, str] | None = None) -> None:
         """Write changed sketches to the store, and drop the oldest days beyond `MAX_OPEN_DAYS`.
 
-        `position` is written with them; see `MonitoringTables.put_days`.
+        `position` is written with them, by default the place of `add_all`; see `MonitoringTables.put_days`.
         """
         with self._flush_lock:  # an older sketch must not overwrite a newer one
             self._flush(store, position)
@@ -168,6 +191,7 @@ class ScoreMonitor:
         with self._lock:
             rows = [self._row(key) for key in sorted(self._changed)]
             self._changed.clear()
+            position = position or (self._place if rows else None)
         try:
             MonitoringTables(store).put_days(rows, position)
         except BaseException:
@@ -183,6 +207,80 @@ class ScoreMonitor:
         columns = [[column.name, column.signature] for column in self._columns[key.evaluator]]
         content = {**sketch.to_json(), "columns": columns}
         return {"key": id, "evaluator": key.evaluator, "system": key.system, "day": key.day, "content": content}
+
+
+# --- replies in logs of the mart -------------------------------------------------------------------------------------
+
+
+def logged_values(reply: MonitoredReply, evaluator: str, columns: Sequence[Column], is_first: bool) -> dict[str, Any]:
+    """Return the values of a reply that a row of a mart's log needs besides the score, to count it after a kill.
+
+    The first row of an evaluator in a log has the columns of its evidence.
+    """
+    named = {"columns": [[column.name, column.signature] for column in columns]} if is_first else {}
+    values = [reply.evidence.get(column.name) for column in columns]
+    return {"system": reply.system, "day": reply.day, "evaluator": evaluator, "evidence": values, **named}
+
+
+def recover(store: Store, mart: Mart) -> int:
+    """Count the replies that ended processes logged in the mart and did not write to the store; return their number.
+
+    Their logs become parts. It can be called at any time, by any process.
+
+    Raises:
+        StoreError: The store or the mart cannot be written; the next call continues.
+    """
+    tables, counts = MonitoringTables(store), dict[str, int]()
+
+    def count(log: str, stream: IO[bytes]) -> None:
+        stream.seek(int(tables.position(log) or 0))
+        start, columns = stream.tell(), _columns_in(stream)
+        stream.seek(start)
+        days: dict[_DayKey, DaySketch] = {}
+        for row in _counted_rows(stream):
+            about = row[COUNTED]
+            key = _DayKey(about["evaluator"], about["system"] or UNNAMED_SYSTEM, about["day"])
+            evidence = about["evidence"] if key.evaluator in columns else []
+            days.setdefault(key, DaySketch()).add(_score_of(row), evidence)
+        rows = [
+            {
+                "key": uuid.uuid4().hex,
+                **key._asdict(),
+                "content": {**sketch.to_json(), "columns": columns.get(key.evaluator, [])},
+            }
+            for key, sketch in days.items()
+        ]
+        tables.put_days(rows, (log, str(stream.tell())))
+        counts[log] = sum(sketch.replies for sketch in days.values())
+
+    mart.seal(count)
+    tables.drop_positions([log for log in counts if not (mart.folder / f"{log}.jsonl").exists()])
+    return sum(counts.values())
+
+
+def _counted_rows(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a log with values for monitoring; erased and torn ones are left out."""
+    for line in stream:
+        with suppress(ValueError):
+            row = json.loads(line)
+            if isinstance(row, dict) and COUNTED in row:
+                yield row
+
+
+def _columns_in(stream: IO[bytes]) -> dict[str, list[list[str]]]:
+    """Return the names and signatures of columns by evaluator, which the first row of each in a log has."""
+    stream.seek(0)
+    named = (row[COUNTED] for row in _counted_rows(stream))
+    return {about["evaluator"]: about["columns"] for about in named if "columns" in about}
+
+
+def _score_of(row: Mapping[str, Any]) -> Score | Unscored:
+    target, signature = Target(row["conversation"], row["turn"]), Signature(row["signature"] or "")
+    if row["value"] is None:
+        return Unscored(target, row["annotator"], row["unscored"] or "", signature)
+    interval = row["low"], row["high"]
+    options, shares = tuple(row["options"] or ()), tuple(row["probabilities"] or ())
+    return Score(target, row["annotator"], options, shares, row["value"], interval, signature, warning=row["warning"])
 
 
 def load_series(store: Store, since: str) -> DailySeries:
@@ -346,7 +444,7 @@ class MonitoringThread:
 
     `log` is called with one line per new alarm, and per error; failed work is tried again in the next round.
     `training` is the evidence that the evaluator learned from. Without `flushes`, a follower writes the sketches, each
-    time with its position in the log.
+    time with its position in the log. `mart` has the logs of other processes, which may have been killed.
     """
 
     def __init__(
@@ -360,8 +458,9 @@ class MonitoringThread:
         flush_seconds: float = FLUSH_SECONDS,
         check_seconds: float = CHECK_SECONDS,
         flushes: bool = True,
+        mart: Mart | None = None,
     ) -> None:
-        self.flushes = flushes
+        self.flushes, self.mart = flushes, mart
         self.monitor, self.store, self.webhook, self.level, self.training = monitor, store, webhook, level, training
         self.log, self.flush_seconds, self.check_seconds = log, flush_seconds, check_seconds
         self._checks: dict[tuple[str, str, str], int] = {}
@@ -378,6 +477,8 @@ class MonitoringThread:
                 self._attempt(self._check)
 
     def _check(self) -> None:
+        if self.mart is not None:
+            recover(self.store, self.mart)
         for alarm in raise_alarms(self.store, self.level, self._checks, self.training):
             self.log(f"alarm: {alarm.message}")
         if self.webhook is not None:

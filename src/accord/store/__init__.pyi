@@ -12,7 +12,7 @@ from .integrity import check_store as check_store, is_store_file as is_store_fil
 from .label_counts import LabelCounts as LabelCounts
 from .mart.erasing import erase_scores as erase_scores
 from .mart.files import DAMAGED as DAMAGED, mart_folder as mart_folder
-from .mart.mart import Mart as Mart, MartState as MartState, MartWriter as MartWriter
+from .mart.mart import COUNTED as COUNTED, Mart as Mart, MartState as MartState, MartWriter as MartWriter
 from .mart.queries import EvaluatorScores as EvaluatorScores, runs_in as runs_in
 from .mart.queries import scores_of_conversation as scores_of_conversation
 from .mart.queries import scores_of_conversations as scores_of_conversations, scores_of_run as scores_of_run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -247,6 +247,12 @@ class MonitoringTables:
         query = select(cache.c.content).where(cache.c.key == key, cache.c.kind == POSITION)
         content = self._store._one(query)
         return None if content is None else str(content)
+
+    def drop_positions(self, keys: Collection[str]) -> None:
+        """Delete the positions of logs that are gone."""
+        with database_errors(self._store.url), self._store._engine.begin() as connection:
+            for batch in batches(sorted(keys), BATCH):
+                connection.execute(delete(cache).where(cache.c.kind == POSITION, cache.c.key.in_(batch)))
 
     def days(self, since: str = "") -> Iterator[dict[str, Any]]:
         """Yield the rows from a day (ISO) on, in the order of days."""

@@ -260,10 +260,11 @@ def watch(
     Drift of the scores is attributed to the assistant or to the judge, by anchors: accord judge --anchors.
     """
     from accord.board import drift
-    from accord.live import post_alarms, raise_alarms, report, send_alarms
+    from accord.live import post_alarms, raise_alarms, recover, report, send_alarms
 
     with options.open() as project:
         config = project.config.monitoring
+        recover(project.store, project.mart)
         new = [alarm.message for alarm in raise_alarms(project.store, config.false_alarm_rate)]
         attributed, is_new = drift.drift_report(project)
         new += [attributed["summary"]] if attributed and is_new else []

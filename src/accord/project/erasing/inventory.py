@@ -96,8 +96,8 @@ STORE_PLACES = (
 FILE_PLACES = (
     DataPlace(
         "STORE.scores/",
-        "scores, IDs, metadata, notes, hashes of inputs",
-        "board",
+        "scores, IDs, metadata, notes, hashes of inputs; in open logs also evidence",
+        "board, monitoring after a kill",
         "rows removed in all parts and open logs; `--keep-scores` keeps numbers under a pseudonym",
         _RETENTION,
     ),

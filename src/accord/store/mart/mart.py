@@ -70,6 +70,9 @@ MOST_LOOSE_ROWS = 50_000
 _MOST_TRIES, ABANDONED_SECONDS = 5, 3600.0
 """Tries of a query during compaction, and seconds after which an unfinished file is removed."""
 _LOCK = "compacting.lock"
+COUNTED = "counted"
+"""Key of a row of a log with values for monitoring, which parts do not hold."""
+_COUNTED_KEY = f'"{COUNTED}":'.encode()
 T = TypeVar("T")
 
 
@@ -139,9 +142,9 @@ class Mart:
         """Return True if a part with this name was added."""
         return self._place(name).exists()
 
-    def writer(self) -> MartWriter:
-        """Return a writer that logs rows one by one."""
-        return MartWriter(self)
+    def writer(self, before_seal: Callable[[], None] = lambda: None) -> MartWriter:
+        """Return a writer that logs rows one by one; `before_seal` is called before its log becomes a part."""
+        return MartWriter(self, before_seal)
 
     def _place(self, name: str) -> Path:
         return self.folder / f"part-{name}.parquet"
@@ -361,14 +364,24 @@ class Mart:
         loose, whole = (sum(part.rows for part in parts if part.is_base == is_base) for is_base in (False, True))
         return loose >= max(MOST_LOOSE_ROWS, whole // 10) and self.compact()
 
-    def seal(self) -> None:
-        """Turn logs of ended writers into parts."""
+    def seal(self, count: Callable[[str, IO[bytes]], None] | None = None) -> None:
+        """Turn logs of ended writers into parts.
+
+        Args:
+            count: Called with the name and the stream of a log with rows that monitoring may not have counted
+                (`COUNTED`); by default such logs stay, so that they can be counted later.
+        """
         for entry in sorted(self.folder.glob("live-*.jsonl")) if self.folder.is_dir() else ():
             with suppress(FileNotFoundError, BadInput):
                 regular_size(entry)  # opening a pipe would wait for its writer
                 with entry.open("r+b") as stream:
                     if not try_lock(stream):
                         continue
+                    if any(_COUNTED_KEY in line for line in stream):
+                        if count is None:
+                            continue
+                        stream.seek(0)
+                        count(entry.stem, stream)
                     invalid = self.write_log(entry)
                 self.remove_log(entry, invalid)
 
@@ -433,14 +446,30 @@ class Mart:
 class MartWriter:
     """A log for rows, which are durable once `write` returns; thread-safe.
 
-    A context manager that turns the log into a part at its end.
+    A context manager that turns the log into a part at its end. If `before_seal` raises `StoreError`, the log stays.
     """
 
-    def __init__(self, mart: Mart) -> None:
-        self.mart, self._lock = mart, Lock()
+    def __init__(self, mart: Mart, before_seal: Callable[[], None] = lambda: None) -> None:
+        self.mart, self._lock, self._before_seal = mart, Lock(), before_seal
         self._stream: IO[bytes] | None = None
         self._path = Path()
         self._rows, self._synced = 0, time.monotonic()
+
+    def prepare(self) -> str:
+        """Return the name of the log of the next rows; a full log becomes a part.
+
+        Raises:
+            StoreError: No log can be written.
+        """
+        with self._lock, self.mart.store_errors():
+            self._prepared()
+            return self._path.stem
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """Name and size of the log in bytes; None before the first row."""
+        with self._lock:
+            return None if self._stream is None else (self._path.stem, os.fstat(self._stream.fileno()).st_size)
 
     def write(self, rows: Sequence[MartRow]) -> None:
         """Append rows, all or none.
@@ -452,7 +481,7 @@ class MartWriter:
         if not rows:
             return
         with self._lock, self.mart.store_errors():
-            stream = self._stream or self._open()
+            stream = self._prepared()
             content = lines_of(rows)
             file, before = stream.fileno(), os.fstat(stream.fileno()).st_size
             try:
@@ -465,9 +494,14 @@ class MartWriter:
             if time.monotonic() - self._synced >= SYNC_SECONDS:
                 os.fsync(file)
                 self._synced = time.monotonic()
-            if self._rows >= MOST_LOG_ROWS:
-                self._seal()
+
+    def _prepared(self) -> IO[bytes]:
+        """Return an open log, a new one after `MOST_LOG_ROWS` rows."""
+        if self._rows >= MOST_LOG_ROWS:
+            if self._seal():
                 self.mart.tidy()
+            self._rows = 0
+        return self._stream or self._open()
 
     def _open(self) -> IO[bytes]:
         self.mart.folder.mkdir(parents=True, exist_ok=True)
@@ -477,17 +511,25 @@ class MartWriter:
         self._rows = 0
         return stream
 
-    def _seal(self) -> None:
+    def _seal(self) -> bool:
+        """Turn the log into a part; return False if `before_seal` fails."""
         if self._stream is not None:
+            try:
+                self._before_seal()
+            except StoreError:
+                return False
             invalid = self.mart.write_log(self._path)
             self._stream.close()
-            self._stream = None
+            self._stream, self._rows = None, 0
             self.mart.remove_log(self._path, invalid)
+        return True
 
     def close(self) -> None:
         """Turn the log into a part."""
         with self._lock:
-            self._seal()
+            if not self._seal() and self._stream is not None:
+                self._stream.close()
+                self._stream = None
 
     def __enter__(self) -> Self:
         return self
