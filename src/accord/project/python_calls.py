@@ -37,7 +37,7 @@ _KEYWORDS = {
 }  # fmt: skip
 """Options of commands, with the keyword of the method; `None` for those that the method does not need."""
 _ARGUMENT = (
-    r"(?:--[a-z-]+(?:[= ](?![a-z-]+ )[^\s;,)]*[^\s;,).])?|[A-Z][A-Z_]*\b|"
+    r"(?:--[a-z-]+(?:[= ](?![a-z-]+ )[^\s;,)]*[^\s;,).])?|(?<![A-Z_])[A-Z][A-Z_]*\b|"
     r"(?<![^\s;,)'\"])[^\s;,)'\"]+\.(?:jsonl|json|csv|parquet)\b|'[^']*')"
 )
 """An option with its value, a placeholder, a file, or a quoted text."""

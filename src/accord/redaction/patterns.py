@@ -282,9 +282,9 @@ _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}(?![\w-]|\.\d)", re.ASCII)
 _IPV4_BEGINS = beginning("0-9", _IPV4.pattern, before=r"(?<![\w.-].)")
 _IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{3,39}(?:\.\d{1,3}){0,3}(?![\w:])", re.ASCII)
-_DOTTED, _DIGIT, _PREFIX = (
-    re.compile(pattern, re.ASCII) for pattern in (r"\d\.\d{1,3}\.\d{1,3}\.\d", r"\d", r"/(\d{1,3})(?![\d./])")
-)
+_DOTTED = re.compile(r"\d\.\d{1,3}\.\d{1,3}\.\d", re.ASCII)
+_DIGIT = re.compile(r"\d", re.ASCII)
+_PREFIX = re.compile(r"/(\d{1,3})(?![\d./])", re.ASCII)
 _COLONS = re.compile("::|:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:")
 _VERSION = re.compile(
     r"(?:\bv(?:er)?|versi(?:on|ón|one|ja|ji|ão)|バージョン|\bbuild|\brelease|\bfirmware"

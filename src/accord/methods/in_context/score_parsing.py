@@ -186,17 +186,22 @@ def _is_one_of_two(text: str, found: re.Match[str]) -> bool:
 def _without_scale(question: Question, text: str) -> str:
     """Return a reply without the label at its beginning, and without numbers of the scale or of a list."""
     text = re.sub(rf"^\W*{re.escape(question.id)}\s+score\W*", " ", text, count=1, flags=re.IGNORECASE)
-    low, high = (rf"{re.escape(f'{end:g}')}(?:\.0+)?" for end in ends(question))
-    aside = r"(?:\s*\([^()\d]*\))?"
-    for scale in (
-        rf"(?<![\w.,]){low}{aside}\s*(?:-|–|to|and)\s*{high}{aside}(?!\w)",
-        rf"(?:/|\b(?:out\s+)?of)\s*{high}(?![\w.,]*\d)",
-        rf"(?<![\w.,]){high}[- ](?:point|star)s?\s+scale",
-    ):
+    for scale in _scale_patterns(*ends(question)):
         text = re.sub(scale, " ", text, flags=re.IGNORECASE)
     items = [int(number) for _, number in _ITEM.findall(text)]
     is_list = len(items) > 1 and items == list(range(1, len(items) + 1))
     return _ITEM.sub(r"\1", text) if is_list else text
+
+
+def _scale_patterns(low: float, high: float) -> tuple[str, ...]:
+    """Return patterns of the mention of a scale: its ends, a number out of its high end, its name."""
+    first, last = (rf"{re.escape(f'{end:g}')}(?:\.0+)?" for end in (low, high))
+    aside = r"(?:\s*\([^()\d]*\))?"
+    return (
+        rf"(?<![\w.,]){first}{aside}\s*(?:-|–|to|and)\s*{last}{aside}(?!\w)",
+        rf"(?:/|\b(?:out\s+)?of)\s*{last}(?![\w.,]*\d)",
+        rf"(?<![\w.,]){last}[- ](?:point|star)s?\s+scale",
+    )
 
 
 def spread_out(value: float, options: Floats) -> Floats:
