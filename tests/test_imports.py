@@ -194,6 +194,28 @@ def test_a_failed_import_without_rows_leaves_no_record(url: str) -> None:
     assert read("--list") == before
 
 
+def test_files_of_one_name_in_two_folders_keep_their_conversations_apart(url: str) -> None:
+    """Conversations without an ID are named after their file; a file that was moved keeps its names."""
+    one, other = (written(f"{folder}/x.csv", f"prompt,response\n{folder},hi\n") for folder in "ab")
+    assert read(one, other)["conversations"]["new"] == 2
+    assert read(other)["conversations"] == {"new": 0, "known": 1}
+    assert read(written("moved/x.csv", "prompt,response\na,hi\n"))["conversations"]["new"] == 0
+    store = Store(url)
+    assert {each.id: each.turns[0].content for each in store.conversations()} == {"x-2": "a", "b-x-2": "b"}
+    store.close()
+    written("a/x.csv", "prompt,response\nedited,hi\n")
+    assert "'x-2' is in the store with other content" in accord("import", one, code=1)
+
+
+def test_the_error_about_a_bad_row_names_the_rows_that_stay(url: str) -> None:
+    path = Path(chats("chats.jsonl", "abcd"))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    output = accord("import", written("chats.jsonl", "\n".join([*lines[:2], "{broken", lines[3]])), code=1)
+    [failed] = read("--list")["imports"]
+    assert f"the rows before the bad one are import {failed['id']} (2 conversations). Correct it" in output
+    assert f"remove them: accord import --undo {failed['id']}" in output
+
+
 def test_the_rows_before_a_bad_one_can_be_undone(url: str) -> None:
     read(chats("a.jsonl", "ab"))
     output = accord("import", written("a.csv", "conversation,annotator,Q0\na,ann,3\nb,ann,77\n"), code=1)

@@ -275,12 +275,17 @@ def line_batches(path: str | Path, format: str, rows: int, size: int) -> tuple[s
 
 
 def read_lines(
-    path: Path, format: str, lines: Lines, on_bad_row: OnBadRow | None = None, on_skip: OnSkip = _no_report
+    path: Path,
+    format: str,
+    lines: Lines,
+    on_bad_row: OnBadRow | None = None,
+    on_skip: OnSkip = _no_report,
+    stem: str | None = None,
 ) -> Iterator[Record]:
     """Yield the conversations of a batch of lines; see `read`."""
     file, report = locate(path), on_bad_row or _raise
     rows = _without_bad(rows_of_lines(file, lines), report)
-    return _records(file, formats.get(format), rows, report, on_skip)
+    return _records(file, formats.get(format), rows, report, on_skip, stem)
 
 
 Values = Literal["cells", "json", "live"]

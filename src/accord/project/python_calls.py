@@ -45,6 +45,7 @@ _COMMAND = re.compile(
     rf"`?accord (?P<verb>{'|'.join(map(re.escape, sorted(_METHODS, key=len, reverse=True)))})\b"
     rf"(?P<arguments>(?: {_ARGUMENT})*)(?P<name>(?<=fit) [a-z][\w-]*(?=$|[;.,)`]| --))?(?P<more>(?: {_ARGUMENT})*)`?"
 )
+_UNDO = re.compile(r"accord import --undo ([0-9a-f]+)")
 _OPTION = re.compile(
     r"--(?P<option>out|skip-bad-rows|include-training|min-mean|min-within|min-agreement|max-unscored)\b"
 )
@@ -61,7 +62,7 @@ def python_text(text: str) -> str:
     >>> python_text("nothing was compared yet; run: accord compare")
     'nothing was compared yet; run: project.compare()'
     """
-    text = _COMMAND.sub(_call, text)
+    text = _COMMAND.sub(_call, _UNDO.sub(r"accord.store.Imports(project.store).undo('\1')", text))
     text = _SETTING.sub(_setting, text)
     return _OPTION.sub(lambda found: f"{_keyword(found['option'])}=...", text)
 

@@ -7,7 +7,8 @@ from .engine import StoreError as StoreError
 from .erasure.erased_text import ErasedText as ErasedText
 from .erasure.erasing import Erasures as Erasures
 from .group_commit import Conflict as Conflict
-from .imports import Imports as Imports, RemovedCounts as RemovedCounts
+from .imports import ImportRecord as ImportRecord, ImportRun as ImportRun, Imports as Imports
+from .imports import RemovedCounts as RemovedCounts
 from .integrity import check_store as check_store, is_store_file as is_store_file
 from .label_counts import LabelCounts as LabelCounts
 from .mart.erasing import erase_scores as erase_scores

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +23,6 @@ from accord.cli.options import (
 from accord.cli.outputs import ANNOTATIONS
 from accord.cli.terminal import Progress, note, table
 from accord.edges import BadInput, count_of
-
-if TYPE_CHECKING:
-    from accord.store import Store
 
 
 @command("import")
@@ -101,7 +97,7 @@ def import_(
         files = [path for path in files if path not in recorded or path.is_dir()]
         anonymous = anonymous or are_positions(lambda: survey.positions)
         columns = survey_options(survey, project.rubric, ImportOptions(is_anonymous=anonymous, roles=roles))
-        with Progress("rows read") as progress, _noting_what_stays(project.store):
+        with Progress("rows read") as progress:
             done = import_files(
                 project.store, project.rubric, files, reading.format, named, reading.skip_bad_rows, progress.at,
                 columns, workers or default_workers(), replace, survey,
@@ -145,21 +141,6 @@ def _text(result: Mapping[str, Any]) -> str:
     if result["id"] is not None:
         lines.append(f"import {result['id']}; to take it back: accord import --undo {result['id']}")
     return "\n".join(lines)
-
-
-@contextmanager
-def _noting_what_stays(store: Store) -> Iterator[None]:
-    """Note the id of an import that failed halfway, since the rows that it read before stay."""
-    from accord.store import Imports
-
-    before = {each.id for each in Imports(store).known()}
-    try:
-        yield
-    except BadInput:
-        for each in Imports(store).known():
-            if each.id not in before:
-                note(f"the rows before the bad one are import {each.id}; remove them: accord import --undo {each.id}")
-        raise
 
 
 def _show_imports(options: ResultOptions) -> None:

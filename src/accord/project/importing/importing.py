@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accord.edges import BadInput, UnknownName
+from accord.edges import BadInput, BadRow, UnknownName, count_of
 from accord.formats import (
     RECORDED_JUDGEMENTS,
     VALUE_KEYS,
@@ -19,6 +20,7 @@ from accord.formats import (
     Record,
     Source,
     answer_to,
+    read,
     read_annotations,
     read_labels,
     scores_error,
@@ -36,6 +38,8 @@ from accord.redaction import find_redacted_quote
 from accord.store import (
     ANNOTATION_BATCH,
     AnnotationKeys,
+    ImportRecord,
+    ImportRun,
     Imports,
     IssueAnnotations,
     LabelCounts,
@@ -114,29 +118,84 @@ def import_files(
     result = Imported(names=RaterNames(LabelCounts(store).annotators()))
     importer = _Importer(store, rubric, result, options, skip_bad_rows)
     names, imports = list(map(str, kinds)), Imports(store)
-    with imports.replacing(names) if replace else nullcontext(RemovedCounts()) as result.replaced:
-        with imports.recording(names) as recording:
-            # Files that refer to conversations come after the files that hold them.
-            order = ("conversations", "answers", "labels", "annotations")
-            for path in sorted(kinds, key=lambda path: order.index(kinds[path].content)):
-                recording.begin(list(kinds).index(path))
-                kind = kinds[path]
-                if kind.content == "labels":
-                    importer.add_labels(path, kind.columns, roles[path])
-                elif kind.content == "annotations":
-                    importer.add_annotations(path, kind.columns)
-                else:
-                    job = ImportJob(
-                        path, rubric, format, roles[path].columns(kind.columns), options, skip_bad_rows,
-                        kind.content == "answers", roles[path], store.redactor,
-                    )  # fmt: skip
-                    importer.add_conversations(job, workers, on_progress)
-            importer.resolve_judged(options.main or rubric.main_question)
-            if store.redactor is not None:  # an error may quote the row
-                result.bad_rows[:] = [store.redactor.begin().text(row) for row in result.bad_rows]
-            recording.results.update(result.to_json())
-        result.id = recording.id
+    earlier = [Path(file) for record in imports.known() for file in record.files]
+    recording: ImportRun | None = None
+    try:
+        with imports.replacing(names) if replace else nullcontext(RemovedCounts()) as result.replaced:
+            with imports.recording(names) as recording:
+                # Files that refer to conversations come after the files that hold them.
+                order = ("conversations", "answers", "labels", "annotations")
+                for path in sorted(kinds, key=lambda path: order.index(kinds[path].content)):
+                    recording.begin(list(kinds).index(path))
+                    kind = kinds[path]
+                    if kind.content == "labels":
+                        importer.add_labels(path, kind.columns, roles[path])
+                    elif kind.content == "annotations":
+                        importer.add_annotations(path, kind.columns)
+                    else:
+                        job = ImportJob(
+                            path, rubric, format, roles[path].columns(kind.columns), options, skip_bad_rows,
+                            kind.content == "answers", roles[path], store.redactor,
+                        )  # fmt: skip
+                        job = dataclasses.replace(job, stem=_id_prefix(store, job, [*earlier, *kinds]))
+                        importer.add_conversations(job, workers, on_progress)
+                importer.resolve_judged(options.main or rubric.main_question)
+                if store.redactor is not None:  # an error may quote the row
+                    result.bad_rows[:] = [store.redactor.begin().text(row) for row in result.bad_rows]
+                recording.results.update(result.to_json())
+            result.id = recording.id
+    except BadInput as error:
+        if replace or recording is None or recording.id is None or type(error) not in (BadInput, BadRow):
+            raise
+        raise _with_stored_rows(error, imports.find(recording.id)) from None
     return result
+
+
+def _id_prefix(store: Store, job: ImportJob, known: Sequence[Source]) -> str | None:
+    """Return the prefix of the ids of conversations without one; None for the name of the file.
+
+    A file whose name an earlier file in another folder has also has the names of its folders, as many as tell it apart.
+    A file that was moved, whose first conversation is in the store, keeps its ids.
+
+    Args:
+        store: The store.
+        job: The file.
+        known: Imported files in the order of their imports, and all files of this import.
+    """
+    if not isinstance(job.path, Path):
+        return None
+    path, named = job.path.absolute(), [each.absolute() for each in known if isinstance(each, Path)]
+    stem = path.name.split(".")[0]
+    same = [each for each in dict.fromkeys(named) if each.name.split(".")[0] == stem]
+    folders = [each.parent.parts for each in same[: same.index(path)] if each.parent != path.parent]
+    if not folders:
+        return None
+    first = next(read(path, job.format, job.columns, lambda error: None, limit=1), None)
+    stored = None if first is None else next(iter(store.conversations([first.conversation.id])), None)
+    if first is None or stored is None or not first.conversation.id.startswith(f"{stem}-"):
+        return None
+    conversation = first.conversation
+    if store.redactor is not None:
+        conversation = store.redactor.begin().conversation(conversation)
+    said, kept = ([turn.content for turn in each.turns] for each in (conversation, stored))
+    if said == kept[: len(said)]:
+        return None
+    own = path.parent.parts
+    depth = next(depth for depth in range(1, len(own) + 1) if all(each[-depth:] != own[-depth:] for each in folders))
+    return "-".join([*own[-depth:], stem])
+
+
+def _with_stored_rows(error: BadInput, stored: ImportRecord) -> BadInput:
+    """Return the error about a row with the number of rows before it, which stay, and the command that removes them."""
+    counts = {kind: stored.results.get(kind, {}).get("new", 0) for kind in ("conversations", "labels")}
+    listed = " and ".join(count_of(count, kind.removesuffix("s")) for kind, count in counts.items() if count)
+    kept = (
+        f"; the rows before the bad one are import {stored.id}{f' ({listed})' if listed else ''}. Correct it and "
+        f"import again, or remove them: accord import --undo {stored.id}"
+    )
+    if isinstance(error, BadRow):
+        return BadRow(error.path, error.line, f"{error.reason.rstrip('.')}{kept}")
+    return BadInput(f"{str(error).rstrip('.')}{kept}")
 
 
 def _check_kinds(kinds: Mapping[Source, FileKind], columns: Mapping[str, str] | None) -> None:

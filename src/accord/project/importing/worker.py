@@ -159,6 +159,7 @@ class ImportJob:
         has_answers: The file holds answers on conversations of another file.
         roles: Roles of the file's columns.
         redactor: Redacts conversations and annotations; None stores them as they are.
+        stem: Prefix of the ids of conversations without one; by default the file's name.
     """
 
     path: Source
@@ -170,6 +171,7 @@ class ImportJob:
     has_answers: bool = False
     roles: FileRoles = FileRoles()
     redactor: Redactor | None = None
+    stem: str | None = None
 
 
 @dataclass
@@ -234,7 +236,8 @@ def _serial(job: ImportJob) -> Iterator[ImportBatch]:
     def on_skip(reason: str) -> None:
         batch.counts.ignored[reason] += 1
 
-    records, is_over = read(job.path, job.format, job.columns, on_bad_row if job.skips else None, on_skip), False
+    report = on_bad_row if job.skips else None
+    records, is_over = read(job.path, job.format, job.columns, report, on_skip, job.stem), False
     while not is_over:
         try:
             is_over = _fill(batch, records, job)
@@ -377,7 +380,8 @@ def _validated(label: Label, rubric: Rubric) -> Label:
 def _prepare_lines(job: ImportJob, lines: Lines) -> ImportBatch:
     batch, ignored = ImportBatch(), list[str]()
     assert isinstance(job.path, Path)
-    records = read_lines(job.path, job.format, lines, batch.bad.append if job.skips else None, ignored.append)
+    report = batch.bad.append if job.skips else None
+    records = read_lines(job.path, job.format, lines, report, ignored.append, job.stem)
     while not _fill(batch, records, job):
         pass  # the lines were split by size before
     batch.counts.ignored.update(ignored)
