@@ -56,7 +56,7 @@ STREAMS, QUIET_STREAMS, PARTS_STREAMS = 20, 500, 100
 COLUMNS = (
     "what", "kind", "shift", "streams", "alarms", "share", "alarm_median", "alarm_90", "attributed_median",
     "attributed_90", "wrong", "wrong_last", "never", "share_held", "share_held_last", "larger", "larger_last",
-    "smaller", "smaller_last", "judge_held", "system_held", "system_moved",
+    "smaller", "smaller_last", "judge_held_10", "system_held_10", "system_moved_10",
 )  # fmt: skip
 
 
@@ -189,7 +189,8 @@ def parts(streams: int, pool: Executor) -> Iterator[Row]:
             row[name] = sum(each[0][place] for each in rows)
             row[f"{name}_last"] = sum(each[1][place] for each in rows)
         for place, name in enumerate(("judge_held", "system_held", "system_moved")):
-            row[name] = [_share(each[2][day][place] for each in rows if each[2][day]) for day in range(len(READ_ON))]
+            for nth, day in enumerate(READ_ON):
+                row[f"{name}_{day}"] = _share(each[2][nth][place] for each in rows if each[2][nth])
         yield row
 
 

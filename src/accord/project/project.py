@@ -302,7 +302,7 @@ class Project(Workspace):
 
         with self.store.run(gap_search.GAPS, scoring.asked_in(self.question, self.config.shown())) as record:
             found = gap_search.find_gaps(self)
-            record.results.update({**found.to_json(), "rubric": self.rubric.hash})
+            record.results.update({**found.to_json(), "rubric": self.rubric.hash, "method": gap_search.METHOD})
         return found
 
     def label_next(

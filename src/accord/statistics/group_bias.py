@@ -1,8 +1,9 @@
-"""Bias of scores by group of rows and by a covariate such as the length of a text, tested over clusters."""
+"""Bias of scores by group of rows, at the same covariate, and by a covariate such as the length; over clusters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,62 @@ def bias_difference(
     ]
     half = reach(parts)
     return Estimate(difference, difference - half, difference + half), p_value(difference, parts)
+
+
+class AdjustedDifference(NamedTuple):
+    """Difference of two groups at the same covariate, its p over clusters, and the covariate's slope inside them."""
+
+    difference: float
+    p: float
+    slope: float
+
+
+def adjusted_difference(
+    outcome: Floats,
+    covariate: Floats,
+    instrument: Floats,
+    cluster: NDArray[np.str_],
+    inside: NDArray[np.bool_],
+    degree: int = 1,
+) -> AdjustedDifference:
+    """Return the difference of a group's mean outcome from the rest's at the same covariate.
+
+    It is γ of outcome = α + Σ_d β_d·covariate^d + γ·inside + error, estimated by instrumental variables with the powers
+    of the instrument (Wooldridge, "Econometric Analysis of Cross Section and Panel Data", 2010, section 5.1). An
+    instrument that is the covariate itself gives least squares. The variance comes from the influence of clusters on γ:
+    that on the difference of the residuals' means, and that on β times the difference of the covariate's means.
+
+    Args:
+        outcome: (n,) values.
+        covariate: (n,) values at which groups are compared.
+        instrument: (n,) instrument of the covariate, or the covariate itself.
+        cluster: (n,) cluster of each row.
+        inside: (n,) True for rows of the group.
+        degree: Highest power d.
+    """
+
+    def powers(values: Floats) -> Floats:
+        scaled = (values - values.mean()) / (values.std() or 1.0)
+        return np.stack([scaled**power for power in range(1, degree + 1)], axis=1)
+
+    def within(rows: Floats) -> Floats:
+        centered = rows.copy()
+        for side in (inside, ~inside):
+            centered[side] -= rows[side].mean(axis=0)
+        return centered
+
+    x, z = powers(covariate), within(powers(instrument))
+    solve = np.linalg.pinv(z.T @ x, rcond=1e-9)  # a square of two values repeats them
+    residual = outcome - x @ (solve @ (z.T @ outcome))
+    difference = float(residual[inside].mean() - residual[~inside].mean())
+    spread, apart = within(residual), x[inside].mean(axis=0) - x[~inside].mean(axis=0)
+    parts = [
+        *(CenteredPart(sign * spread[side] / side.sum(), cluster[side]) for sign, side in ((1, inside), (-1, ~inside))),
+        CenteredPart(-(z @ (solve.T @ apart)) * spread, cluster),
+    ]
+    shared = float(z[:, 0] @ covariate)
+    slope = float(z[:, 0] @ outcome) / shared if abs(shared) > 1e-9 * len(z) * covariate.std() else 0.0
+    return AdjustedDifference(difference, p_value(difference, parts), slope)
 
 
 def bias_slope(error: Floats, cluster: NDArray[np.object_], x: Floats) -> tuple[Estimate, float] | None:

@@ -1,10 +1,30 @@
 """Specification gaps: properties of conversations where people and the judge, or people among themselves, differ.
 
-The judge's score is first put on the scale of people's ratings by a line, so that a judge that is too strict everywhere
-has no gap. A property, such as a long reply, a topic or a kind of issue, is then a gap if ratings of conversations with
-it differ from the line by more or less than those without it. Tests are cluster-robust over groups of conversations,
-with Holm's correction over all properties and both kinds of gaps. Properties that mark nearly the same conversations
-are reported once.
+**People and the judge.** Both read the quality q of a conversation with error: a rating is y = a + b·q + error, a score
+of the judge is s = c + d·q + error. A property x, such as a long reply, a topic or a kind of issue, is a gap if it
+changes one of them at the same quality. The quality is unknown. In a regression of ratings on scores, the slope is
+smaller than b/d, because the judge errs: good conversations lie above the line, and with them every property that good
+conversations have. In the reversed regression, of scores on ratings, it is larger. The true slope lies between both
+(Frisch, "Statistical Confluence Analysis", 1934; Klepper & Leamer, "Consistent Sets of Estimates for Regressions with
+Errors in All Variables", Econometrica 52, 1984). The difference of a property is linear in the slope, so it is not zero
+for any slope in between if both regressions agree on its sign (Goldberger, "Reverse Regression and Salary
+Discrimination", Journal of Human Resources 19, 1984):
+
+    y = α₁ + β₁·s + γ₁·x,    s = α₂ + β₂·y + γ₂·x,    differences in points: γ₁ and -γ₂/β₂.
+
+A property is a gap only if both have the same sign. Its p is the larger one, its size the one nearer to 0. This is
+conservative: a real gap needs more conversations if the judge is noisy or if the property is related to quality.
+
+In the reversed regression, the mean rating of the other people is the instrument of a rating, because their errors are
+independent (Durbin, "Errors in Variables", Review of the International Statistical Institute 22, 1954). Then only what
+people agree on counts as quality. From 100 conversations on, both regressions have a square, because scores that reach
+the end of the scale bend the relation.
+
+**People among themselves.** Distances of ratings from the mean of the other people's are compared at the same mean
+rating, because ratings at the ends of a scale are closer to each other.
+
+Tests are cluster-robust over groups of conversations, with Holm's correction over all properties and both kinds of
+gaps. Properties that mark nearly the same conversations are reported once.
 """
 
 from __future__ import annotations
@@ -17,16 +37,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings
-from accord.statistics import MIN_GROUP_RATINGS, SIGNIFICANT, bias_difference, holm
+from accord.statistics import MIN_GROUP_RATINGS, SIGNIFICANT, adjusted_difference, holm
 from accord.validation.metrics_table import other_people
 from accord.values import ISSUE, Sample, Target
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Against = Literal["judge", "people"]
-
+AGAINST: tuple[Against, ...] = ("judge", "people")
 MIN_GROUPS = 5
 """Smallest number of groups of conversations with a property, and of those without it."""
+MIN_CURVE = 100
+"""Number of groups of conversations from which on regressions have a square."""
+MIN_OWN_MEAN = 5
+"""Number of ratings from which on an annotator has a mean of their own."""
 SAME = 0.7
 """Share of ratings that two properties must have in common to be reported as one."""
 EXAMPLES = 10
@@ -66,8 +90,9 @@ class SpecificationGap:
         name: The property in words.
         ratings: Number of ratings of conversations with it.
         conversations: Number of these conversations.
-        difference: Mean of rating minus the judge's line in them, minus that in the others, in points; for `people`
-            the same of the distance from the others' mean.
+        difference: Points by which people rate such conversations higher than others at the same score of the judge, or
+            the judge lower at the same rating, whichever is nearer to 0; for `people`, by which ratings are further
+            from the mean of the other people at the same mean rating.
         p: p-value with Holm's correction over all properties.
         examples: Up to ten conversations or turns with it, the clearest first.
         also: Other properties that mark nearly the same conversations.
@@ -105,30 +130,19 @@ def specification_gaps(rated: Ratings, judge: Floats | None, properties: Sequenc
         judge: (n,) score of the judge, or of an evaluator, for each rating; NaN without one. None skips the judge.
         properties: Properties to test.
     """
-    errors = _errors(rated, judge)
-    tests = {against: _tests(error, rated, properties) for against, error in errors.items()}
+    tests = {against: _tests(against, rated, judge, properties) for against in AGAINST}
     corrected = iter(holm([p for each in tests.values() for _, _, p in each]))
     gaps = []
     for against, each in tests.items():
         found = [(one, difference, p) for (one, difference, _), p in zip(each, corrected, strict=False)]
-        gaps += _gaps(against, [row for row in found if row[2] < SIGNIFICANT], errors[against], rated)
+        gaps += _gaps(against, [row for row in found if row[2] < SIGNIFICANT], _errors(against, rated, judge), rated)
     return gaps
-
-
-def _errors(rated: Ratings, judge: Floats | None) -> dict[Against, Floats]:
-    """Return (n,) differences of ratings from the judge's line, if there is a judge, and those among people."""
-    among: dict[Against, Floats] = {"people": people_distance(rated)}
-    return among if judge is None else {"judge": judge_residual(rated.value, judge), **among}
 
 
 def gap_of(against: Against, rated: Ratings, judge: Floats | None, each: Property) -> float | None:
     """Return the difference of one property, as `SpecificationGap.difference`; None if it cannot be measured."""
-    error = _errors(rated, judge).get(against)
-    if error is None:
-        return None
-    known = np.isfinite(error) & each.known
-    sides = (known & each.holds, known & ~each.holds)
-    return float(error[sides[0]].mean() - error[sides[1]].mean()) if all(side.any() for side in sides) else None
+    tests = _tests(against, rated, judge, [each], least_ratings=1, least_groups=1)
+    return tests[0][1] if tests else None
 
 
 def judge_residual(value: Floats, judge: Floats) -> Floats:
@@ -147,19 +161,63 @@ def people_distance(rated: Ratings) -> Floats:
     return np.full(len(rated), np.nan) if others is None else np.abs(rated.value - others.new_value)
 
 
-def _tests(error: Floats, rated: Ratings, properties: Sequence[Property]) -> list[_Tested]:
+def _tests(
+    against: Against,
+    rated: Ratings,
+    judge: Floats | None,
+    properties: Sequence[Property],
+    least_ratings: int = MIN_GROUP_RATINGS,
+    least_groups: int = MIN_GROUPS,
+) -> list[_Tested]:
     """Return each property that holds for enough ratings, with its difference and its p."""
-    tested, finite, names = list[_Tested](), np.isfinite(error), rated.group.astype(str)
+    error, instrument = _errors(against, rated, judge), _instrument(rated)
+    tested, names = list[_Tested](), rated.group.astype(str)
+    _, place = np.unique(rated.text, return_inverse=True)
+    level = (np.bincount(place, rated.value) / np.bincount(place))[place]
     for each in properties:
-        known = finite & each.known
-        sides = (known & each.holds, known & ~each.holds)
-        if min(int(side.sum()) for side in sides) < MIN_GROUP_RATINGS:
+        known = np.isfinite(error) & each.known
+        holds, groups = each.holds[known], names[known]
+        if min(int(side.sum()) for side in (holds, ~holds)) < least_ratings:
             continue
-        if min(len(set(names[side])) for side in sides) < MIN_GROUPS:
+        if min(len(set(groups[side])) for side in (holds, ~holds)) < least_groups:
             continue
-        apart, p = bias_difference(error, names, known, each.holds)
-        tested.append((each, apart.value or 0.0, p))
+        degree = 2 if len(set(groups)) >= MIN_CURVE else 1
+        if judge is None or against == "people":
+            apart = adjusted_difference(error[known], level[known], level[known], groups, holds, degree)
+            tested.append((each, apart.difference, apart.p))
+            continue
+        value, score = rated.value[known], judge[known]
+        people = adjusted_difference(value, score, score, groups, holds, degree)
+        judged = adjusted_difference(score, value, instrument[known], groups, holds, degree)
+        reversed_ = -judged.difference / judged.slope if judged.slope else 0.0
+        is_gap = people.slope * judged.slope > 0 and people.difference * reversed_ > 0
+        smaller = min(people.difference, reversed_, key=abs)
+        tested.append((each, smaller, max(people.p, judged.p)) if is_gap else (each, 0.0, 1.0))
     return tested
+
+
+def _errors(against: Against, rated: Ratings, judge: Floats | None) -> Floats:
+    """Return (n,) differences of ratings from the judge's line or from the other people; NaN where unknown."""
+    if against == "people":
+        return people_distance(rated)
+    return np.full(len(rated), np.nan) if judge is None else judge_residual(rated.value, judge)
+
+
+def _instrument(rated: Ratings) -> Floats:
+    """Return (n,) the mean rating of the other people who rated the target, or the own one if there are none.
+
+    Each rating counts less the mean of its annotator, because two strict people who rate the same conversations would
+    seem to agree on them; of annotators with few ratings, less the mean of all.
+    """
+    _, annotator, counts = np.unique(rated.annotator.astype(str), return_inverse=True, return_counts=True)
+    means = np.where(counts >= MIN_OWN_MEAN, np.bincount(annotator, rated.value) / counts, rated.value.mean())
+    value = rated.value - means[annotator]
+    _, target = np.unique(rated.text, return_inverse=True)
+    _, own = np.unique(np.stack([target, annotator]), axis=1, return_inverse=True)
+    own = own.reshape(-1)
+    others = np.bincount(target)[target] - np.bincount(own)[own]
+    total = np.bincount(target, value)[target] - np.bincount(own, value)[own]
+    return np.where(others > 0, total / np.maximum(others, 1), value)
 
 
 def _gaps(against: Against, found: Sequence[_Tested], error: Floats, rated: Ratings) -> list[SpecificationGap]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 GAPS = "gaps"
 """Command under which a search is recorded."""
+METHOD = "both directions"
+"""Tests of a recorded search. Earlier ones had no name, and found gaps where properties are related to quality."""
 
 
 def find_gaps(project: Workspace) -> GapSearch:
@@ -68,10 +70,10 @@ def judge_scores(evidence: EvidenceTable, rated: Ratings, question: str) -> tupl
 
 
 def gap_searches(store: Store, question: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the results of all finished searches about a question, the latest first."""
+    """Yield the results of all finished searches about a question by the present tests, the latest first."""
     for run in reversed(store.runs(GAPS)):
         results = run["results"] or {}
-        if run["status"] == "done" and results.get("question") == question:
+        if run["status"] == "done" and results.get("question") == question and results.get("method") == METHOD:
             yield results
 
 
