@@ -910,3 +910,30 @@ def test_the_project_file_of_a_run_keeps_line_separators() -> None:
     accord("run", name, "--out", "out", "--evaluator", "default", *QUICK)
     with open_project("out/accord.yaml") as project:
         assert project.config.studies["look"].title == "one\x85line\u2028more"
+
+
+@pytest.mark.parametrize(
+    ("header", "says", "reads"),
+    [
+        ("prompt,response,teacher,rating", "not read: 'teacher'", ["unnamed"]),
+        ("prompt,response,checked_by,rating", "--columns annotator=checked_by", ["unnamed"]),
+        ("prompt,response,Prüfer,rating", "rated by: nora 6, ben 6", ["nora", "ben"]),
+        ("conversation,expert,question,value", "not read: 'expert'", ["unnamed"]),
+    ],
+)
+def test_a_column_of_raters_with_an_unknown_name_is_named(header: str, says: str, reads: list[str]) -> None:
+    names = header.split(",")
+    known = "\n".join(json.dumps({"id": f"c{n}", "messages": CHAT}) for n in range(12))
+    accord("import", write("known.jsonl", known))
+    cells = {"conversation": "c{0}", "question": "Q0", "prompt": "hello {0}", "response": "hi {0}", "rating": "{2}",
+             "value": "{2}"}  # fmt: skip
+    rows = [
+        ",".join(cells.get(name, "{1}").format(n, ("nora", "ben")[n % 2], 1 + n % 4) for name in names)
+        for n in range(12)
+    ]
+    output = accord("import", write("rated.csv", "\n".join([header, *rows]) + "\n"))
+    assert says in output and all(name in output for name in reads)
+    if reads == ["unnamed"]:
+        [column] = set(names) - set(cells)
+        again = accord("import", "rated.csv", "--replace", "--columns", f"annotator={column}")
+        assert "nora 6, ben 6" in again and "not read" not in again

@@ -21,7 +21,8 @@ from .labels.column_roles import is_model_name as is_model_name, judge_in as jud
 from .labels.column_roles import JudgedAnswer as JudgedAnswer, may_be_answer as may_be_answer
 from .labels.column_roles import OTHER_WORDS as OTHER_WORDS, unclear_text as unclear_text
 from .labels.label_files import file_roles as file_roles, label_ids as label_ids, raw_label_rows as raw_label_rows
-from .labels.label_files import read_labels as read_labels, RECORDED_JUDGEMENTS as RECORDED_JUDGEMENTS
+from .labels.label_files import LABEL_COLUMNS as LABEL_COLUMNS, read_labels as read_labels
+from .labels.label_files import RECORDED_JUDGEMENTS as RECORDED_JUDGEMENTS
 from .labels.label_scales import label_wordings as label_wordings, LabelWordings as LabelWordings
 from .labels.label_scales import on_present_scale as on_present_scale, OtherScales as OtherScales
 from .labels.rating_columns import is_rating_name as is_rating_name, number_in as number_in, RATING as RATING

@@ -117,18 +117,18 @@ def is_exchange(fields: Fields) -> bool:
     is_rated = any(row.get(name) not in (None, "") for name in ("rating", "score", "value", "label"))
     sides = [row["question"], row["answer"]]
     is_long = all(isinstance(side, str) for side in sides) and any(len(str(side).split()) > 4 for side in sides)
-    others = (value for name, value in row.items() if name not in _LABEL_COLUMNS)
+    others = (value for name, value in row.items() if name not in LABEL_COLUMNS)
     has_rating = _number_of(row["answer"]) is None and any(_number_of(value) is not None for value in others)
     return is_rated or is_long or has_rating or any(isinstance(side, list | dict) for side in sides)
 
 
-_LABEL_COLUMNS = {
+LABEL_COLUMNS = {
     "question", "answer", "comment", *ANNOTATOR_KEYS,
     *(name for ours in ("conversation", "turn", "against", "against_turn", "time") for name in (ours, *ALIASES[ours])),
 }  # fmt: skip
 
 
-_NO_RATING = frozenset(_LABEL_COLUMNS - {"answer", *ANNOTATOR_KEYS})
+_NO_RATING = frozenset(LABEL_COLUMNS - {"answer", *ANNOTATOR_KEYS})
 
 
 def _number_of(value: Any) -> float | None:
@@ -330,8 +330,8 @@ def raw_label_rows(
     columns: Mapping[str, str] | None = None,
     roles: FileRoles = NO_ROLES,
     rows: Iterable[Row | BadRow] | None = None,
-) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]], list[JudgedAnswer], Any]]:
-    """Yield each row of a file of labels: line, target, the `raw_answers` of people, a model's answers, and `scale`.
+) -> Iterator[tuple[int, Target, list[tuple[str, str, Any]], list[JudgedAnswer], Fields]]:
+    """Yield each row of a file of labels: line, target, the `raw_answers` of people, a model's answers, and its cells.
 
     Rows that cannot be read are skipped. `rows` are those of the file, if it is open already (`sniff_rows`).
     """
@@ -344,7 +344,7 @@ def raw_label_rows(
             target, answers = _answers_of_people(row.fields, roles)
         except WrongShape:
             continue
-        yield row.line, target, answers, judged, row.fields.get("scale")
+        yield row.line, target, answers, judged, row.fields
 
 
 def _answers_of_people(fields: Fields, roles: FileRoles) -> tuple[Target, list[tuple[str, str, Any]]]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from accord.edges import is_sendable
 from accord.formats.openai_messages import turn_index
-from accord.formats.record import ANNOTATOR_KEYS, RATED_ROWS, WrongShape
+from accord.formats.record import ANNOTATOR_KEYS, RATED_ROWS, WrongShape, plain_name
 from accord.values import Conversation, Label, PlainTurns, Target
 
 UNNAMED = "unnamed"
@@ -113,11 +113,13 @@ def answers_in(row: Mapping[str, Any], annotator: str | None = None, is_marked: 
     The annotator is by default the one that the row names. `is_marked` is set for rows of fields that hold only
     ratings.
     """
-    if not annotator and (named := _first(row, ANNOTATOR_KEYS, lambda cell: cell not in (None, ""))) is not None:
-        annotator = str(named)
+    names = {name for name in row if isinstance(name, str) and plain_name(name) in ANNOTATOR_KEYS}
+    named = {plain_name(name): row[name] for name in names}
+    if not annotator and (who := _first(named, ANNOTATOR_KEYS, lambda cell: cell not in (None, ""))) is not None:
+        annotator = str(who)
     by_person = _columns_by_person(row)
     for name, raw in row.items():
-        if raw is None or name in ANNOTATOR_KEYS or not isinstance(name, str):
+        if raw is None or name in names or not isinstance(name, str):
             continue
         value = _decoded(raw) if name in CONTAINERS else raw
         if _is_plain(value):
@@ -211,7 +213,8 @@ def _answers_under(key: str, entry: Mapping[str, Any], annotator: str | None) ->
 
 
 def _annotator_of(entry: Mapping[str, Any]) -> str | None:
-    return next((str(entry[key]) for key in (*ANNOTATOR_KEYS, "judge") if _is_plain(entry.get(key))), None)
+    named = {plain_name(key): value for key, value in entry.items() if isinstance(key, str)}
+    return next((str(named[key]) for key in (*ANNOTATOR_KEYS, "judge") if _is_plain(named.get(key))), None)
 
 
 def _singular(name: str) -> str:

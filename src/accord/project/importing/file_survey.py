@@ -38,6 +38,7 @@ from accord.project.importing.rater_columns import (
     NamedColumns,
     columns_with_names,
     may_be_rater,
+    may_hold_names,
     person_in,
     rater_columns,
     share_scale,
@@ -85,6 +86,7 @@ class FileSurvey:
         possible_raters: Columns that are read as questions, but may hold the ratings of one annotator each.
         mismatched_raters: Columns that look like annotators but share no scale.
         raters_are_guessed: True if the user named no columns of annotators.
+        name_columns: Columns that are not read, and may name who rated, in files that name no annotator.
         judges: Number of a model's answers in columns of the files, by judge.
         unclear: Columns that hold ratings of people or a model's answers, with the file.
         named: Columns that the user says hold ratings of people, and columns of judges with the judge.
@@ -106,6 +108,7 @@ class FileSurvey:
     possible_raters: list[str] = field(default_factory=list)
     mismatched_raters: list[str] = field(default_factory=list)
     raters_are_guessed: bool = True
+    name_columns: list[str] = field(default_factory=list)
     judges: Counter[str] = field(default_factory=Counter)
     unclear: dict[str, str] = field(default_factory=dict)
     named: NamedColumns = field(default_factory=NamedColumns)
@@ -127,7 +130,7 @@ class FileSurvey:
     @property
     def rater_notes(self) -> list[str]:
         """A sentence for each guess about columns of annotators, with the options that override it."""
-        notes = []
+        notes = self.name_notes
         if self.raters and self.raters_are_guessed:
             notes.append(
                 f"columns {', '.join(self.raters)} are read as {len(self.raters)} annotators of one question, "
@@ -145,6 +148,17 @@ class FileSurvey:
                 f"Convert them to one scale; if each is a question: {_options('--labels', self.mismatched_raters)}"
             )
         return notes
+
+    @property
+    def name_notes(self) -> list[str]:
+        """The sentence about columns that are not read, and may name who rated, with the option that reads one."""
+        if not self.name_columns:
+            return []
+        listed = ", ".join(map(repr, self.name_columns))
+        return [
+            f"no column names who rated, so all ratings are by {UNNAMED!r}; not read: {listed}. If one holds the names "
+            f"of those who rated: --columns annotator={shlex.quote(self.name_columns[0])}"
+        ]
 
     @property
     def files(self) -> list[Source]:
@@ -208,6 +222,12 @@ def survey_files(
     survey.check_roles(command or f"accord import {shlex.join(map(str, paths))}")
     persons = {name: person for name, person in persons.items() if name not in survey.annotator_columns}
     _choose_columns(survey.result, survey.in_tables, survey.beside_text, named, persons)
+    people = set().union(*(answers.annotators for answers in survey.result.questions.values()))
+    if survey.result.questions and people <= {UNNAMED}:
+        survey.result.name_columns = [
+            *(name for name, column in survey.texts.items() if may_hold_names(column)),
+            *(name for name, column in survey.beside_text.items() if may_hold_names(column, is_metadata=True)),
+        ]
     for answers in survey.result.questions.values():
         if answers.ends is None and len(answers.scales) == 1 and answers.scales.total() == answers.total:
             answers.ends = _ends_in([*next(iter(answers.scales))], answers.values)
@@ -249,6 +269,7 @@ class _Surveyor:
         self.result = FileSurvey(named=named)
         self.in_tables: Answers = {}
         self.beside_text: Answers = {}
+        self.texts: Answers = {}
 
     def add_all(self, sources: Sequence[Source], skips_unreadable: bool) -> None:
         """Read files, the files of folders, and tables.
@@ -322,8 +343,12 @@ class _Surveyor:
 
     def _add_labels(self, path: Source, columns: Mapping[str, str], roles: FileRoles, rows: HeldRows) -> None:
         self.result.labels.append(path)
-        for line, target, row, judged, scale in islice(raw_label_rows(path, columns, roles, rows), self.limit):
+        for line, target, row, judged, fields in islice(raw_label_rows(path, columns, roles, rows), self.limit):
             self.result.judges.update(answer.judge for answer in judged)
+            scale = fields.get("scale")
+            for name, cell in fields.items():
+                if isinstance(name, str) and isinstance(cell, str) and number_of(cell) is None:
+                    _answers_to(self.texts, name).add(cell, None, None)
             for question, annotator, value in row:
                 if isinstance(value, str | int | float) and value != "":
                     location = RowLocation(str(path), line)

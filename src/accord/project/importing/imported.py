@@ -146,9 +146,8 @@ def column_notes(
         command: Function that returns the import command with other columns as `labels` or `raters`.
     """
     chosen = [name for name in survey.rating_columns if name in read]
-    if survey.raters or survey.mismatched_raters:
-        yield from survey.rater_notes
-    elif chosen and not labels:
+    yield from survey.rater_notes if survey.raters or survey.mismatched_raters else survey.name_notes
+    if chosen and not labels and not (survey.raters or survey.mismatched_raters):
         yield f"columns read as labels: {', '.join(chosen)} (--labels NAME for others, --labels none for none)"
     could_be = [name for name in (*survey.guessed_columns, *survey.other_candidates) if not labels and name not in read]
     if could_be:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from accord.edges import BadRow
 from accord.formats import (
+    LABEL_COLUMNS,
     OTHER_WORDS,
     RATING,
     UNNAMED,
@@ -25,6 +26,7 @@ from accord.formats import (
     Source,
     file_roles,
     is_rating_name,
+    plain_name,
     words_of,
 )
 from accord.project.importing.rubric_inference import ObservedAnswers, infer_scale, mixed_scales, number_of
@@ -99,6 +101,28 @@ def may_be_rater(column: ObservedAnswers) -> bool:
     name = column.name
     is_other = is_rating_name(name) or bool(set(words_of(name)) & OTHER_WORDS) or not name.isalpha()
     return not is_other and not column.is_marked and set(column.annotators) <= {UNNAMED}
+
+
+_NAMING_WORDS = {"teacher", "expert", "examiner", "grader", "assessor", "auditor", "inspector", "checker", "lehrer",
+                 "lehrerin", "prüferin", "expertin", "by"}  # fmt: skip
+"""Words in the names of columns that name who rated, beside those that are always read."""
+
+
+def may_hold_names(column: ObservedAnswers, is_metadata: bool = False) -> bool:
+    """Return True if a column of texts may name who rated: few short texts, each several times.
+
+    In metadata of conversations, where other texts have this form too, its name or its texts are those of people.
+    """
+    texts = [str(value) for value in column.values]
+    is_short = all(len(text) <= 40 and len(text.split()) <= 3 and number_of(text) is None for text in texts)
+    if not (2 <= len(texts) <= 50 and is_short and column.total >= 2 * len(texts)):
+        return False
+    words = set(words_of(column.name))
+    if words & _NAMING_WORDS:
+        return True
+    is_known = bool(words & OTHER_WORDS) or plain_name(column.name) in LABEL_COLUMNS or infer_scale(column) is not None
+    people = sum(person_in(text) is not None for text in texts)
+    return not is_known and (2 * people > len(texts) if is_metadata else True)
 
 
 def share_scale(columns: Collection[ObservedAnswers]) -> bool:
