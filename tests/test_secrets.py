@@ -202,6 +202,7 @@ EDGES = {
     "models/requests/client.py": "`failures` converts the HTTP library's exceptions",
     "embedded/catalogue.py": "downloads; errors become BadInput",
     "live/monitoring.py": "webhooks; errors show status and type only",
+    "hosts/otel.py": "a session for the exporter of OpenTelemetry; its errors are not shown",
     "hosts/shared/push.py": "scores for hosts; errors show status and type only",
     "formats/files/object_storage.py": "object stores; errors become BadInput",
     "hosts/otel.py": "a session for the exporter of OpenTelemetry; a failure is reported without its reason",
