@@ -19,7 +19,7 @@ from accord.evidence.bank import ruber
 from accord.evidence.bank.reply_features import TurnMetric, parsed_document, turn_metrics
 from accord.evidence.bank.reply_metrics import BANK, BERTSCORE, CIU, EMBEDDING, REFERENCE
 from accord.evidence.bank.session import LEXICAL, NOTHING, WORDLESS, LexicalMetric, Metric, MetricSession, metrics
-from accord.evidence.bank.step_metrics import NO_STEPS, STEPS, StepMetric
+from accord.evidence.bank.step_metrics import NO_STEPS, STEPS, ConversationSteps, StepMetric
 from accord.evidence.bank.words import (
     ENGLISH,
     LANGUAGES,
@@ -193,13 +193,14 @@ class Metrics(Source):
     def _each_measured(self, samples: Sequence[Sample], sessions: dict[int, MetricSession]) -> Iterator[Measured]:
         """Yield the result of each sample; `sessions` holds those of begun conversations, by the id of the object."""
         last = {id(sample.conversation): place for place, sample in enumerate(samples)}
+        of_steps: dict[int, ConversationSteps] = {}
         for place, sample in enumerate(samples):
             key = id(sample.conversation)
             if key not in sessions:
                 sessions[key] = self.session(sample, self._new_session)
-            yield self._of(sample, sessions[key])
+            yield self._of(sample, sessions[key], of_steps.setdefault(key, ConversationSteps()))
             if last[key] == place:  # frees the memory of a finished conversation
-                del sessions[key]
+                del sessions[key], of_steps[key]
 
     def _choose(self) -> None:
         """Look up the metrics, again if the names have changed."""
@@ -221,17 +222,16 @@ class Metrics(Source):
     def _new_session(self) -> MetricSession:
         return MetricSession(self._of_replies, language=self._language)
 
-    def _of(self, sample: Sample, session: MetricSession) -> Measured:
+    def _of(self, sample: Sample, session: MetricSession, found_steps: ConversationSteps) -> Measured:
         """Return each metric of a sample, reasons for missing values, and a note."""
         values, reasons = session.measure(sample) if self._of_replies else ({}, {})
         if not self._of_conversations:
             return values, reasons, self._note(session.spoken, session.copies)
         conversation = sample.conversation.at(sample.turn)
-        of_steps = {
-            name: metric(conversation)
-            for name, metric in self._of_conversations.items()
-            if isinstance(metric, StepMetric)
-        }
+        step_metrics = {name: each for name, each in self._of_conversations.items() if isinstance(each, StepMetric)}
+        if step_metrics:
+            found_steps.at(conversation)
+        of_steps = {name: metric.measure(found_steps) for name, metric in step_metrics.items()}
         values, reasons = values | of_steps, reasons | dict.fromkeys(of_steps, NO_STEPS)
         if len(of_steps) == len(self._of_conversations):
             return values, reasons, self._note(session.spoken, session.copies)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from accord.values.conversation import TOOL_ROLES, Conversation, Sample, Turn, canonical_json
@@ -32,6 +35,7 @@ class Step:
         is_error: True if the result is flagged as an error: `is_error`, `isError` or `error` in the message or in the
             JSON object of its text, a `status` of error or failed, `"success": false`, or a text that begins with the
             word error, exception or traceback.
+        number: Place of the call among those of its turn, from 0.
     """
 
     turn: int
@@ -40,6 +44,7 @@ class Step:
     arguments: str
     result: str | None = None
     is_error: bool = False
+    number: int = 0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -92,25 +97,65 @@ def steps_of(turns: Sequence[Turn]) -> tuple[Step, ...]:
     >>> [(step.turn, step.name, step.result) for step in steps_of(turns)]
     [(1, 'find', '3')]
     """
-    open_calls: list[tuple[str | None, Step]] = []
-    steps: list[Step] = []
-    for place, turn in enumerate(turns):
+    return RunningSteps(turns).between(0, len(turns))
+
+
+class RunningSteps:
+    """The steps of some turns, extended by each turn at the cost of its own length.
+
+    Attributes:
+        calls: Calls in order, as steps without a result.
+        open: Places in `calls` of those without a result.
+    """
+
+    def __init__(self, turns: Iterable[Turn] = ()) -> None:
+        self.calls: list[Step] = []
+        self._answered: list[Step] = []
+        self.open = set[int]()
+        self._waiting: dict[tuple[str, str | None], deque[int]] = {}
+        for place, turn in enumerate(turns):
+            self.add(place, turn)
+
+    def add(self, place: int, turn: Turn) -> int | None:
+        """Add the next turn, and return the place of the call that it answers."""
         if turn.role in TOOL_ROLES:
-            steps.append(_answered(place, turn, open_calls))
-        elif turn.extra:
-            for id_, name, arguments in map(parse_call, calls_of(turn)):
-                open_calls.append((id_, Step(place, place, name, arguments)))
-    steps += [step for _, step in open_calls]
-    return tuple(sorted(steps, key=lambda step: step.turn))
+            id_, name = result_id(turn), turn.name
+            found = self._first_open(("id", id_) if id_ is not None else ("name", name) if name is not None else _ANY)
+            step = Step(place, None, name or "", "") if found is None else self.calls[found]
+            is_error = is_error_result(turn)
+            self._answered.append(replace(step, turn=place, result=turn.content, is_error=is_error))
+            return found
+        if turn.extra:
+            for number, (id_, name, arguments) in enumerate(map(parse_call, calls_of(turn))):
+                for key in (("id", id_), ("name", name), _ANY):
+                    self._waiting.setdefault(key, deque()).append(len(self.calls))
+                self.open.add(len(self.calls))
+                self.calls.append(Step(place, place, name, arguments, number=number))
+        return None
+
+    def _first_open(self, key: tuple[str, str | None]) -> int | None:
+        """Return the place of the earliest open call with an id, a name or any, which is open no more."""
+        waiting = self._waiting.get(key, deque())
+        while waiting:
+            if (found := waiting.popleft()) in self.open:
+                self.open.remove(found)
+                return found
+        return None
+
+    def between(self, first: int, last: int) -> tuple[Step, ...]:
+        """Return the steps whose targets are turns of a range, first to last, in order."""
+
+        def part(steps: list[Step]) -> range:
+            begin, end = (bisect(steps, place, key=attrgetter("turn")) for bisect, place in ends)
+            return range(begin, end)
+
+        ends = ((bisect_left, first), (bisect_right, last))
+        found = [self._answered[place] for place in part(self._answered)]
+        found += [self.calls[place] for place in part(self.calls) if place in self.open]
+        return tuple(sorted(found, key=attrgetter("turn")))
 
 
-def _answered(place: int, turn: Turn, open_calls: list[tuple[str | None, Step]]) -> Step:
-    """Return the step of a result, and remove its call from the open ones."""
-    id_, name = result_id(turn), turn.name
-    named = ((each == id_) if id_ is not None else name in (None, step.name) for each, step in open_calls)
-    found = next((number for number, is_match in enumerate(named) if is_match), None)
-    step = Step(place, None, name or "", "") if found is None else open_calls.pop(found)[1]
-    return replace(step, turn=place, result=turn.content, is_error=is_error_result(turn))
+_ANY = ("any", None)
 
 
 def result_id(turn: Turn) -> str | None:
@@ -142,9 +187,19 @@ def step_turns(turns: Sequence[Turn]) -> list[int]:
 
 
 def steps_at(sample: Sample) -> tuple[Step, ...]:
-    """Return the steps whose target is that of a sample; all steps for a whole conversation."""
-    steps = steps_of(sample.conversation.turns)
-    return steps if sample.turn is None else tuple(step for step in steps if step.turn == sample.turn)
+    """Return the steps whose target is that of a sample; all steps for a whole conversation.
+
+    The steps of the last conversation are kept, because its samples come one after the other.
+    """
+    global _last
+    turns, (known, steps) = sample.conversation.turns, _last
+    if turns is not known or not isinstance(turns, tuple):
+        steps = RunningSteps(turns)
+        _last = turns, steps
+    return steps.between(0, len(turns)) if sample.turn is None else steps.between(sample.turn, sample.turn)
+
+
+_last: tuple[Sequence[Turn], RunningSteps] = (), RunningSteps()
 
 
 def judged_turns(conversation: Conversation, level: str) -> list[int]:
