@@ -197,7 +197,7 @@ def planted_ratings(quality: Floats, rng: np.random.Generator) -> Floats:
 
 def planted_replies(kind: str, size: int, seed: int) -> list[Any]:
     """Return conversations of three versions with the ratings of `size` replies of each."""
-    rng, rows = np.random.default_rng([seed, size]), []
+    rng, rows = np.random.default_rng([seed, size]), list[Any]()
     rates_all = kind.endswith("every reply")
     for version, level in QUALITY.items():
         count = rng.integers(1, 5, PLANTED_CHATS)
@@ -221,7 +221,7 @@ def planted_replies(kind: str, size: int, seed: int) -> list[Any]:
 
 def rated_replies(items: Sequence[dict[str, Any]], size: int, seed: int) -> list[Any]:
     """Return the items of a data set with the ratings of `size` of each version."""
-    rng, rows = np.random.default_rng([seed, size]), []
+    rng, rows = np.random.default_rng([seed, size]), list[Any]()
     for version in sorted({item["system"] for item in items}):
         own = [item for item in items if item["system"] == version]
         kept = set(rng.permutation(len(own))[:size].tolist())
@@ -281,11 +281,11 @@ def estimate_units(data: Path, draws: int) -> Iterator[Row]:
             key: float(np.mean([one.low <= one.truth <= one.high for one in each])) for key, each in found.items()
         }
         for method in (estimation.ALONE, estimation.PPI):
-            each = np.array(found[method])
+            ends = np.array(found[method])
             yield {
                 "row": "estimate-units", "set": name, "size": size, "method": method, "coverage": inside[method],
-                "width": float((each[:, 2] - each[:, 1]).mean()),
-                "rmse": float(np.sqrt(np.mean((each[:, 0] - each[:, 3]) ** 2))), "scored": float(np.mean(scored)),
+                "width": float((ends[:, 2] - ends[:, 1]).mean()),
+                "rmse": float(np.sqrt(np.mean((ends[:, 0] - ends[:, 3]) ** 2))), "scored": float(np.mean(scored)),
                 "differences": inside["difference"] if method == estimation.PPI else None,
                 "draws": min(draws, UNIT_DRAWS),
             }  # fmt: skip

@@ -173,8 +173,8 @@ def _rules(known: Figures) -> list[Rule]:
         test, error = known.tests.get(name), known.rivals.get(name)
         if test is not None:
             is_worse = bool(test.difference > 0 and test.p < SIGNIFICANT)
-            is_known = error is not None and known.error is not None
-            rival = _apart(error, known.error)[0] if is_known else points(error)
+            own = known.error
+            rival = points(error) if error is None or own is None else _apart(error, own)[0]
             value = f"{rival}, {'smaller' if test.difference > 0 else 'not smaller'}, {p_text(test.p)}"
             failure = f"{shown} has a smaller error ({rival})"
             rules.append(Rule("systems", f"{shown} is not better", value, f"not at p < {SIGNIFICANT}", not is_worse,

@@ -140,7 +140,7 @@ class Units(NamedTuple):
         samples: Their samples.
         text: Which replies they are; empty if all are.
         is_single: True if each conversation has one of several replies.
-        place: Place of this one among the replies, negative from the end; None if it differs.
+        place: Place of this reply among the replies, negative from the end; None if places differ.
     """
 
     samples: list[Sample]
@@ -150,11 +150,11 @@ class Units(NamedTuple):
 
 
 def units(project: Workspace, level: Level | None) -> Units:
-    """Return what people rated on the main question, and what they could have rated.
+    """Return the conversations, replies or steps with a label on the main question, and those that could have one.
 
     Of replies, these are the one that a file marks, or, if all labels of conversations with several replies are about
     the reply in one place (the last one, the first one), the reply in this place; else all. The other replies are
-    context: they may be by another assistant version, and a mean over them is not that of the rated ones.
+    context, perhaps by another assistant version, and their mean differs from the mean of the rated ones.
     """
     samples = list(project.all_samples(level))
     if level != "turn":
@@ -271,7 +271,7 @@ def estimate(project: Workspace, files: Sequence[str] = (), difference: float = 
 def _selection_text(unit: str, p: float) -> str:
     return (
         f"the scores of its labeled {unit} differ from those of its other {unit} beyond chance ({p_text(p)}), so they "
-        "are no random part and the mean may be wrong; label random ones: accord label next --for agreement"
+        "are not a random part and the mean may be wrong; label random ones: accord label next --for agreement"
     )
 
 

@@ -147,9 +147,9 @@ RANDOM_DRAWS, MAX_VALUES, BINS = 1999, 11, 5
 def random_label_p(given: LabeledSystem, seed: int = 0) -> float:
     """Return p of the hypothesis that the labeled units of a system are a random part of its units.
 
-    The labeled units' counts by score are compared with those of random choices of as many units (χ², permutation
-    test). Units of one group count as one labeled and one other unit with their mean scores, because they may be
-    labeled together.
+    The counts of labeled units by score are compared with the counts in random choices of as many units (permutation
+    test of χ²). Units of one group may be labeled together, so the labeled ones count as one unit with their mean
+    score, and the others as another one.
     """
     scores: dict[tuple[str, bool], list[float]] = {}
     for names, values, is_labeled in zip(given.groups, (given.predicted, given.unlabelled), (True, False), strict=True):

@@ -127,8 +127,8 @@ def table_means(table: JudgedTable, width: float | None) -> Means:
         reason = f"{labels} rows have a score and a label; at least {MIN_LABELS} are needed"
         return Means(first, reason=reason)
     given = _system(table, "all rows", np.ones(len(table.item), dtype=bool))
-    if (p := random_label_p(given)) < SURE:
-        return Means(first, reason=_selection_text(given, p), is_selective=True)
+    if (chance := random_label_p(given)) < SURE:
+        return Means(first, reason=_selection_text(given, chance), is_selective=True)
     [efficient] = efficient_means([given], scale.ends, scale.is_two_valued)
     rows = [*first, MeanRow(LABELS, _label_estimate(efficient), efficient.reason or "")]
     if efficient.reason:

@@ -255,7 +255,7 @@ def _details(result: CheckResult) -> Iterator[str]:
 
 
 def _system_lines(systems: SystemRows) -> Iterator[str]:
-    """Yield the best systems and the worst one, the clearest differences, and what is not among these."""
+    """Yield the best systems and the worst one, the clearest differences, and the number of the others."""
     rows = list(zip(systems.systems, systems.judge_means, strict=True))
     for mean, judge in rows if len(rows) <= MAX_SYSTEMS else [*rows[: MAX_SYSTEMS - 1], rows[-1]]:
         said = "" if judge is None else f", judge alone {judge:.2f}"

@@ -222,8 +222,8 @@ def survey_files(
     survey.check_roles(command or f"accord import {shlex.join(map(str, paths))}")
     persons = {name: person for name, person in persons.items() if name not in survey.annotator_columns}
     _choose_columns(survey.result, survey.in_tables, survey.beside_text, named, persons)
-    people = set().union(*(answers.annotators for answers in survey.result.questions.values()))
-    if survey.result.questions and people <= {UNNAMED}:
+    named_people = {name for answers in survey.result.questions.values() for name in answers.annotators} - {UNNAMED}
+    if survey.result.questions and not named_people:
         survey.result.name_columns = [
             *(name for name, column in survey.texts.items() if may_hold_names(column)),
             *(name for name, column in survey.beside_text.items() if may_hold_names(column, is_metadata=True)),
