@@ -387,7 +387,7 @@ def try_folder(folder: Path) -> None:
         ModelError: The configuration, the tokenizer or the chat template fails, crashes, or takes too long.
     """
     try:
-        code, output = run_trial(["-P", "-m", __name__, str(folder)], TRIAL_SECONDS)
+        code, output = run_trial(["-m", __name__, str(folder)], TRIAL_SECONDS)
     except TimeoutError:
         raise ModelError(
             f"cannot open {folder}: its configuration, tokenizer or chat template did not work within "
