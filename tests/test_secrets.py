@@ -205,7 +205,6 @@ EDGES = {
     "hosts/otel.py": "a session for the exporter of OpenTelemetry; its errors are not shown",
     "hosts/shared/push.py": "scores for hosts; errors show status and type only",
     "formats/files/object_storage.py": "object stores; errors become BadInput",
-    "hosts/otel.py": "a session for the exporter of OpenTelemetry; a failure is reported without its reason",
 }
 RAW = re.compile(r"\b(?:response|error|exc)\.(?:body|text|content|message|reason_phrase|headers|request|args)\b")
 READ_RAW = {

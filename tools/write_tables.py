@@ -93,9 +93,10 @@ def figure(placeholder: str) -> str:
     """
     _, rows, column, form = select(placeholder)
     if column.startswith("sum:"):
-        values = [row.get(column.removeprefix("sum:")) for row in rows]
-        if not values or None in values:
-            raise UnknownFigure(f"{len(rows)} rows, {values.count(None)} without a value: {placeholder}")
+        name = column.removeprefix("sum:")
+        values = [row[name] for row in rows if row.get(name) is not None]
+        if not values or len(values) < len(rows):
+            raise UnknownFigure(f"{len(rows)} rows, {len(rows) - len(values)} without a value: {placeholder}")
         return form.format(Number(sum(values)))
     if len(rows) != 1 or rows[0].get(column) is None:
         problem = f"{len(rows)} rows match" if len(rows) != 1 else f"no column {column!r}"
