@@ -64,7 +64,7 @@ def scorer(tmp_path_factory):
 def processes(monkeypatch):
     """Worker processes of the local engine, forked from a process with all imports."""
     begun = []
-    monkeypatch.setattr(at_once, "Popen", lambda arguments, **options: Forked(arguments[1:], **options))
+    monkeypatch.setattr(at_once, "Popen", lambda arguments, **options: Forked(arguments[len(at_once.PYTHON) :], **options))
     started = at_once.Worker
     monkeypatch.setattr(at_once, "Worker", lambda imports: begun.append(started(imports)) or begun[-1])
     return begun
