@@ -73,6 +73,7 @@ def uploads() -> dict[str, bytes]:
     }
 
 
+@pytest.mark.attack
 def test_uploads_of_every_kind_are_removed_and_own_files_listed(project: Path) -> None:
     others = {
         "other.csv": b"conversation,role,content\nc,user,Hello there\n",
@@ -100,6 +101,7 @@ def test_an_upload_without_ids_is_found_by_the_reader_that_imported_it(project: 
     assert traces(accord_json("store", "erase", "--conversation", first, "--yes")) == {"short.csv": "upload"}
 
 
+@pytest.mark.attack
 def test_what_cannot_be_read_is_named(project: Path) -> None:
     Path("uploads").mkdir()
     Path("outside").mkdir()
@@ -116,6 +118,7 @@ def test_what_cannot_be_read_is_named(project: Path) -> None:
     assert sorted(path.name for path in Path("uploads").iterdir()) == ["broken.gz", "broken.xlsx"]
 
 
+@pytest.mark.attack
 def test_links_out_of_the_folder_are_named_and_not_followed(project: Path) -> None:
     far = project.parent / "far"
     (far / "uploads").mkdir(parents=True)
@@ -129,9 +132,6 @@ def test_links_out_of_the_folder_are_named_and_not_followed(project: Path) -> No
     found = accord_json("store", "erase", "--conversation", GONE, "--yes")
     assert traces(found) == {"uploads": "unreadable", "chats.jsonl": "unreadable", ".git": "unreadable"}
     assert (far / "uploads/chats.jsonl").exists()
-    accord("import", "--with-erased", "../chats.jsonl")
-    text = accord("store", "erase", "--conversation", GONE, "--yes")
-    assert f"could not be searched; look into it yourself: {project.resolve()}/uploads\n" in text
 
 
 # --- conversations that were scored and never imported -----------------------------------------------------------------

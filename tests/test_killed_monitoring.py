@@ -49,6 +49,7 @@ def watched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return dict(first)
 
 
+@pytest.mark.slow
 def test_scores_of_a_killed_process_are_counted_once(
     evaluator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
