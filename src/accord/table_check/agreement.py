@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +38,8 @@ KAPPA, ALPHA, R = "Cohen's κ", "Krippendorff's α", "r"
 SHARES = ("same answer", "TPR", "TNR")
 MAX_STEPS = 10
 """Largest number of steps of a scale whose step is one point."""
+MOST_PAIRS = 200_000
+"""Largest number of pairs of people's labels; their number grows with the square of the labels of a row."""
 AC1_NAME, WITHIN, ERROR = "Gwet's AC1", "within", "mean absolute error"
 
 
@@ -113,14 +114,28 @@ def judge_pairs(table: JudgedTable, answers: Floats) -> Pairs:
 
 
 def people_pairs(table: JudgedTable) -> Pairs:
-    """Return two pairs for each two labels of a row, one in each order."""
-    first, second, item = [np.zeros(0)], [np.zeros(0)], [np.zeros(0, dtype=object)]
-    for one, other in permutations(range(table.labels.shape[1]), 2):
-        both = ~np.isnan(table.labels[:, one]) & ~np.isnan(table.labels[:, other])
-        first.append(table.labels[both, one])
-        second.append(table.labels[both, other])
-        item.append(table.item[both])
-    return Pairs(np.concatenate(first), np.concatenate(second), np.concatenate(item))
+    """Return two pairs for each two labels of a row, one in each order.
+
+    The pairs of many labels are a sample: each label is paired with the same number of others of its row, drawn at
+    random, so that there are about `MOST_PAIRS`.
+    """
+    labels = table.labels
+    counts = (~np.isnan(labels)).sum(axis=1)
+    nearest = labels.shape[1]
+    if (counts * (counts - 1)).sum() > MOST_PAIRS:
+        nearest = max(MOST_PAIRS // (2 * int(counts.sum())), 1)
+        labels = labels[:, np.random.default_rng(0).permutation(labels.shape[1])]
+    row, column = np.nonzero(~np.isnan(labels))
+    values, count = labels[row, column], counts[row]
+    place = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]  # of a label among those of its row
+    first, second = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
+    for shift in range(1, int(counts.max(initial=0))):
+        if shift <= nearest or (count - shift <= nearest).any():
+            paired = np.flatnonzero((shift < count) & ((shift <= nearest) | (count - shift <= nearest)))
+            first.append(paired)
+            second.append(paired - place[paired] + (place[paired] + shift) % count[paired])
+    one, other = np.concatenate(first), np.concatenate(second)
+    return Pairs(values[one], values[other], table.item[row[one]])
 
 
 def agreement_rows(table: JudgedTable) -> list[AgreementRow]:

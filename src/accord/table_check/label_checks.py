@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import combinations
 
 import numpy as np
 
@@ -15,6 +14,8 @@ from accord.table_check.table import JudgedTable
 
 MIN_EQUAL = 20
 """Smallest number of rows without a disagreement that looks like a copy."""
+MOST_EQUAL = 3
+"""Largest number of pairs of equal people that are named."""
 TUNED = {"train", "training", "dev", "development", "tune", "tuning", "calibration", "calib", "fewshot", "example",
          "examples", "prompt", "optimize", "optimise", "fit"}  # fmt: skip
 _TESTED = {"test", "testing", "heldout", "holdout", "eval", "evaluation", "validation", "valid", "val"}
@@ -44,13 +45,27 @@ def _model_made(table: JudgedTable) -> Iterator[str]:
                     "with the judge in view, are no evidence"
                 )
                 break
-    for one, other in combinations(range(table.labels.shape[1]), 2):
-        both = ~np.isnan(table.labels[:, one]) & ~np.isnan(table.labels[:, other])
-        if both.sum() >= MIN_EQUAL and (table.labels[both, one] == table.labels[both, other]).all():
-            yield (
-                f"{table.people[one]!r} and {table.people[other]!r} agree on all {both.sum()} rows that both labeled, "
-                "as people rarely do; check that both labeled on their own"
-            )
+    equal = list(_equal_pairs(table))
+    for one, other, rows in equal[:MOST_EQUAL]:
+        yield (
+            f"{table.people[one]!r} and {table.people[other]!r} agree on all {rows} rows that both labeled, "
+            "as people rarely do; check that both labeled on their own"
+        )
+    if len(equal) > MOST_EQUAL:
+        yield f"{len(equal) - MOST_EQUAL:,} further pairs of people agree on all rows that both labeled"
+
+
+def _equal_pairs(table: JudgedTable) -> Iterator[tuple[int, int, int]]:
+    """Yield two people without a disagreement, and the number of rows that both labeled."""
+    people = np.flatnonzero((~np.isnan(table.labels)).sum(axis=0) >= MIN_EQUAL)
+    labels = table.labels[:, people]
+    known = ~np.isnan(labels)
+    for place, one in enumerate(people):
+        both = known[:, place, None] & known[:, place + 1 :]
+        rows = both.sum(axis=0)
+        differs = (both & (labels[:, place, None] != labels[:, place + 1 :])).any(axis=0)
+        for other in np.flatnonzero((rows >= MIN_EQUAL) & ~differs):
+            yield int(one), int(people[place + 1 + other]), int(rows[other])
 
 
 def _tuned(table: JudgedTable, is_tuned: bool) -> Iterator[str]:
