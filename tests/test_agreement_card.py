@@ -295,7 +295,7 @@ def test_label_next_suggests_a_sample_for_agreement(folder: Path, project: Proje
 def rows_of_judge(person: str = "human") -> list[dict[str, Any]]:
     rows = [{"id": f"a{n}", "judge": "pass", person: "pass" if n % 4 else "fail"} for n in range(40)]
     rows += [{"id": f"b{n}", "judge": "fail", person: "fail"} for n in range(40)]
-    return [*rows, *({"id": f"c{n}", "judge": "pass", person: None} for n in range(120))]
+    return [*rows, *({"id": f"c{n}", "judge": ("pass", "fail")[n % 2], person: None} for n in range(120))]
 
 
 def test_card_of_a_table_has_the_figures_of_the_check() -> None:

@@ -55,11 +55,12 @@ def check(
     Raises:
         BadInput: The table cannot be read, a column is missing, or its values form no scale.
 
-    >>> rows = [{"judge": "pass", "human": "pass" if n % 4 else "fail"} for n in range(40)]
-    >>> rows += [{"judge": "fail", "human": "fail"} for _ in range(40)] + [{"judge": "pass"} for _ in range(120)]
+    >>> rows = [{"judge": "pass", "human": "pass" if n % 4 else "fail"} for n in range(60)]
+    >>> rows += [{"judge": "fail", "human": "fail"} for _ in range(20)]
+    >>> rows += [{"judge": "pass" if n % 4 else "fail"} for n in range(120)]
     >>> result = check(rows)
     >>> result.columns["judge"], result.columns["people"], str(result.means.corrected)
-    ('judge', 'human', '0.60 [0.52, 0.68]')
+    ('judge', 'human', '0.56 [0.47, 0.65]')
     """
     if width is not None and not (math.isfinite(width) and width > 0):
         raise BadInput(f"width is {width}; it is the width of an interval, a number above 0")
