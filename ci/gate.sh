@@ -7,8 +7,8 @@
 # Environment: ACCORD_GATE_NAME tells the comments of several gates apart; ACCORD_PULL_REQUEST, GITHUB_TOKEN,
 # GITHUB_REPOSITORY, GITHUB_API_URL: without one of them there is no comment; GITHUB_STEP_SUMMARY, RUNNER_TEMP.
 #
-# The working folder holds files of the pull request: Python runs isolated (-I), and the token is no variable of the
-# environment of the programs that run here.
+# The working folder holds files of the pull request: Python runs isolated (-I), and programs that start
+# here do not get the token in their environment.
 set -uo pipefail
 token="${GITHUB_TOKEN:-}"
 export -n token

@@ -276,7 +276,7 @@ def parse_whole_number(text: str) -> int | None:
 
 
 def is_web_page(content: bytes) -> bool:
-    """Return True for HTML: no answer of a service, but of a proxy or a login in front of it, whatever its status.
+    """Return True for HTML, which a proxy or a login page answers in place of a service, also with status 200.
 
     >>> is_web_page(b"<!DOCTYPE html><title>Sign in</title>"), is_web_page(b'{"id": "s1"}')
     (True, False)
