@@ -24,6 +24,7 @@ from new_user_files import MAIN, RELATIONS, workbook
 from accord import open as open_project
 from accord import read
 from accord.edges import BadInput
+from accord.formats.files import workbooks
 from accord.store import Store
 
 QUICK = ["--set", "draws=20", "--set", "metrics=[words]", "--set", "folds=2"]
@@ -415,6 +416,28 @@ def double_part(name: str) -> str:
 def test_workbooks_that_need_more_memory_than_they_state_are_refused(make: Callable[[str], str], says: str) -> None:
     output = " ".join(accord("import", make("bad.xlsx"), code=1).split())
     assert says in output
+
+
+@needs_reader
+@pytest.mark.attack
+@pytest.mark.parametrize(("limit", "value"), [("WORKBOOK_MEMORY", 64 << 20), ("WORKBOOK_SECONDS", 1e-3)])
+def test_a_workbook_that_ends_the_process_of_its_reader_is_refused(
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: float
+) -> None:
+    if sys.platform != "linux" and limit == "WORKBOOK_MEMORY":
+        pytest.skip("the platform does not limit the memory of a process")
+    workbooks.end_idle_process()
+    monkeypatch.setattr(workbooks, limit, value)
+    output = " ".join(accord("import", workbook("chats.xlsx", ROWS), code=1).split())
+    assert "chats.xlsx was not read: a workbook may take" in output and "save the sheet as CSV UTF-8" in output
+
+
+@needs_reader
+@pytest.mark.attack
+def test_a_cell_of_a_workbook_is_as_long_as_a_row_may_be() -> None:
+    name = workbook("long.xlsx", [*ROWS, ["7", "Why?", "x" * 9_000_000, 1]])
+    assert "line 8: a row is longer than 8 MB" in " ".join(accord("import", name, code=1).split())
+    assert imported(name, "--skip-bad-rows")["conversations"]["new"] == 6
 
 
 def shared_texts(name: str, opening: str) -> str:

@@ -1,2 +1,3 @@
-from .worker_pool import cores as cores, ONE_THREAD as ONE_THREAD, PYTHON as PYTHON, WorkerLost as WorkerLost
-from .worker_pool import WorkerPool as WorkerPool, WorkerThreads as WorkerThreads
+from .worker_pool import cores as cores, ONE_THREAD as ONE_THREAD, pickled as pickled, PYTHON as PYTHON
+from .worker_pool import Worker as Worker, WorkerLost as WorkerLost, WorkerPool as WorkerPool
+from .worker_pool import WorkerThreads as WorkerThreads

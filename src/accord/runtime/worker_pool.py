@@ -222,14 +222,16 @@ class Worker:
 
     Args:
         imports: Modules to import at the start.
+        memory: Largest address space in bytes, where the platform can limit it; the process ends if it needs more, and
+            what it writes to standard error is dropped. None sets no limit.
     """
 
-    def __init__(self, imports: Sequence[str]) -> None:
+    def __init__(self, imports: Sequence[str], memory: int | None = None) -> None:
         # A session of its own, on Windows a process group, keeps keyboard interrupts away from the worker.
         self._child = Popen(
-            [*PYTHON, "-c", _START, json.dumps(sys.path), *imports], stdin=PIPE, stdout=PIPE,
-            env={**os.environ, **ONE_THREAD}, start_new_session=True,
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            [*PYTHON, "-c", _START, json.dumps(sys.path), str(memory or 0), *imports], stdin=PIPE, stdout=PIPE,
+            stderr=None if memory is None else subprocess.DEVNULL, env={**os.environ, **ONE_THREAD},
+            start_new_session=True, creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )  # fmt: skip
         assert self._child.stdin is not None and self._child.stdout is not None
         self._to, self._from, self._is_ready = self._child.stdin, self._child.stdout, False
@@ -366,12 +368,13 @@ class _Guarded:
 
 def serve() -> None:
     """Run a worker: compute the pieces that arrive until the pipe closes."""
+    _limit_memory(int(sys.argv[2]))
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)  # keep output of the work out of the pipe
         incoming = SimpleQueue[Any]()
         Thread(target=_read, args=(incoming,), daemon=True).start()
         try:
-            for module in sys.argv[2:]:
+            for module in sys.argv[3:]:
                 import_module(module)
             cloudpickle.dump(True, out)
             work: Any = None
@@ -382,6 +385,17 @@ def serve() -> None:
                 cloudpickle.dump(work(*piece), out)
         except Exception:
             os._exit(1)
+
+
+def _limit_memory(most: int) -> None:
+    """Limit the address space of this process, and write no memory to disk if it ends; 0 sets no limit."""
+    with suppress(ImportError, ValueError, OSError):  # Windows has no such limits, and macOS refuses this one
+        import resource
+
+        if most:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            _, hard = resource.getrlimit(resource.RLIMIT_AS)
+            resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
 
 
 def _read(incoming: SimpleQueue[Any]) -> None:

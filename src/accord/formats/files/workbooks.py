@@ -10,24 +10,32 @@ unpacked here first, and only the counted content is read.
 | cells that repeat shared texts to more than `WORKBOOK_BYTES` | the limit |
 | an encrypted or damaged archive, or two parts of one name | no workbook |
 
-The number of shared texts that a workbook states is removed: the reader would reserve memory for it, and a false one
-ends the process. A number of more than 15 digits, which spreadsheets round, is returned in scientific notation, so that
-two ids that were rounded to one are refused and not joined.
+The number of shared texts that a workbook states is removed: the reader would reserve memory for it. A number of more
+than 15 digits, which spreadsheets round, is returned in scientific notation, so that two ids that were rounded to one
+are refused and not joined.
+
+All of this happens in a process of its own with limits of memory and time (`WORKBOOK_MEMORY`, `WORKBOOK_SECONDS`), so
+that a workbook which passes these checks ends that process, and not a server.
 """
 
 from __future__ import annotations
 
+import atexit
 import io
+import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Timer
 
 from accord.edges import MB, BadInput, BadRow, MissingExtra, format_size, open_regular
 from accord.formats.files.table_files import column_names, row_of
-from accord.formats.record import Row
+from accord.formats.record import ROW_BYTES, Row, too_long
+from accord.runtime import Worker, WorkerLost, pickled
 
 EXCEL_SUFFIXES = {".xlsx", ".xlsm"}
 _AS_TABLE = "open it and save the sheet as .xlsx or as CSV UTF-8"
@@ -47,6 +55,12 @@ WORKBOOK_BYTES = 256 * MB
 """Maximum unpacked size of a workbook, which is read into memory."""
 WORKBOOK_CELLS = 5_000_000
 """Maximum number of cells from the first to the last, about 100 bytes each while they are read."""
+WORKBOOK_MEMORY, WORKBOOK_SECONDS = 3 * 1024 * MB, 300
+"""Address space of the process that reads a workbook, and the time in which it must have read it."""
+_IDLE_SECONDS = 5
+"""Time for which that process waits for another workbook."""
+_BATCH = 100_000
+"""Number of characters of rows that it sends at once."""
 _AS_CSV = "save the sheet as CSV UTF-8, which is read row by row"
 _REFERENCE = re.compile(rb"r\s*=\s*[\"']([A-Za-z]{0,3})([0-9]{1,9})[\"']")
 _ROW, _PREFIXED = re.compile(rb"<(?:\w+:)?row"), re.compile(rb"<\w+:c[\s/>]")
@@ -70,17 +84,123 @@ def excel_rows(path: Path) -> Iterator[Row | BadRow]:
         BadInput: The file is no workbook, is too large, or has no or several sheets with data, or equal column names.
         MissingExtra: The package that reads workbooks is not installed.
     """
+    if find_spec("fastexcel") is None:  # the reader that Polars calls
+        raise MissingExtra(f"{path}: reading an Excel workbook (saving it as CSV UTF-8 avoids this)", "excel")
     names: list[str] = []
-    for line, cells in _excel_cells(path):
-        if names:
+    for line, cells in _cells_from_process(path):
+        if cells is None:
+            yield BadRow(str(path), line, too_long("a row"))
+        elif names:
             yield row_of(path, line, names, cells)
         else:
             names = column_names(path, cells)
 
 
+Cells = tuple[int, list[str] | None]
+"""Number of a row, and its cells; None for a row that is too long."""
+_running = set[Worker]()
+"""Processes that read workbooks; a generator that is never finished must not be their only owner."""
+_idle: list[Worker] = []
+"""At most one of them, which waits."""
+
+
+def _cells_from_process(path: Path) -> Iterator[Cells]:
+    """Yield the rows of a workbook that another process reads."""
+    worker, is_over = _idle.pop() if _idle else _new_worker(), False
+    try:
+        try:
+            rows = _answer(worker, (os.getcwd(), path))
+        except WorkerLost:  # one that waited may have ended, or be left with little memory
+            _end(worker)
+            worker = _new_worker()
+            rows = _answer(worker, (os.getcwd(), path))
+        while rows:
+            yield from rows
+            rows = _answer(worker, None)
+        is_over = True
+    except WorkerLost:
+        raise BadInput(
+            f"{path} was not read: a workbook may take {format_size(WORKBOOK_MEMORY)} of memory and {WORKBOOK_SECONDS} "
+            f"seconds; {_AS_CSV}"
+        ) from None
+    finally:
+        if is_over and not _idle:
+            _idle.append(worker)
+            _start_timer(_IDLE_SECONDS, end_idle_process)
+        else:
+            _end(worker)
+
+
+def _new_worker() -> Worker:
+    worker = Worker(("fastexcel", "polars"), WORKBOOK_MEMORY)
+    _running.add(worker)
+    with suppress(WorkerLost):  # the first question reports it
+        worker.send_work(pickled(_next_rows) or b"")
+    return worker
+
+
+def _answer(worker: Worker, place: tuple[str, Path] | None) -> list[Cells]:
+    """Return the first rows of a workbook by its folder and path, or the next ones for None; none after the last.
+
+    Raises:
+        BadInput: The workbook cannot be read.
+        WorkerLost: The process has ended or takes too long.
+    """
+    timer = _start_timer(WORKBOOK_SECONDS, worker.kill)
+    try:
+        rows = worker.ask(place)
+    finally:
+        timer.cancel()
+    if isinstance(rows, BadInput):
+        raise rows
+    if isinstance(rows, list):
+        return rows
+    raise WorkerLost
+
+
+def _start_timer(seconds: float, call: Callable[[], None]) -> Timer:
+    timer = Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+@atexit.register
+def end_idle_process() -> None:
+    """End the process that waits."""
+    with suppress(IndexError):
+        _end(_idle.pop())
+
+
+def _end(worker: Worker) -> None:
+    worker.close()
+    _running.discard(worker)
+
+
+_rows: Iterator[tuple[int, list[str]]] = iter(())
+"""In the other process: the rows that are left."""
+
+
+def _next_rows(place: tuple[str, Path] | None) -> list[Cells] | Exception:
+    """Return the next rows of a workbook, or the error; a folder and a path in it begin a workbook."""
+    global _rows
+    try:
+        if place is not None:
+            os.chdir(place[0])
+            _rows = _excel_cells(place[1])
+        rows, size = list[Cells](), 0
+        for line, cells in _rows:
+            length = sum(map(len, cells)) + len(cells)
+            rows.append((line, cells if length <= ROW_BYTES else None))
+            size += min(length, ROW_BYTES)
+            if size > _BATCH:
+                break
+        return rows
+    except Exception as error:
+        return error
+
+
 def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    if find_spec("fastexcel") is None:  # the reader that Polars calls
-        raise MissingExtra(f"{path}: reading an Excel workbook (saving it as CSV UTF-8 avoids this)", "excel")
     import polars as pl
 
     try:
@@ -89,7 +209,7 @@ def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
             content, sheet_id=0, engine="calamine", has_header=False, infer_schema_length=0,
             drop_empty_rows=False, raise_if_empty=False,
         )  # fmt: skip
-    except BadInput:
+    except (BadInput, MemoryError):
         raise
     except Exception as error:  # Polars, the reader and its Rust core have exceptions of their own
         raise BadInput(f"{path} cannot be read as an Excel workbook: {str(error).splitlines()[0]}") from None
