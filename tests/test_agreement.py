@@ -197,7 +197,6 @@ def test_bootstrap_resamples_whole_conversations() -> None:
         assert five.high == pytest.approx(once.high, abs=1e-2)
 
 
-@pytest.mark.slow
 def test_intervals_have_their_nominal_coverage() -> None:
     # P(|y - ŷ| ≤ 1) of this generator, from one large draw.
     truth = summary(drawn(200_000, seed=99))["within_one"]

@@ -44,7 +44,7 @@ from accord.testing import (
 )
 from accord.testing.server import Wire
 
-pytestmark = [pytest.mark.attack, pytest.mark.slow]
+pytestmark = pytest.mark.attack
 
 MARKUP = '"\'><pwned onpwn=1 x=\'</script></style></textarea></title><pwned onpwn=1>--><a href="javascript:pwn">x</a>'
 ESCAPE = "\x1b[2J\x1b]0;pwned\x07\x9b31m\rgone\x08\u202eright"

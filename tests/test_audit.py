@@ -115,7 +115,6 @@ def test_missing_answers_are_counted() -> None:
         wait(audit(judge, RUBRIC, [], robustness_probes(judge, RUBRIC)))
 
 
-@pytest.mark.slow
 def test_the_plan_counts_every_request_and_the_budget_holds(api_key: None) -> None:
     with ChatServer(answer_any) as server:
         judge = open_judge("logprobs", "m1", server.url, "", ClientOptions(), 1)
@@ -130,7 +129,6 @@ def test_the_plan_counts_every_request_and_the_budget_holds(api_key: None) -> No
         wait(poor.close())
 
 
-@pytest.mark.slow
 def test_the_audit_has_a_command_and_a_report_section(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None
 ) -> None:

@@ -52,7 +52,6 @@ def configure(url: str, mode: str = "logprobs", timeout: float = 60) -> None:
     invoke("import", *map(str, sources()))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["logprobs", "sampling", "verbalised"])
 def test_batch_run_submits_waits_and_fetches(project: Path, mode: str) -> None:
     provider = Batches(answer_any)
@@ -77,7 +76,6 @@ def test_batch_run_submits_waits_and_fetches(project: Path, mode: str) -> None:
         assert not now["requests"], "asked at once or by batch: the same answers"
 
 
-@pytest.mark.slow
 def test_batches_of_several_judges_are_fetched_once_each(project: Path) -> None:
     provider = Batches(answer_any, looks=0)
     with ChatServer(provider) as server:
@@ -358,7 +356,6 @@ def test_batch_that_was_certainly_not_started_is_submitted_at_once(project: Path
 
 
 @pytest.mark.parametrize("path", ["/files", "/batches"])
-@pytest.mark.slow
 def test_concurrent_processes_submit_each_prompt_once(project: Path, path: str) -> None:
     provider = Batches(answer_any, looks=0)
     beside: list[dict[str, Any]] = []
@@ -440,7 +437,6 @@ def test_batch_description_with_invalid_counts(api_key: None) -> None:
     assert mine.keys() == {"mine"} and mine["mine"].id == "b1"
 
 
-@pytest.mark.slow
 def test_wrong_input(project: Path) -> None:
     def refused(*more: str) -> str:
         result = invoke("judge", "--batch", *more, code=None)

@@ -84,7 +84,6 @@ TOO_LONG = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_every_benchmark_writes_rows(name, load, monkeypatch, tmp_path):
     if name in TOO_LONG:
@@ -113,7 +112,6 @@ def test_what_is_learned_from_turns_beats_their_mean(load):
     assert rows["accord"]["rmse"] < rows["mean-turn"]["rmse"] and rows["accord"]["rmse"] < rows["lowest-turn"]["rmse"]
 
 
-@pytest.mark.slow
 def test_the_loop_over_algorithm_1_comes_to_the_same(load, monkeypatch):
     selection = load("rubric_selection")
     monkeypatch.setattr(selection, "REPEATS", 1)

@@ -155,7 +155,6 @@ def test_the_difference_of_two_systems_is_found_on_the_inputs_that_both_saw(tmp_
         assert not unpaired.paired and "unpaired" in describe_test(unpaired)
 
 
-@pytest.mark.slow
 def test_equal_systems_differ_no_more_often_than_chance(tmp_path: Path) -> None:
     rows = []
     for seed in range(20):

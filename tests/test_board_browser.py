@@ -14,7 +14,7 @@ from test_board import DAY, annotated, planted
 
 from accord import Conversation, Turn
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")

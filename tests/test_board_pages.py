@@ -74,7 +74,6 @@ def test_empty_board_shows_next_step(workbench: StartWorkbench) -> None:
         assert "accord score chats.jsonl" in browser.get(path) and browser.status == 200
 
 
-@pytest.mark.slow
 def test_every_part_of_a_chart_links_to_its_texts(shared: Browser) -> None:
     page = shared.get("/board?by=topic")
     assert shared.status == 200 and "No clear difference between the 3 topics on Satisfaction" in page
@@ -264,7 +263,6 @@ def score(port: int, name: str) -> float:
     return float(said["scores"][1]["value"])
 
 
-@pytest.mark.slow
 @pytest.mark.posix
 def test_a_live_score_is_on_the_board_when_it_is_answered_and_outlives_a_kill(tmp_path: Path) -> None:
     evaluator = str(scaled.saved(tmp_path / "evaluator"))

@@ -574,7 +574,6 @@ def test_rows_without_evidence_are_not_learned_from(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mixed", "curves", "auto"])
-@pytest.mark.slow
 def test_missing_evidence_warns_and_widens_the_band(name: str) -> None:
     corpus = planted(conversations=300, annotators=4, noise=0.4, seed=4)
     side = [
@@ -636,7 +635,6 @@ def with_noise(ratings_: int, seed: int, columns: int = 30, weight: float = 0.5)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.7])
-@pytest.mark.slow
 def test_auto_is_not_worse_than_constant_or_one_column_on_noise(weight: float) -> None:
     new = with_noise(2000, 99, weight=weight)
     rated = ratings(new.evidence, new.labels, new.question)

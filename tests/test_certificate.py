@@ -31,7 +31,6 @@ def side(place: Planted, start: int, end: int) -> Labels:
     return place.labels.filter({f"c{number:04d}" for number in range(start, end)})
 
 
-@pytest.mark.slow
 def test_bands_are_certified_or_adapted() -> None:
     near, far = planted(conversations=300, noise=0.1, seed=1), planted(conversations=600, noise=2.0, seed=2)
     sure = certify(learned(0.8), near.evidence, side(near, 0, 100))
@@ -66,7 +65,6 @@ def test_failing_bands_are_rarely_certified() -> None:
     assert certified <= 0.06 * 400
 
 
-@pytest.mark.slow
 def test_fresh_labels_certify_a_scoring_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     chats, rated = map(str, sample_sources())

@@ -327,7 +327,6 @@ def test_recording_of_a_benchmark(data: Path, rubric: Rubric) -> None:
 
 
 @pytest.mark.posix
-@pytest.mark.slow
 def test_interrupt_waits_for_cancelled_work() -> None:
     from accord.models import wait
 

@@ -429,7 +429,6 @@ def test_texts_of_a_table_are_escaped(tmp_path: Path) -> None:
     assert "<script" not in body and "<b>x" not in body and "<img" not in body and "\u202e" not in body
 
 
-@pytest.mark.slow
 def test_page_is_accessible_in_each_look(planted: Rows, tmp_path: Path) -> None:
     path = write_check(check(planted), tmp_path / "check.html")
     with chromium() as browser:

@@ -65,7 +65,6 @@ def imported(*questions: str) -> None:
     Path("accord.db").write_bytes(content)
 
 
-@pytest.mark.slow
 def test_the_whole_way_by_single_steps() -> None:
     written = accord_json("init", "--prompts", "prompts")["written"]
     assert {"accord.yaml", "rubric.yaml"} < set(written) and all(Path(name).is_file() for name in written)
@@ -95,7 +94,6 @@ def test_the_whole_way_by_single_steps() -> None:
     assert "two conversations have the id 'support-001'" in refused("score", "twice.jsonl", "--out", "s.jsonl")
 
 
-@pytest.mark.slow
 def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> None:
     evil = "<script>alert(1)</script>{{ 7*7 }}"
     chats = read_rows(CHATS)
@@ -116,7 +114,6 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside() -> No
     assert "default-src 'none'" in page
 
 
-@pytest.mark.slow
 def test_demo_with_a_scripted_judge_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr("accord.sample.sources", sources)
@@ -135,7 +132,6 @@ def test_demo_with_a_scripted_judge_needs_no_key(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.defaults
-@pytest.mark.slow
 def test_demo_and_real_data_are_one_command(data: Path) -> None:
     result = invoke("demo")
     first, *rest = result.stdout.split("\n\n")
@@ -160,7 +156,6 @@ def test_demo_and_real_data_are_one_command(data: Path) -> None:
     assert rows["default"]["rmse"] < 0.73 and rows["default"]["pearson"] > 0.46
 
 
-@pytest.mark.slow
 def test_fewer_questions_more_labels_groups_and_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(lambda request: completion("3", {"3": 0.5, str(1 + len(str(request)) % 4): 0.4})) as server:
@@ -218,7 +213,6 @@ def test_fewer_questions_more_labels_groups_and_estimates(monkeypatch: pytest.Mo
     assert "worth" in printed("estimate")
 
 
-@pytest.mark.slow
 def test_settings_are_chosen_inside_the_training_folds() -> None:
     choose = "{own_slopes: [false, true], threshold_spread: [0.1, 0.3]}"
     write(
@@ -232,7 +226,6 @@ def test_settings_are_chosen_inside_the_training_folds() -> None:
     assert "passed" in printed("gate", "--min-agreement=-1")
 
 
-@pytest.mark.slow
 def test_scores_say_what_is_missing_and_end_with_5() -> None:
     write("accord.yaml", "metrics: [overlap-documents]\n" + PLAIN)
     imported()
@@ -368,7 +361,6 @@ def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: s
         ("", "accord.yaml is empty"),
     ],
 )  # fmt: skip
-@pytest.mark.slow
 @pytest.mark.attack
 def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
     imported()
@@ -426,7 +418,6 @@ def test_good_rows_and_labels_before_a_bad_one_are_kept() -> None:
 
 
 @pytest.mark.posix
-@pytest.mark.slow
 def test_a_failing_score_leaves_the_file_that_was_there() -> None:
     write("keep.jsonl", "precious")
     write("accord.yaml", PLAIN)
@@ -512,7 +503,6 @@ main()
 
 
 @pytest.mark.posix
-@pytest.mark.slow
 def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on() -> None:
     new_project()
     row = json.loads(Path(CHATS).read_text(encoding="utf-8").splitlines()[0])
@@ -529,7 +519,6 @@ def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(
     assert 0 < result["known"] < 5000 and result["new"] + result["known"] == 5000
 
 
-@pytest.mark.slow
 def test_a_full_disk_ends_in_one_line() -> None:
     new_project()
     row = json.loads(Path(CHATS).read_text(encoding="utf-8").splitlines()[0])
@@ -555,7 +544,6 @@ def run_with_full_disk(size: int, *arguments: str) -> subprocess.CompletedProces
     return result
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("has_log", [False, True], ids=["closed", "with-log"])
 def test_store_is_readable_on_a_full_disk(has_log: bool) -> None:
     write("accord.yaml", FEW)
@@ -580,7 +568,6 @@ def test_store_is_readable_on_a_full_disk(has_log: bool) -> None:
     printed("store", "check")
 
 
-@pytest.mark.slow
 def test_a_judging_run_is_priced_before_and_capped_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(answer_any) as server:
@@ -606,7 +593,6 @@ def test_a_judging_run_is_priced_before_and_capped_while_it_runs(monkeypatch: py
 FEW = "metrics: [words, ciu]\nfolds: 2\ndraws: 20\nevaluators: {plain: {head: mixed}, curved: {head: curves}}\n"
 
 
-@pytest.mark.slow
 def test_several_evaluators_are_fitted_one_after_the_other() -> None:
     write("accord.yaml", FEW)
     imported("Q0")
@@ -630,7 +616,6 @@ def test_several_evaluators_are_fitted_one_after_the_other() -> None:
     assert "40 conversations scored" in printed("score", CHATS, "--out", "s.jsonl"), "the one fitted last"
 
 
-@pytest.mark.slow
 def test_fit_best_learns_the_evaluator_that_compare_decides_for() -> None:
     write("accord.yaml", FEW)
     imported("Q0")
@@ -643,7 +628,6 @@ def test_fit_best_learns_the_evaluator_that_compare_decides_for() -> None:
     assert [path.name for path in Path("evaluators").iterdir()] == [best]
 
 
-@pytest.mark.slow
 def test_settings_of_one_run_do_not_need_a_file() -> None:
     write("accord.yaml", FEW)
     imported("Q0")
@@ -665,7 +649,6 @@ def test_settings_of_one_run_do_not_need_a_file() -> None:
     assert compared["folds"] == 3
 
 
-@pytest.mark.slow
 def test_another_question_than_the_main_one_is_learned() -> None:
     write("accord.yaml", FEW)
     imported("Q0", "Q3")
@@ -680,7 +663,6 @@ def test_another_question_than_the_main_one_is_learned() -> None:
     )
 
 
-@pytest.mark.slow
 def test_evaluators_are_compared_in_processes_of_their_own() -> None:
     write("accord.yaml", FEW)
     imported("Q0")
@@ -894,7 +876,6 @@ def whole(*files: str) -> dict[str, Any]:
     return {**said, "turns": {row["turn"] for row in scores}}
 
 
-@pytest.mark.slow
 def test_run_on_labels_in_a_folder_beside_empty_and_unreadable_files() -> None:
     chats("d/chats.jsonl")
     rows = [f"c{i},{who},{(i + k) % 5 + 1}" for i in range(24) for k, who in enumerate(("ann", "ben")) if i % 7]
@@ -909,7 +890,6 @@ def test_run_on_labels_in_a_folder_beside_empty_and_unreadable_files() -> None:
     assert len(passed) == 2 and "empty.csv is empty" in passed[0] and "strange.json" in passed[1]
 
 
-@pytest.mark.slow
 def test_run_on_thumbs_at_single_replies() -> None:
     rows = talks()
     for place, row in enumerate(rows):
@@ -923,7 +903,6 @@ def test_run_on_thumbs_at_single_replies() -> None:
     assert every["turns"] == {1, 3} and every["scored"]["scored"] == 48 and every["scored"]["rated"] == 24
 
 
-@pytest.mark.slow
 def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred() -> None:
     lines = [
         f'k{i},"Kunde: Wo ist Paket {i}?\nBerater: {"sehr " * (i % 6)}bald am {i}.",{17 * i % 101}' for i in range(24)
@@ -971,7 +950,6 @@ def test_progress_in_a_terminal_shows_count_rate_and_time_left(monkeypatch: pyte
     assert re.search(r"rows read\s+7\s+[\d,.]+/s", shown) and "left" not in shown
 
 
-@pytest.mark.slow
 def test_judging_knows_how_much_there_is_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     new_project()
     printed("import", chats(), rated_c("Q0"))
@@ -1008,7 +986,6 @@ def rated_c(question: str) -> str:
     return write("rated.csv", "conversation,annotator,question,value\n" + rows)
 
 
-@pytest.mark.slow
 def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of() -> None:
     write(
         "accord.yaml", "metrics: [words]\nevaluators: {plain: {head: mixed}}\nevaluator: plain\nfolds: 3\ndraws: 50\n"

@@ -212,7 +212,6 @@ def test_view_board_signs_the_single_user_in(tmp_path: Path, monkeypatch: pytest
         assert "No scores yet" in browser.get("/board") and browser.status == 200
 
 
-@pytest.mark.slow
 def test_demo_ends_with_a_link_to_its_report(folder: Path) -> None:
     sample("chats.jsonl", "ratings.csv")
     said = printed("run", "chats.jsonl", "ratings.csv", "--evaluator", "mixture", "--set", "draws=20")

@@ -82,7 +82,6 @@ def project(example, server, tmp_path):
         yield opened
 
 
-@pytest.mark.slow
 def test_example_runs_and_is_short(example, capsys, monkeypatch):
     monkeypatch.setattr("accord.sample.sources", sample.sources)
     example.main()
@@ -107,7 +106,6 @@ def test_example_keeps_the_contract_of_a_source(example, project):
     assert table.present.all() and len(np.unique(table.values)) > 2
 
 
-@pytest.mark.slow
 def test_source_learns_again_without_each_fold(example, project, monkeypatch, tmp_path):
     """Every call of `learn` is noted: one per fold without the fold's groups, and the last with everything."""
     seen, plain = [], example.Politeness.learn
@@ -140,7 +138,6 @@ def turned(train, groups):
     return replace(train, labels=Labels(map(one, train.labels), train.labels.groups))
 
 
-@pytest.mark.slow
 def test_training_evidence_is_out_of_sample(example, project):
     """Turning round the ratings of one group moves the evidence of every other group, and not that group's own."""
     train, _ = project.training(project.evaluator("mine"))
@@ -152,7 +149,6 @@ def test_training_evidence_is_out_of_sample(example, project):
     assert same.tolist() == [train.group_of(target) == group for target in before.targets]
 
 
-@pytest.mark.slow
 def test_head_uses_the_source(example, server, tmp_path):
     """If ratings follow its answers, the head relies on this column among ten."""
     with Project(config(tmp_path, server.url)) as project:
@@ -167,7 +163,6 @@ def test_head_uses_the_source(example, server, tmp_path):
         assert found["mine"].values["rmse"] < 0.6 * found["annotator-mean"].values["rmse"]
 
 
-@pytest.mark.slow
 def test_source_scores_live_with_models(example, project, server, tmp_path):
     """A source that asks is rejected without models, and asked about each reply with them."""
     fitted = project.fit("mine", tmp_path / "mine").evaluator
@@ -203,7 +198,6 @@ class LineFindings(Findings):
         return Section("Politeness & co", "What <politeness> is worth.", [Text("read it", "soft"), figures, chart])
 
 
-@pytest.mark.slow
 def test_command_line_and_report_show_findings(example, project, monkeypatch, tmp_path):
     monkeypatch.setattr(example.Politeness, "findings", lambda self: LineFindings(self.line[0]))
     monkeypatch.setattr(LineFindings, "cautions", ["a line is not much"])

@@ -166,7 +166,6 @@ def test_invalid_answer_is_a_failure_and_is_not_stored(mode: str, memory: Store)
 
 
 @pytest.mark.parametrize("mode", DECIDED)
-@pytest.mark.slow
 def test_passing_faults_are_retried_and_refusals_are_not(mode: str, memory: Store) -> None:
     flaky = Misbehaving(share=0.6, kinds=("429", "truncated"), seed=1)
     with ChatServer(flaky) as server:

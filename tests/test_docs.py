@@ -69,7 +69,6 @@ WITH_COMMANDS = ("README.md", "quickstart.md", "calibrate.md")
     [page for page in PAGES if blocks(page, "python") and page.name not in WITH_COMMANDS],
     ids=lambda page: page.name,
 )
-@pytest.mark.slow
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -141,7 +140,6 @@ def write_settings(block: str) -> None:
     )
 
 
-@pytest.mark.slow
 def test_readme_and_quickstart_run_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ACCORD_STORE", raising=False)
@@ -170,7 +168,6 @@ def test_readme_and_quickstart_run_in_one_folder(tmp_path: Path, monkeypatch: py
     assert Path("report.html").exists() and Path("scores.parquet").exists() and Path("accord-demo/report.html").exists()
 
 
-@pytest.mark.slow
 def test_guide_of_calibration_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for kind, block in steps(ROOT / "docs" / "calibrate.md"):
@@ -192,7 +189,6 @@ def test_every_command_of_the_readme_exists() -> None:
             )
 
 
-@pytest.mark.slow
 def test_generated_pages_are_those_of_this_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # the pages describe the sample's own function
     spec = importlib.util.spec_from_file_location("write_docs", ROOT / "tools" / "write_docs.py")
@@ -312,7 +308,6 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-@pytest.mark.slow
 def test_examples_run(example: Path) -> None:
     runpy.run_path(str(example), run_name="__main__")
 

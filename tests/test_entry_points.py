@@ -71,7 +71,6 @@ def accord(site: Path, *arguments: str, code: int = 0) -> subprocess.CompletedPr
     return ran(site, "-m", "accord", *arguments, code=code)
 
 
-@pytest.mark.slow
 def test_commands_of_other_packages_run_with_their_help_and_their_errors(install: Install, site: Path) -> None:
     for form, module in COMMANDS.items():
         install(f"of_{form}", module, f"[accord.commands]\n{form} = of_{form}:hello\n", f"Summary: Greets as {form}.\n")
@@ -117,7 +116,6 @@ BROKEN = {
 
 
 @pytest.mark.attack
-@pytest.mark.slow
 def test_broken_command_is_one_line_that_names_the_package(install: Install, site: Path) -> None:
     for place, (module, entry, _) in enumerate(BROKEN.values()):
         install(f"greeter{place}", module, f"[accord.commands]\n{entry.format(place)}\n")
@@ -136,7 +134,6 @@ UNUSABLE = {
 
 
 @pytest.mark.attack
-@pytest.mark.slow
 def test_unusable_command_is_left_out_of_the_help_with_one_warning(install: Install, site: Path) -> None:
     for package, (entry_points, _) in UNUSABLE.items():
         install(package, COMMANDS["function"], entry_points)
@@ -276,7 +273,6 @@ print(invoke("fit", "svr", code=1).stderr)
 """
 
 
-@pytest.mark.slow
 def test_compare_without_the_package_leaves_out_its_heads(
     without_papers: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,8 +51,6 @@ from accord.testing import ChatServer
 from accord.testing.server import Batches
 from accord.values import Conversation, Label, Target, Turn
 
-pytestmark = pytest.mark.slow  # the project with the canary takes half a minute
-
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

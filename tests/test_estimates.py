@@ -39,7 +39,6 @@ def mixed(question: object) -> Calibration:
     return Calibration(question, answer_model="mixed")  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
 def test_prediction_powered_intervals_hold_and_are_shorter() -> None:
     rng = np.random.default_rng(0)
     inside, shorter, useless = 0, 0, 0
@@ -72,7 +71,6 @@ def test_systems_are_compared_by_all_their_conversations() -> None:
     assert gap.difference == pytest.approx(good.mean - poor.mean) and gap.low > 0 and gap.p_holm < 0.001
 
 
-@pytest.mark.slow
 def test_equal_systems_differ_no_more_often_than_the_level() -> None:
     rng, n = np.random.default_rng(5), 5
     draws, found = 600, 0

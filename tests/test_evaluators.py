@@ -95,7 +95,6 @@ def everything(options: tuple[int, ...]) -> Planted:
 
 @pytest.mark.parametrize("options", [BINARY, ORDINAL], ids=str)
 @pytest.mark.parametrize("name", heads.names())
-@pytest.mark.slow
 def test_every_head_meets_the_contract(name: str, options: tuple[int, ...]) -> None:
     if name == "issue-labels" and options == ORDINAL:
         pytest.skip("labels of issues are yes or no")
@@ -246,7 +245,6 @@ def test_drift_counts_replies_to_the_same_turns_once(tmp_path: Path) -> None:
             assert ("features shifted" in str(done.drift_said)) == is_compared and "do not" not in str(done.drift_said)
 
 
-@pytest.mark.slow
 def test_turns_and_conversations_are_not_pooled(tmp_path: Path) -> None:
     named = {level: {"head": "mixed", "level": level} for level in ("turn", "conversation")}
     made = {**named, "default": {"head": "mixed"}}
@@ -274,7 +272,6 @@ print(json.dumps([evaluator.digest(), [score.to_json() for scores in every for s
 
 
 @pytest.mark.parametrize("name", ["mine", "mixture"])
-@pytest.mark.slow
 def test_saved_evaluator_scores_in_a_fresh_process_without_project_or_key(name: str, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "empty").mkdir()
@@ -356,7 +353,6 @@ def test_judge_baselines_need_answers() -> None:
     assert isinstance(first, Unscored) and first.reason == "refused"
 
 
-@pytest.mark.slow
 def test_compare_ranks_the_better_method_first_with_intervals() -> None:
     corpus = planted(conversations=150)
     found = compare(judged(corpus), corpus.labels, corpus.question, draws=400)
@@ -379,7 +375,6 @@ def test_compare_ranks_the_better_method_first_with_intervals() -> None:
         found["defualt"]
 
 
-@pytest.mark.slow
 def test_compare_never_learns_from_tested_conversations() -> None:
     # One feature names the conversation; an evaluator that had seen it could repeat its label.
     corpus = planted(conversations=60, annotators=2, share=1.0, noise=0.1)
@@ -420,7 +415,6 @@ def test_labels_outside_the_scale_are_rejected() -> None:
         compare(corpus.evidence, Labels(), corpus.question)
 
 
-@pytest.mark.slow
 def test_predictions_do_not_depend_on_the_unit_of_the_scale() -> None:
     corpus = planted(conversations=80)
     plain = compare(corpus.evidence, corpus.labels, corpus.question, folds=2, draws=20)["default"].values
@@ -434,7 +428,6 @@ def test_predictions_do_not_depend_on_the_unit_of_the_scale() -> None:
             assert scaled[name] == pytest.approx(value * times, rel=1e-3), (factor, name)  # type: ignore[operator]
 
 
-@pytest.mark.slow
 def test_choice_uses_the_training_side_only() -> None:
     corpus = planted(conversations=60)
     seen: list[set[str]] = []

@@ -54,7 +54,6 @@ def rows(opened: Project, folder: Path, perspective: Perspective | None = None) 
     return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.slow
 def test_every_question_is_predicted_and_the_main_score_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +89,6 @@ def test_every_question_is_predicted_and_the_main_score_unchanged(
         assert [row["notes"]["other_questions"]["Q1"]["annotator"] for row in panel[:2]] == ["ann", "bob"]
 
 
-@pytest.mark.slow
 def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:
         opened.fit(every_question=True)
@@ -124,7 +122,6 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
         assert page is not None and page[1].texts == len(notes)
 
 
-@pytest.mark.slow
 def test_evidence_is_measured_once_for_all_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:
         opened.fit(every_question=True)
@@ -142,7 +139,6 @@ def test_evidence_is_measured_once_for_all_questions(tmp_path: Path, monkeypatch
         assert sorted(measured) == sorted(source.name for source in evaluator.sources)
 
 
-@pytest.mark.slow
 def test_folder_with_every_question_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:
         opened.fit(every_question=True)
@@ -167,7 +163,6 @@ def test_folder_with_every_question_is_complete(tmp_path: Path, monkeypatch: pyt
             load_evaluator(tmp_path / "again")
 
 
-@pytest.mark.slow
 def test_retrained_evaluator_predicts_the_same_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:
         folder = opened.folder().resolve()
@@ -177,7 +172,6 @@ def test_retrained_evaluator_predicts_the_same_questions(tmp_path: Path, monkeyp
             assert [each.question.id for each in load_evaluator(candidate_folder(folder)).other_questions] == asked
 
 
-@pytest.mark.slow
 def test_unlearnable_questions_are_cautions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with not_fitted(tmp_path, monkeypatch) as opened:
         more = RUBRIC + (

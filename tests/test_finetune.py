@@ -504,10 +504,8 @@ def _drop_layer(path: Path) -> None:
     ("template", "message"),
     [
         ("{{ 1/0 }}", "chat template.*ZeroDivisionError"),
-        ("{{ '\\ud800' }}", "chat template"),
         ("{% include 'x' %}", "chat template"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "chat template.*recursion"),
-        ("{{ raise_exception('no such role') }}", "no such role"),
         ("x" * (5 << 20), "at most 64 kB are read"),
         ("{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}", "within 12 s|Memory|crash"),
         ("{{ 'x' * 100000000000 }}", "MemoryError"),
@@ -517,7 +515,8 @@ def _drop_layer(path: Path) -> None:
 def test_faulty_chat_template_is_refused_before_the_model_is_used(
     template: str, message: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hf_trial, "TRIAL_SECONDS", 12.0)
+    if "range" in template:  # takes hours
+        monkeypatch.setattr(hf_trial, "TRIAL_SECONDS", 12.0)
     folder = shutil.copytree(base, tmp_path / "odd")
     (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
     with pytest.raises(ModelError, match=message) as raised:

@@ -265,7 +265,6 @@ def test_script_runs_no_file_of_the_pull_request_and_passes_no_token_on(hostile_
 
 
 @pytest.mark.attack
-@pytest.mark.slow
 def test_jobs_run_no_file_of_the_pull_request(hostile_job: Job) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
     template = yaml.safe_load((ROOT / "ci" / "gitlab.yml").read_text(encoding="utf-8"))[".accord-gate"]

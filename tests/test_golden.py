@@ -18,7 +18,7 @@ import pytest
 from sample_project import QUICK, SampleProject, post_live, rate_next, sample_project
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
-pytestmark = [pytest.mark.slow, pytest.mark.defaults]
+pytestmark = pytest.mark.defaults
 
 GOLDEN = Path(__file__).with_name("golden")
 ABSENT = "(absent)"

@@ -65,7 +65,6 @@ def test_shifts_remove_bias_of_systems_that_evidence_does_not_explain() -> None:
     assert "shift_groups:system" in str(even.signature()) and "shift_groups" not in str(off.signature())
 
 
-@pytest.mark.slow
 def test_equal_groups_are_not_shifted() -> None:
     moved = []
     for seed in range(8):

@@ -254,7 +254,6 @@ def skip_without(package: str) -> None:
         pytest.skip(f"{package} is not installed")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("host", CONTRACT)
 def test_host_gives_the_scores_of_accord_score_and_a_reason_without_one(
     host: str, folder: Path, expected: dict[str, list[float | None]]
@@ -304,7 +303,6 @@ def test_docs_have_a_short_example_of_every_host() -> None:
     assert all(sum(map(bool, example.splitlines())) <= 11 for example in examples().values())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("host", PACKAGES)
 def test_example_of_the_docs_runs_in_the_real_package(host: str, folder: Path, tmp_path: Path) -> None:
     skip_without(PACKAGES[host])

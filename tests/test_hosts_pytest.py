@@ -154,7 +154,6 @@ def finished(request: pytest.FixtureRequest, folder: Path) -> Finished:
     return Finished((done.stdout + done.stderr).decode(), failures, properties)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "words"), OUTCOMES.items())
 def test_outcome_of_each_assertion_states_its_reason(finished: Finished, name: str, words: str) -> None:
     assert (name in finished.failures) == bool(words), finished.text
@@ -162,7 +161,6 @@ def test_outcome_of_each_assertion_states_its_reason(finished: Finished, name: s
     assert words in text and not re.search(r"accord.*\.py:\d+", text), "the traceback has no frames of Accord"
 
 
-@pytest.mark.slow
 def test_failure_shows_the_five_lowest_conversations_escaped_and_the_limit(finished: Finished) -> None:
     text = finished.failures["test_mean_fails"]
     assert len(re.findall(r"80% interval", text)) == 5
@@ -170,7 +168,6 @@ def test_failure_shows_the_five_lowest_conversations_escaped_and_the_limit(finis
     assert "\x1b" not in finished.text.replace("\x1b[", "") or "\x1b[31mWhy" not in finished.text
 
 
-@pytest.mark.slow
 def test_summary_and_junit_file_show_every_measured_value(finished: Finished) -> None:
     shown = finished.text.partition("= accord =")[2]
     measured = {
@@ -183,7 +180,6 @@ def test_summary_and_junit_file_show_every_measured_value(finished: Finished) ->
         assert f"test_replies.py::{name}: " in shown and value in shown
 
 
-@pytest.mark.slow
 def test_plug_in_loads_nothing_of_accord_before_its_use(folder: Path) -> None:
     code = "import accord.hosts.pytest_plugin, sys; print([name for name in sys.modules if name.startswith(('accord', 'numpy', 'polars'))])"
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, check=True)
@@ -226,7 +222,6 @@ def test_bad_input_of_an_assertion_is_a_sentence(check, words) -> None:
         check(learned(support_chats()[:10], ["words"]))
 
 
-@pytest.mark.slow
 def test_labels_of_the_project_are_used_except_those_that_the_evaluator_learned_from() -> None:
     with sample_project() as project:
         project.fit("constant")

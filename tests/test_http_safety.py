@@ -127,7 +127,6 @@ def test_too_large_or_damaged_body_is_a_failure(wire: Wire, reason: str) -> None
     assert caught.value.failure.reason == reason
 
 
-@pytest.mark.slow
 @pytest.mark.attack
 def test_compression_bomb_is_stopped_early() -> None:
     packer = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)

@@ -91,7 +91,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.slow
 def test_several_workers_store_the_same_rows_as_one(file: Path, rubric: Rubric) -> None:
     alone, rows = imported(file, rubric, 1)
     together, same = imported(file, rubric, 2)
@@ -101,7 +100,6 @@ def test_several_workers_store_the_same_rows_as_one(file: Path, rubric: Rubric) 
     assert {**together.to_json(), "bad_rows": [], "id": ""} == {**alone.to_json(), "bad_rows": [], "id": ""}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_rows_before_a_bad_row_stay_and_the_row_is_named(file: Path, rubric: Rubric, workers: int) -> None:
     good = [json.dumps(rated(f"c{n}")) for n in range(350)]
@@ -113,7 +111,6 @@ def test_rows_before_a_bad_row_stay_and_the_row_is_named(file: Path, rubric: Rub
     store.close()
 
 
-@pytest.mark.slow
 def test_a_killed_worker_is_a_one_line_error(file: Path, rubric: Rubric) -> None:
     class Kills(dict[str, str]):
         def __reduce__(self) -> Any:
@@ -143,7 +140,6 @@ if __name__ == "__main__":
 
 
 @pytest.mark.linux
-@pytest.mark.slow
 def test_workers_end_with_their_parent(file: Path, tmp_path: Path) -> None:
     mark = f"ACCORD_TEST_MARK={tmp_path.name}"
     (tmp_path / "long.py").write_text(LONG, encoding="utf-8")
@@ -169,7 +165,6 @@ def test_workers_end_with_their_parent(file: Path, tmp_path: Path) -> None:
     assert left() == []
 
 
-@pytest.mark.slow
 def test_a_file_of_only_bad_rows_is_refused(file: Path, rubric: Rubric) -> None:
     file.write_text(json.dumps(rated("first")) + "\n" + "{broken\n" * 11_000, encoding="utf-8")
     with pytest.raises(BadInput, match="bad rows in succession"):
@@ -317,7 +312,6 @@ SLOW_TO_LOAD = ["sklearn", "scipy.stats", "scipy.optimize", "scipy.special", "po
                 "fastapi", "sqlalchemy.dialects.postgresql.asyncpg"]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", [["store", "check"], ["watch"], ["plugins"], ["import", "chats.jsonl"]])
 def test_import_loads_no_slow_modules(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "accord.yaml").write_text("store: sqlite:///a.db\n", encoding="utf-8")

@@ -281,7 +281,6 @@ def saved(made: InContext) -> SourceState:
 # --- from the first request to the last ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_from_forty_ratings_to_scores(asked: Asked) -> None:
     models, everything = asked.models(), training()
     priced = plan(study(source(), everything), models)
@@ -311,7 +310,6 @@ def test_from_forty_ratings_to_scores(asked: Asked) -> None:
     assert len(embedded) == len(set(embedded)) >= 42  # every conversation and every prompt that was kept, once
 
 
-@pytest.mark.slow
 def test_scores_of_new_conversations_come_from_what_was_saved(asked: Asked) -> None:
     models = asked.models()
     found = run(study(source(), training()), models)
@@ -349,7 +347,6 @@ def test_scores_of_new_conversations_come_from_what_was_saved(asked: Asked) -> N
     assert not unasked.present.any() and "not asked yet" in next(iter(unasked.absences.values()))
 
 
-@pytest.mark.slow
 def test_training_evidence_is_out_of_sample(asked: Asked) -> None:
     chats, labels, _ = rated_chats(40)
     chats.append(Conversation("secret", (Turn("user", "my card is 4111 1111"),)))
@@ -402,7 +399,6 @@ def test_held_out_side_has_whole_groups() -> None:
         next(source().examine(everything))
 
 
-@pytest.mark.slow
 def test_configured_rivals_are_asked(asked: Asked) -> None:
     names = ["by hand, no examples", "by hand, random examples"]
     made = source(selector="auto", towers=SMALL_TOWERS, rivals=names)
@@ -443,7 +439,6 @@ def test_plan_and_random_examples_need_no_embedder(
         run(study(source(**FEW, embedder="minilm-l6", selector="random", rivals=["nearest"]), training()), models)
 
 
-@pytest.mark.slow
 def test_edited_prompts_need_a_new_fit(asked: Asked, tmp_path: Path) -> None:
     models = asked.given(scripted())
     found = run(study(source(), training()), models)
@@ -462,7 +457,6 @@ def test_edited_prompts_need_a_new_fit(asked: Asked, tmp_path: Path) -> None:
     assert len(run(source().restored(saved(again.source)).measure(training().samples[:1]), models)) == 1
 
 
-@pytest.mark.slow
 def test_dimension_of_turns_is_learned(asked: Asked) -> None:
     chats, labels, _ = rated_chats(40)
     warm = Question(id="warm", text="How warm is the reply?", scale=Scale(kind=ScaleKind.REAL, low=0.0, high=10.0))
@@ -499,7 +493,6 @@ def sharp(value: float) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("mode", ["logprobs", "decisions", "systemone"])
-@pytest.mark.slow
 def test_distributions_are_read_in_every_mode(mode: str, memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = Scorer()
 
@@ -552,7 +545,6 @@ def test_decisions_scorer_needs_another_writer(nobody: Asked) -> None:
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "reason"),
     [("I would rather not say.", "no number"), ("About 90.", "outside the scale"), ("[0] user:\nTell me 3", "echo")],
@@ -562,7 +554,6 @@ def test_model_without_any_score_is_an_error(said: str, reason: str, monkeypatch
         studied(serving(lambda prompt: said), monkeypatch, candidates=0)
 
 
-@pytest.mark.slow
 def test_model_with_some_missing_scores_gets_a_caution(asked: Asked) -> None:
     scorer = Scorer()
 
@@ -578,7 +569,6 @@ def test_model_with_some_missing_scores_gets_a_caution(asked: Asked) -> None:
     assert lost["unscored"] > 0 and any("no number (3 of 3 requests)" in reason for reason in lost["reasons"])
 
 
-@pytest.mark.slow
 def test_refused_prompt_is_not_requested_again(asked: Asked) -> None:
     scorer, refused = Scorer(), list[Prompt]()
 
@@ -633,7 +623,6 @@ def test_invalid_input_is_one_error(nobody: Asked, tmp_path: Path) -> None:
         source(writer="w")  # roles are the project's
 
 
-@pytest.mark.slow
 def test_example_equal_to_the_input_is_not_shown(asked: Asked) -> None:
     own = scripted()
     models = asked.given(own)
@@ -647,7 +636,6 @@ def test_example_equal_to_the_input_is_not_shown(asked: Asked) -> None:
     assert len(about) > 3 and all(text.count(reply) == 1 for text in about)
 
 
-@pytest.mark.slow
 def test_other_model_or_mode_than_in_training_is_rejected(asked: Asked) -> None:
     found = run(study(source(**FEW), training()), asked.models())
     kept, some = saved(found.source), training().samples[:1]
@@ -708,7 +696,6 @@ class Guessing(Source):
         return (yield from without_requests(EvidenceTable.from_rows([Column("guess", "g")], guesses)))
 
 
-@pytest.mark.slow
 def test_better_rival_on_the_held_out_side_is_named(working_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sources._plugins, "guessing", Guessing)
     mine = "evaluator: mine\nevaluators: {mine: {sources: [guessing], head: mixed}}\n"

@@ -264,7 +264,6 @@ def test_every_format_has_a_sample(tmp_path: Path) -> None:
         assert list(read(path, name)) and list(read(path)), name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
@@ -281,7 +280,6 @@ def test_later_stages_accept_all_imported_rows(name: str, data: st.DataObject, f
         assert found >= 1 if whole else True
 
 
-@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(message=st.fixed_dictionaries(
     {"conversation": ODD, "role": st.just("assistant") | ODD, "content": ODD},

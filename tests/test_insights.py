@@ -129,7 +129,6 @@ def test_score_has_variance_entropy_and_decoding() -> None:
     assert likeliest.value == y[p.argmax()] and str(likeliest.signature).endswith("|loss:zero-one")
 
 
-@pytest.mark.slow
 def test_bands_have_their_nominal_coverage() -> None:
     held = []
     for seed in range(6):
@@ -295,7 +294,6 @@ def test_adaptive_rubric_asks_the_most_informative_questions_first() -> None:
     assert whole.distribution == pytest.approx(learned.distributions(features, ["p1"] * len(features))[0])
 
 
-@pytest.mark.slow
 def test_adaptive_curve_ends_at_all_questions_or_at_its_limit() -> None:
     corpus = judged(planted(conversations=60, annotators=3, features=4, noise=0.3))
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
@@ -360,7 +358,6 @@ def test_suggestions_respect_allowed_pairs_and_new_annotators() -> None:
         suggest_labels(corpus.evidence, given, corpus.question, 1, ["p3"])
 
 
-@pytest.mark.slow
 def test_learning_curve_falls_and_ends_at_all_labels() -> None:
     corpus = planted(conversations=100, annotators=4)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
@@ -375,7 +372,6 @@ def test_learning_curve_falls_and_ends_at_all_labels() -> None:
         learning_curve(experiment, mixed, whole, subsets=0)
 
 
-@pytest.mark.slow
 def test_learning_curve_shows_mean_and_deviation_over_random_subsets() -> None:
     corpus = planted(conversations=60, annotators=3)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
@@ -630,7 +626,6 @@ def tried(tried_store: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 def test_fit_compare_and_report_share_cached_work(tmp_path: Path, learned: list[int]) -> None:
     with Project(settings(tmp_path)) as project:
         project.import_(sample_sources())
@@ -662,14 +657,12 @@ def test_fit_compare_and_report_share_cached_work(tmp_path: Path, learned: list[
         {"evaluators": {"m": {"sources": ["metrics"], "head": "mixed", "settings": {"own_slopes": False}}}},
     ],
 )
-@pytest.mark.slow
 def test_changed_settings_are_not_read_from_the_cache(changed: dict[str, Any], tried: Path, learned: list[int]) -> None:
     with Project(settings(tried, **changed)) as project:
         project.fit_offline()
     assert learned
 
 
-@pytest.mark.slow
 def test_new_label_is_not_read_from_the_cache(tried: Path, learned: list[int]) -> None:
     with Project(settings(tried)) as project:
         project.fit_offline()

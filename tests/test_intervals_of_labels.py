@@ -107,7 +107,6 @@ def test_error_rates_of_a_judge_at_chance_are_not_inverted() -> None:
     assert found.reason is not None and found.low is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("share", "tpr", "tnr"), [(0.5, 0.9, 0.8), (0.1, 0.8, 0.95), (0.9, 0.95, 0.5)])
 def test_efficient_intervals_of_two_values_hold_the_mean(share: float, tpr: float, tnr: float) -> None:
     rng = np.random.default_rng(0)
@@ -125,7 +124,6 @@ def test_efficient_intervals_of_two_values_hold_the_mean(share: float, tpr: floa
     assert np.mean(inside) >= 0.935 and np.mean(widths) < np.mean(alone)
 
 
-@pytest.mark.slow
 def test_equal_systems_differ_no_more_often_than_the_level() -> None:
     rng = np.random.default_rng(1)
     called = 0

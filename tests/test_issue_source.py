@@ -494,7 +494,6 @@ def test_missing_evidence_is_named() -> None:
         learned(shown(made), rated(made)).head.predict(nothing)
 
 
-@pytest.mark.slow
 def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path, memory: Store) -> None:
     from accord.formats import read
     from accord.values import Taxonomy
@@ -640,7 +639,6 @@ def test_invalid_input_is_one_line(project: None, config: str, arguments: list[s
     assert re.search(says, refused(*arguments))
 
 
-@pytest.mark.slow
 def test_imported_annotations_are_learned_from(project: None) -> None:
     write_rows(
         "gpt4.jsonl",
@@ -693,7 +691,6 @@ def test_page_escapes_imported_text(tmp_path: Path) -> None:
     assert "\\u001b[31m\\u0007" in html
 
 
-@pytest.mark.slow
 def test_validation_by_annotators_is_on_the_page(annotated: ChatServer) -> None:
     refused("validate", "detection", "--outcome")
     opened = open_project()
@@ -719,7 +716,6 @@ def test_validation_by_annotators_is_on_the_page(annotated: ChatServer) -> None:
     assert "http" not in html.replace("http://www.w3.org", "").replace("http-equiv", "")
 
 
-@pytest.mark.slow
 def test_scores_name_issues_and_turns_without_annotation(annotated: ChatServer) -> None:
     def row(name: str, *said: str) -> dict[str, Any]:
         roles = ("user", "assistant") * len(said)
@@ -744,7 +740,6 @@ def test_scores_name_issues_and_turns_without_annotation(annotated: ChatServer) 
     assert read_rows("s.jsonl")[0]["warning"].startswith("assessed in part: 1 of 2 turns have no annotation")
 
 
-@pytest.mark.slow
 def test_decisions_judge_finds_issues_beside_an_adaptive_rubric(project: None, monkeypatch: pytest.MonkeyPatch) -> None:
     write("accord.yaml", f"{PLAIN}models: {{judge: {{mode: decisions, model: finder}}}}\n{BY_JUDGE}\n")
     finder = Finder()

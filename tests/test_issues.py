@@ -492,7 +492,6 @@ def test_invalid_annotation_names_its_line(tmp_path: Path, change: dict[str, obj
         list(read(path))
 
 
-@pytest.mark.slow
 def test_abc_eval_becomes_dialogues_with_marks_on_their_turns(data: Path) -> None:
     records = list(read(data / "abc_eval", format="abc-eval"))
     assert len(records) == 108 and sum(len(record.labels) for record in records) == 29_412
@@ -501,7 +500,6 @@ def test_abc_eval_becomes_dialogues_with_marks_on_their_turns(data: Path) -> Non
     assert all(r.conversation.turns[label.target.turn or 0].role == "assistant" for r in records for label in r.labels)
 
 
-@pytest.mark.slow
 def test_assessments_are_kept_once_a_turn_and_maker(store: Store) -> None:
     kept = IssueAnnotations(store)
     first = IssueAnnotation(

@@ -148,7 +148,6 @@ def test_faults_are_never_answers(mode: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.slow
 def test_passing_faults_are_retried(mode: str) -> None:
     flaky = Misbehaving(share=0.4, kinds=("429", "500", "truncated", "half-closed", "wrong content type"), seed=3)
     answers, _ = judged(mode, flaky, ClientOptions(attempts=12))
@@ -334,7 +333,6 @@ def spent_at(usage: Any, cap: int) -> tuple[Budget, int]:
     ],
     ids=repr,
 )  # fmt: skip
-@pytest.mark.slow
 def test_budget_is_hard_for_any_reported_usage(usage: Any) -> None:
     honest, sent = spent_at({"prompt_tokens": 100, "completion_tokens": 20}, 2000)
     assert honest.spent == Usage(100 * sent, 20 * sent)

@@ -49,7 +49,6 @@ def watched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return dict(first)
 
 
-@pytest.mark.slow
 def test_scores_of_a_killed_process_are_counted_once(
     evaluator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +108,6 @@ def test_a_torn_or_erased_line_of_a_log_costs_no_other_score(
     assert watched(killed, monkeypatch)["replies"] == 5
 
 
-@pytest.mark.slow
 @pytest.mark.posix
 def test_watch_shows_acknowledged_scores_after_a_kill(
     evaluator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

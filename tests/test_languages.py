@@ -129,7 +129,6 @@ def test_live_and_batch_language_agree() -> None:
     assert short["ciu"] == pytest.approx(1 / 2 + 1 / 3), "a short reply has the language of the context"
 
 
-@pytest.mark.slow
 def test_topical_chat_figures_hold_without_spaces(data: Path) -> None:
     records = [each for each in read(data / "topical_usr") if each.conversation.documents and each.labels]
     thai = str.maketrans({chr(97 + place): chr(0xE01 + place) for place in range(26)})

@@ -466,7 +466,6 @@ def systems_of(findings: Any) -> list[str]:
     return [row["system"] for row in findings["rows"]]
 
 
-@pytest.mark.slow
 def test_from_thumbs_to_a_rubric_that_scores(standard: Standard) -> None:
     one, author, source = standard.bench, standard.author, standard.source
     assert standard.planned > 60 and standard.asked_by_planning == 0
@@ -494,7 +493,6 @@ def test_from_thumbs_to_a_rubric_that_scores(standard: Standard) -> None:
     assert len(source.rubric.learned_on) == 30 and "Help with printers." in source.rubric.instructions
 
 
-@pytest.mark.slow
 def test_rubric_separates_new_conversations(standard: Standard) -> None:
     one, author, source, evidence, split = standard[:5]
     assert [column.name for column in evidence.columns] == [NET_SAT] and evidence.present.all()
@@ -523,7 +521,6 @@ def restored(source: LearnedRubric, files: dict[str, str] | None = None) -> Sour
     return empty.restored(SourceState(card, state.arrays, {**state.files, **(files or {})}))
 
 
-@pytest.mark.slow
 def test_a_restored_source_measures_without_the_project(standard: Standard) -> None:
     one, source = standard.bench, standard.source
     again = restored(source)
@@ -542,7 +539,6 @@ def test_a_restored_source_measures_without_the_project(standard: Standard) -> N
     assert one.source().describe() == {}
 
 
-@pytest.mark.slow
 def test_edited_rubric_is_rejected(standard: Standard) -> None:
     one, source = standard.bench, standard.source
     text = source.state().files[RUBRIC_FILE]
@@ -569,7 +565,6 @@ def test_edited_rubric_is_rejected(standard: Standard) -> None:
     restored(heavier)
 
 
-@pytest.mark.slow
 def test_edited_rubric_is_a_pool_without_a_writer(standard: Standard) -> None:
     one, author = standard.bench, standard.author
     text = standard.source.state().files[POOL_FILE]
@@ -604,14 +599,12 @@ class ByWho:
         pass
 
 
-@pytest.mark.slow
 def test_embedder_finds_duplicates(bench: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accord.models.requests.drivers.open_embedder", lambda name: ByWho())
     found = bench(Author()).learned(deduplicate="embedding", min_similarity=0.9).describe()
     assert found["pool"]["repeated"] > 2 and {"sat", "dsat"} == {each["class"] for each in found["assertions"]}
 
 
-@pytest.mark.slow
 def test_faults_of_endpoints_lose_nothing(bench: Served) -> None:
     kinds = ("429", "500", "truncated", "half-closed", "wrong content type")
     one = bench(Misbehaving(Author(), share=0.2, kinds=kinds), mode="logprobs", made=conversations(40))
@@ -619,7 +612,6 @@ def test_faults_of_endpoints_lose_nothing(bench: Served) -> None:
     assert next(row for row in found["rows"] if row["system"] == "rubicon")["accuracy"] > 0.7
 
 
-@pytest.mark.slow
 def test_refusals_are_counted_in_cautions(bench: Served) -> None:
     author = Author()
 
@@ -632,7 +624,6 @@ def test_refusals_are_counted_in_cautions(bench: Served) -> None:
     assert 0 < count < 9 and f"{count} prompts of the writer failed: refused ({count})" in found["cautions"]
 
 
-@pytest.mark.slow
 def test_too_little_data_is_an_error(bench: Served) -> None:
     one = bench(lambda request: completion("It went well, I suppose."), mode="logprobs")
     made = conversations(60)
@@ -658,7 +649,6 @@ def test_too_little_data_is_an_error(bench: Served) -> None:
         one.learned(pool="none.yaml")
 
 
-@pytest.mark.slow
 def test_contradictions_and_a_pool_of_one_idea_are_cautioned(bench: Served) -> None:
     def one_idea(request) -> Wire:  # type: ignore[no-untyped-def]
         if "response_format" in request and "assertions" in json.dumps(request["response_format"]):
@@ -675,7 +665,6 @@ def test_contradictions_and_a_pool_of_one_idea_are_cautioned(bench: Served) -> N
     assert "the pool holds 1 SAT and 1 DSAT assertions" in cautions
 
 
-@pytest.mark.slow
 def test_private_details_are_never_saved(bench: Served) -> None:
     def leaks(request) -> Wire:  # type: ignore[no-untyped-def]
         wire = Author()(request)
@@ -695,7 +684,6 @@ def test_private_details_are_never_saved(bench: Served) -> None:
     assert any("12345" in detail for detail in source.fit_.written.flagged[0][1])
 
 
-@pytest.mark.slow
 def test_names_in_documents_are_private_too(bench: Served) -> None:
     def leaks(request) -> Wire:  # type: ignore[no-untyped-def]
         body = json.dumps(Author()(request).body)
@@ -711,7 +699,6 @@ def test_names_in_documents_are_private_too(bench: Served) -> None:
     assert (made[0][0].id in split.train) == bool(one.learned().fit_.written.flagged)
 
 
-@pytest.mark.slow
 def test_training_conversations_of_a_rubric_are_never_held_out(standard: Standard) -> None:
     one, first = standard.bench, standard.source
     mine = one.folder / "pool.yaml"
@@ -730,7 +717,6 @@ def test_training_conversations_of_a_rubric_are_never_held_out(standard: Standar
         one.source(pool=str(mine)).hold_out(one.training)
 
 
-@pytest.mark.slow
 def test_groups_stay_on_one_side_and_undecided_ones_are_learned_from(bench: Served) -> None:
     author = Author()
     one = bench(author)
@@ -749,7 +735,6 @@ def test_groups_stay_on_one_side_and_undecided_ones_are_learned_from(bench: Serv
     assert found.source.describe()["evaluator"]["undecided"] == len(undecided)
 
 
-@pytest.mark.slow
 def test_control_characters_of_a_writer_are_dropped(bench: Served) -> None:
     def odd(request) -> Wire:  # type: ignore[no-untyped-def]
         wire = Author()(request)
@@ -800,7 +785,6 @@ def test_invalid_settings_are_rejected_before_any_request(bench: Served, tmp_pat
 # --- through the command line --------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(
     standard: Standard, working_folder: Path, api_key: None
 ) -> None:

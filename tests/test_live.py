@@ -224,7 +224,6 @@ def kept_and_counted(evaluator: Evaluator, text: str) -> tuple[int, int]:
     return kept, scorer.memory.used - counted
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_counted_bytes_cover_real_bytes(evaluator: Evaluator, shape: str) -> None:
     # What belongs to the process, such as a table of names that happens to grow, is there but once.
@@ -411,7 +410,6 @@ def test_there_are_live_sources() -> None:
     assert not make_source("embedding@endpoint:small", {}, CONTEXT).is_live  # it would ask over the network
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", LIVE)
 def test_live_evidence_equals_batch_evidence_bit_for_bit(name: str, chats: list[Conversation], letters: None) -> None:
     if name == "reference":
@@ -560,7 +558,6 @@ def test_failed_request_gives_unscored_reply() -> None:
     assert said_in(scorer, "c") == ["Hello!"]
 
 
-@pytest.mark.slow
 def test_a_reply_costs_the_same_after_ten_turns_and_after_a_thousand(
     chats: list[Conversation], evaluator: Evaluator
 ) -> None:
@@ -626,7 +623,6 @@ def test_a_reply_with_nothing_to_measure_is_unscored_with_the_reason(text: str, 
     assert not table.present.any() and set(table.absences.values()) == {WORDLESS}
 
 
-@pytest.mark.slow
 def test_service_is_imported_lazily() -> None:
     code = "import sys, accord.live as live\nprint(sorted({'fastapi', 'uvicorn'} & sys.modules.keys()), hasattr(live, 'x'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

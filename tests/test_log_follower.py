@@ -535,7 +535,6 @@ def test_command_ends_with_code_5_if_lines_may_be_lost(chats: list[Conversation]
 
 
 @pytest.mark.posix
-@pytest.mark.slow
 def test_command_follows_stops_and_continues(
     chats: list[Conversation], evaluator: Evaluator, follow: list[str], tmp_path: Path
 ) -> None:
@@ -554,7 +553,6 @@ def test_command_follows_stops_and_continues(
     assert sum(day["replies"] for day in days) == len(values) and {day["day"][:7] for day in days} == {"2026-03"}
 
 
-@pytest.mark.slow
 def test_command_scores_while_a_host_is_down_and_sends_the_scores_later(
     chats: list[Conversation], follow: list[str], tmp_path: Path
 ) -> None:
@@ -575,7 +573,6 @@ def test_command_scores_while_a_host_is_down_and_sends_the_scores_later(
 
 
 @pytest.mark.parametrize("level", ["turn", "conversation"])
-@pytest.mark.slow
 def test_default_evaluator_scores_live_as_in_a_batch(
     chats: list[Conversation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:

@@ -91,7 +91,6 @@ for place in range(100_000):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.posix
 def test_killed_writer_loses_no_written_row(tmp_path: Path) -> None:
     names, wanted = ("w0", "w1", "w2"), set[str]()
@@ -325,7 +324,6 @@ def test_large_log_becomes_a_part_while_writing_continues(tmp_path: Path, monkey
     assert len(values(Mart(tmp_path))) == 23
 
 
-@pytest.mark.slow
 def test_tidy_compacts_only_many_loose_rows(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a")])

@@ -95,7 +95,6 @@ def text_of(result: Any) -> str:
 
 
 @needs_mcp
-@pytest.mark.slow
 def test_tools_say_that_they_only_read(ask: Ask) -> None:
     tools = ask()
     assert [tool.name for tool in tools] == ["why_score", "worst_conversations", "agreement", "next_to_label"]
@@ -104,7 +103,6 @@ def test_tools_say_that_they_only_read(ask: Ask) -> None:
 
 
 @needs_mcp
-@pytest.mark.slow
 def test_tools_give_the_figures_of_the_project(ask: Ask, folder: Path) -> None:
     why, worst, agreement, labels, best = (
         json.loads(text_of(result))
@@ -133,7 +131,6 @@ def test_tools_give_the_figures_of_the_project(ask: Ask, folder: Path) -> None:
 
 
 @needs_mcp
-@pytest.mark.slow
 @pytest.mark.attack
 def test_texts_come_only_on_request_fenced_and_short(ask: Ask) -> None:
     quiet, full, listed, plain = ask(
@@ -178,7 +175,6 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @needs_mcp
-@pytest.mark.slow
 @pytest.mark.attack
 def test_bad_calls_are_refused_with_a_short_reason(ask_process: Ask) -> None:
     results = ask_process(*((name, arguments) for name, arguments, _ in BAD_CALLS), ("agreement", {}))
@@ -190,7 +186,6 @@ def test_bad_calls_are_refused_with_a_short_reason(ask_process: Ask) -> None:
 
 
 @needs_mcp
-@pytest.mark.slow
 def test_no_tool_changes_a_file(ask_process: Ask, folder: Path) -> None:
     def files() -> dict[str, bytes]:
         return {
@@ -216,7 +211,6 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @needs_mcp
-@pytest.mark.slow
 def test_a_locked_store_fails_the_call_and_not_the_server(ask: Ask, locked: None) -> None:
     first, second = ask(("agreement", {}), ("why_score", {"conversation": "support-001"}))
     for result in (first, second):
@@ -224,7 +218,6 @@ def test_a_locked_store_fails_the_call_and_not_the_server(ask: Ask, locked: None
 
 
 @needs_mcp
-@pytest.mark.slow
 @pytest.mark.parametrize("content, reason", [(None, "does not exist yet"), (b"no database" * 500, "damaged"), (b"", "is empty")])  # fmt: skip
 def test_a_missing_or_damaged_store_is_named(ask: Ask, tmp_path: Path, content: bytes | None, reason: str) -> None:
     (tmp_path / "accord.yaml").write_text("store: sqlite:///gone.db\n", encoding="utf-8")
@@ -238,7 +231,6 @@ def test_a_missing_or_damaged_store_is_named(ask: Ask, tmp_path: Path, content: 
 
 
 @needs_mcp
-@pytest.mark.slow
 def test_a_project_without_scores_says_how_to_make_them(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "accord.yaml").write_text("store: sqlite:///a.db\n", encoding="utf-8")
     Store(f"sqlite:///{tmp_path / 'a.db'}").close()

@@ -78,7 +78,6 @@ def march(
     return watch
 
 
-@pytest.mark.slow
 def test_a_day_counts_all_and_keeps_a_sample_that_is_the_same_in_any_order() -> None:
     rng = np.random.default_rng(0)
     replies = [(score(float(rng.uniform(2, 4)), f"c{c}", t), [float(c), None]) for c in range(1500) for t in range(3)]
@@ -106,7 +105,6 @@ def test_a_day_counts_all_and_keeps_a_sample_that_is_the_same_in_any_order() -> 
     assert len(json.dumps(forward.to_json())) < 60_000
 
 
-@pytest.mark.slow
 def test_the_interval_of_a_day_holds_although_replies_of_a_conversation_are_alike() -> None:
     rng = np.random.default_rng(1)
     held = 0
@@ -204,7 +202,6 @@ def test_the_interval_of_an_estimated_count_holds() -> None:
     assert 53 <= held <= 60
 
 
-@pytest.mark.slow
 def test_chance_alone_raises_few_alarms() -> None:
     raised = 0
     for seed in range(20):

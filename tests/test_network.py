@@ -100,7 +100,6 @@ def test_latent_answer_matches_the_papers_formula() -> None:
     assert everyone == pytest.approx((steps[0] + other) / 2)
 
 
-@pytest.mark.slow
 def test_latent_answers_are_tied_to_the_scale(tmp_path: Path) -> None:
     corpus = planted(conversations=150, annotators=3, share=0.9, noise=0.4)
     truth = np.array([2.5 + corpus.evidence.values @ corpus.weights + level for level in corpus.levels.values()])
@@ -152,7 +151,6 @@ def answers(seed: int = 0) -> np.ndarray:
     return np.column_stack([rng.integers(4, size=60), rng.integers(3, size=60)])
 
 
-@pytest.mark.slow
 def test_masked_answers_and_other_folds_have_no_effect() -> None:
     terms = Schedule(3, 3, 16, 0.0, False)
     some = np.arange(60) % 4 != 0
@@ -169,7 +167,6 @@ def test_masked_answers_and_other_folds_have_no_effect() -> None:
     assert all(np.isfinite(e[layer]["shared"]).all() for layer in e)
 
 
-@pytest.mark.slow
 def test_pooling_pulls_annotators_to_the_shared_weights() -> None:
     jobs = [TrainingJob(np.ones(60, dtype=bool), 0.02, strength, 0.0, 1) for strength in (0.0, 10.0, 1e4)]
     nets = train(*sheets(answers()), Schedule(0, 60, None, 0.0, True), jobs)
@@ -177,7 +174,6 @@ def test_pooling_pulls_annotators_to_the_shared_weights() -> None:
     assert distance[0] > 4 * distance[1] > 40 * distance[2]
 
 
-@pytest.mark.slow
 def test_first_stage_of_pretraining_moves_shared_weights_only() -> None:
     shape, given = sheets(answers())
     everything = [TrainingJob(np.ones(60, dtype=bool), 0.02, 0.0, 0.0, 1)]
@@ -193,7 +189,6 @@ def test_first_stage_of_pretraining_moves_shared_weights_only() -> None:
         assert first[layer]["shared"] == pytest.approx(then[layer]["shared"], abs=1e-5)
 
 
-@pytest.mark.slow
 def test_early_stopping_takes_the_epochs_with_the_least_held_out_loss() -> None:
     shape, given = sheets(answers())
     fold, terms = np.arange(60) % 3, Schedule(2, 3, 16, 0.0, False)
@@ -223,7 +218,6 @@ def test_early_stopping_takes_the_epochs_with_the_least_held_out_loss() -> None:
     assert early_stops(shape, given, replace(terms, pretrain=0, finetune=0), jobs) == (0, 0)
 
 
-@pytest.mark.slow
 def test_early_stopping_and_stages_are_settings() -> None:
     corpus = planted(conversations=60, annotators=3, noise=0.3)
     settings = {"like": "paper", "hidden": (6, 5), "rate": 0.05, "pretrain": 12, "finetune": 15, "pretrain_shared": 6}
@@ -238,7 +232,6 @@ def test_early_stopping_and_stages_are_settings() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_network_recovers_planted_habits_and_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = planted(conversations=150, annotators=4, share=0.9, noise=0.3)
     evaluator = Calibration(corpus.question, answer_model="network", network=SMALL).fit(corpus.evidence, corpus.labels)
@@ -309,7 +302,6 @@ def crossed(conversations: int = 120) -> tuple[EvidenceTable, Labels, object]:
     return corpus.evidence, Labels(labels), corpus.question
 
 
-@pytest.mark.slow
 def test_auto_picks_models_by_inner_folds() -> None:
     evidence, labels, question = crossed(240)  # labels enough for the network to be tried, and clearly better
     network = {"hidden": (12, 8), "decay": 0.01, "finetune": 600, "members": 1, "pooling": 30.0}
@@ -330,7 +322,6 @@ def test_auto_picks_models_by_inner_folds() -> None:
     assert "network" not in said["answer_model"] and "not tried" in said["candidates"]["network"]["why"]
 
 
-@pytest.mark.slow
 def test_network_with_dropout_tolerates_missing_answers() -> None:
     corpus = planted(conversations=150, annotators=3, share=0.9, features=2, noise=0.2)
     settings = {**SMALL, "dropout": 0.4, "finetune": 200, "decay": 1.0}

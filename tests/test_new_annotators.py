@@ -54,7 +54,6 @@ def held(head: Calibration, evidence: EvidenceTable, labels: Labels, count: int)
     return float(np.mean(inside))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("annotators", [2, 4, 12])
 def test_bands_hold_for_new_annotators(annotators: int) -> None:
     shares = []

@@ -18,7 +18,6 @@ from write_notebooks import NOTEBOOKS, PAGES, page, run  # noqa: E402
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore:Proactor event loop:RuntimeWarning")  # of pyzmq on Windows
-@pytest.mark.slow
 def test_notebooks_run(notebook: Path, tmp_path: Path) -> None:
     content = run(notebook, tmp_path)
     outputs = [output for cell in content.cells for output in cell.get("outputs", ())]

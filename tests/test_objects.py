@@ -91,7 +91,6 @@ def test_rows_that_are_turns_are_gathered_across_objects(bucket):
     assert sum(len(row.turns) for row in found) == 60
 
 
-@pytest.mark.slow
 def test_scores_go_into_a_bucket_and_out_of_it(chats, bucket, scorer, tmp_path):
     out = f"{bucket}/scores"
     done = score_parts(scorer, chats, out, Execution(workers=2))

@@ -44,7 +44,6 @@ def r_of(head: Calibration, corpus: Planted, labels: Labels, tested: Labels) -> 
     return pearson(rated.value, np.array([score.value for score in scores if isinstance(score, Score)])) or 0.0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("answer_model", ["mixed", "auto"])
 def test_user_thumbs_help_with_few_ratings(answer_model: str) -> None:
     gains = []
@@ -159,7 +158,6 @@ def test_every_sheet_is_trained_on_also_a_single_one() -> None:
     assert not other_sheets(Labels([*main, *of_turns]), main), "turns and conversations are rated separately"
 
 
-@pytest.mark.slow
 def test_project_learns_from_thumbs_on_unrated_conversations(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     main, thumb = (Question(id=name, text=f"{name}?", scale=Scale(options=tuple(options)))
@@ -222,7 +220,6 @@ def without_inner_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NetworkAnswers, "_choose", lambda network, *_: setattr(network, "pooling_", PAPER.pooling))
 
 
-@pytest.mark.slow
 def test_pretraining_learns_from_every_answer(without_inner_folds: None) -> None:
     training = pytest.importorskip("accord.learning.answer_models.network.training")
     corpus = planted(conversations=12, annotators=2, share=1.0)
@@ -265,7 +262,6 @@ def jax_free(parameters: dict[str, dict[str, object]]) -> dict[str, dict[str, np
     return {layer: {part: np.asarray(array) for part, array in parts.items()} for layer, parts in parameters.items()}
 
 
-@pytest.mark.slow
 def test_users_with_thumbs_alone_have_no_weights_of_their_own(without_inner_folds: None) -> None:
     training = pytest.importorskip("accord.learning.answer_models.network.training")
     corpus, _ = planted_thumbs(users=30, conversations=100)
@@ -292,7 +288,6 @@ def test_users_with_thumbs_alone_have_no_weights_of_their_own(without_inner_fold
         assert first[layer]["own"] == pytest.approx(then[layer]["own"], abs=1e-5), "it does not matter which user"
 
 
-@pytest.mark.slow
 def test_paper_network_pretrains_on_every_sheet(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     settings = {**vars(PAPER), "hidden": (8, 8), "rate": 0.01, "pretrain": 3, "finetune": 20}

@@ -40,7 +40,6 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@pytest.mark.slow
 def test_commands_create_private_files_whatever_the_umask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_umask: None
 ) -> None:

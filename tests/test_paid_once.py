@@ -538,7 +538,6 @@ def test_opening_a_project_loads_the_spool(file_store: Store, caplog: pytest.Log
 # --- draws, processes -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", ["sampling"])
 def test_budget_stop_loses_no_sampled_reply(payment: Payment, once: Counter[str], store: Store) -> None:
     for _ in range(once.total() // 5):
@@ -563,7 +562,6 @@ with Project(config, Rubric.model_validate_json(sys.argv[3])) as project:
 """
 
 
-@pytest.mark.slow
 def test_processes_on_one_store_pay_once(store: Store, api_key: None) -> None:
     with ChatServer(lambda request: replace(answer_any(request), after=0.002)) as server:
         command = ["-c", PROCESS, store.url, server.url, RUBRIC.model_dump_json()]

@@ -163,7 +163,6 @@ def test_reward_checks_every_reply(evaluator: Evaluator) -> None:
     assert len(model.asked) == 4, "two passages per scored reply, none for an unscored one"
 
 
-@pytest.mark.slow
 def test_live_scoring_checks_a_share_of_replies(evaluator: Evaluator) -> None:
     def live(scorer: LiveScorer) -> list[Score | Unscored | None]:
         found = []

@@ -79,7 +79,6 @@ def imports() -> Iterator[tuple[str, str, Path]]:
                     yield room, parts[1], path
 
 
-@pytest.mark.slow
 def test_imports_point_down_only() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {room} imports {other}"
@@ -270,7 +269,6 @@ def test_only_the_store_speaks_sql() -> None:
             )
 
 
-@pytest.mark.slow
 def test_pickle_and_networking_are_limited_to_listed_modules() -> None:
     for path in [*SOURCE.rglob("*.py"), *PAPERS.rglob("*.py")]:
         nodes = nodes_of(path)

@@ -395,7 +395,6 @@ def in_a_new_process(code: str, *arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 def test_evaluator_with_a_source_of_the_project_is_loaded_elsewhere(fitted: Path, home: Path, tmp_path: Path) -> None:
     load = "import sys; from accord import load_evaluator; print(*[each.name for each in load_evaluator(sys.argv[1]).sources])"
     assert "reply-count" in in_a_new_process(load, str(fitted), cwd=tmp_path)
@@ -405,7 +404,6 @@ def test_evaluator_with_a_source_of_the_project_is_loaded_elsewhere(fitted: Path
         in_a_new_process(refused, str(fitted), cwd=tmp_path)
 
 
-@pytest.mark.slow
 def test_pickled_scorer_brings_its_plugins_to_a_machine_without_the_project(
     fitted: Path, home: Path, tmp_path: Path
 ) -> None:
@@ -420,7 +418,6 @@ def test_pickled_scorer_brings_its_plugins_to_a_machine_without_the_project(
     assert in_a_new_process(code, str(tmp_path / "scorer"), cwd=tmp_path) == "['scored']\n"
 
 
-@pytest.mark.slow
 def test_worker_processes_score_and_fit_with_plugins(fitted: Path, home: Path) -> None:
     ran("score", str(sample_files()[0]), "--out", "parts/", "--workers", "2")
     with accord.open() as project:

@@ -91,7 +91,6 @@ def taken(conversation: Conversation, evaluator: Evaluator, rubric: Rubric) -> N
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(row=ROW)
-@pytest.mark.slow
 def test_accepted_rows_pass_every_later_stage(row: Any, evaluator: Evaluator, rubric: Rubric) -> None:
     whole = {"id": "good", "messages": MESSAGES}
     for conversation in let_in(whole if "messages" in row else {"conversation_id": "good", **MESSAGES[0]}, row)[0]:

@@ -101,7 +101,6 @@ def test_rubric_whose_main_question_is_answered_stays(opened: Callable[..., Proj
 # --- report, gate, run ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_report_and_gate_of_a_project_in_memory(opened: Callable[..., Project], tmp_path: Path) -> None:
     project = opened()
     project.import_([CHATS, labels("helpful")])
@@ -115,7 +114,6 @@ def test_report_and_gate_of_a_project_in_memory(opened: Callable[..., Project], 
         project.gate(min_mean=4.9, training=True)
 
 
-@pytest.mark.slow
 def test_run_makes_a_project_of_its_own(opened: Callable[..., Project], tmp_path: Path) -> None:
     done = opened(store="sqlite:///:memory:").run([CHATS, labels("helpful")], tmp_path / "out")
     assert done.files["report"].is_file() and (tmp_path / "out" / "accord.yaml").is_file()

@@ -754,7 +754,6 @@ for path in sys.argv[1:]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how much memory was used")
-@pytest.mark.slow
 @pytest.mark.attack
 def test_refusing_a_hostile_file_takes_at_most_300_mb(tmp_path: Path) -> None:
     for name, (make, _) in HOSTILE.items():

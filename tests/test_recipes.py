@@ -48,7 +48,6 @@ def expected(place):
     return BatchScorer(place / "evaluators/mixture")(pl.read_parquet(place / "chats.parquet")).sort("conversation")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "name", "before"),
     [
@@ -133,7 +132,6 @@ def test_spark_s_way_of_calling_gives_record_batches_of_the_published_columns(pl
     assert pl.concat(map(pl.from_arrow, found["batches"])).sort("conversation").equals(expected(place))
 
 
-@pytest.mark.slow
 def test_any_scheduler_runs_the_same_command_per_share_at_the_same_time(place):
     (place / "accord.yaml").write_text("seed: 0\n", encoding="utf-8")
     run = "from accord.formats.files import file_chunks\nfile_chunks.PIECE_ROWS = 10\nfrom accord.cli import app, commands\napp()"

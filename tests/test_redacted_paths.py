@@ -138,7 +138,6 @@ WORK: dict[str, Callable[[Path], None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("when", ["send", "import"])
 @pytest.mark.parametrize("name", WORK)
 def test_a_server_of_another_machine_receives_no_canary(
@@ -196,7 +195,6 @@ def test_chats_of_the_workbench_stream_placeholders_both_ways(
     assert expected in said[0] and expected in said[-1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", ["follow", "serve"])
 def test_live_messages_leave_no_canary_in_store_rows_and_monitoring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str

@@ -62,7 +62,6 @@ def judgements(values: Mapping[str, Any], count: int = 24, prefix: str = "c") ->
 # --- the output folder ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_run_leaves_a_project_that_other_commands_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rated_chats()
     write_rows("data/judge.jsonl", judgements({"m": lambda i: i % 5 + 1}))
@@ -82,7 +81,6 @@ def test_run_leaves_a_project_that_other_commands_use(folder: Path, monkeypatch:
     assert f"evaluator: {settings['evaluator']}" in invoke("report").stderr
 
 
-@pytest.mark.slow
 def test_run_continues_in_its_own_folder_and_keeps_edits(folder: Path) -> None:
     rated_chats()
     printed("run", "data", "--out", "out", *QUICK, *NAMED)
@@ -114,7 +112,6 @@ def test_run_overwrites_no_folder_of_something_else(folder: Path, command: list[
         assert Path(name).read_text(encoding="utf-8") == "name: mine\n"
 
 
-@pytest.mark.slow
 def test_run_writes_no_secret_of_a_variable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rated_chats()
     monkeypatch.setenv("HOOK", "https://hooks.example/secret-part")
@@ -130,7 +127,6 @@ def test_run_writes_no_secret_of_a_variable(folder: Path, monkeypatch: pytest.Mo
 # --- the evaluator in use -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_commands_use_the_evaluator_that_was_fitted_last(folder: Path) -> None:
     write(
         "accord.yaml",
@@ -159,7 +155,6 @@ def test_commands_use_the_evaluator_that_was_fitted_last(folder: Path) -> None:
 # --- recorded judges ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_run_and_single_steps_use_the_same_recorded_judges(folder: Path) -> None:
     rated_chats()
     write_rows("data/judge.jsonl", judgements({"near": lambda i: 1 + i % 5 * 0.9, "far": lambda i: i % 3}))
@@ -211,7 +206,6 @@ def test_import_registers_judgements_without_changing_settings(
     assert yaml.safe_load(after) == wanted
 
 
-@pytest.mark.slow
 def test_judge_is_the_recorded_model_of_rated_questions(folder: Path) -> None:
     write_rows("data/items.jsonl", items())
     elsewhere = judgements({"elsewhere": lambda i: i % 5 + 1}, 60, prefix="dialogue")
@@ -229,7 +223,6 @@ def test_judge_is_the_recorded_model_of_rated_questions(folder: Path) -> None:
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("without_texts", [False, True])
 def test_every_conversation_has_a_row(folder: Path, without_texts: bool) -> None:
     rows = items(24, 12)
@@ -253,13 +246,11 @@ def test_every_conversation_has_a_row(folder: Path, without_texts: bool) -> None
     assert missing == ({} if without_texts else {"t35": "no reply to score"})
 
 
-@pytest.mark.slow
 def test_run_reports_roles_without_messages(folder: Path) -> None:
     said = invoke("run", rated_chats(), "--out", "out", "--role", "agt=assistant", *QUICK, *NAMED).stderr
     assert "no conversation has the role 'agt'. Roles found: 'user', 'assistant'" in said
 
 
-@pytest.mark.slow
 def test_rated_turns_are_scored_separately(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_rows("data/items.jsonl", items(24, 6, turns=3))
     printed("run", "data", "--out", "out", *QUICK, *NAMED)
@@ -294,7 +285,6 @@ def _flag(value: Any) -> bool:
     return value in (True, "True", "true")
 
 
-@pytest.mark.slow
 def test_scores_of_training_conversations_are_flagged_and_left_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,7 +71,6 @@ def test_long_scale_is_learned_predicted_saved_and_compared(question: Question, 
     assert len(found["default"].smece) == 5
 
 
-@pytest.mark.slow
 def test_network_learns_a_long_scale() -> None:
     pytest.importorskip("jax", reason="networks are trained with accord[networks]")
     evidence, labels, quality = on(SLIDER)
@@ -217,7 +216,6 @@ def test_pairs_have_their_own_names() -> None:
     assert len(set(named)) == 2
 
 
-@pytest.mark.slow
 def test_a_network_of_distributions_scores_single_conversations_after_comparisons() -> None:
     pytest.importorskip("jax", reason="networks are trained with accord[networks]")
     evidence, labels, _ = compared(40)
@@ -255,7 +253,6 @@ questions:
 """
 
 
-@pytest.mark.slow
 def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     chats, _ = sources()

@@ -64,7 +64,9 @@ def scorer(tmp_path_factory):
 def processes(monkeypatch):
     """Worker processes of the local engine, forked from a process with all imports."""
     begun = []
-    monkeypatch.setattr(at_once, "Popen", lambda arguments, **options: Forked(arguments[len(at_once.PYTHON) :], **options))
+    monkeypatch.setattr(
+        at_once, "Popen", lambda arguments, **options: Forked(arguments[len(at_once.PYTHON) :], **options)
+    )
     started = at_once.Worker
     monkeypatch.setattr(at_once, "Worker", lambda imports: begun.append(started(imports)) or begun[-1])
     return begun
@@ -188,7 +190,6 @@ def test_unreadable_input_stops_before_scoring(tmp_path, scorer, name, content, 
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "level", "execution"),
     [
@@ -392,7 +393,6 @@ def test_invalid_workers_and_engines_are_rejected(tmp_path, scorer):
 
 
 @pytest.mark.posix
-@pytest.mark.slow
 def test_killed_worker_loses_no_rows(tmp_path, scorer, small_pieces, processes):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
     killed = []
@@ -408,7 +408,6 @@ def test_killed_worker_loses_no_rows(tmp_path, scorer, small_pieces, processes):
 
 
 @pytest.mark.posix
-@pytest.mark.slow
 def test_piece_that_kills_every_worker_fails(tmp_path, monkeypatch):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
     files = [chats, *(scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(4)) for name in "bcdef")]
@@ -428,7 +427,6 @@ def test_piece_that_kills_every_worker_fails(tmp_path, monkeypatch):
     assert "killed 3 times" in found.pop(deadly) and not any(found.values())
 
 
-@pytest.mark.slow
 def test_refused_processes_are_reported(tmp_path, monkeypatch):
     files = [scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(1)) for name in "ab"]
     planned = [piece for file in files for piece in split_files(find_files(str(file)))]
@@ -444,7 +442,6 @@ def test_refused_processes_are_reported(tmp_path, monkeypatch):
 
 
 @pytest.mark.posix
-@pytest.mark.slow
 def test_worker_error_stops_all_workers(tmp_path, monkeypatch, processes):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
     planned = [
@@ -475,7 +472,6 @@ app(sys.argv[1:])
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_killed_run_resumes(tmp_path, workers, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -66,7 +66,6 @@ def test_tails_and_quantiles_match_scipy() -> None:
     assert normal_tail(np.array([0.0, np.inf])).tolist() == [0.5, 0.0]
 
 
-@pytest.mark.slow
 def test_threshold_holds_with_its_confidence() -> None:
     rng = np.random.default_rng(0)
     shares, broken = [], 0
@@ -162,7 +161,6 @@ def test_unreachable_agreement_is_rejected(agree: float, good: float | None, say
         Selection.of(tried(0.95), agree, good)
 
 
-@pytest.mark.slow
 def test_scores_left_for_a_person_are_labelled_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     chats, ratings = map(str, sample_sources())

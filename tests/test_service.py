@@ -308,7 +308,6 @@ def test_header_that_decides_and_comes_twice_is_refused(name: bytes) -> None:
         assert sent[0]["status"] == 400 and name.title() + b" twice" in sent[1]["body"]
 
 
-@pytest.mark.slow
 @pytest.mark.attack
 def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
     odd = ["", " ", "word " * 100_000, "שלום עולם", "你好世界", "🙂" * 50, "nul\0", "\ud83d", "a" * 1_000_000]
@@ -427,7 +426,6 @@ def kept_alive(port: int, seconds: float, requests: int) -> http.client.HTTPConn
             busy.close()
 
 
-@pytest.mark.slow
 def test_connections_that_ask_nothing_are_let_go(evaluator: Evaluator) -> None:
     with served(Ingestor(LiveScorer(evaluator)), http=timeout_protocol(0.5)) as client:
         idle = [socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE) for _ in range(5)]
@@ -844,7 +842,6 @@ def test_labels_hold_no_control_characters(own_client: Client) -> None:
     assert r'system="a\\u001b[31m\\r\\n\"b\"\\u202e\\u0085é"' in text
 
 
-@pytest.mark.slow
 @pytest.mark.attack
 def test_memory_is_bounded_and_told(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator, limits=LiveConfig(memory_mb=2))
@@ -921,7 +918,6 @@ def folder(evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return tmp_path
 
 
-@pytest.mark.slow
 def test_the_command_serves_watches_and_stops_when_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(folder, "--out", "rows.jsonl") as server:
         client = Client(server.port)
@@ -938,7 +934,6 @@ def test_the_command_serves_watches_and_stops_when_told(folder: Path, monkeypatc
     assert "set ACCORD_TOKEN" in accord("serve", "--host", "0.0.0.0", code=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("token", ["", TOKEN])
 def test_live_scoring_of_a_single_user_needs_a_token_and_behind_a_proxy_it_is_served_without_pages(
     folder: Path, token: str
@@ -971,7 +966,6 @@ def test_live_scoring_of_a_single_user_needs_a_token_and_behind_a_proxy_it_is_se
         ("not live", "which the evaluator learned from"),
     ],
 )
-@pytest.mark.slow
 def test_serve_starts_without_live_evaluator_and_says_why(
     evaluator: Evaluator, tmp_path: Path, state: str, reason: str
 ) -> None:

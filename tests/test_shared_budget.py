@@ -165,7 +165,6 @@ with Project(config, Rubric.model_validate_json(sys.argv[3])) as project:
 """
 
 
-@pytest.mark.slow
 def test_processes_stop_at_a_shared_budget_and_continue_with_a_larger_one(
     store: Store, api_key: None, rubric: Rubric
 ) -> None:
@@ -214,7 +213,6 @@ for batch in range(2):
 """
 
 
-@pytest.mark.slow
 def test_scoring_processes_return_slices_between_batches(store: Store, api_key: None, tmp_path: Path) -> None:
     chats, labels, rubric = rated_chats(40)
     account = SharedBudget(store, "november")

@@ -75,7 +75,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-@pytest.mark.slow
 def test_links_lead_somewhere_and_nothing_comes_from_another_host(site: Path) -> None:
     found = CHECK(site)
     assert found.broken == found.loaded == []
@@ -118,7 +117,6 @@ class Elements(HTMLParser):
             self.count[tag] += 1
 
 
-@pytest.mark.slow
 def test_pages_have_the_elements_that_github_shows(site: Path) -> None:
     reader = MarkdownIt("gfm-like", {"linkify": False})
     for page in PAGES:
@@ -128,7 +126,6 @@ def test_pages_have_the_elements_that_github_shows(site: Path) -> None:
         assert shown == Elements(reader.render((DOCS / page).read_text(encoding="utf-8"))).count, page
 
 
-@pytest.mark.slow
 @pytest.mark.browser
 def test_pages_from_the_file_system_request_no_host_and_search_works(site: Path, browser: Any) -> None:
     for scheme, width in (("light", 1280), ("dark", 390)):

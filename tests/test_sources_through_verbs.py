@@ -183,14 +183,12 @@ def tried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             yield Tried(request.param, project.models, server)
 
 
-@pytest.mark.slow
 def test_every_source_keeps_the_contract(tried: Tried) -> None:
     known = with_calls(corpus()) if tried.name == "steps" else corpus()
     table = check_source(lambda: made(tried.name), known, tried.models)
     assert table.present.any(), "it knows something of the corpus"
 
 
-@pytest.mark.slow
 def test_plan_of_every_source_equals_its_requests(tried: Tried) -> None:
     learned = run(made(tried.name).learn(corpus()), tried.models).source
     fresh = [Sample(Conversation("new", (Turn("user", "My lamp is new."), Turn("assistant", "Is it a lamp?"))))]
@@ -277,7 +275,6 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield found
 
 
-@pytest.mark.slow
 def test_plan_bounds_requests_and_stored_answers_cost_nothing(place: Place) -> None:
     sent = len(place.server.requests)
     assert place.planned["min_requests"] <= sent <= max(place.planned["requests"], place.planned["max_requests"])
@@ -287,7 +284,6 @@ def test_plan_bounds_requests_and_stored_answers_cost_nothing(place: Place) -> N
     assert len(place.server.requests) == sent
 
 
-@pytest.mark.slow
 def test_compare_score_report_and_gate_need_no_key_for_stored_answers(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,7 +312,6 @@ def test_compare_score_report_and_gate_need_no_key_for_stored_answers(
     )
 
 
-@pytest.mark.slow
 def test_findings_are_shown_in_terminal_and_report(place: Place) -> None:
     said = printed("fit", "mine")
     printed("report", "--out", "findings.html")
@@ -331,7 +326,6 @@ def test_findings_are_shown_in_terminal_and_report(place: Place) -> None:
         assert found.to_json() == place.learned["findings"][name]
 
 
-@pytest.mark.slow
 def test_new_conversations_are_scored_and_paid_once(place: Place) -> None:
     new = [Conversation(f"new{n}", (Turn("user", f"Lamp {n}?"), Turn("assistant", "A lamp."))) for n in range(2)]
     write_rows("new.jsonl", map(row_of, new))
@@ -344,7 +338,6 @@ def test_new_conversations_are_scored_and_paid_once(place: Place) -> None:
     assert len(place.server.requests) - before == paid
 
 
-@pytest.mark.slow
 def test_damaged_evaluator_folder_is_refused(place: Place) -> None:
     folder = Path("evaluators/mine")
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
@@ -357,7 +350,6 @@ def test_damaged_evaluator_folder_is_refused(place: Place) -> None:
     printed("score", "chats.jsonl", "--out", "s.jsonl")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["rubric", "likelihood", "in-context", "issues"], indirect=True)
 def test_faults_of_an_endpoint_lose_nothing(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = Misbehaving(answer, share=0.1, kinds=("429", "500", "truncated", "half-closed", "wrong content type"))
@@ -383,7 +375,6 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         server.__exit__(None, None, None)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ASKING)
 def test_budget_stops_asking_and_next_run_continues(name: str, start: Start) -> None:
     place = start(name)
@@ -395,7 +386,6 @@ def test_budget_stops_asking_and_next_run_continues(name: str, start: Start) -> 
     assert "holds no evaluator" in refused("score", "chats.jsonl", "--out", "s.jsonl")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ASKING)
 def test_failed_requests_end_with_5_and_are_repeated(name: str, start: Start) -> None:
     numbers, failing = count(1), True
@@ -411,7 +401,6 @@ def test_failed_requests_end_with_5_and_are_repeated(name: str, start: Start) ->
     assert len(place.server.requests) > before and place.plan()["requests"] == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["in-context", "learned-rubric", "issues"])
 def test_useless_replies_stay_within_the_plan(name: str, start: Start) -> None:
     place = start(

@@ -153,7 +153,6 @@ def run_together(code: str, *arguments: tuple[str, ...]) -> list[str]:
     return [output for output, _ in found]
 
 
-@pytest.mark.slow
 def test_concurrent_processes_lose_no_rows(store: Store) -> None:
     run_together(WRITER, *((store.url, name) for name in "xyz"))
     assert store.count_conversations() == 100 + 3 * 100
@@ -170,7 +169,6 @@ for batch in range(20):
 """
 
 
-@pytest.mark.slow
 def test_writers_of_same_rows_in_opposite_order_do_not_deadlock(store: Store) -> None:
     run_together(REVERSED, (store.url, "1"), (store.url, "-1"))
     assert store.count_conversations() == 20 * 500
@@ -196,7 +194,6 @@ except AccordError as error:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("then", "said"), [("read on", "the store ("), ("let go", "nothing")])
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_lost_connection_is_one_line(database: str, then: str, said: str) -> None:
@@ -214,7 +211,6 @@ def test_run_records_its_status(store: Store) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_concurrent_processes_create_tables_once(tmp_path: Path) -> None:
     code = "import sys; from accord import Store; print(Store(sys.argv[1]).count_conversations())"
     assert run_together(code, *[(f"sqlite:///{tmp_path}/new.db",)] * 4) == ["0\n"] * 4

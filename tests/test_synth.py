@@ -281,7 +281,6 @@ def test_plan_stores_nothing_and_estimates_maximum_cost(tmp_path: Path, folder: 
         assert after.requests == 0
 
 
-@pytest.mark.slow
 def test_larger_budget_continues_a_stopped_run(
     tmp_path: Path, folder: Path, api_key: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -312,7 +311,6 @@ def kept_replies(folder: Path) -> int:
 
 
 @pytest.mark.posix
-@pytest.mark.slow
 def test_killed_run_resumes_without_loss_or_second_payment(
     tmp_path: Path, folder: Path, api_key: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,7 +423,6 @@ HOSTILE: dict[str, tuple[Says, str | None]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("how", ["DS1", "DS3", "DS4", "DS5"])
 def test_hostile_reply_discards_only_its_conversation(tmp_path: Path, folder: Path, kind: str, how: str) -> None:

@@ -127,7 +127,6 @@ def test_synthetic_conversations_are_not_learned_or_suggested(folder: Path) -> N
     assert not any(name.startswith("synth-") for name in [*every, *suggested]) and len(every) == 40
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "sign"),
     [
@@ -152,7 +151,6 @@ def test_every_verb_leaves_synthetic_conversations_out_unless_asked(folder: Path
     assert sign in said and "left out" not in notes
 
 
-@pytest.mark.slow
 def test_gate_ignores_runs_with_synthetic_conversations(folder: Path) -> None:
     printed("compare", "--only", "plain", "--synthetic", "with")
     assert "nothing was compared yet" in refused("gate", "--min-agreement", "-1")
@@ -160,7 +158,6 @@ def test_gate_ignores_runs_with_synthetic_conversations(folder: Path) -> None:
     assert "without" in refused("compare", "--synthetic", "yes")
 
 
-@pytest.mark.slow
 def test_scoring_a_file_skips_synthetic_conversations(folder: Path) -> None:
     with opened("with") as project, ConversationWriter(Path("all.jsonl")) as writer:
         writer.write(project.store.conversations())
@@ -230,7 +227,6 @@ def rng() -> Iterator[np.random.Generator]:
     yield np.random.default_rng(7)
 
 
-@pytest.mark.slow
 def test_a_planted_difference_is_found_with_its_sign_and_size(rng: np.random.Generator) -> None:
     made = np.arange(200) < 100
     values = rng.normal(size=(200, 5))
@@ -249,7 +245,6 @@ def test_a_difference_of_spread_is_found(rng: np.random.Generator) -> None:
     assert compared(values, made).p < 0.01
 
 
-@pytest.mark.slow
 def test_without_a_difference_p_is_uniform_even_within_groups(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +261,6 @@ def test_without_a_difference_p_is_uniform_even_within_groups(
     assert small < 9
 
 
-@pytest.mark.slow
 def test_missing_and_constant_metrics_break_nothing(rng: np.random.Generator) -> None:
     made = np.arange(60) < 30
     values = rng.normal(size=(60, 4))
@@ -293,7 +287,6 @@ def test_empty_store_is_an_error(tmp_path: Path) -> None:
         project.check_synth()
 
 
-@pytest.mark.slow
 def test_the_check_of_a_store_names_metrics(folder: Path) -> None:
     with opened("with") as project:
         made = [

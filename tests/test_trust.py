@@ -277,7 +277,6 @@ def test_store_that_the_user_chose_may_be_anywhere(home: Path, monkeypatch: pyte
 
 
 @pytest.mark.attack
-@pytest.mark.slow
 def test_address_of_an_evaluator_needs_a_confirmation_in_all_processes(home: Path) -> None:
     """The card of an evaluator names the endpoints of its sources, and scoring a folder takes them from there."""
     server = ChatServer(answer_any)
@@ -611,7 +610,6 @@ def test_projects_that_the_user_creates_need_no_confirmation(home: Path) -> None
     assert "no accord.yaml" in CliRunner().invoke(app, ["trust", "deep"]).output
 
 
-@pytest.mark.slow
 def test_the_folder_of_a_run_is_trusted_as_the_project_that_it_comes_from(home: Path) -> None:
     write("draws: 20\nmetrics: [words]\n")
     given = [str(path) for path in sources()]

@@ -116,7 +116,6 @@ def test_settings_files_of_scores_and_labels_are_read(project: Path) -> None:
         )
 
 
-@pytest.mark.slow
 def test_comparison_of_an_earlier_project(project: Path) -> None:
     compared = accord_json("compare")
     assert {"default", "svr", "constant"} <= {row["evaluator"] for row in compared["rows"]}

@@ -310,7 +310,6 @@ def by_hand() -> tuple[ValidatedTurns, list[IssueAnnotation], dict[tuple[str, Ta
     return about("detection", rows), rows, answers_to("validation:detection", given)
 
 
-@pytest.mark.slow
 def test_table_13_by_hand() -> None:
     plan, rows, labels = by_hand()
     found = detection_outcome(labels, plan, rows, TAXONOMY, draws=200).to_json()
@@ -345,7 +344,6 @@ def test_table_13_by_hand() -> None:
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
-@pytest.mark.slow
 def test_issues_page_shows_validations(tmp_path: Path) -> None:
     plan, rows, labels = by_hand()
     detection = detection_outcome(labels, plan, rows, TAXONOMY, draws=20)
@@ -373,7 +371,6 @@ def test_tie_has_no_majority() -> None:
     json.dumps(nothing, allow_nan=False)
 
 
-@pytest.mark.slow
 def test_ratings_before_and_after() -> None:
     names = [f"d{place}" for place in range(30)]
     draw = np.random.default_rng(3)

@@ -271,7 +271,6 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return page
 
 
-@pytest.mark.slow
 def test_report_begins_with_the_verdict_and_what_to_do(report: str) -> None:
     order = ["<h1", "tried · ", 'class="steps"', '<svg class="chart ruler"', 'class="facts cards"', 'id="uses"', 'id="next"', "<nav", 'id="agreement"',
              'id="misses"', 'id="groups"', 'id="calibration"', 'id="annotators"', 'id="importance"', 'id="curve"',
@@ -284,7 +283,6 @@ def test_report_begins_with_the_verdict_and_what_to_do(report: str) -> None:
     assert len(report.encode()) < 150_000, "507 ratings; 1,080 ratings of topical_usr take 92 kB"
 
 
-@pytest.mark.slow
 def test_report_in_a_browser_is_accessible_fits_a_phone_and_prints(report: str, tmp_path: Path) -> None:
     with chromium() as browser:
         page = browser.new_page()

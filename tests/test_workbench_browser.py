@@ -16,7 +16,7 @@ from accord import Conversation, Turn
 from accord.store import IssueAnnotations
 from accord.values import Annotation, Document, Issue, IssueAnnotation, Target, find_quote
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 
 RUBRIC = """
 name: tried

@@ -440,7 +440,6 @@ def test_settings_show_the_retention_in_words(workbench: StartWorkbench, tmp_pat
 
 
 @pytest.mark.browser
-@pytest.mark.slow
 @pytest.mark.parametrize("has_script", [True, False], ids=["script", "no script"])
 def test_lead_erases_in_a_browser(bench: Workbench, browser: Any, tmp_path: Path, has_script: bool) -> None:
     (tmp_path / "chats.jsonl").write_text('{"id": "gpt-9-0", "text": "Question 0?"}\n', encoding="utf-8")

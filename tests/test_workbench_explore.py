@@ -31,7 +31,6 @@ def scored(opened: Project, folder: Path) -> None:
     score(opened, opened.load(), list(opened.store.conversations(synthetic="with")), folder / "scores.jsonl")
 
 
-@pytest.mark.slow
 def test_score_table_has_metadata_and_metrics_without_synthetic_conversations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +165,6 @@ def test_with_one_system_the_default_chart_is_by_another_group_or_the_distributi
     assert sum(group.n for group in chart.groups()) == 30 and chart.draw()
 
 
-@pytest.mark.slow
 def test_explore_is_for_leads_and_refuses_unknown_columns(
     workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +235,6 @@ def scrolling(page: Any, kind: str) -> list[str]:
 
 
 @pytest.mark.browser
-@pytest.mark.slow
 def test_charts_are_drawn_under_the_policy_and_are_accessible(page: Any) -> None:
     wrong: list[str] = []
     page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
@@ -262,7 +259,6 @@ def test_charts_are_drawn_under_the_policy_and_are_accessible(page: Any) -> None
 
 
 @pytest.mark.browser
-@pytest.mark.slow
 def test_lead_pages_are_accessible_in_light_and_dark(page: Any) -> None:
     for path in ("/lead", "/lead/look", "/lead/look/disagree"):
         page.goto(path)

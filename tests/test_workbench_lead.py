@@ -79,7 +79,6 @@ def test_alpha_of_many_draws_is_that_of_the_library() -> None:
     assert units_alpha(counts, twice)[0] == pytest.approx(units_alpha(doubled, ones)[0])
 
 
-@pytest.mark.slow
 def test_the_confidence_sequence_covers_at_every_look_and_a_fixed_interval_does_not() -> None:
     """Conversations share an effect that all their answers have: one value each. 200 runs of 200 looks."""
     rng, runs, n = np.random.default_rng(1), 200, 200
@@ -447,7 +446,6 @@ def fit_and_promote(loop: BackgroundLearning) -> None:
     loop.jobs.wait()
 
 
-@pytest.mark.slow
 def test_repeated_items_are_saved_next_to_first_answers(begin: Callable[..., Begun]) -> None:
     look, _, panel = begin(repeat_share=0.5, annotators_per_item=1)
     panel.rate("ann", 60)
@@ -462,7 +460,6 @@ def test_repeated_items_are_saved_next_to_first_answers(begin: Callable[..., Beg
     assert StudyProgress(look).sentence().startswith("30 of 30 items rated;")
 
 
-@pytest.mark.slow
 def test_prediction_is_saved_before_the_answer_and_tests_it(begin: Callable[..., Begun]) -> None:
     look, loop, panel = begin(show_prediction=True)
     assert loop.reasons == {"look": "no evaluator is fitted yet"}
@@ -490,7 +487,6 @@ def test_prediction_is_saved_before_the_answer_and_tests_it(begin: Callable[...,
     assert live_accuracy(look).paired.answer.tolist() == found.paired.answer.tolist()
 
 
-@pytest.mark.slow
 def test_no_prediction_is_made_after_the_answer(begin: Callable[..., Begun]) -> None:
     look, loop, panel = begin()
     panel.everybody(6)
@@ -504,7 +500,6 @@ def test_no_prediction_is_made_after_the_answer(begin: Callable[..., Begun]) -> 
     assert look.studies.add_predictions([made]) == 1 and look.studies.add_predictions([made]) == 0
 
 
-@pytest.mark.slow
 def test_the_informative_order_is_made_as_labels_arrive(begin: Callable[..., Begun]) -> None:
     look, loop, panel = begin(order="informative", random_share=0.3)
     assert "8 are needed; label random conversations first" in loop.jobs.failed["order look"]
@@ -527,7 +522,6 @@ def test_the_informative_order_is_made_as_labels_arrive(begin: Callable[..., Beg
     assert tested and tested <= random_draws, "estimates use the random draws alone"
 
 
-@pytest.mark.slow
 def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(begin: Callable[..., Begun]) -> None:
     _, loop, panel = begin(retrain_every=24)
     panel.everybody(5)
@@ -555,7 +549,6 @@ def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(begin: Callab
     assert load_report(folder) is not None and not making.exists()
 
 
-@pytest.mark.slow
 def test_norming_rounds_ask_everybody_the_same_and_come_first(
     workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -595,7 +588,6 @@ def settled(browser: Browser) -> dict[str, Any]:
     return dict(learning())
 
 
-@pytest.mark.slow
 def test_lead_fits_and_promotes_while_annotators_see_nothing(
     workbench: StartWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -720,7 +712,6 @@ def test_every_lead_page_opens_before_anybody_has_rated(workbench: StartWorkbenc
         assert json.loads(browser.get(path.replace("?", ".json?") if "?" in path else f"{path}.json"))
 
 
-@pytest.mark.slow
 def test_an_evaluator_of_another_question_or_level_expects_nothing(begin: Callable[..., Begun]) -> None:
     look, loop, _ = begin(stages=[{"questions": ["Q1"]}])
     look.project.store.add_labels(
@@ -731,7 +722,6 @@ def test_an_evaluator_of_another_question_or_level_expects_nothing(begin: Callab
     assert look.take("ann") is not None and not look.studies.predictions("look")
 
 
-@pytest.mark.slow
 def test_stopping_rule_matches_planted_truth_on_average() -> None:
     """After the labels that halve the interval, the error to the planted truth is about half."""
     shares = []

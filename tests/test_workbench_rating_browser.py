@@ -14,7 +14,7 @@ from served_workbench import StartWorkbench, Workbench
 from accord import Conversation, Turn
 from accord.values import Document
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 
 COUNT = 14
 RUBRIC = "name: many\nmain: a\nquestions:\n" + "".join(

@@ -16,7 +16,7 @@ from accord.project import Project
 from accord.scoring import score
 from accord.web.context import conversation_address
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")

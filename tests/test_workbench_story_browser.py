@@ -16,7 +16,7 @@ from served_workbench import Workbench, open_workbench
 from accord.project import Project, config_from
 from accord.web import ProjectFiles
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 
 QUALITIES = ("wrong", "vague", "fine", "clear and complete")
 CHATS = "".join(

@@ -331,7 +331,6 @@ FAULTS: dict[str, tuple[Any, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_model_that_fails_says_so_in_place_and_is_asked_again(talk: StartTalk, fault: str) -> None:
     misbehave, came, told = FAULTS[fault]
@@ -352,7 +351,6 @@ def test_a_model_that_fails_says_so_in_place_and_is_asked_again(talk: StartTalk,
     assert conversation.turns[1].extra.get("attempts", []) == ([f"{came} "] if came else [])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("came", [["Half "], []], ids=["in its middle", "from the start"])
 def test_an_endpoint_that_is_too_slow_is_given_up(talk: StartTalk, came: list[str]) -> None:
     respond, go = in_pieces(*came, after=len(came))
@@ -417,7 +415,6 @@ with project(Path(sys.argv[1]), sys.argv[2]) as opened, served(opened) as port:
 """
 
 
-@pytest.mark.slow
 def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path: Path) -> None:
     respond, gone = in_pieces("As far as it came")
 
@@ -564,7 +561,6 @@ def test_a_study_whose_assistant_or_documents_are_missing_is_withdrawn_with_the_
 
 
 @pytest.mark.browser
-@pytest.mark.slow
 def test_with_script_replies_are_heard_drafts_survive_and_a_lost_connection_loses_no_text(
     browser: Any, talk: StartTalk
 ) -> None:
@@ -601,7 +597,6 @@ def test_with_script_replies_are_heard_drafts_survive_and_a_lost_connection_lose
 
 
 @pytest.mark.browser
-@pytest.mark.slow
 def test_talk_pages_are_accessible(browser: Any, talk: StartTalk) -> None:
     with tab(browser, talk().bench.port) as page:
         found = {}

@@ -105,7 +105,6 @@ def test_studies_that_annotators_have_begun_stay_open(bench: Workbench) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.slow
 def test_wording_form_is_accessible_and_fits_a_phone(browser: Any, bench: Workbench) -> None:
     with tab(browser, bench.port, bench.keys["lea"]) as page:
         page.goto("/lead/look")

@@ -194,7 +194,6 @@ def test_child_process_imports_no_file_of_the_working_folder(hostile_folder: Pat
 
 
 @pytest.mark.attack
-@pytest.mark.slow
 def test_worker_and_download_import_no_file_of_the_working_folder(
     hostile_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

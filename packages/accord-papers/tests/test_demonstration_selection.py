@@ -209,7 +209,6 @@ def by_loops(
     return E.mean(axis=0) + prompt @ parameters["demonstrations"]["weight"]
 
 
-@pytest.mark.slow
 def test_the_tower_is_its_formula_in_loops_in_numpy_and_in_jax() -> None:
     jnp = pytest.importorskip("jax.numpy", reason="needs accord[networks]")
     shape = TowerShape(embedding=9, width=8, k=4, buckets=3, heads=2, feed_forward=6)
@@ -227,7 +226,6 @@ def test_the_tower_is_its_formula_in_loops_in_numpy_and_in_jax() -> None:
 
 
 @pytest.mark.parametrize(("name", "width"), [*((name, 16) for name in SELECTORS), ("utility", None)])
-@pytest.mark.slow
 def test_every_selector_keeps_the_contract_and_survives_saving(name: str, width: int | None) -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     assert by_cost() == list(SELECTORS)
@@ -251,7 +249,6 @@ def test_every_selector_keeps_the_contract_and_survives_saving(name: str, width:
     assert retrieved is None or (len(set(retrieved)) == 5 and not {0, 1} & set(retrieved))
 
 
-@pytest.mark.slow
 def test_learned_selector_beats_random_on_unseen_inputs() -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     world = simulated_world.planted_utility(examples=120, unseen=40, topics=3, width=48)

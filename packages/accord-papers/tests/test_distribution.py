@@ -65,7 +65,6 @@ def wheels(tmp_path_factory) -> dict[str, Path]:
     return {name: build(folder, "wheel", tmp_path_factory.mktemp(name)) for name, folder in DISTRIBUTIONS.items()}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("package", DISTRIBUTIONS)
 def test_wheel_holds_the_package_and_nothing_else(package, wheels):
     archive = zipfile.ZipFile(wheels[package])
@@ -84,7 +83,6 @@ def test_wheel_holds_the_package_and_nothing_else(package, wheels):
     assert "$HFPR" not in readme
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("package", DISTRIBUTIONS)
 def test_source_archive_builds_the_same_wheel(package, wheels, tmp_path):
     with tarfile.open(build(DISTRIBUTIONS[package], "sdist", tmp_path / "sdist")) as archive:
@@ -98,7 +96,6 @@ def test_source_archive_builds_the_same_wheel(package, wheels, tmp_path):
     assert rebuilt.name == wheels[package].name and rebuilt.read_bytes() == wheels[package].read_bytes()
 
 
-@pytest.mark.slow
 def test_commands_run_from_the_wheels_alone(wheels, tmp_path):
     """In a new environment, whose other packages are those of this one."""
     environment = tmp_path / "environment"

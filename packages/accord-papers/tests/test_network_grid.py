@@ -34,7 +34,6 @@ def answers(seed: int = 0) -> np.ndarray:
     return np.column_stack([rng.integers(4, size=60), rng.integers(3, size=60)])
 
 
-@pytest.mark.slow
 def test_grid_matches_training_each_cell() -> None:
     shape, given = sheets(answers())
     folds = [np.arange(60) % 3 != fold for fold in range(3)]
@@ -55,7 +54,6 @@ def test_grid_matches_training_each_cell() -> None:
     assert len(search(shape, given, folds, Grid((4, 5), (16,), (0.02,), (2,)), seconds=0)) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings", "widths"), [("network", {"like": "paper", "search": 2}, (3, 5)), ("grid", {}, (3,))]
 )

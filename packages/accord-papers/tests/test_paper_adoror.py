@@ -72,7 +72,6 @@ def test_perfect_selector_beats_every_other_system_in_the_planted_world() -> Non
     }
 
 
-@pytest.mark.slow
 def test_rows_of_a_planted_world_have_all_folds() -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     rows = list(simulation.system_rows(2, TINY))
@@ -245,7 +244,6 @@ def run_on_project(*names: str, repeats: int = 1) -> dict[str, Any]:
         return {result.part.name: result for result in run_parts(open_paper("adoror").parts, given, names)}
 
 
-@pytest.mark.slow
 def test_project_needs_a_budget_before_any_request(project: ChatServer) -> None:
     found = run_on_project("table-1-systems")["table-1-systems"]
     assert found.status == "skipped" and re.search(
@@ -265,7 +263,6 @@ def test_without_a_scorer_the_other_parts_run(project: ChatServer) -> None:
     assert "models: {scorer: {model: NAME}}" in said and not project.requests
 
 
-@pytest.mark.slow
 def test_tables_of_a_project(project: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     write("accord.yaml", project_file(project.url, "budget: {requests: 5000}\n"))
     monkeypatch.setattr(simulation, "GAMMAS", (1, 2))

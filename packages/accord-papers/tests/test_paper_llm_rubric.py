@@ -95,7 +95,6 @@ def test_appendices_and_distillation_of_a_project(project):
     assert distilled["100%", "fast, distilled"]["rmse"] < distilled["100%", "constant"]["rmse"]
 
 
-@pytest.mark.slow
 def test_tables_of_a_project_state_the_reason_for_a_row_that_cannot_be_computed(project, monkeypatch):
     def without_jax(*arguments, **settings):
         raise BadInput("the network needs accord[networks]")

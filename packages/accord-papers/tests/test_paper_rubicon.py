@@ -38,7 +38,6 @@ DATA = os.environ.get("ACCORD_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
 
 
-@pytest.mark.slow
 def test_the_selection_finds_the_informative_assertions_of_a_drawn_pool():
     study = simulation.DrawnStudy(simulation.plain(np.random.default_rng(0), 50), 0)
     rows = {name: study.row(name) for name in baselines.SYSTEMS}
@@ -75,7 +74,6 @@ def project(tmp_path, monkeypatch):
         yield author
 
 
-@pytest.mark.slow
 def test_all_tables_of_a_project(project, monkeypatch):
     given = ["paper", "rubicon", "--project", "accord.yaml"]
     found = {part["part"]: part for part in accord_json(*given, "--out", "pages")["parts"]}

@@ -61,7 +61,6 @@ def test_published_forms_learn_are_saved_and_give_attributions(form: str, loss: 
     )
 
 
-@pytest.mark.slow
 def test_classifier_of_two_options_predicts_between_them() -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     corpus = planted(conversations=120, annotators=3)
