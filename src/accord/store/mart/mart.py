@@ -13,6 +13,7 @@ A file that is not a regular file, or whose rows or columns differ from its own 
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -452,6 +453,8 @@ class MartWriter:
         if not rows:
             return
         with self._lock, self.mart.store_errors():
+            if self._stream is not None and not self._is_in_place(self._stream):
+                self._seal()  # somebody moved or deleted the log: later rows get a new one
             stream = self._stream or self._open()
             content = lines_of(rows)
             file, before = stream.fileno(), os.fstat(stream.fileno()).st_size
@@ -461,6 +464,8 @@ class MartWriter:
             except OSError:
                 os.ftruncate(file, before)
                 raise
+            if not self._is_in_place(stream):
+                raise FileNotFoundError(errno.ENOENT, "the log of scores was moved or deleted")
             self._rows += len(rows)
             if time.monotonic() - self._synced >= SYNC_SECONDS:
                 os.fsync(file)
@@ -468,6 +473,13 @@ class MartWriter:
             if self._rows >= MOST_LOG_ROWS:
                 self._seal()
                 self.mart.tidy()
+
+    def _is_in_place(self, stream: IO[bytes]) -> bool:
+        """Return True if the log is the file at its path."""
+        try:
+            return os.path.samestat(os.fstat(stream.fileno()), self._path.stat())
+        except OSError:
+            return False
 
     def _open(self) -> IO[bytes]:
         self.mart.folder.mkdir(parents=True, exist_ok=True)
@@ -478,6 +490,9 @@ class MartWriter:
         return stream
 
     def _seal(self) -> None:
+        if self._stream is not None and not self._is_in_place(self._stream):
+            self._stream.close()
+            self._stream = None
         if self._stream is not None:
             invalid = self.mart.write_log(self._path)
             self._stream.close()
