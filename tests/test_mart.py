@@ -110,6 +110,20 @@ def test_killed_writer_loses_no_written_row(tmp_path: Path) -> None:
     assert mart.compact() and wanted <= values(Mart(tmp_path)).keys()
 
 
+@pytest.mark.posix
+@pytest.mark.parametrize("lose", [lambda log: log.unlink(), lambda log: log.rename(log.parent.parent / log.name)])
+def test_rows_get_a_new_log_after_theirs_was_moved_or_deleted(tmp_path: Path, lose: Callable[[Path], Any]) -> None:
+    mart = Mart(tmp_path / "scores")
+    with mart.writer() as writer:
+        writer.write([row("a")])
+        [log] = mart.folder.glob("live-*.jsonl")
+        lose(log)
+        writer.write([row("b")])
+        assert values(mart) == {"b": 3.0}
+        lose(next(mart.folder.glob("live-*.jsonl")))
+    assert values(mart) == {}
+
+
 def test_log_with_existing_part_is_not_counted_again(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     writer = mart.writer()

@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from sqlalchemy import (
     URL,
     Connection,
     Engine,
+    ExceptionContext,
     Float,
     Integer,
     LargeBinary,
@@ -31,7 +33,8 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, PendingRollbackError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
 from accord.edges import AccordError, BadInput, MissingExtra, check_address, create_private, register_url_secrets
@@ -96,6 +99,9 @@ def open_engine(url: str, reads_only: bool = False) -> Engine:
         except BaseException:
             engine.dispose()
             raise
+    event.listen(engine, "handle_error", partial(_raise_store_error, url))
+    if (file := store_file(url)) is not None:
+        _watch_file(engine, file)
     return engine
 
 
@@ -290,6 +296,37 @@ def lock_writing(connection: Connection, is_erasure: bool = False) -> None:
         connection.execute(text(f"SELECT pg_advisory_xact_lock{suffix}({_WRITING_LOCK})"))
 
 
+# --- the file of a SQLite store ---------------------------------------------------------------------------------------
+
+
+def _watch_file(engine: Engine, file: Path) -> None:
+    """Let transactions fail once the file of a store is another one than when it was opened.
+
+    SQLite goes on with a file that was moved or deleted, so that rows would be acknowledged that nobody finds again,
+    and creates an empty file in its place for the next connection.
+    """
+    opened = _identity(file)
+
+    def check(*_: Any) -> None:
+        if _identity(file) != opened:
+            raise StoreError(
+                f"the store's file {file} was moved, replaced or deleted since it was opened; nothing was stored. "
+                "Put it back, or start Accord again to open the file that is there now"
+            )
+
+    for name in ("do_connect", "begin", "commit"):
+        event.listen(engine, name, check)
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Return the device and number of a file; None if there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 _DAMAGE = ("malformed", "not a database", "could not decode", "file is encrypted")
@@ -312,15 +349,23 @@ def database_errors(url: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except DBAPIError as error:
-        lines = str(error.orig).strip().splitlines()
-        reason = lines[0] if lines else type(error.orig).__name__
+    except (DBAPIError, PoolTimeout, PendingRollbackError) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        lines = str(cause).strip().splitlines()
+        reason = lines[0] if lines else type(cause).__name__
         reason = reason.partition(" with text ")[0][:_REASON_CHARACTERS]  # without the text of the unreadable row
         name = f" ({make_url(url).render_as_string(hide_password=True)})" if "://" in url else ""
         file = url if "://" not in url else make_url(url).database if url.startswith("sqlite") else None
         if file and any(word in reason.lower() for word in _DAMAGE):
             raise StoreError(f"the store{name} is damaged: {reason}. {CHECK}") from None
         raise StoreError(f"the store{name} failed: {reason}. Earlier writes are kept.") from None
+
+
+def _raise_store_error(url: str, context: ExceptionContext) -> None:
+    """Turn each error of a database that is open into a StoreError, wherever it is read or written."""
+    if isinstance(context.sqlalchemy_exception, DBAPIError):
+        with database_errors(url):
+            raise context.sqlalchemy_exception
 
 
 _DECODER = msgspec.json.Decoder()

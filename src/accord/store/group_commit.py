@@ -103,6 +103,8 @@ class GroupWriter:
                                 results.append((future, write(connection)))
                         except Exception as error:  # raised in the caller's thread
                             future.set_exception(_translated(error, self._url))
+                with connection.execution_options(reading=True).begin():
+                    pass  # fails if the file of the store was moved in the meantime
         except BaseException as error:
             for _, future in group:
                 if not future.done():

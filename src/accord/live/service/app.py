@@ -30,6 +30,7 @@ from accord.live.service.prometheus import RequestCounter
 from accord.live.service.request_bodies import refusal_of
 from accord.live.service.schemas import JSON, PROTOBUF, media_type
 from accord.live.service.service import Service, within
+from accord.store import StoreError
 from accord.values import JsonSchema
 from accord.version import __version__
 
@@ -100,6 +101,8 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(AccordError)
     async def invalid(request: Request, error: AccordError) -> Response:
+        if isinstance(error, StoreError):
+            return _error(request, str(error), 503, RETRY_HEADERS)
         status = 400 if isinstance(error, BadInput) else 500
         return _error(request, str(error), error.status if isinstance(error, Unprocessable) else status)
 

@@ -13,6 +13,7 @@ A file that is not a regular file, or whose rows or columns differ from its own 
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -481,6 +482,8 @@ class MartWriter:
         if not rows:
             return
         with self._lock, self.mart.store_errors():
+            if self._stream is not None and not self._is_in_place(self._stream):
+                self._seal()  # somebody moved or deleted the log: later rows get a new one
             stream = self._prepared()
             content = lines_of(rows)
             file, before = stream.fileno(), os.fstat(stream.fileno()).st_size
@@ -490,6 +493,8 @@ class MartWriter:
             except OSError:
                 os.ftruncate(file, before)
                 raise
+            if not self._is_in_place(stream):
+                raise FileNotFoundError(errno.ENOENT, "the log of scores was moved or deleted")
             self._rows += len(rows)
             if time.monotonic() - self._synced >= SYNC_SECONDS:
                 os.fsync(file)
@@ -503,6 +508,13 @@ class MartWriter:
             self._rows = 0
         return self._stream or self._open()
 
+    def _is_in_place(self, stream: IO[bytes]) -> bool:
+        """Return True if the log is the file at its path."""
+        try:
+            return os.path.samestat(os.fstat(stream.fileno()), self._path.stat())
+        except OSError:
+            return False
+
     def _open(self) -> IO[bytes]:
         self.mart.folder.mkdir(parents=True, exist_ok=True)
         self._path = self.mart.folder / f"live-{secrets.token_hex(12)}.jsonl"
@@ -513,6 +525,9 @@ class MartWriter:
 
     def _seal(self) -> bool:
         """Turn the log into a part; return False if `before_seal` fails."""
+        if self._stream is not None and not self._is_in_place(self._stream):
+            self._stream.close()
+            self._stream, self._rows = None, 0
         if self._stream is not None:
             try:
                 self._before_seal()
