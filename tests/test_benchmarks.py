@@ -43,7 +43,7 @@ def test_make_bench_names_benchmarks_that_exist():
 SMALLEST = {
     "adoror": ["--only", "prompts,prefixes,real"],
     "agent_steps": ["--only", "shared"],
-    "agreement": ["--only", "estimate-width"],
+    "agreement": ["--only", "estimate-width,estimate-units", "--limit", "1"],
     "calibration_speed": ["--only", "mixed"],
     "check_table": ["--limit", "2"],
     "ciu": [],
