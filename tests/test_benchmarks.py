@@ -44,7 +44,7 @@ SMALLEST = {
     "adoror": ["--only", "systems,prompts,prefixes,real"],
     "adapters": ["--only", "junit"],
     "agent_steps": ["--only", "shared"],
-    "agreement": ["--only", "estimate-width"],
+    "agreement": ["--only", "estimate-width,estimate-units", "--limit", "1"],
     "calibration_speed": ["--only", "mixed", "--limit", "1"],
     "check_table": ["--limit", "2"],
     "ciu": [],

@@ -189,6 +189,7 @@ def test_every_command_of_the_readme_exists() -> None:
             )
 
 
+@pytest.mark.defaults
 def test_generated_pages_are_those_of_this_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # the pages describe the sample's own function
     spec = importlib.util.spec_from_file_location("write_docs", ROOT / "tools" / "write_docs.py")

@@ -161,6 +161,7 @@ def test_unreachable_agreement_is_rejected(agree: float, good: float | None, say
         Selection.of(tried(0.95), agree, good)
 
 
+@pytest.mark.defaults
 def test_scores_left_for_a_person_are_labelled_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     chats, ratings = map(str, sample_sources())
