@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import anyio
@@ -251,3 +253,31 @@ def test_a_new_store_is_not_created_for_reading(tmp_path: Path) -> None:
     with pytest.raises((StoreError, BadInput)):
         Store(f"sqlite:///{tmp_path / 'new.db'}", reads_only=True)
     assert not (tmp_path / "new.db").exists()
+
+
+@needs_mcp
+@pytest.mark.slow
+@pytest.mark.attack
+def test_a_call_that_the_protocol_cannot_read_gets_an_answer(tmp_path: Path) -> None:
+    (tmp_path / "accord.yaml").write_text(
+        f"store: sqlite:///{tmp_path}/accord.db\nmetrics: [words]\n", encoding="utf-8"
+    )
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    call = '{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"name": "why_score", "arguments": {"conversation": %s}}}'
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+        json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        call % (2, r'"a\ud800b"'),
+        call % (3, "[" * 300 + "]" * 300),
+        call % (4, "[" * 50_000 + "]" * 50_000),
+    ]
+    command = [sys.executable, "-m", "accord", "mcp"]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, cwd=tmp_path, text=True, bufsize=1) as server:
+        assert server.stdin is not None and server.stdout is not None
+        server.stdin.write("\n".join(lines) + "\n")
+        answers = {(answer := json.loads(server.stdout.readline()))["id"]: answer for _ in range(4)}
+        server.stdin.close()
+    assert "the store does not exist yet" in answers[2]["result"]["content"][0]["text"]
+    assert (
+        answers[3]["error"]["data"] == answers[4]["error"]["data"] == "a message that is nested deeper than 100 levels"
+    )

@@ -38,7 +38,7 @@ def mcp(options: ProjectOptions) -> None:
     Tools: why_score, worst_conversations, agreement, next_to_label. No tool writes, asks a model or costs money.
     Texts of conversations are returned only if a call asks for them.
     """
-    from accord.hosts.agents.mcp import mcp_server
+    from accord.hosts.agents.mcp import serve_stdio
 
     options.load()
-    mcp_server(options.load).run("stdio")
+    serve_stdio(options.load)

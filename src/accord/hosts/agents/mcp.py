@@ -8,23 +8,29 @@ call opens the project, so results are current, and a locked store fails one cal
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 from pydantic import Field
 
 from accord.board import Board, BoardFilters
 from accord.edges import (
+    MAX_DEPTH,
     AccordError,
     BadInput,
     UnknownName,
     count_of,
     escape_controls,
+    is_too_deep,
     one_line,
     reason_of,
     redact,
+    sendable_json,
     truncate_middle,
 )
 from accord.hosts.shared.scores import require
@@ -308,3 +314,45 @@ def mcp_server(load: Callable[[], Config]) -> MCPServer[Any]:
     for tool in (why_score, worst_conversations, agreement, next_to_label):
         server.add_tool(tool, annotations=reading)
     return server
+
+
+def serve_stdio(load: Callable[[], Config]) -> None:
+    """Answer calls on standard input and output until the input ends; `load` is that of `mcp_server`."""
+    server = mcp_server(load)
+    source = os.fdopen(os.dup(0), "rb")
+    read, write = os.pipe()
+    os.dup2(read, 0)
+    os.close(read)
+    Thread(target=_pass_on, args=(source, os.fdopen(write, "wb")), name="accord-mcp", daemon=True).start()
+    server.run("stdio")
+
+
+def _pass_on(source: BinaryIO, target: BinaryIO) -> None:
+    """Pass lines on in a form that gets an answer."""
+    with target:
+        for line in source:
+            target.write(_answerable(line))
+            target.flush()
+
+
+_ID = re.compile(rb'"id"[ \t]{0,9}:[ \t]{0,9}(\d{1,18}|"[^"\\]{0,99}")')
+
+
+def _answerable(line: bytes) -> bytes:
+    """Return a message that the server's parser accepts: it leaves others without an answer, and the caller waits.
+
+    Halves of surrogate pairs become U+FFFD. A message that is nested too deep becomes a call of no method.
+    """
+    if b"\\u" not in line and line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
+        return line
+    try:
+        message = json.loads(line)
+        if not is_too_deep(message):
+            return json.dumps(sendable_json(message)).encode() + b"\n"
+    except RecursionError:
+        pass
+    except ValueError:
+        return line
+    id_ = _ID.search(line)
+    method = json.dumps(f"a message that is nested deeper than {MAX_DEPTH} levels").encode()
+    return b'{"jsonrpc": "2.0", "id": %s, "method": %s}\n' % (b"0" if id_ is None else id_[1], method)
