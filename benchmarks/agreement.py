@@ -184,7 +184,7 @@ def estimate_width(data: Path, draws: int) -> Iterator[Row]:
 # --- estimate-units ---------------------------------------------------------------------------------------------------
 
 UNIT_SETS = ("planted, marked reply", "planted, last reply", "planted, every reply", "topical_usr")
-UNIT_DRAWS, PLANTED_CHATS, UNIT_SIZE = 100, 60, 20
+UNIT_DRAWS, PLANTED_CHATS, UNIT_SIZE = 200, 60, 20
 QUALITY, CONTEXT = {"a": -0.4, "b": 0.0, "c": 0.4}, 1.5
 """Mean quality of the planted versions' replies, and of the replies before a rated one."""
 GOOD = Question(id="good", text="How good is the reply?", scale=Scale(options=(1, 2, 3, 4, 5)))

@@ -274,8 +274,10 @@ def test_a_call_that_the_protocol_cannot_read_gets_an_answer(tmp_path: Path) -> 
     command = [sys.executable, "-m", "accord", "mcp"]
     with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, cwd=tmp_path, text=True, bufsize=1) as server:
         assert server.stdin is not None and server.stdout is not None
-        server.stdin.write("\n".join(lines) + "\n")
-        answers = {(answer := json.loads(server.stdout.readline()))["id"]: answer for _ in range(4)}
+        server.stdin.write(lines[0] + "\n")
+        assert json.loads(server.stdout.readline())["id"] == 1  # a client waits for the answer before it calls a tool
+        server.stdin.write("\n".join(lines[1:]) + "\n")
+        answers = {(answer := json.loads(server.stdout.readline()))["id"]: answer for _ in range(3)}
         server.stdin.close()
     assert "the store does not exist yet" in answers[2]["result"]["content"][0]["text"]
     assert (
