@@ -546,8 +546,8 @@ def database(kind: str) -> Iterator[tuple[str, Path, ThrowAwayPostgres | None]]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1].endswith(".md"):
-        sys.exit(stamp_page(Path(sys.argv[1])))
+    _path = Path(sys.argv[1])
     if "--stamp" in sys.argv:
-        stamp(Path(sys.argv[1]))
-    print(table(ages(Path(sys.argv[1])), ["result", "commit", "commits_since", "rows", "rows_of_changed_code"]))
+        (stamp if _path.is_dir() else stamp_page)(_path)
+    if _path.is_dir():
+        print(table(ages(_path), ["result", "commit", "commits_since", "rows", "rows_of_changed_code"]))

@@ -192,3 +192,17 @@ def test_sections_of_paper_pages_are_marked(
     assert f"--only table-8` (commit {(harness.commit() or '').rstrip('+')}, code {now})\n\n| 1 |" in (
         tmp_path / "soda-eval.md"
     ).read_text(encoding="utf-8")
+
+
+def test_results_say_how_they_were_measured(
+    harness: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["drift.py", "--only", "drift-quiet", "--limit", "2", "--json", "drift.json"])
+    harness.write("drift", [{"what": "quiet", "value": 0.1}], tmp_path / "drift.json")
+    content = json.loads((tmp_path / "drift.json").read_text(encoding="utf-8"))
+    assert content["code"] == harness.code_hash("drift") and harness.is_current("drift", content, content["rows"][0])
+    assert harness.command_of(content) == (
+        "python benchmarks/drift.py --only drift-quiet --limit 2 --json benchmarks/results/drift.json"
+    )
+    [row] = harness.ages(tmp_path)
+    assert row["rows"] == 1 and row["rows_of_changed_code"] == 0
