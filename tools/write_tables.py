@@ -93,7 +93,7 @@ def figure(placeholder: str) -> str:
     """
     _, rows, column, form = select(placeholder)
     if column.startswith("sum:"):
-        values = [row.get(column.removeprefix("sum:")) for row in rows]
+        values: list[Any] = [row.get(column.removeprefix("sum:")) for row in rows]
         if not values or None in values:
             raise UnknownFigure(f"{len(rows)} rows, {values.count(None)} without a value: {placeholder}")
         return form.format(Number(sum(values)))
