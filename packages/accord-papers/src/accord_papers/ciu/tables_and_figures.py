@@ -289,8 +289,8 @@ def case_studies(given: StudyInput) -> PartTable:
         rows.append(row | {f"{name}_published": each for name, each in zip(CASE_METRICS, figures, strict=True)})
     note = (
         "The three replies are in Topical-USR in full; the paper prints the last one without its first sentences. "
-        "`moe-ciu` predicts the mean rating of Overall and learned from replies to all other contexts. The paper's CIU "
-        f"is a share, ours a sum.{_missing(data)}"
+        "`moe-ciu` predicts the mean rating of Overall and learned from replies to all other contexts. Our CIU is a "
+        f"sum over words and can exceed 1.{_missing(data)}"
     )
     return table_with_reasons(rows, ("reply",), CASE_METRICS, note)
 
