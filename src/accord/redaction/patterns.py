@@ -356,8 +356,8 @@ _OTHER_NUMBER = re.compile(
 )
 _OTHER_HINTS = (
     "order", "ticket", "invoice", "bestell", "auftrag", "rechnung", "kunden", "artikel", "commande", "factur", "pedido",
-    "ordine", "fattura", "注文", "伝票", "請求", "zamówieni", "faktur", "ref", "réf", "isbn", "serial", "sku", "tracking",
-    "sendung", "suivi", "seguimiento", "spedizione", "case", "id", "#",
+    "ordine", "fattura", "注文", "伝票", "請求", "zamówieni", "faktur", "ref", "réf", "isbn", "serial", "sku",
+    "tracking", "sendung", "suivi", "seguimiento", "spedizione", "case", "id", "#",
 )  # fmt: skip
 """Parts of all words of `_OTHER_NUMBER`, which are found faster."""
 _AMOUNT = re.compile(r"\s?(?:[€$£¥%円]|EUR\b|USD\b|GBP\b|JPY\b|zł|k[mg]\b|[KMGT]i?B\b|bytes\b|euro)", re.IGNORECASE)
