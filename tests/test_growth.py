@@ -9,10 +9,22 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, NamedTuple
 
 import pytest
 from hostile_texts import growth, hostile
+
+from accord.edges import redact, redact_message, register_secret
+from accord.evidence.metric_source import measure
+from accord.formats.files.row_reader import read_rows
+from accord.formats.record import formats
+from accord.formats.traces import merged_turns
+from accord.live.log_follower import LineReader
+from accord.methods.issues.issue_prompts import read_verdict
+from accord.models.list_replies import ListForm, parse_list
+from accord.redaction import KINDS, Redactor, find_redacted_quote
+from accord.values import Conversation, Sample, Turn, find_quote, first_with_quote, steps
 
 ROOT = Path(__file__).parents[1]
 SOURCES = {"accord": ROOT / "src", "accord_papers": ROOT / "packages" / "accord-papers" / "src"}
@@ -163,3 +175,121 @@ _CURE = (
     "A repetition of these patterns can begin or divide at many places. Begin it where a run begins, (?<![...]), make it "
     "possessive, *+, bound it, {0,40}, or use str.find, str.partition and str.rstrip"
 )
+
+
+# --- searches without patterns ----------------------------------------------------------------------------------------
+
+ALL = Redactor(KINDS)
+LIST_FORM = ListForm("reasons", {"reason": "one reason"}, 8, "a reason")
+Case = tuple[Callable[[Any], object], Callable[[int], Any]]
+
+
+def _repeated(*units: str) -> list[Callable[[int], str]]:
+    return [lambda length, unit=unit: unit * (length // len(unit) + 1) for unit in units]
+
+
+def _steps(count: int, in_order: bool) -> Conversation:
+    """A conversation of calls, each followed by its result, or all of them before all results in reverse order."""
+    calls = [{"id": f"c{place}", "function": {"name": "find", "arguments": "{}"}} for place in range(count // 16)]
+    asked = [Turn("assistant", "", extra={"tool_calls": [call]}) for call in calls]
+    found = [Turn("tool", f"error 12.{place}", extra={"tool_call_id": call["id"]}) for place, call in enumerate(calls)]
+    pairs = [turn for pair in zip(asked, found, strict=True) for turn in pair]
+    turns = pairs if in_order else [*asked, *reversed(found)]
+    return Conversation("c", (Turn("user", "Go."), *turns, Turn("assistant", 'It is 12.5 and "a name".')))
+
+
+def _each_step(conversation: Conversation) -> None:
+    samples = [Sample(conversation, turn) for turn in steps.step_turns(conversation.turns)]
+    assert all(steps.steps_at(sample) for sample in samples)
+    measure(samples, ["steps"])
+
+
+def _regions(count: int) -> list[dict[str, Any]]:
+    """A task of Label Studio with a region that no turn has for each turn."""
+    numbers = range(count // 32)
+    chat = [{"role": "user", "content": f"Turn {number} of  many"} for number in numbers]
+    region = {"type": "labels", "from_name": "issue", "value": {"labels": ["Wrong"], "text": "nothing of  this"}}
+    return [{"id": 1, "data": {"chat": chat}, "annotations": [{"result": [region for _ in numbers]}]}]
+
+
+def _spans(count: int) -> list[Any]:
+    return [([Turn("user", "again")], [Turn("assistant", f"{place}")]) for place in range(count // 16)]
+
+
+def _read_file(text: str) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "a.json")
+        path.write_text(text, encoding="utf-8")
+        deque(read_rows(path), 0)
+
+
+def _follow(text: str) -> None:
+    with TemporaryFile(buffering=0) as stream:
+        stream.write(text.encode())
+        stream.seek(0)
+        reader = LineReader(stream)
+        while reader.read():
+            while reader.lines():
+                pass
+
+
+def _with_long_secret(text: str) -> None:
+    register_secret(LONG_SECRET)
+    redact(text)
+
+
+LONG_SECRET = "".join(map(chr, range(0xE000, 0xE000 + 4000)))
+QUOTED, PLACEHOLDERS = "the  cat " * 200 + "dog", "<EMAIL_1>" + " " * 2000 + "x"
+SEARCHES: dict[str, list[Case]] = {
+    "values/issues.py find_quote": [(lambda text: find_quote(text[: len(text) // 2] + "dog", text), text_of) for text_of in _repeated("the  cat ", " \n", "a")],
+    "values/issues.py first_with_quote": [(lambda text: first_with_quote("cat  x", text.split(" ")), *_repeated("the cat "))],
+    "redaction/redactor.py find_redacted_quote": [(lambda text: find_redacted_quote(f"<EMAIL_1>{text}x", f"<EMAIL_2>{text}"), text_of) for text_of in _repeated(" ", "<EMAIL_1> ")],
+    "redaction/redactor.py text": [
+        (lambda text: ALL.begin().text(text), text_of)
+        for text_of in _repeated(
+            "4111 1111 1111 1111\n", "4111111111111111 ", "4 1 1x ", "a@b.co ", "@", "http://u:p@h/ ", "://", "1.2.3.4 ", "2001:db8::17 ", "GB29NWBK60161331926819 ",
+            "078-05-1120 ", "call 030 1234567 ", "+49 30 1234567 ", "password: hunter2x ", "sk-proj-abcdefghij1234567890 ", "key=", "-----BEGIN PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\n", "a@b.co <EMAIL_1>4111111111111111", "4\ufe0f\u20e3", "1\u0302", "ann (at) example (dot) com ",
+        )
+    ],
+    "edges/secrets.py redact": [(redact_message, text_of) for text_of in _repeated("a-", "?key", "http://a:b@", "password=x ", "&token")] + [(_with_long_secret, *_repeated("abc "))],
+    "methods/issues/issue_prompts.py read_verdict": [(read_verdict, text_of) for text_of in _repeated("```json ", '{"a":', "[", " ", "```\n")],
+    "models/list_replies.py parse_list": [(lambda text: parse_list(text, LIST_FORM, False), text_of) for text_of in _repeated("```json ", "- a ", "1. \n", "a. ")],
+    "values/steps.py steps_at": [(_each_step, lambda count: _steps(count, True)), (_each_step, lambda count: _steps(count, False))],
+    "formats/labels/annotation_tools.py": [(lambda rows: formats.get("label-studio").convert(rows, "a"), _regions)],
+    "formats/traces.py merged_turns": [(merged_turns, _spans)],
+    "formats/files/row_reader.py _elements": [(_read_file, lambda length: f"[{', '.join(['{}'] * (length // 4))}]"), (_read_file, lambda length: f'["{"x" * length}"]')],
+    "live/log_follower.py lines": [(_follow, *_repeated("{}\n"))],
+}  # fmt: skip
+"""Work of functions that search foreign texts, with functions that make an input of a length."""
+_COVERED = {
+    "redaction/patterns.py emails", "redaction/patterns.py _urls", "redaction/patterns.py _private_keys",
+    "redaction/searched_text.py places",
+}  # fmt: skip
+"""Searches that `redaction/redactor.py text` measures."""
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_time_of_every_search_grows_in_proportion_to_its_text(name: str) -> None:
+    found = [growth(work, make, (8_000,), ()) for work, make in SEARCHES[name]]
+    assert not any(found), found
+
+
+@pytest.mark.attack
+def test_every_loop_of_searches_is_measured() -> None:
+    loops = set()
+    for path in sorted((SOURCES["accord"] / "accord").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for function in ast.walk(ast.parse(text)) if "while " in text and "find(" in text else ():
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                inside = [node for loop in ast.walk(function) if isinstance(loop, ast.While) for node in ast.walk(loop)]
+                called = {
+                    node.func.attr
+                    for node in inside
+                    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+                }
+                if called & {"find", "rfind", "index", "rindex", "raw_decode"}:
+                    loops.add(f"{path.relative_to(SOURCES['accord'] / 'accord').as_posix()} {function.name}")
+    missing = sorted(loops - set(SEARCHES) - _COVERED)
+    assert not missing, f"{missing} search in a loop. Add a work and hostile inputs of growing length to SEARCHES"

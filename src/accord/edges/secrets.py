@@ -22,6 +22,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 SHORTEST_PART = 8
 """Minimum number of consecutive letters of a secret that are redacted."""
+_FEW_PARTS = 1000
+"""Number of parts of a secret up to which each is searched for; for more, each piece of the text is looked up."""
 HIDDEN = "[secret]"
 VARIABLES = ("OPENAI_API_KEY", "ACCORD_TOKEN", "PGPASSWORD")
 """Environment variables that hold secrets."""
@@ -78,7 +80,12 @@ def redact(text: str) -> str:
     """Return a text with all registered secrets, and parts of at least `SHORTEST_PART` letters, replaced."""
     spans = []
     for secret in {*_registered, *(os.environ.get(name, "") for name in VARIABLES)}:
-        for part in _parts(secret):
+        parts = _parts(secret)
+        if len(parts) > _FEW_PARTS:
+            pieces = ((at, text[at : at + SHORTEST_PART]) for at in range(len(text) - SHORTEST_PART + 1))
+            spans += [(at, at + SHORTEST_PART) for at, piece in pieces if piece in parts]
+            continue
+        for part in parts:
             at = text.find(part)
             while at >= 0:
                 spans.append((at, at + len(part)))

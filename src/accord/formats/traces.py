@@ -37,25 +37,40 @@ def merged_turns(calls: Iterable[Call]) -> tuple[tuple[Turn, ...], list[int]]:
     """
     turns: list[Turn] = []
     ends: list[int] = []
+    before: list[tuple[str, str]] = []  # of `turns`
+    systems = set[str]()
     last_sent: list[tuple[str, str]] = []
     for sent, received in calls:
-        before, now = _without_system(turns), _without_system(sent)
+        now = _without_system(sent)
         if now[: len(before)] == before or (last_sent and now == before[: len(now)] and now == last_sent):
-            turns = [*sent, *received]
+            added = [*sent, *received]
+            turns, before, systems = [], [], set()
         else:
-            known = {turn.content for turn in turns if turn.role == "system"}
-            fresh = [turn for turn in sent if not (turn.role == "system" and turn.content in known)]
+            fresh = [turn for turn in sent if not (turn.role == "system" and turn.content in systems)]
             repeated = _overlap(before, now)
-            turns += [*fresh[len(fresh) - len(now) + repeated :], *received] if repeated else [*fresh, *received]
+            added = [*fresh[len(fresh) - len(now) + repeated :], *received] if repeated else [*fresh, *received]
+        turns += added
+        before += _without_system(added)
+        systems |= {turn.content for turn in added if turn.role == "system"}
         last_sent = now
         ends.append(len(turns) - 1)
     return tuple(turns), ends
 
 
 def _overlap(before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]) -> int:
-    """Return the length of the longest end of `before` that is a beginning of `now`."""
-    longest = min(len(before), len(now))
-    return next((size for size in range(longest, 0, -1) if before[-size:] == now[:size]), 0)
+    """Return the length of the longest end of `before` that is a beginning of `now` (Knuth, Morris & Pratt, 1977)."""
+    shorter, size = [0] * len(now), 0  # by number of turns, the longest shorter beginning that is also an end of them
+    for place in range(1, len(now)):
+        while size and now[place] != now[size]:
+            size = shorter[size - 1]
+        size += now[place] == now[size]
+        shorter[place] = size
+    size = 0
+    for turn in before[max(len(before) - len(now), 0) :]:
+        while size and (size == len(now) or turn != now[size]):
+            size = shorter[size - 1]
+        size += bool(now) and turn == now[size]
+    return size
 
 
 def _without_system(turns: Sequence[Turn]) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import ipaddress
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -38,6 +38,7 @@ from accord.values import (
     Turn,
     content_hash,
     find_quote,
+    first_with_quote,
     steps,
 )
 
@@ -311,15 +312,17 @@ class Redaction:
         return replace(assessment, issues=issues, comment=self.text(assessment.comment), losses=losses)
 
     def _moved(
-        self, quote: str, span: tuple[int, int] | None, turns: Iterable[Turn]
+        self, quote: str, span: tuple[int, int] | None, turns: Sequence[Turn]
     ) -> tuple[str, tuple[int, int] | None]:
         """Return a quote and its span as they are in the redacted turn; a placeholder is quoted whole."""
-        for turn in turns if quote or span else ():
-            place = span if span is not None else find_quote(quote, turn.content)
+        number = 0 if span is not None else first_with_quote(quote, [turn.content for turn in turns])
+        if number is not None and number < len(turns) and (quote or span):
+            text = turns[number].content
+            place = span if span is not None else find_quote(quote, text)
             if place is not None:
-                mapped = self._quoted.get(turn.content)
-                if mapped is None:
-                    mapped = self._quoted[turn.content] = self.mapped(turn.content)
+                if text not in self._quoted:
+                    self._quoted[text] = self.mapped(text)
+                mapped = self._quoted[text]
                 start, end = mapped.moved(*place)
                 return (mapped.text[start:end] if quote else quote), (None if span is None else (start, end))
         changed = self.text(quote)
@@ -447,3 +450,8 @@ def find_redacted_quote(quote: str, text: str) -> tuple[int, int] | None:
     (7, 25)
     """
     return find_quote(quote, text, _NUMBERED if "<" in quote else None)
+
+
+def first_with_redacted_quote(quote: str, texts: Sequence[str]) -> int | None:
+    """Return the index of the first redacted text that contains a quote as `find_redacted_quote` finds it."""
+    return first_with_quote(quote, texts, _NUMBERED if "<" in quote else None)

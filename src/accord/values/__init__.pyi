@@ -8,7 +8,8 @@ from .conversation import Json as Json, JsonSchema as JsonSchema, NON_SPEAKERS a
 from .conversation import PlainTurns as PlainTurns, Sample as Sample, SYNTHETIC as SYNTHETIC, Synthetic as Synthetic
 from .conversation import Target as Target, text_hash as text_hash, Turn as Turn
 from .conversation import WITHOUT_SYNTHETIC as WITHOUT_SYNTHETIC
-from .issues import find_quote as find_quote, Issue as Issue, ISSUE as ISSUE, IssueAnnotation as IssueAnnotation
+from .issues import find_quote as find_quote, first_with_quote as first_with_quote, Issue as Issue, ISSUE as ISSUE
+from .issues import IssueAnnotation as IssueAnnotation
 from .issues import load_taxonomy as load_taxonomy, MAX_SCORE as MAX_SCORE, MIN_SCORE as MIN_SCORE, Span as Span
 from .issues import Taxonomy as Taxonomy, turn_digests as turn_digests, Unannotated as Unannotated
 from .issues import with_located_quotes as with_located_quotes

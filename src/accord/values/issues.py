@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from importlib.resources import files
@@ -143,6 +143,20 @@ def find_quote(quote: str, reply: str, counted: re.Pattern[str] | None = None) -
         return None
     first, last = (bisect_right(moves, place, key=itemgetter(0)) - 1 for place in (start, start + len(wanted)))
     return start + moves[first][1] - moves[first][0], start + len(wanted) + moves[last][1] - moves[last][0]
+
+
+def first_with_quote(quote: str, texts: Sequence[str], counted: re.Pattern[str] | None = None) -> int | None:
+    """Return the index of the first text that contains a quote as `find_quote` finds it; None if no text does.
+
+    >>> first_with_quote("much  Better", ["Hello", "It is much better now."])
+    1
+    """
+    words = quote.strip(_AROUND)
+    if not words or "\0" in words:
+        return None
+    plain, _ = _plain("\0".join(text.replace("\0", " ") for text in texts), counted)
+    place = plain.find(_plain(words, counted)[0])
+    return None if place < 0 else plain.count("\0", 0, place)
 
 
 @lru_cache(4)

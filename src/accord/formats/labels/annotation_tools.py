@@ -26,7 +26,7 @@ from accord.formats.labels.rating_columns import UNNAMED
 from accord.formats.openai_messages import checked_answer, checked_id, conversation_from, turn_index, turns_from
 from accord.formats.record import Fields, Format, Record, WrongShape, answered, formats
 from accord.formats.table import holds_text
-from accord.values import ISSUE, Annotation, Conversation, Span, Target, Turn, find_quote
+from accord.values import ISSUE, Annotation, Conversation, Span, Target, Turn, find_quote, first_with_quote
 
 
 def _conversation(fields: Fields, name: str) -> Conversation | None:
@@ -187,11 +187,13 @@ def _located(region: Fields, conversation: Conversation) -> list[tuple[int | Non
             places.append((turn, text[start:end], (start, end) if start < end else None))
         return places
     quote = str(value.get("text") or "")
-    for number, turn_ in enumerate(conversation.turns):
-        start = turn_.content.find(quote) if quote else -1
-        span = (start, start + len(quote)) if start >= 0 else find_quote(quote, turn_.content)
+    number = first_with_quote(quote, [turn_.content for turn_ in conversation.turns])
+    if number is not None:
+        content = conversation.turns[number].content
+        start = content.find(quote)
+        span = (start, start + len(quote)) if start >= 0 else find_quote(quote, content)
         if span is not None:
-            return [(number, turn_.content[span[0] : span[1]], span)]
+            return [(number, content[span[0] : span[1]], span)]
     return [(None, quote, None)]
 
 

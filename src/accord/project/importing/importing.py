@@ -34,7 +34,7 @@ from accord.project.importing.imported import Imported
 from accord.project.importing.raters import RaterNames
 from accord.project.importing.rubric_inference import infer_rubric
 from accord.project.importing.worker import BATCH_ROWS, ImportBatch, ImportJob, ImportOptions, import_batches
-from accord.redaction import find_redacted_quote
+from accord.redaction import find_redacted_quote, first_with_redacted_quote
 from accord.store import (
     ANNOTATION_BATCH,
     AnnotationKeys,
@@ -524,15 +524,16 @@ def _located_assessments(store: Store, records: Sequence[Record]) -> Iterator[Is
 
 def _with_quote_located(answer: Annotation, turns: Sequence[Turn]) -> Annotation:
     """Move an answer about a whole conversation to the first turn that contains its quote."""
-    for number, turn in enumerate(turns) if answer.quote and answer.target.turn is None else ():
-        start = turn.content.find(answer.quote)
-        if start >= 0:
-            span = start, start + len(answer.quote)
-            return replace(answer, target=Target(answer.target.conversation, number), span=span)
-        found = _with_quote_at(answer, turn)
-        if found.span is not None:
-            return replace(found, target=Target(answer.target.conversation, number))
-    return answer
+    if not answer.quote or answer.target.turn is not None:
+        return answer
+    number = first_with_redacted_quote(answer.quote, [turn.content for turn in turns])
+    if number is None:
+        return answer
+    target, start = Target(answer.target.conversation, number), turns[number].content.find(answer.quote)
+    if start >= 0:
+        return replace(answer, target=target, span=(start, start + len(answer.quote)))
+    found = _with_quote_at(answer, turns[number])
+    return answer if found.span is None else replace(found, target=target)
 
 
 def _with_quote_at(answer: Annotation, turn: Turn) -> Annotation:

@@ -85,19 +85,20 @@ class ErasedText:
             self._folded.add(word)
         elif _PIECE.fullmatch(name) is not None and name.strip(_ENDS) == name:
             self._words.add(word)
-        else:
-            self._phrases.add(" ".join(word.split()))
+        elif (phrase := " ".join(word.split())) not in self._shared:
+            self._phrases.add(phrase)
 
     def add(self, conversation: Conversation) -> None:
         """Add a conversation."""
         self._add_name(conversation.id)
         for text, is_user in _texts(conversation):
-            self._words.update(each for each in _pieces(text.casefold()) if _is_telling(each))
+            telling = (each for each in _pieces(text.casefold()) if _is_telling(each))
+            self._words.update(each for each in telling if each not in self._shared)
             words = _words(text)
             length = _quote_length(words, is_user)
-            self._quotes.setdefault(length, set()).update(_runs(words, length))
+            runs = self._quotes.setdefault(length, set())
+            runs.update(run for run in _runs(words, length) if run not in self._shared)
             self._vocabulary.update(words)
-        self._leave_out_shared()
 
     def keep_own(self, others: Iterable[Conversation], common: Iterable[str] = ()) -> None:
         """Leave out telling words and quotes of other conversations, and of conversations that are added later.
@@ -140,8 +141,10 @@ class ErasedText:
             name, mark, turn = piece.rpartition("#")
             if piece in self._words or (mark and turn.isdecimal() and (name in self._words or name in self._folded)):
                 return True
-        if self._phrases and any(phrase in " ".join(plain.split()) for phrase in self._phrases):
-            return True
+        if self._phrases:
+            words = " ".join(plain.split())
+            if any(phrase in words for phrase in self._phrases):
+                return True
         return next(self._quoted_in(_WORD.findall(plain)), None) is not None
 
     def _telling_in(self, plain: str) -> set[str]:
