@@ -48,7 +48,9 @@ _COMMAND = re.compile(
 _OPTION = re.compile(
     r"--(?P<option>out|skip-bad-rows|include-training|min-mean|min-within|min-agreement|max-unscored)\b"
 )
-_SETTING = re.compile(r"(?:Add one to|Set it in) accord\.yaml(?: under|:) (?P<path>models(?:\.\w+|: \{[^{}\n]*\{[^{}\n]*\}\}))")
+_SETTING = re.compile(
+    r"(?:Add one to|Set it in) accord\.yaml(?: under|:) (?P<path>models(?:\.\w+|: \{[^{}\n]*\{[^{}\n]*\}\}))"
+)
 
 
 def python_text(text: str) -> str:
