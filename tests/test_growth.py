@@ -189,7 +189,7 @@ def _repeated(*units: str) -> list[Callable[[int], str]]:
 
 
 def _steps(count: int, in_order: bool) -> Conversation:
-    """A conversation of calls, each followed by its result, or all of them before all results in reverse order."""
+    """A conversation of calls, each before its result, or all before all results in reverse order."""
     calls = [{"id": f"c{place}", "function": {"name": "find", "arguments": "{}"}} for place in range(count // 16)]
     asked = [Turn("assistant", "", extra={"tool_calls": [call]}) for call in calls]
     found = [Turn("tool", f"error 12.{place}", extra={"tool_call_id": call["id"]}) for place, call in enumerate(calls)]

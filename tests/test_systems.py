@@ -36,7 +36,7 @@ IN_CODE = {
     "src/accord/edges/trust.py": ({"geteuid", "grp", "pwd", "st_gid", "st_uid"}, "owners of project files; not checked on Windows"),
     "src/accord/embedded/huggingface.py": ({"/proc/", "getrlimit", "resource", "setrlimit"}, "limits memory while a model file is read; on Linux only"),
     "src/accord/hosts/agents/skill.py": ({"#!/"}, "text of the scripts of the skill"),
-    "src/accord/runtime/worker_pool.py": ({"sched_getaffinity", "start_new_session"}, "with os.cpu_count and a process group elsewhere"),
+    "src/accord/runtime/worker_pool.py": ({"getrlimit", "resource", "sched_getaffinity", "setrlimit", "start_new_session"}, "with os.cpu_count, a process group and no limit of memory elsewhere"),
     "src/accord/store/imports.py": ({"os.kill"}, "asks if a process runs; elsewhere the claim runs out"),
     "src/accord/store/mart/erasing.py": ({"os.kill"}, "asks if a process runs; elsewhere the age of the file decides"),
     "src/accord/store/mart/files.py": ({"fcntl", "msvcrt"}, "locks, one module for each system"),

@@ -130,7 +130,7 @@ _STRETCH = re.compile(r"\d" + r"[^\d\n]{0,3}\d" * 6 + r"(?:[^\d\n]{0,3}\d)*", re
 
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _IGNORED = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
-"""Marks and letters that are not shown, apart from those of the category of formats."""
+"""Marks and letters that are not shown; characters of the Unicode category of formats are not listed."""
 _STRAY_MARK = re.compile("(?<![^\\W\\d_])[\u0300-\u036f]")
 """A combining mark that stands on no letter; on a digit it hides the number."""
 

@@ -302,8 +302,8 @@ def lock_writing(connection: Connection, is_erasure: bool = False) -> None:
 def _watch_file(engine: Engine, file: Path) -> None:
     """Let transactions fail once the file of a store is another one than when it was opened.
 
-    SQLite goes on with a file that was moved or deleted, so that rows would be acknowledged that nobody finds again,
-    and creates an empty file in its place for the next connection.
+    SQLite continues to write to a file that was moved or deleted, so acknowledged rows would be lost. For the next
+    connection it would create an empty file in its place.
     """
     opened = _identity(file)
 
@@ -319,7 +319,7 @@ def _watch_file(engine: Engine, file: Path) -> None:
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """Return the device and number of a file; None if there is none."""
+    """Return the device and number of a file, or None for a missing file."""
     try:
         status = file.stat()
     except OSError:
@@ -362,7 +362,7 @@ def database_errors(url: str = "") -> Iterator[None]:
 
 
 def _raise_store_error(url: str, context: ExceptionContext) -> None:
-    """Turn each error of a database that is open into a StoreError, wherever it is read or written."""
+    """Turn an error of any read or write of an open database into a StoreError."""
     if isinstance(context.sqlalchemy_exception, DBAPIError):
         with database_errors(url):
             raise context.sqlalchemy_exception

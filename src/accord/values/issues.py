@@ -146,7 +146,7 @@ def find_quote(quote: str, reply: str, counted: re.Pattern[str] | None = None) -
 
 
 def first_with_quote(quote: str, texts: Sequence[str], counted: re.Pattern[str] | None = None) -> int | None:
-    """Return the index of the first text that contains a quote as `find_quote` finds it; None if no text does.
+    """Return the index of the first text that contains a quote as `find_quote` finds it, or None.
 
     >>> first_with_quote("much  Better", ["Hello", "It is much better now."])
     1
@@ -161,7 +161,7 @@ def first_with_quote(quote: str, texts: Sequence[str], counted: re.Pattern[str] 
 
 @lru_cache(4)
 def _plain(text: str, counted: re.Pattern[str] | None) -> tuple[str, list[tuple[int, int]]]:
-    """Return a text in which quotes are searched for, and places in it with the places in the text.
+    """Return a normalized text for the search of quotes, and places in it with the places in the text.
 
     A run of white space is one blank, and a text that `counted` matches its first group. The places are the beginning
     of the text and both ends of each such part. The quotes of a text come one after the other, so a few texts are kept.

@@ -35,7 +35,7 @@ class Step:
         is_error: True if the result is flagged as an error: `is_error`, `isError` or `error` in the message or in the
             JSON object of its text, a `status` of error or failed, `"success": false`, or a text that begins with the
             word error, exception or traceback.
-        number: Place of the call among those of its turn, from 0.
+        number: Place of the call among the calls of its turn, from 0.
     """
 
     turn: int

@@ -35,7 +35,7 @@ _QUOTED = re.compile(r"\"([^\"\n]{2,80})\"|“([^”\n]{2,80})”|„([^“”\n
 
 
 class ConversationSteps:
-    """Steps of one conversation and what supports a claim in it, extended by each turn at the cost of its own length.
+    """Steps of one conversation and the texts that support its claims; adding a turn costs as much as its length.
 
     Attributes:
         conversation: The conversation, or its part up to a reply.

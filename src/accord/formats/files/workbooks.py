@@ -97,11 +97,11 @@ def excel_rows(path: Path) -> Iterator[Row | BadRow]:
 
 
 Cells = tuple[int, list[str] | None]
-"""Number of a row, and its cells; None for a row that is too long."""
+"""Number and cells of a row. A row that is too long has no cells (None)."""
 _running = set[Worker]()
 """Processes that read workbooks; a generator that is never finished must not be their only owner."""
 _idle: list[Worker] = []
-"""At most one of them, which waits."""
+"""The process that waits for another workbook; at most one."""
 
 
 def _cells_from_process(path: Path) -> Iterator[Cells]:
@@ -182,7 +182,7 @@ _rows: Iterator[tuple[int, list[str]]] = iter(())
 
 
 def _next_rows(place: tuple[str, Path] | None) -> list[Cells] | Exception:
-    """Return the next rows of a workbook, or the error; a folder and a path in it begin a workbook."""
+    """Return the next rows of a workbook, or the error. A new workbook is named by a folder and a path in it."""
     global _rows
     try:
         if place is not None:

@@ -317,7 +317,7 @@ def mcp_server(load: Callable[[], Config]) -> MCPServer[Any]:
 
 
 def serve_stdio(load: Callable[[], Config]) -> None:
-    """Answer calls on standard input and output until the input ends; `load` is that of `mcp_server`."""
+    """Answer calls on standard input and output until the input ends; see `mcp_server` for `load`."""
     server = mcp_server(load)
     source = os.fdopen(os.dup(0), "rb")
     read, write = os.pipe()
