@@ -10,9 +10,9 @@ random amount with a standard deviation of .2.
 
 drift-quiet    streams without a change that have an alarm on any of 60 days.
 drift-delay    days from the evening of a planted change on day 28 to the alarm and to its attribution, for changes in
-               standard deviations of a conversation's score; streams with a wrong attribution on any of 42 days (of
-               `both`, any attribution is wrong), and on the last of them; streams without one, and the share of 95%
-               intervals of the judge's share that contain the true one when it is first stated, and on the last day.
+               standard deviations of a conversation's score; streams with a wrong attribution on any of 42 days, and
+               on the last of them; streams without one, and the share of 95% intervals of the judge's share that
+               contain the true one when it is first stated, and on the last day.
 drift-parts    the same for changes of which the assistant and the judge have unequal, equal or opposite parts: streams
                that name the larger part and the smaller one on any of 42 days and on the last; if both are equal, each
                name counts as the smaller one. Shares of the 95% intervals of both parts that contain the true ones 3,
@@ -43,7 +43,7 @@ CONVERSATIONS, ANCHORS = 40, 40
 MEAN, SPREAD, NOISE, BUSY = 3.0, 0.6, 0.4, 0.2
 LIMITS = (1.0, 5.0)
 SHIFTS = (0.25, 0.5, 1.0)
-KINDS = {"system": (1.0, 0.0), "judge": (0.0, 1.0), "both": (0.5, 0.5)}
+KINDS = {"system": (1.0, 0.0), "judge": (0.0, 1.0)}
 """Parts of a change that are the system's and the judge's."""
 UNEQUAL = {
     "assistant 2/3": (0.4, 0.2), "judge 2/3": (0.2, 0.4), "equal": (0.3, 0.3), "assistant, opposite": (-0.6, 0.2),
@@ -52,7 +52,7 @@ UNEQUAL = {
 """Parts of the assistant and of the judge in standard deviations."""
 READ_ON = (3, 10, PATIENCE - 1)
 """Days after the change on which intervals of parts are read."""
-STREAMS, QUIET_STREAMS, PARTS_STREAMS = 20, 500, 100
+STREAMS, QUIET_STREAMS, PARTS_STREAMS = 20, 500, 50
 COLUMNS = (
     "what", "kind", "shift", "streams", "alarms", "share", "alarm_median", "alarm_90", "attributed_median",
     "attributed_90", "wrong", "wrong_last", "never", "share_held", "share_held_last", "larger", "larger_last",

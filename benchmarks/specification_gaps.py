@@ -7,7 +7,7 @@ to 5, a noisy judge that is too generous and uses half of the scale, and propert
 conversations. In half of the worlds people rate conversations with one property a point lower, and the judge ignores
 it; in the others nobody does. `found` is the share of planted gaps that are named, `false` the share of worlds without
 a gap in which any property is named, and `wrong` the share of worlds with one in which another property is named. The
-target is at most 5% for `false`; 150 worlds without a gap exceed 9.3% by chance in less than 1% of all cases.
+target is at most 5% for `false`; 100 worlds without a gap exceed 11% by chance in less than 1% of all cases.
 
 unrelated    30 properties that have nothing to do with quality. `people` plants a property where people differ among
              themselves.
@@ -32,7 +32,7 @@ from accord.validation import Property, specification_gaps
 from accord.values import Label, Target
 
 PARTS = ("unrelated", "related")
-SIZES, WORLDS = (60, 120, 240), 300
+SIZES, WORLDS = (60, 120, 240), 200
 OPTIONS = np.arange(1.0, 6.0)
 SHARE = 1 / 3
 """Share of conversations with a property."""
