@@ -6,8 +6,9 @@ Each world has 60, 120 or 240 conversations with two ratings each by people with
 to 5, a noisy judge that is too generous and uses half of the scale, and properties that hold for a third of the
 conversations. In half of the worlds people rate conversations with one property a point lower, and the judge ignores
 it; in the others nobody does. `found` is the share of planted gaps that are named, `false` the share of worlds without
-a gap in which any property is named, and `wrong` the share of worlds with one in which another property is named. The
-target is at most 5% for `false`; 100 worlds without a gap exceed 11% by chance in less than 1% of all cases.
+a gap in which any property is named (`false_judge` and `false_people`: as a gap of this kind), and `wrong` the share of
+worlds with one in which another property is named. The target is at most 5% for `false`; 200 worlds without a gap
+exceed 8.5% by chance in about 1% of all cases.
 
 unrelated    30 properties that have nothing to do with quality. `people` plants a property where people differ among
              themselves.
@@ -32,13 +33,13 @@ from accord.validation import Property, specification_gaps
 from accord.values import Label, Target
 
 PARTS = ("unrelated", "related")
-SIZES, WORLDS = (60, 120, 240), 200
+SIZES, WORLDS = (60, 120, 240), 400
 OPTIONS = np.arange(1.0, 6.0)
 SHARE = 1 / 3
 """Share of conversations with a property."""
 COLUMNS = (
     "what", "against", "conversations", "properties", "related", "r", "judge", "gap", "worlds", "found", "false",
-    "wrong",
+    "false_judge", "false_people", "wrong",
 )  # fmt: skip
 
 
@@ -93,13 +94,19 @@ def measure(what: str, against: str, size: int, worlds: int, **kind: Any) -> Row
     for seed in range(worlds):
         rng = np.random.default_rng(seed)
         is_planted = seed % 2 == 0
-        named = [gap.key for gap in specification_gaps(*world(rng, size, against if is_planted else "", **kind))]
+        named = [
+            (gap.against, gap.key)
+            for gap in specification_gaps(*world(rng, size, against if is_planted else "", **kind))
+        ]
         if is_planted:
-            found.append("p0" in named)
-            wrong.append(any(name != "p0" for name in named))
+            found.append((against, "p0") in named)
+            wrong.append(any(key != "p0" for _, key in named))
         else:
-            false.append(bool(named))
-    shares = {name: float(np.mean(each)) for name, each in (("found", found), ("false", false), ("wrong", wrong))}
+            kinds = {name for name, _ in named}
+            false.append((bool(kinds), "judge" in kinds, "people" in kinds))
+    shares = {"found": float(np.mean(found)), "wrong": float(np.mean(wrong))}
+    for place, name in enumerate(("false", "false_judge", "false_people")):
+        shares[name] = float(np.mean([each[place] for each in false]))
     return {"what": what, "against": against, "conversations": size, **kind, "worlds": worlds, **shares}
 
 
