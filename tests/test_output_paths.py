@@ -212,6 +212,7 @@ WRITERS = {
     "accord.report.project_run": "the folder of a run, which keeps files that were edited",
     "accord.cli.commands.init": "new files, never existing ones",
     "accord.hosts.agents.skill": "the folder of a skill",
+    "accord.hosts.agents.mcp": "the pipe to the server of its own process",
     "accord.project.importing.judged_answers": "judgements of imported files, in the folder of the project",
     "accord.project.project": "a rubric in a temporary folder",
     "accord.project.judges.recorded_judges": "one line of accord.yaml, at the user's request",
