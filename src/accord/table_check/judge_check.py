@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from accord.edges import BadInput
+from accord.formats import TableOptions
 from accord.table_check.agreement import MIN_LABELS, AgreementRow, agreement_rows, repeatability
 from accord.table_check.biases import calibration_map, judge_biases
-from accord.table_check.columns import GivenColumns
 from accord.table_check.label_checks import label_warnings
 from accord.table_check.means import Means, compare_systems, table_means
 from accord.table_check.result import CheckResult
@@ -68,7 +68,9 @@ def check(
     for name, columns in options.items():
         if columns is not None and not all(each.strip() for each in _names(columns) or [""]):
             raise BadInput(f"--{name} is empty; name a column of the table, or leave the option out")
-    given = GivenColumns(_names(judge), _names(human), item, system, _names(group), length)
+    given = TableOptions(
+        dict.fromkeys(_names(judge), ""), dict.fromkeys(_names(human), ""), (), item, system, length, _names(group)
+    )
     read = read_table(table, given, yes, threshold)
     agreement, means, biases = agreement_rows(read), table_means(read, width), judge_biases(read)
     systems, repeats = compare_systems(read), repeatability(read)

@@ -6,9 +6,8 @@ into them, or on another scale, which still predicts labels but has no bias.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,16 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, one_line
-from accord.formats import NOT_APPLICABLE
-from accord.project import InferredScale, ObservedAnswers, infer_scale, mixed_scales, number_of
+from accord.formats import (
+    MIN_PARSED,
+    InferredScale,
+    ObservedAnswers,
+    infer_scale,
+    is_missing,
+    mixed_scales,
+    number_of,
+    observed_answers,
+    typed,
+    upper_share,
+)
 from accord.values import Scale, ScaleKind
 
 Floats = NDArray[np.float64]
 Kind = Literal["two-valued", "ordered", "continuous", "nominal"]
 Parse = Callable[[Any], float | None]
 
-MIN_PARSED = 0.8
-"""Smallest share of a column's values that must be on its scale; the others are left out with a note."""
 USUAL_HIGHS = (1, 5, 7, 10, 100)
 
 
@@ -72,62 +79,6 @@ class TableScale:
         return f"{low} to {high}" + ("" if self.kind == "continuous" else f", {len(self.options)} values")
 
 
-def is_missing(cell: Any) -> bool:
-    """Return True for an empty cell and words for "no answer"."""
-    if cell is None or (isinstance(cell, float) and not math.isfinite(cell)):
-        return True
-    return isinstance(cell, str) and (not cell.strip() or cell.strip().casefold() in NOT_APPLICABLE)
-
-
-def is_number(cell: Any) -> bool:
-    """Return True for a number, or the text of one."""
-    return isinstance(cell, bool | int | float | str) and number_of(_plain(cell)) is not None
-
-
-def _plain(cell: Any) -> Any:
-    return cell.strip() if isinstance(cell, str) else int(cell) if isinstance(cell, bool) else cell
-
-
-def _observed(cells: Iterable[Any]) -> ObservedAnswers:
-    observed = ObservedAnswers("values")
-    for cell in cells:
-        if not is_missing(cell) and isinstance(cell, str | int | float):
-            observed.add(cell, None, None)
-    return observed
-
-
-def has_scale(cells: Sequence[Any]) -> bool:
-    """Return True if the cells of a column can be answers: numbers, one word, or words of a scale."""
-    observed = _observed(cells)
-    if not observed.total:
-        return False
-    words = {str(value).casefold() for value in observed.values if number_of(value) is None}
-    if infer_scale(observed) is not None:
-        return True
-    is_single = len(observed.values) == 1 and all(len(word) <= 30 for word in words)
-    return is_single or _upper_share(observed) >= MIN_PARSED
-
-
-def no_scale(cells: Sequence[Any]) -> str:
-    """Return the reason why the cells of a column are no answers, as a predicate."""
-    observed = _observed(cells)
-    if not observed.total:
-        return "is empty"
-    words = Counter({str(value): n for value, n in observed.values.items() if number_of(value) is None})
-    if 0 < words.total() < observed.total:
-        listed = ", ".join(repr(one_line(word, 30)) for word, _ in words.most_common(3))
-        return f"mixes {observed.total - words.total()} numbers with {words.total()} words ({listed})"
-    return f"has {len(observed.values)} different values that form no scale"
-
-
-def _upper_share(observed: ObservedAnswers) -> float:
-    """Return the share of the two most frequent words if they are the two values of a scale, else 0."""
-    top = Counter({str(value).casefold(): count for value, count in observed.values.items()}).most_common(2)
-    scale = infer_scale(_observed([word for word, _ in top]))
-    is_pair = scale is not None and scale.scale.kind is ScaleKind.BINARY
-    return sum(count for _, count in top) / observed.total if is_pair else 0.0
-
-
 def table_scale(
     people: Sequence[Any], judge: Sequence[Any], yes: str | None, threshold: float | None, name: str
 ) -> tuple[TableScale, Parse, Parse]:
@@ -143,7 +94,7 @@ def table_scale(
     Raises:
         BadInput: The labels or the answers form no scale.
     """
-    own, other, both = _observed(people), _observed(judge), _observed([*people, *judge])
+    own, other, both = observed_answers(people), observed_answers(judge), observed_answers([*people, *judge])
     _check_values(own, "labels of people", name)
     _check_values(other, "scores of the judge", name)
     if yes is not None:
@@ -197,9 +148,9 @@ def _on_ends(parse: Parse, answers: InferredScale, labels: InferredScale) -> Par
 def _inferred(observed: ObservedAnswers) -> InferredScale | None:
     """Return the scale of values; words beside the two most frequent ones are left out if they are rare."""
     found = infer_scale(observed)
-    if (found is None or not found.scale.is_ordered) and _upper_share(observed) >= MIN_PARSED:
+    if (found is None or not found.scale.is_ordered) and upper_share(observed) >= MIN_PARSED:
         top = Counter({str(value): count for value, count in observed.values.items()}).most_common(2)
-        return infer_scale(_observed([word for word, _ in top]))
+        return infer_scale(observed_answers([word for word, _ in top]))
     return found
 
 
@@ -210,7 +161,7 @@ def _parser(inferred: InferredScale) -> Parse:
     def parse(cell: Any) -> float | None:
         if is_missing(cell) or not isinstance(cell, str | int | float):
             return None
-        value = _plain(cell)
+        value = typed(cell)
         number = number_of(value)
         return words.get(str(value).casefold()) if words else number
 
@@ -296,7 +247,7 @@ def _nominal(
     codes = {word: float(place) for place, word in enumerate(words)}
 
     def parse(cell: Any) -> float | None:
-        return None if is_missing(cell) else codes.get(str(_plain(cell)).casefold())
+        return None if is_missing(cell) else codes.get(str(typed(cell)).casefold())
 
     names = {code: word for word, code in codes.items()}
     return TableScale("nominal", np.array(sorted(names)), names, True), parse, parse

@@ -16,9 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, BadRow, count_of
-from accord.formats import MemoryTable, encoding_notes, locate, read_rows, source_of
-from accord.table_check.columns import ColumnRoles, Columns, GivenColumns, find_columns
-from accord.table_check.scales import Parse, TableScale, is_missing, table_scale
+from accord.formats import (
+    Columns,
+    MemoryTable,
+    TableOptions,
+    TableRoles,
+    encoding_notes,
+    holds_text,
+    is_missing,
+    locate,
+    read_rows,
+    source_of,
+)
+from accord.table_check.columns import find_columns
+from accord.table_check.scales import Parse, TableScale, table_scale
 from accord.values import content_hash
 
 Floats = NDArray[np.float64]
@@ -52,7 +63,7 @@ class JudgedTable:
 
     name: str
     rows: int
-    roles: ColumnRoles
+    roles: TableRoles
     scale: TableScale
     item: Names
     system: Names | None
@@ -117,12 +128,12 @@ def _row_means(values: Floats) -> Floats:
     return np.where(count > 0, np.nansum(values, axis=1) / np.maximum(count, 1), np.nan)
 
 
-def read_table(given: Any, columns: GivenColumns, yes: str | None, threshold: float | None) -> JudgedTable:
+def read_table(given: Any, options: TableOptions, yes: str | None, threshold: float | None) -> JudgedTable:
     """Read a table.
 
     Args:
         given: Path, data frame, Arrow table, or list of dicts.
-        columns: Columns that the user names.
+        options: Columns that the user names.
         yes: Word that counts as the upper of two values.
         threshold: Lowest value that counts as upper.
 
@@ -131,19 +142,20 @@ def read_table(given: Any, columns: GivenColumns, yes: str | None, threshold: fl
     """
     source = locate(source_of(given))
     name = "the table" if isinstance(source, MemoryTable) else source.name
-    cells, rows, notes = _read_columns(source, name)
-    roles = find_columns(cells, columns, name)
+    cells, rows, has_text, notes = _read_columns(source, name)
+    roles = find_columns(cells, options, name, has_text)
     return _built(name, cells, rows, roles, yes, threshold, [*notes, *roles.notes])
 
 
-def _read_columns(source: Path | MemoryTable, name: str) -> tuple[dict[str, list[Any]], int, list[str]]:
-    """Return the cells by column, the number of rows, and remarks."""
+def _read_columns(source: Path | MemoryTable, name: str) -> tuple[dict[str, list[Any]], int, bool, list[str]]:
+    """Return the cells by column, the number of rows, True if they hold texts of conversations, and remarks."""
     cells: dict[str, list[Any]] = {}
-    rows, bad, first = 0, 0, ""
+    rows, bad, first, has_text = 0, 0, "", False
     for row in read_rows(source):
         if isinstance(row, BadRow):
             bad, first = bad + 1, first or f"line {row.line}: {row.reason}"
             continue
+        has_text = has_text or (rows == 0 and holds_text(row.fields))
         for column, cell in _flat(row.fields):
             column_cells = cells.setdefault(column, [])
             column_cells += [None] * (rows - len(column_cells))
@@ -157,7 +169,7 @@ def _read_columns(source: Path | MemoryTable, name: str) -> tuple[dict[str, list
         )
     notes = [] if isinstance(source, MemoryTable) else encoding_notes([source])
     notes += [f"{count_of(bad, 'row')} left out: {first}"] if bad else []
-    return cells, rows, notes
+    return cells, rows, has_text, notes
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[tuple[str, Any]]:
@@ -170,7 +182,7 @@ def _flat(fields: Mapping[str, Any], prefix: str = "", depth: int = MAX_DEPTH) -
 
 
 def _built(
-    name: str, cells: Columns, rows: int, roles: ColumnRoles, yes: str | None, threshold: float | None, notes: list[str]
+    name: str, cells: Columns, rows: int, roles: TableRoles, yes: str | None, threshold: float | None, notes: list[str]
 ) -> JudgedTable:
     """Return the rows of a table as arrays."""
     people_cells, judge_cells = _value_cells(cells, rows, roles)
@@ -179,7 +191,7 @@ def _built(
     )
     place, size = _places(cells, rows, roles, notes)
     people = _matrix(people_cells, place, size, parse, cells, roles.annotator, roles.people, notes, "label")
-    judge = _matrix(judge_cells, place, size, parse_judge, cells, roles.run, roles.judges, notes, "score")
+    judge = _matrix(judge_cells, place, size, parse_judge, cells, roles.run, list(roles.judges), notes, "score")
     first = np.full(size, -1, dtype=np.intp)
     first[place[::-1]] = np.arange(rows)[::-1]
 
@@ -202,7 +214,7 @@ def _built(
     )  # fmt: skip
 
 
-def _value_cells(cells: Columns, rows: int, roles: ColumnRoles) -> tuple[list[ValueCell], list[ValueCell]]:
+def _value_cells(cells: Columns, rows: int, roles: TableRoles) -> tuple[list[ValueCell], list[ValueCell]]:
     """Return the labels of people and the judge's scores; in a long table the annotator decides which a cell is."""
     people = [(row, column, cells[column][row]) for column in roles.people for row in range(rows)]
     judge = [(row, column, cells[column][row]) for column in roles.judges for row in range(rows)]
@@ -214,7 +226,7 @@ def _value_cells(cells: Columns, rows: int, roles: ColumnRoles) -> tuple[list[Va
     return people, judge
 
 
-def _places(cells: Columns, rows: int, roles: ColumnRoles, notes: list[str]) -> tuple[NDArray[np.intp], int]:
+def _places(cells: Columns, rows: int, roles: TableRoles, notes: list[str]) -> tuple[NDArray[np.intp], int]:
     """Return the (rows,) place of each row among the joined rows, and their number."""
     forms = [each for each in (roles.annotator, roles.run) if each is not None]
     if roles.item is None or not forms:
@@ -264,7 +276,7 @@ def _matrix(
     return values, list(sources)
 
 
-def _length(cells: Columns, roles: ColumnRoles, first: NDArray[np.intp]) -> Floats | None:
+def _length(cells: Columns, roles: TableRoles, first: NDArray[np.intp]) -> Floats | None:
     """Return the (n,) length of each row, from a column or from the words of a text."""
     if roles.length is not None:
         column = cells[roles.length]

@@ -19,7 +19,8 @@ from accord.cli.terminal import can_ask, say, show
 from accord.edges import BadInput, UnknownName, count_of
 
 if TYPE_CHECKING:
-    from accord.project import FileSurvey, InferredRubric, ObservedAnswers
+    from accord.formats import ObservedAnswers
+    from accord.project import FileSurvey, InferredRubric
     from accord.values import Question, Rubric
 
 HEAD = """\
@@ -97,7 +98,7 @@ def init(
     asked = _asked(made.rubric, found)
     command, needed = _next(found, paths, columns, answers)
     more = {
-        "main": made.rubric.main, "questions": asked, "raters": found.people, "judges": dict(found.judges),
+        "main": made.rubric.main, "questions": asked, "raters": found.rated_by, "judges": dict(found.judges),
         "rated_by": found.who_rated, "said": said + needed + _judge_note(result), "next": command,
     }  # fmt: skip
     show({**result, **more}, as_json, _text)
@@ -186,7 +187,8 @@ def _rubric_in_use(found: FileSurvey) -> Rubric | None:
 
 def _extended(base: Rubric | None, found: FileSurvey, main: str | None, scales: Collection[str]) -> InferredRubric:
     """A rubric from the labels; with `base`, that rubric with a question for each kind of label that it lacks."""
-    from accord.project import InferredRubric, infer_questions, infer_rubric, rescaled
+    from accord.formats import rescaled
+    from accord.project import InferredRubric, infer_questions, infer_rubric
 
     if base is None:
         return infer_rubric(found.questions.values(), _main_of(found, main), "from-labels")
@@ -234,7 +236,7 @@ def _with_questions(rubric: Rubric, questions: Sequence[Question], main: str) ->
 
 def _off_scale(base: Rubric, observed: ObservedAnswers) -> str:
     """A sentence on values that are not on the scale of their question, or an empty text."""
-    from accord.project import off_scale
+    from accord.formats import off_scale
 
     question = base[observed.name]
     values = off_scale(observed, question)

@@ -15,10 +15,10 @@ from accord.formats import (
     VALUE_KEYS,
     AnnotationWriter,
     FileKind,
-    FileRoles,
     JudgedAnswer,
     Record,
     Source,
+    TableRoles,
     answer_to,
     read,
     read_annotations,
@@ -28,7 +28,7 @@ from accord.formats import (
     tables_of,
     unclear_text,
 )
-from accord.project.importing.file_survey import MOST_SURVEYED, FileSurvey, survey_files
+from accord.project.importing.file_survey import MOST_SURVEYED, FileSurvey, roles_of, survey_files
 from accord.project.importing.id_matching import with_matched_ids
 from accord.project.importing.imported import Imported
 from accord.project.importing.raters import RaterNames
@@ -112,7 +112,8 @@ def import_files(
     _check_kinds(kinds, columns)
     surveyed = survey.roles if options.named == survey.named else {}
     roles = {
-        path: surveyed[path] if path in surveyed else options.named.roles(path, kind) for path, kind in kinds.items()
+        path: surveyed[path] if path in surveyed else roles_of(path, kind, options.named)
+        for path, kind in kinds.items()
     }
     _check_roles(roles)
     result = Imported(names=RaterNames(LabelCounts(store).annotators()))
@@ -211,7 +212,7 @@ def _check_kinds(kinds: Mapping[Source, FileKind], columns: Mapping[str, str] | 
             raise UnknownName(f"column to read as {ours!r}:", theirs, names)
 
 
-def _check_roles(roles: Mapping[Source, FileRoles]) -> None:
+def _check_roles(roles: Mapping[Source, TableRoles]) -> None:
     """Reject columns that hold ratings of people or a model's answers."""
     unclear = {name: path for path, found in roles.items() for name in found.unclear}
     if unclear:
@@ -298,7 +299,7 @@ class _Importer:
     def __init__(self, store: Store, rubric: Rubric, result: Imported, options: ImportOptions, skips: bool) -> None:
         self.store, self.rubric, self.result, self.options, self.skips = store, rubric, result, options, skips
 
-    def add_labels(self, path: Source, columns: Mapping[str, str], roles: FileRoles) -> None:
+    def add_labels(self, path: Source, columns: Mapping[str, str], roles: TableRoles) -> None:
         """Import a file of labels; a model's answers in it are kept for `resolve_judged`."""
         options, counts = self.options, self.result.counts
         on_bad_row = self.result.skip if self.skips else None
