@@ -61,6 +61,7 @@ from .tables.scales import (
     positions_among as positions_among,
     rescaled as rescaled,
     RowLocation as RowLocation,
+    typed as typed,
 )
 from .tables.scales import upper_share as upper_share, USUAL_ENDS as USUAL_ENDS, WIDEST as WIDEST
 from .table import holds_text as holds_text

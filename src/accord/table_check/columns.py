@@ -62,7 +62,7 @@ def find_columns(columns: Columns, options: TableOptions, name: str, has_text: b
         models = [each for each in options.judges if each not in columns]
     if options.rated:
         people = [each for each in options.rated if each in columns]
-    if roles.unclear and not (judges or models):
+    if roles.unclear and not ((judges or models) and people):
         raise BadInput(unclear_text(name, roles.unclear, f"accord check {name}"))
     if not (judges or models):
         raise BadInput(f"{name}: {_no(columns, 'scores of a judge', '--judge')}")

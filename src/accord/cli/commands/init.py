@@ -98,7 +98,7 @@ def init(
     asked = _asked(made.rubric, found)
     command, needed = _next(found, paths, columns, answers)
     more = {
-        "main": made.rubric.main, "questions": asked, "raters": found.rated_by, "judges": dict(found.judges),
+        "main": made.rubric.main, "questions": asked, "raters": found.people, "judges": dict(found.judges),
         "rated_by": found.who_rated, "said": said + needed + _judge_note(result), "next": command,
     }  # fmt: skip
     show({**result, **more}, as_json, _text)

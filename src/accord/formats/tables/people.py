@@ -16,6 +16,7 @@ from accord.formats.labels.rating_columns import RATING, UNNAMED, is_rating_name
 from accord.formats.record import plain_name
 from accord.formats.tables.scales import ObservedAnswers, ends_of, infer_scale, mixed_scales, number_of
 from accord.formats.tables.words import LABEL_COLUMNS, NAMING, OTHER_WORDS
+from accord.values import ScaleKind
 
 _ID = re.compile(
     r"[^@\s]+@[^@\s]+\.\w+|A[0-9A-Z]{10,15}|(?:rater|annotator|judge|coder|labell?er|reviewer)[ _-]?\w+", re.IGNORECASE
@@ -114,7 +115,9 @@ def may_hold_names(column: ObservedAnswers, is_metadata: bool = False) -> bool:
     words = set(words_of(column.name))
     if words & NAMING:
         return True
-    is_known = bool(words & OTHER_WORDS) or plain_name(column.name) in LABEL_COLUMNS or infer_scale(column) is not None
+    scale = infer_scale(column)
+    is_scale = scale is not None and scale.scale.kind is not ScaleKind.NOMINAL
+    is_known = bool(words & OTHER_WORDS) or plain_name(column.name) in LABEL_COLUMNS or is_scale
     people = sum(person_in(text) is not None for text in texts)
     return not is_known and (2 * people > len(texts) if is_metadata else True)
 

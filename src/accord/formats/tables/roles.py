@@ -54,7 +54,7 @@ _WEAK = {"user", "customer", "client", "person", "people", "worker", "kunde", "n
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What the user says about the columns of a table; names and values decide the rest.
+    """Columns of a table that the user names; names and values decide the rest.
 
     Attributes:
         judges: Columns with a judge's answers, columns that name the judge, or values of the column that names who
@@ -104,6 +104,7 @@ class TableRoles:
         annotator: Column that names who gave the ratings of each row, or None.
         models: Values of `annotator` that are judges.
         unclear: Columns that hold ratings of people or answers of a model.
+        left_out: Columns of scores that are neither the judge's nor those of people, since others are.
         unread: Columns that are not read, and may hold ratings or the names of those who rated.
         copies: Pairs of columns with equal values in all rows that both fill, with the number of rows.
         reasons: Reason of each choice that another reader could make otherwise, by column.
@@ -120,6 +121,7 @@ class TableRoles:
     annotator: str | None = None
     models: Sequence[str] = ()
     unclear: Sequence[str] = ()
+    left_out: Sequence[str] = ()
     unread: Sequence[str] = ()
     copies: Sequence[tuple[str, str, int]] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -136,9 +138,17 @@ class TableRoles:
         """Return the judge that gave an answer, or `None` for an answer of a person."""
         if question in self.judges:
             return self.judges[question]
+        if annotator is not None and (column := self._column_of(annotator, question)) is not None:
+            return self.judges[column]
         is_model = annotator is not None and (annotator in self.models or is_model_name(annotator))
         is_judge = annotator is not None and annotator != UNNAMED and (self.are_all_judged or is_model)
         return annotator if is_judge else "judge" if self.are_all_judged else None
+
+    def _column_of(self, annotator: str, question: str) -> str | None:
+        """Return the column of a judge whose name a reader split into annotator and question: `fluency_judge_1`."""
+        names = {annotator, *(f"{question}{gap}{annotator}" for gap in "_- ")}
+        names |= {f"{annotator}{gap}{question}" for gap in "_- "}
+        return next((column for column in self.judges if column in names), None)
 
     def without_judges(self, fields: Fields) -> Fields:
         """Return a row without the columns of judges."""
@@ -147,10 +157,14 @@ class TableRoles:
         return {name: value for name, value in fields.items() if name not in self.judges and name != self.names}
 
     def columns(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return a column map with the column that names who rated, unless it names one, or every reader knows it."""
+        """Return a column map with the column that names who rated, unless it names one, or every reader knows it.
+
+        A column of ratings with the name of an annotator's column gets another name.
+        """
         named = (self.names if self.are_all_judged else None) or self.annotator
         is_known = named is None or "annotator" in given or plain_name(named) in ANNOTATOR_KEYS
-        return dict(given) if is_known or named is None else {**given, "annotator": named}
+        ratings = {f"{name} rating": name for name in self.people if plain_name(name) in ANNOTATOR_KEYS}
+        return {**given, **ratings} if is_known or named is None else {**given, **ratings, "annotator": named}
 
     def texts(self) -> dict[str, str]:
         """Return the chosen columns by role."""
@@ -271,6 +285,8 @@ def table_roles(
         else:
             beside = [name for name in answers if name not in explicit and (_is_value(name) or is_rating_name(name))]
             roles = replace(roles, judges=dict.fromkeys(beside, "judge"), people=tuple(explicit))
+        if roles.judges and len(called := {str(value) for value in free[names]}) == 1:
+            roles = replace(roles, judges={name: next(iter(called)) for name in roles.judges})
         roles = replace(roles, names=names, unclear=())
     roles = replace(roles, annotator=annotator)
     return replace(roles, copies=tuple(_copies(columns, roles)), unread=tuple(_unread(cells, roles, names)))
@@ -303,22 +319,35 @@ class _Answers:
             if not judges and self.annotator is None and self._are_alone(people):
                 judges |= self._by_elimination(people)
         left = [name for name in self.free if name not in (*judges, *people)]
+        left_out: list[str] = []
         bare = [name for name in left if set(words_of(name)) <= {"score", "scores"} and name not in perhaps]
         if bare and not self.is_rated:
             gaps = [name for name in bare if len(self.cells[name]) < max(map(len, self.cells.values()))]
-            if not (judges and not people and gaps == bare):
-                perhaps += [name for name in bare if not people]
-        others = self._unnamed_people(judges, [name for name in left if name not in perhaps])
+            if judges and (people or self.options.rated):
+                left_out = bare
+            elif not (judges and gaps == bare):
+                perhaps += bare
+        others = self._unnamed_people(judges, [name for name in left if name not in (*perhaps, *left_out)])
         rated = [name for name in self.options.rated if name in self.cells]
         return TableRoles(
-            judges, tuple(dict.fromkeys((*rated, *people, *others))), unclear=tuple(perhaps), reasons=self.reasons
+            judges,
+            tuple(dict.fromkeys((*rated, *people, *others))),
+            unclear=tuple(perhaps),
+            left_out=tuple(left_out),
+            reasons=self.reasons,
         )
 
     def _named_people(self, judges: Collection[str]) -> list[str]:
         """Return the columns whose name says that people gave their values."""
-        left = [name for name in self.free if name not in judges]
+        left = [name for name in self.free if name not in judges and name not in self.numbered]
         asked = {question_in(name) for name in judges} - {()}
-        found = [name for name in left if _is_of_people(name, self.cells[name], asked)]
+        words = {name: _nominal_words(self.cells[name]) for name in self.free}
+        found = [
+            name
+            for name in left
+            if _is_of_people(name, self.cells[name], asked)
+            and not (words[name] and not any(words[name] & others for other, others in words.items() if other != name))
+        ]
         observed = {name: observed_answers(self.cells[name], name) for name in left if not is_rating_name(name)}
         persons = rater_columns(observed)[0]
         return [name for name in left if name in found or name in persons]
@@ -486,6 +515,14 @@ def _is_of_judge(column: str, has_text: bool) -> bool:
     return not others & (vocabulary.OTHER_WORDS | vocabulary.COMMENTS) and ("judge" in words or not has_text)
 
 
+def _nominal_words(values: Sequence[Any]) -> set[str]:
+    """Return the words of a column of words without an order, which may be names; empty for any other column."""
+    found = infer_scale(observed_answers(values))
+    if found is None or found.scale.kind is not ScaleKind.NOMINAL:
+        return set()
+    return {str(option).casefold() for option in found.scale.options}
+
+
 def _is_of_people(column: str, values: Sequence[Any], asked: Collection[tuple[str, ...]]) -> bool:
     """Return True if the name of a column says that people gave its values; `asked` are the questions of judges."""
     words = set(words_of(column))
@@ -545,7 +582,8 @@ def copies_text(copies: Sequence[tuple[str, str, int]]) -> list[str]:
 
 def _unread(cells: Columns, roles: TableRoles, names: str | None) -> Iterator[str]:
     """Yield columns that no role takes, and that may hold ratings, or names of those who rated if none is known."""
-    taken = {*roles.judges, *roles.people, *roles.unclear, roles.annotator, names}
+    yield from roles.left_out
+    taken = {*roles.judges, *roles.people, *roles.unclear, *roles.left_out, roles.annotator, names}
     for name, values in cells.items():
         if name in taken or set(words_of(name)) & vocabulary.OTHER_WORDS:
             continue

@@ -35,6 +35,7 @@ from accord.formats import (
     file_roles,
     has_scale_values,
     is_rating_name,
+    may_be_answer,
     may_be_rater,
     may_hold_names,
     number_of,
@@ -92,7 +93,7 @@ class FileSurvey:
         name_columns: Columns that are not read, and may name who rated, in files that name no annotator.
         judges: Number of a model's answers in columns of the files, by judge.
         unclear: Columns that hold ratings of people or a model's answers, with the file.
-        people: Columns with ratings of people, by the roles of each file.
+        people_columns: Columns with ratings of people, by the roles of each file.
         role_notes: Sentences on choices of roles that another reader could make otherwise, and on copies.
         unread: Columns that no role takes, and that may hold ratings or names.
         named: Columns that the user says hold ratings of people, and columns of judges with the judge.
@@ -117,13 +118,13 @@ class FileSurvey:
     name_columns: list[str] = field(default_factory=list)
     judges: Counter[str] = field(default_factory=Counter)
     unclear: dict[str, str] = field(default_factory=dict)
-    people: list[str] = field(default_factory=list)
+    people_columns: list[str] = field(default_factory=list)
     role_notes: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     named: TableOptions = field(default_factory=TableOptions)
 
     @property
-    def rated_by(self) -> dict[str, int]:
+    def people(self) -> dict[str, int]:
         """Number of ratings by person, on all questions; spellings of one name are one person."""
         counts: Counter[str] = Counter()
         for answers in self.questions.values():
@@ -134,16 +135,16 @@ class FileSurvey:
     @property
     def who_rated(self) -> str:
         """People and judges, each with the number of ratings."""
-        return raters_text(self.rated_by, self.judges)
+        return raters_text(self.people, self.judges)
 
     @property
     def rater_notes(self) -> list[str]:
         """A sentence for each guess about columns of annotators, with the options that override it."""
         notes = [*self.role_notes, *self.name_notes]
         if self.raters and self.raters_are_guessed:
-            noun = "column" if len(self.raters) == 1 else "columns"
+            noun = "column {} is" if len(self.raters) == 1 else "columns {} are"
             notes.append(
-                f"{noun} {', '.join(self.raters)} read as {count_of(len(self.raters), 'annotator')} of one question, "
+                f"{noun.format(', '.join(self.raters))} read as {count_of(len(self.raters), 'annotator')} of one question, "
                 f"{RATING!r} (a guess from names and values). If each is a question: "
                 f"{_options('--labels', self.raters)}"
             )
@@ -231,9 +232,10 @@ def survey_files(
     people = TableOptions(columns_with_names(judges), persons, tuple(named))
     survey = _Surveyor(format, columns, limit, on_progress, people)
     survey.add_all(list(map(source_of, paths)), skips_unreadable)
-    survey.check_roles(command or f"accord import {shlex.join(map(str, paths))}")
+    survey.check_roles(command or f"accord import {shlex.join(str(source_of(path)) for path in paths)}")
     persons = {name: person for name, person in persons.items() if name not in survey.annotator_columns}
-    _choose_columns(survey.result, survey.in_tables, survey.beside_text, named, persons)
+    tables = {name: column for name, column in survey.in_tables.items() if name not in survey.left_out}
+    _choose_columns(survey.result, tables, survey.beside_text, named, persons)
     named_people = {name for answers in survey.result.questions.values() for name in answers.annotators} - {UNNAMED}
     if survey.result.questions and not named_people:
         survey.result.name_columns = [
@@ -303,6 +305,7 @@ class _Surveyor:
         self.beside_text: Answers = {}
         self.texts: Answers = {}
         self.unread: list[str] = []
+        self.left_out: set[str] = set()
 
     def add_all(self, sources: Sequence[Source], skips_unreadable: bool) -> None:
         """Read files, the files of folders, and tables.
@@ -364,9 +367,10 @@ class _Surveyor:
         self.judge_columns |= {*roles.judges, *roles.models, *([roles.names] if roles.names else [])}
         self.annotator_columns |= {roles.annotator} if roles.annotator else set()
         self.result.unclear |= {name: str(path) for name in roles.unclear}
-        self.result.people += [name for name in roles.people if name not in self.result.people]
+        self.result.people_columns += [name for name in roles.people if name not in self.result.people_columns]
         self.result.role_notes += [*roles.reasons.values(), *copies_text(roles.copies)]
         self.unread += roles.unread
+        self.left_out |= set(roles.left_out)
         return roles
 
     def _add_annotations(self, path: Source, columns: Mapping[str, str], rows: HeldRows) -> None:
@@ -433,7 +437,7 @@ def _add_record(
     for cell in rating_cells(record.conversation):
         judge = roles.judge_of(cell.question, cell.annotator)
         if judge is not None:
-            judges += [judge] if number_of(cell.value) is not None else []
+            judges += [judge] if may_be_answer(cell.question, cell.value) or cell.question in roles.judges else []
             continue
         observed = _answers_to(beside, cell.question)
         observed.add(cell.value, cell.annotator, cell.turn, location)
@@ -459,9 +463,9 @@ def _choose_columns(
     if is_guessed:
         known = _names_of(columns, lambda column: column.is_marked or column.name in survey.questions)
         survey.raters, survey.mismatched_raters = rater_columns(columns, known)
-        survey.raters |= {name: name for name in survey.people if _is_person_alone(name, columns, survey)}
+        survey.raters |= {name: name for name in survey.people_columns if _is_person_alone(name, columns, survey)}
     survey.label_columns = _names_of(
-        in_tables, lambda each: _is_question(each, (*named, *survey.people)), survey.raters
+        in_tables, lambda each: _is_question(each, (*named, *survey.people_columns)), survey.raters
     )
     _merge(survey.questions, {name: in_tables[name] for name in survey.label_columns})
     left = {name: column for name, column in beside.items() if name not in survey.raters}
@@ -513,9 +517,9 @@ def _rating_columns(survey: FileSurvey, beside: Answers, named: Collection[str])
     if named:
         return [name for name in named if name in beside]
     scaled = {name: column for name, column in beside.items() if len(column.values) > 1}
-    by_name = _names_of(scaled, lambda column: is_rating_name(column.name) or column.name in survey.people)
+    by_name = _names_of(scaled, lambda column: is_rating_name(column.name) or column.name in survey.people_columns)
     if survey.questions or survey.raters:  # labels exist, so further columns are not guessed
-        known = {*survey.questions, *survey.people}
+        known = {*survey.questions, *survey.people_columns}
         chosen = _names_of(scaled, lambda column: column.is_marked or column.name in known)
         survey.other_candidates = [name for name in by_name if name not in chosen]
         return chosen

@@ -1,0 +1,122 @@
+"""One table has one reading: `check`, the survey of `init --from`, imports, runs and uploads agree about every column."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from commands import accord_json
+from made_tables import MadeTable, made_table
+
+import accord
+from accord.edges import BadInput
+from accord.formats import table_roles
+from accord.project import Project, config_from, import_files, survey_files, survey_options
+from accord.values import load_rubric
+
+
+class Reading(NamedTuple):
+    """Numbers of ratings of people and of a judge's answers; `is_unclear` if the table was refused for a column."""
+
+    people: int = 0
+    judge: int = 0
+    is_unclear: bool = False
+
+
+def read_by_check(table: MadeTable) -> Reading | str:
+    """Return the reading of `accord.check`, or the role that it lacks."""
+    try:
+        found = accord.check(table.rows)
+    except BadInput as error:
+        if "can hold ratings of people or answers of a model" in str(error):
+            return Reading(is_unclear=True)
+        return "judge" if "--judge" in str(error) else "people"
+    roles = found.columns
+    columns = roles["judge"].split(", ")
+    rows = found.judged if roles.get("annotator") is None or "gpt" in roles["judge"] else len(table.rows)
+    return Reading(sum(found.labels_by.values()), rows * len(columns))
+
+
+def read_by_import(table: MadeTable, is_surveyed: bool) -> Reading:
+    """Return the reading of an import, or of the survey before it."""
+    rubric = load_rubric("llm-rubric")
+    sources: list[Any] = [table.rows] if table.has_text else [table.conversations, table.rows]
+    try:
+        survey = survey_files(sources)
+    except BadInput as error:
+        assert "can hold ratings of people or answers of a model" in str(error)
+        return Reading(is_unclear=True)
+    if is_surveyed:
+        return Reading(sum(survey.people.values()), survey.judges.total())
+    with Project(config_from({"store": "sqlite:///:memory:"}), rubric) as project:
+        done = import_files(project.store, rubric, sources, options=survey_options(survey, rubric))
+        return Reading(len(list(project.store.labels())), Counter(done.judged.judges).total())
+
+
+@pytest.mark.parametrize("first", range(0, 200, 10))
+def test_check_survey_and_import_read_a_table_alike(first: int) -> None:
+    for seed in range(first, first + 10):
+        table = made_table(seed)
+        surveyed, imported = (read_by_import(table, is_surveyed) for is_surveyed in (True, False))
+        assert surveyed == imported, (seed, table.form, table.rows[0])
+        checked = read_by_check(table)
+        if isinstance(checked, Reading):
+            assert checked == imported, (seed, table.form, table.rows[0])
+        else:  # a check needs both sides
+            assert not imported.is_unclear, (seed, table.form, table.rows[0])
+            assert getattr(imported, checked) == 0, (seed, table.form, table.rows[0])
+
+
+@pytest.mark.parametrize(
+    ("columns", "judges", "people"),
+    [
+        ({"score": "r", "expert": "r"}, ["score"], ["expert"]),
+        ({"judge": "r", "teacher": "r"}, ["judge"], ["teacher"]),
+        ({"judge_score": "r", "Prüfer": "r"}, ["judge_score"], ["Prüfer"]),
+        ({"Anna (1-5)": "r", "Ben (1-5)": "r", "judge": "r"}, ["judge"], ["Anna (1-5)", "Ben (1-5)"]),
+        ({"nora": "r", "sam": "r", "ann": "r", "judge": "r"}, ["judge"], ["nora", "sam", "ann"]),
+        ({"judge": "p", "label": "p"}, ["judge"], ["label"]),
+        ({"judge_helpfulness": "r", "helpfulness": "r"}, ["judge_helpfulness"], ["helpfulness"]),
+    ],
+)
+def test_names_and_values_decide_who_answered(columns: dict[str, str], judges: list[str], people: list[str]) -> None:
+    cells = {name: ([1, 2, 3, 4, 5] if kind == "r" else ["pass", "fail"]) * 6 for name, kind in columns.items()}
+    roles = table_roles(cells)
+    assert list(roles.judges) == judges
+    assert list(roles.people) == people
+
+
+def test_names_of_those_who_rated_are_named_with_the_options() -> None:
+    cells = {"judge_score": [1, 2, 3] * 8, "rating": [1, 3, 2] * 8, "teacher": ["kim j", "lee p", "max q"] * 8}
+    assert list(table_roles(cells).unread) == ["teacher"]
+    rows = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
+    assert any("--columns annotator=teacher" in note for note in accord.check(rows).notes)
+
+
+def test_copies_are_reported_as_no_second_person() -> None:
+    values = [1, 2, 3, 4, 5, 3] * 5
+    rows = [{"judge": 6 - value, "nora": value, "sam": value} for value in values]
+    assert any("'nora' and 'sam' are equal in all 30 rows" in note for note in accord.check(rows).notes)
+
+
+def test_commands_read_one_file_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"conversation_id": f"c{n}", "prompt": "Is it open?", "response": f"Until {n}.", "score": n % 5 + 1,
+         "expert": (n * 3) % 5 + 1}
+        for n in range(40)
+    ]  # fmt: skip
+    with Path("table.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    columns = accord_json("check", "table.csv")["columns"]
+    assert (columns["judge"], columns["people"]) == ("score", "expert")
+    made = accord_json("init", "--from", "table.csv")
+    assert made["raters"] == {"expert": 40} and made["judges"] == {"judge": 40}
+    Path("accord.yaml").write_text("store: sqlite:///store.db\n", encoding="utf-8")
+    done = accord_json("import", "table.csv")
+    assert done["raters"] == {"expert": 40} and sum(done["judges"].values()) >= 40
