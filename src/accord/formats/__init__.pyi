@@ -9,6 +9,7 @@ from .files.object_storage import READ as READ, storage_options as storage_optio
 from .files.row_reader import decoded_json as decoded_json, encoding_notes as encoding_notes
 from .files.row_reader import file_texts as file_texts, Lines as Lines
 from .files.row_reader import locate as locate, MAX_BAD_ROWS as MAX_BAD_ROWS, read_rows as read_rows
+from .files.slack_folders import is_slack_channel as is_slack_channel
 from .files.row_writer import arrow_schema as arrow_schema, BAD_ROW as BAD_ROW
 from .files.row_writer import ConversationWriter as ConversationWriter, ENDINGS as ENDINGS
 from .files.row_writer import QueueWriter as QueueWriter, score_frame as score_frame, SCORE_NESTED as SCORE_NESTED

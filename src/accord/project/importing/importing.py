@@ -172,7 +172,7 @@ def _id_prefix(store: Store, job: ImportJob, known: Sequence[Source]) -> str | N
         return None
     first = next(read(path, job.format, job.columns, lambda error: None, limit=1), None)
     stored = None if first is None else next(iter(store.conversations([first.conversation.id])), None)
-    if first is None or stored is None or not first.conversation.id.startswith(f"{stem}-"):
+    if first is None or stored is None or not (first.conversation.id + "-").startswith(f"{stem}-"):
         return None
     conversation = first.conversation
     if store.redactor is not None:
