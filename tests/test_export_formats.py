@@ -186,7 +186,7 @@ def test_a_bad_row_of_an_export_is_one_sentence_and_the_others_are_read(
 
 
 @pytest.mark.attack
-def test_long_branches_and_bodies_are_read_in_linear_time() -> None:
+def test_a_long_branch_of_messages_is_read() -> None:
     count = 20_000
     nodes = {
         f"n{place}": {"parent": f"n{place - 1}" if place else None,
@@ -195,10 +195,6 @@ def test_long_branches_and_bodies_are_read_in_linear_time() -> None:
     }  # fmt: skip
     chat = {"id": "deep", "current_node": f"n{count - 1}", "mapping": nodes}
     assert len(convert_row(chat, "x").conversation.turns) == count
-    for piece in ("<", "<a ", "<!--", "<script>", "&", "</p", "<p>"):
-        body = "<p>" + piece * 50_000 + ">"
-        row = {**CHAT, "source": {"author": {"type": "user"}, "body": body}}
-        assert len(convert_row(row, "x").conversation.turns) == 1
 
 
 # --- versions --------------------------------------------------------------------------------------------------------
