@@ -26,6 +26,9 @@ from .labels.label_files import LABEL_COLUMNS as LABEL_COLUMNS, read_labels as r
 from .labels.label_files import RECORDED_JUDGEMENTS as RECORDED_JUDGEMENTS
 from .labels.label_scales import label_wordings as label_wordings, LabelWordings as LabelWordings
 from .labels.label_scales import on_present_scale as on_present_scale, OtherScales as OtherScales
+from .labels.ordered_words import has_none as has_none, is_letters as is_letters, MAX_ORDERED as MAX_ORDERED
+from .labels.ordered_words import order_for as order_for, order_of as order_of, parse_orders as parse_orders
+from .labels.ordered_words import WordOrder as WordOrder
 from .labels.rating_columns import is_rating_name as is_rating_name, number_in as number_in, RATING as RATING
 from .labels.rating_columns import rating_cells as rating_cells, rating_labels as rating_labels
 from .labels.rating_columns import RatingCell as RatingCell, UNNAMED as UNNAMED, VALUE_KEYS as VALUE_KEYS

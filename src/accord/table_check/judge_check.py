@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from accord.edges import BadInput
+from accord.formats import parse_orders
 from accord.table_check.agreement import MIN_LABELS, AgreementRow, agreement_rows, repeatability
 from accord.table_check.biases import calibration_map, judge_biases
 from accord.table_check.columns import GivenColumns
@@ -32,6 +33,7 @@ def check(
     threshold: float | None = None,
     width: float | None = None,
     tuned: bool = False,
+    order: Columns = None,
 ) -> CheckResult:
     """Check a judge against human labels in any table: agreement, the corrected mean, bias, and labels that it needs.
 
@@ -51,6 +53,7 @@ def check(
         width: Width of the interval of the mean for which the number of labels is computed; by default half the present
             one.
         tuned: True if the judge was tuned on these labels.
+        order: Order of the words of the labels, the highest first, such as `A>B>C`; by default known ones are detected.
 
     Raises:
         BadInput: The table cannot be read, a column is missing, or its values form no scale.
@@ -69,7 +72,7 @@ def check(
         if columns is not None and not all(each.strip() for each in _names(columns) or [""]):
             raise BadInput(f"--{name} is empty; name a column of the table, or leave the option out")
     given = GivenColumns(_names(judge), _names(human), item, system, _names(group), length)
-    read = read_table(table, given, yes, threshold)
+    read = read_table(table, given, yes, threshold, parse_orders(order))
     agreement, means, biases = agreement_rows(read), table_means(read, width), judge_biases(read)
     systems, repeats = compare_systems(read), repeatability(read)
     analyses = _agreement_reasons(read, agreement) | {

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, one_line
-from accord.formats import NOT_APPLICABLE
+from accord.formats import MAX_ORDERED, NOT_APPLICABLE, WordOrder, has_none, order_for
 from accord.project import InferredScale, ObservedAnswers, infer_scale, mixed_scales, number_of
 from accord.values import Scale, ScaleKind
 
@@ -79,6 +79,53 @@ def is_missing(cell: Any) -> bool:
     return isinstance(cell, str) and (not cell.strip() or cell.strip().casefold() in NOT_APPLICABLE)
 
 
+def is_none(cell: Any) -> bool:
+    """Return True for the word "none", which is an answer of some scales."""
+    return isinstance(cell, str) and len(cell) < _LONGEST_NONE and cell.strip().casefold() == "none"
+
+
+_LONGEST_NONE = 20
+
+
+def has_none_as_answer(cells: Sequence[Any], orders: Sequence[WordOrder]) -> bool:
+    """Return True if the word "none" in a column is an answer, by the other words or by an order of the user."""
+    if any(order.place("none") is not None for order in orders):
+        return True
+    words = {cell for cell in cells if isinstance(cell, str) and not is_none(cell)}
+    return len(words) <= MAX_ORDERED and has_none(words)
+
+
+def stated_order(orders: Sequence[WordOrder], cells: Sequence[tuple[int, str, Any]], name: str) -> WordOrder | None:
+    """Return the order of words that the user states for the labels and the judge's answers; None without one.
+
+    Args:
+        orders: Orders that the user states.
+        cells: Row, column and content of each label and answer.
+        name: Name of the table, for errors.
+
+    Raises:
+        BadInput: There are several orders, the order lacks a word of a column, or no column has its words.
+    """
+    if not orders:
+        return None
+    if len(orders) > 1:
+        raise BadInput(f"--order: a check has one scale, got {len(orders)} orders; name one of them")
+    words: dict[str, dict[Any, None]] = {}
+    for _, column, cell in cells:
+        if not is_missing(cell):
+            words.setdefault(column, {})[_plain(cell)] = None
+    worded = {column: values for column, values in words.items() if not all(map(is_number, values))}
+    found = [order_for(orders, column, values) for column, values in worded.items()]
+    if not any(found):
+        raise BadInput(
+            f"{name}: --order {orders[0]}: no column has these words; columns of labels and answers with words: "
+            f"{', '.join(worded) or 'none'}"
+        )
+    for column, values in worded.items():
+        orders[0].check(column, values)
+    return orders[0]
+
+
 def is_number(cell: Any) -> bool:
     """Return True for a number, or the text of one."""
     return isinstance(cell, bool | int | float | str) and number_of(_plain(cell)) is not None
@@ -91,7 +138,7 @@ def _plain(cell: Any) -> Any:
 def _observed(cells: Iterable[Any]) -> ObservedAnswers:
     observed = ObservedAnswers("values")
     for cell in cells:
-        if not is_missing(cell) and isinstance(cell, str | int | float):
+        if (not is_missing(cell) or is_none(cell)) and isinstance(cell, str | int | float):
             observed.add(cell, None, None)
     return observed
 
@@ -129,7 +176,12 @@ def _upper_share(observed: ObservedAnswers) -> float:
 
 
 def table_scale(
-    people: Sequence[Any], judge: Sequence[Any], yes: str | None, threshold: float | None, name: str
+    people: Sequence[Any],
+    judge: Sequence[Any],
+    yes: str | None,
+    threshold: float | None,
+    name: str,
+    order: WordOrder | None = None,
 ) -> tuple[TableScale, Parse, Parse]:
     """Return the scale of labels, and the functions that convert cells of people and of the judge to numbers.
 
@@ -139,11 +191,15 @@ def table_scale(
         yes: Word that counts as the upper of two values.
         threshold: Lowest value that counts as upper; by default the first option above the middle.
         name: Name of the table, for errors.
+        order: Order of words that the user states.
 
     Raises:
         BadInput: The labels or the answers form no scale.
     """
     own, other, both = _observed(people), _observed(judge), _observed([*people, *judge])
+    for observed in (own, other, both):
+        if order is not None and not any(number_of(value) is not None for value in observed.values):
+            observed.order = order
     _check_values(own, "labels of people", name)
     _check_values(other, "scores of the judge", name)
     if yes is not None:
@@ -208,7 +264,7 @@ def _parser(inferred: InferredScale) -> Parse:
     words = {text.casefold(): float(option) for option, text in inferred.meanings.items()}
 
     def parse(cell: Any) -> float | None:
-        if is_missing(cell) or not isinstance(cell, str | int | float):
+        if not isinstance(cell, str | int | float) or (is_missing(cell) and not (words and is_none(cell))):
             return None
         value = _plain(cell)
         number = number_of(value)

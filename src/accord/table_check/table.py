@@ -16,9 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.edges import BadInput, BadRow, count_of
-from accord.formats import MemoryTable, encoding_notes, locate, read_rows, source_of
+from accord.formats import MemoryTable, WordOrder, encoding_notes, locate, read_rows, source_of
 from accord.table_check.columns import ColumnRoles, Columns, GivenColumns, find_columns
-from accord.table_check.scales import Parse, TableScale, is_missing, table_scale
+from accord.table_check.scales import (
+    Parse,
+    TableScale,
+    has_none_as_answer,
+    is_missing,
+    is_none,
+    stated_order,
+    table_scale,
+)
 from accord.values import content_hash
 
 Floats = NDArray[np.float64]
@@ -117,7 +125,9 @@ def _row_means(values: Floats) -> Floats:
     return np.where(count > 0, np.nansum(values, axis=1) / np.maximum(count, 1), np.nan)
 
 
-def read_table(given: Any, columns: GivenColumns, yes: str | None, threshold: float | None) -> JudgedTable:
+def read_table(
+    given: Any, columns: GivenColumns, yes: str | None, threshold: float | None, orders: Sequence[WordOrder] = ()
+) -> JudgedTable:
     """Read a table.
 
     Args:
@@ -125,18 +135,21 @@ def read_table(given: Any, columns: GivenColumns, yes: str | None, threshold: fl
         columns: Columns that the user names.
         yes: Word that counts as the upper of two values.
         threshold: Lowest value that counts as upper.
+        orders: Orders of words that the user states.
 
     Raises:
-        BadInput: The table cannot be read, or holds no judge's scores or no labels.
+        BadInput: The table cannot be read, an order lacks a value, or the table holds no judge's scores or no labels.
     """
     source = locate(source_of(given))
     name = "the table" if isinstance(source, MemoryTable) else source.name
-    cells, rows, notes = _read_columns(source, name)
+    cells, rows, notes = _read_columns(source, name, orders)
     roles = find_columns(cells, columns, name)
-    return _built(name, cells, rows, roles, yes, threshold, [*notes, *roles.notes])
+    return _built(name, cells, rows, roles, yes, threshold, [*notes, *roles.notes], orders)
 
 
-def _read_columns(source: Path | MemoryTable, name: str) -> tuple[dict[str, list[Any]], int, list[str]]:
+def _read_columns(
+    source: Path | MemoryTable, name: str, orders: Sequence[WordOrder]
+) -> tuple[dict[str, list[Any]], int, list[str]]:
     """Return the cells by column, the number of rows, and remarks."""
     cells: dict[str, list[Any]] = {}
     rows, bad, first = 0, 0, ""
@@ -147,10 +160,12 @@ def _read_columns(source: Path | MemoryTable, name: str) -> tuple[dict[str, list
         for column, cell in _flat(row.fields):
             column_cells = cells.setdefault(column, [])
             column_cells += [None] * (rows - len(column_cells))
-            column_cells.append(None if is_missing(cell) else cell)
+            column_cells.append(None if is_missing(cell) and not is_none(cell) else cell)
         rows += 1
     for column_cells in cells.values():
         column_cells += [None] * (rows - len(column_cells))
+        if any(map(is_none, column_cells)) and not has_none_as_answer(column_cells, orders):
+            column_cells[:] = [None if is_none(cell) else cell for cell in column_cells]
     if not rows:
         raise BadInput(
             f"{name} has no rows" + (f" that can be read ({first})" if first else "") + "; name another file"
@@ -170,13 +185,21 @@ def _flat(fields: Mapping[str, Any], prefix: str = "", depth: int = MAX_DEPTH) -
 
 
 def _built(
-    name: str, cells: Columns, rows: int, roles: ColumnRoles, yes: str | None, threshold: float | None, notes: list[str]
+    name: str,
+    cells: Columns,
+    rows: int,
+    roles: ColumnRoles,
+    yes: str | None,
+    threshold: float | None,
+    notes: list[str],
+    orders: Sequence[WordOrder] = (),
 ) -> JudgedTable:
     """Return the rows of a table as arrays."""
     people_cells, judge_cells = _value_cells(cells, rows, roles)
     scale, parse, parse_judge = table_scale(
-        [cell for *_, cell in people_cells], [cell for *_, cell in judge_cells], yes, threshold, name
-    )
+        [cell for *_, cell in people_cells], [cell for *_, cell in judge_cells], yes, threshold, name,
+        stated_order(orders, [*people_cells, *judge_cells], name),
+    )  # fmt: skip
     place, size = _places(cells, rows, roles, notes)
     people = _matrix(people_cells, place, size, parse, cells, roles.annotator, roles.people, notes, "label")
     judge = _matrix(judge_cells, place, size, parse_judge, cells, roles.run, roles.judges, notes, "score")

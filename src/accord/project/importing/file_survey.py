@@ -483,6 +483,7 @@ def _merge(into: Answers, more: Mapping[str, ObservedAnswers]) -> None:
             known.locations[value] = [*known.locations.get(value, ()), *locations][:MAX_LOCATIONS]
         known.annotators.update(new.annotators)
         known.scales.update(new.scales)
+        known.missing.update(new.missing)
         known.turn_answers += new.turn_answers
         known.text, known.ends = known.text or new.text, known.ends or new.ends
         known.meanings = known.meanings or new.meanings

@@ -20,6 +20,7 @@ from accord.formats import (
     Record,
     Source,
     answer_to,
+    parse_orders,
     read,
     read_annotations,
     read_labels,
@@ -32,7 +33,7 @@ from accord.project.importing.file_survey import MOST_SURVEYED, FileSurvey, surv
 from accord.project.importing.id_matching import with_matched_ids
 from accord.project.importing.imported import Imported
 from accord.project.importing.raters import RaterNames
-from accord.project.importing.rubric_inference import infer_rubric
+from accord.project.importing.rubric_inference import infer_rubric, set_orders
 from accord.project.importing.worker import BATCH_ROWS, ImportBatch, ImportJob, ImportOptions, import_batches
 from accord.redaction import find_redacted_quote, first_with_redacted_quote
 from accord.store import (
@@ -78,6 +79,7 @@ def import_files(
     workers: int = 1,
     replace: bool = False,
     survey: FileSurvey | None = None,
+    order: str | Collection[str] | None = None,
 ) -> Imported:
     """Read conversations, labels and annotations into the store; conversations first, in any order of files.
 
@@ -98,12 +100,17 @@ def import_files(
         replace: Undo the earlier import of each file first. Both are one transaction: if reading fails, the earlier
             import stays.
         survey: Survey of these files with the same columns, so that they are not opened again for their kind.
+        order: Order of words of a scale, the highest first, such as `A>B>C`, or `grade=A>B>C` for one column; several
+            in a list. A value that the order lacks is an error.
 
     Raises:
         BadInput: A file cannot be read.
         BadRow: A row is bad and `skip_bad_rows` is not set; the rows before it stay.
     """
     sources = tables_of(paths)
+    if order is not None:
+        survey = survey or survey_files(sources, format, columns, skips_unreadable=True)
+        set_orders(survey.questions, parse_orders(order), rubric)
     if options.rating_columns is None:
         survey = survey or survey_files(sources, format, columns, limit=MOST_SURVEYED, skips_unreadable=True)
         options = survey_options(survey, rubric, options)

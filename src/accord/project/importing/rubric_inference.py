@@ -17,7 +17,20 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord.edges import BadInput, UnknownName
-from accord.formats import LARGEST_ANSWER, NOT_APPLICABLE, OTHER_WORDS, answer_to, number_in, words_of
+from accord.formats import (
+    LARGEST_ANSWER,
+    MAX_ORDERED,
+    NOT_APPLICABLE,
+    OTHER_WORDS,
+    WordOrder,
+    answer_to,
+    has_none,
+    is_letters,
+    number_in,
+    order_for,
+    order_of,
+    words_of,
+)
 from accord.project.importing.question_texts import generated_text, with_generated_names
 from accord.values import ISSUE, Labels, Question, Rubric, Scale, ScaleKind, Value
 
@@ -35,20 +48,6 @@ _YES = {"yes", "true", "y", "up", "thumbs up", "thumbsup", "thumbs_up", "good", 
 _NO = {"no", "false", "n", "down", "thumbs down", "thumbsdown", "thumbs_down", "bad", "dislike", "disliked", "negative",
        "fail", "failed", "incorrect", "wrong", "unresolved", "not helpful", "unhelpful", "dsat", "-", "👎", "nein",
        "schlecht", "falsch", "negativ"}  # fmt: skip
-_ORDERS = (
-    ("terrible", "very bad", "bad", "poor", "fair", "ok", "okay", "average", "medium", "good", "very good", "great",
-     "excellent"),
-    ("strongly disagree", "disagree", "somewhat disagree", "slightly disagree", "neutral",
-     "neither agree nor disagree", "slightly agree", "somewhat agree", "agree", "strongly agree"),
-    ("very dissatisfied", "dissatisfied", "neutral", "satisfied", "very satisfied"),
-    ("very unlikely", "unlikely", "somewhat unlikely", "neutral", "somewhat likely", "likely", "very likely"),
-    ("none", "very low", "low", "mild", "medium", "moderate", "high", "very high", "severe"),
-    ("never", "rarely", "sometimes", "often", "always"),
-    ("negative", "mixed", "neutral", "positive"),
-    ("no", "partly", "partially", "partial", "somewhat", "mostly", "yes"),
-    ("sehr schlecht", "schlecht", "mangelhaft", "ausreichend", "mittel", "befriedigend", "gut", "sehr gut"),
-    ("nein", "teilweise", "ja"),
-)  # fmt: skip
 _MAIN = (
     ("overall",), ("q0",), ("satisfaction", "csat", "zufriedenheit", "satisfied"), ("quality", "qualität"),
     ("rating", "ratings", "bewertung", "stars", "note"), ("score",), ("helpful", "helpfulness", "hilfreich"),
@@ -86,6 +85,8 @@ class ObservedAnswers:
         is_marked: True if the answers are from a field that holds only ratings.
         locations: File and line of the first rows with each value, up to `MAX_LOCATIONS`.
         scales: Counts of answers by the lowest and highest answer that their row states.
+        order: Order of the words, if the user states one.
+        missing: Counts of words for "not applicable", which an order may have as an answer.
     """
 
     name: str
@@ -98,6 +99,8 @@ class ObservedAnswers:
     is_marked: bool = False
     locations: dict[Value, list[RowLocation]] = field(default_factory=dict)
     scales: Counter[tuple[float, float]] = field(default_factory=Counter)
+    order: WordOrder | None = None
+    missing: Counter[str] = field(default_factory=Counter)
 
     def add(
         self, value: Any, annotator: str | None, turn: int | None, location: RowLocation | None = None,
@@ -107,6 +110,7 @@ class ObservedAnswers:
         if isinstance(value, str):
             value = value.strip()
             if value.casefold() in NOT_APPLICABLE - {"-"}:
+                self.missing[value] += 1
                 return
         elif isinstance(value, float) and not math.isfinite(value):
             return
@@ -170,6 +174,10 @@ def infer_scale(observed: ObservedAnswers) -> InferredScale | None:
             words[str(value)] += count
         else:
             numbers[number] += count
+    if observed.order is not None:
+        return _ranked(observed.order.words)
+    if has_none(words):
+        words.update({word: count for word, count in observed.missing.items() if word.casefold() == "none"})
     if observed.ends is not None and not words:
         return InferredScale(_numeric_scale(numbers, observed.ends), observed.meanings)
     if sum(numbers.values()) >= NUMERIC_SHARE * observed.total > 0:
@@ -282,20 +290,67 @@ def _plain(number: float) -> int | float:
 def _word_scale(words: Mapping[str, int]) -> InferredScale | None:
     """Return a binary, ordered or nominal scale of words; `None` for a single word or too many."""
     known = {word.casefold(): word for word in words}
-    if not 2 <= len(known) <= MAX_WORDS or max(map(len, known)) > 60:
+    if not 2 <= len(known) <= MAX_ORDERED or max(map(len, known)) > 60:
         return None
-    order = (_no_and_yes(list(known)) if len(known) == 2 else None) or next(
-        (order for order in _ORDERS if known.keys() <= set(order)), None
-    )
+    order = (_no_and_yes(list(known)) if len(known) == 2 else None) or order_of(known)
     if order is not None:
-        ranked = sorted(known, key=order.index)
-        kind = ScaleKind.BINARY if len(ranked) == 2 else ScaleKind.ORDINAL
-        options = (0, 1) if len(ranked) == 2 else tuple(range(1, len(ranked) + 1))
-        meanings = {str(option): known[word] for option, word in zip(options, ranked, strict=True)}
-        return InferredScale(Scale(kind=kind, options=options), meanings)
-    if len(known) < len(words):
+        return _ranked([known[word] for word in sorted(known, key=order.index)])
+    if len(known) < len(words) or len(known) > MAX_WORDS:
         return None
     return InferredScale(Scale(kind=ScaleKind.NOMINAL, options=tuple(sorted(words))))
+
+
+def _ranked(words: Sequence[str]) -> InferredScale:
+    """Return the scale of words, the lowest first."""
+    kind = ScaleKind.BINARY if len(words) == 2 else ScaleKind.ORDINAL
+    options = (0, 1) if len(words) == 2 else tuple(range(1, len(words) + 1))
+    meanings = {str(option): word for option, word in zip(options, words, strict=True)}
+    return InferredScale(Scale(kind=kind, options=options), meanings)
+
+
+def set_orders(answers: Mapping[str, ObservedAnswers], orders: Collection[WordOrder], rubric: Rubric | None) -> None:
+    """Set the order of the words of questions instead of inferring it.
+
+    Args:
+        answers: Answers by question.
+        orders: Orders that the user states.
+        rubric: Rubric whose questions keep their scales; None if the rubric is made from the answers.
+
+    Raises:
+        BadInput: An order lacks a word of its question, no question has its words, or the rubric has another order.
+    """
+    used = set[WordOrder]()
+    for name, observed in answers.items():
+        values = [value for value in observed.values if number_of(value) is None]
+        order = order_for(orders, name, observed.values if values else ())
+        if order is None:
+            continue
+        used.add(order)
+        observed.order = order
+        question = None if rubric is None else rubric.get(name)
+        if question is not None:
+            _check_order(question, order)
+    for order in orders:
+        if order not in used:
+            worded = [name for name, each in answers.items() if any(number_of(value) is None for value in each.values)]
+            raise BadInput(
+                f"--order {order}: no question has these words; questions with words: {', '.join(worded) or 'none'}"
+            )
+
+
+def _check_order(question: Question, order: WordOrder) -> None:
+    """Raise `BadInput` if a question of a rubric has another order than the stated one."""
+    ranks = {str(option): rank for rank, option in enumerate(question.scale.options)}
+    places = [
+        (ranks[option], place)
+        for option in ranks
+        if (place := order.place(question.meanings.get(option, option))) is not None
+    ]
+    if not question.scale.is_ordered or [place for _, place in sorted(places)] != sorted(place for _, place in places):
+        raise BadInput(
+            f"--order {order}: the rubric has {question.id!r} with another order, {question.scale}; edit the scale in "
+            "the file of the rubric, or leave the option out"
+        )
 
 
 def _no_and_yes(words: Sequence[str]) -> Sequence[str] | None:
@@ -375,6 +430,11 @@ def infer_questions(
             notes.append(f"{answers.name!r} is left out: {_reason_without_scale(answers)}")
             continue
         questions.append(_question(answers, inferred))
+        if answers.order is None and is_letters(tuple(inferred.meanings.values())):
+            notes.append(
+                f"the letters of {answers.name!r} are read as an order with A as the best (a guess). To set it: "
+                f"--order {shlex.quote(answers.name + '=' + '>'.join(reversed(inferred.meanings.values())))}"
+            )
         if is_guess(answers, inferred.scale):
             notes.append(_guess_text(answers, inferred.scale))
     return with_generated_names(questions, others), notes
