@@ -24,6 +24,7 @@ from accord.formats import (
     read,
     read_annotations,
     read_labels,
+    role_named,
     scores_error,
     sniff,
     tables_of,
@@ -122,6 +123,11 @@ def import_files(
         path: surveyed[path] if path in surveyed else options.named.roles(path, kind) for path, kind in kinds.items()
     }
     _check_roles(roles)
+    if options.roles:
+        chats = {
+            path: roles[path].columns(kind.columns) for path, kind in kinds.items() if kind.content == "conversations"
+        }
+        _check_speakers(chats, format, options.roles)
     result = Imported(names=RaterNames(LabelCounts(store).annotators()))
     importer = _Importer(store, rubric, result, options, skip_bad_rows)
     names, imports = list(map(str, kinds)), Imports(store)
@@ -225,6 +231,27 @@ def _check_roles(roles: Mapping[Source, FileRoles]) -> None:
         raise BadInput(unclear_text(str(next(iter(unclear.values()))), list(unclear)))
 
 
+def _check_speakers(files: Mapping[Source, Mapping[str, str] | None], format: str, roles: Mapping[str, str]) -> None:
+    """Reject a mapping of a role that no conversation has; files are read until all of the roles were seen.
+
+    A role that Accord itself maps to the same one, such as `operator` to `assistant`, counts as seen.
+    """
+    seen = {theirs: None for theirs, ours in roles.items() if theirs != ours and role_named(theirs) == ours}
+    known = set(seen)
+    for path, columns in files.items():
+        for record in read(path, format, columns, lambda error: None):
+            seen |= dict.fromkeys(turn.role for turn in record.conversation.turns)
+            if seen.keys() >= roles.keys():
+                return
+    unused = ", ".join(repr(name) for name in roles if name not in seen)
+    seen = {name: None for name in seen if name not in known}
+    found = ", ".join(map(repr, list(seen)[:_LISTED_ROLES])) or "none"
+    raise BadInput(
+        f"--role: no conversation has the role {unused}. Roles found: {found}{', ...' * (len(seen) > _LISTED_ROLES)}"
+    )
+
+
+_LISTED_ROLES = 10
 _DEFAULT_RUBRIC = "llm-rubric"
 
 
